@@ -1,0 +1,72 @@
+# flyball: `make` lists the targets. Any target that needs .venv makes it first.
+
+PYTHON  ?= python3
+JOBS    ?= 2
+UPGRADE ?=
+
+VENV  := .venv
+RUN   := $(VENV)/bin/python -m
+READY := $(VENV)/.installed
+PINS  := .pins
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format bench soak pins clean python
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## watch flyball govern a few agents
+	@$(VENV)/bin/flyball demo
+
+test: check ## run the checks, then every test (JOBS=2 at a time)
+	@echo "pytest"
+	@$(RUN) pytest -n $(JOBS)
+
+check: $(READY) ## lint, format, types, and the rooms' import rules
+	@echo "ruff check"
+	@$(RUN) ruff check --quiet .
+	@echo "ruff format"
+	@$(RUN) ruff format --check --quiet . || { echo "some files need formatting: run 'make format'"; exit 1; }
+	@echo "mypy"
+	@$(RUN) mypy --no-error-summary
+	@echo "lint-imports"
+	@$(VENV)/bin/lint-imports --no-logo
+
+format: $(READY) ## format the code and apply the safe lint fixes
+	@$(RUN) ruff check --quiet --fix-only .
+	@$(RUN) ruff format .
+
+bench: $(READY) ## measure flyball beside its peers; the docs' figures come from here
+	@$(RUN) bench
+
+soak: $(READY) ## run the fault tests for much longer
+	@FLYBALL_SOAK=1 $(RUN) pytest --timeout=3600 tests/faults
+
+pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versions)
+	@test -x $(PINS)/bin/uv || { $(PYTHON) -m venv $(PINS) && $(PINS)/bin/pip install --quiet uv; }
+	@for name in base dev; do \
+		echo "requirements/$$name.txt"; \
+		$(PINS)/bin/uv pip compile --quiet --universal --python-version 3.11 $(UPGRADE) \
+			--no-header --no-emit-index-url --no-emit-find-links --no-emit-package flyball \
+			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
+	done
+
+clean: ## remove .venv, caches and build artefacts
+	@rm -rf $(VENV) $(PINS) build dist src/*.egg-info
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+python:
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "flyball needs Python 3.11 or newer, and '$(PYTHON)' was not found. Try: make PYTHON=python3.11"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "flyball needs Python 3.11 or newer, and '$(PYTHON)' is older. Try: make PYTHON=python3.11"; exit 1; }
+
+$(READY): requirements/dev.txt pyproject.toml | python
+	@echo "making $(VENV)"
+	@"$(PYTHON)" -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@$(VENV)/bin/pip check >/dev/null || { $(VENV)/bin/pip check; echo "run 'make pins', then try again"; exit 1; }
+	@touch $@

@@ -1,0 +1,92 @@
+"""flyball: the governor for AI agents.
+
+Run as many agents and model calls as your limits really allow, no more and no fewer.
+
+    import flyball
+
+    with flyball.slot("anthropic"):
+        ...  # call the model; every process on this machine shares the pool
+
+Names are imported when first used, so ``import flyball`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Governor": "flyball.governor.governor",
+    "slot": "flyball.governor.governor",
+    "Lease": "flyball.governor.lease",
+    "Status": "flyball.governor.status",
+    "Outcome": "flyball.core.model",
+    "MachineSettings": "flyball.core.settings",
+    "Signal": "flyball.core.signals",
+    "SignalKind": "flyball.core.signals",
+    "Verdict": "flyball.core.verdict",
+    "Reason": "flyball.core.verdict",
+    "FlyballError": "flyball.errors",
+    "UsageError": "flyball.errors",
+    "RefusedError": "flyball.errors",
+    "AtCapacityError": "flyball.errors",
+    "WaitTimeoutError": "flyball.errors",
+    "PoolClosedError": "flyball.errors",
+    "TooLargeError": "flyball.errors",
+    "StoreError": "flyball.errors",
+}
+
+__all__ = [
+    "AtCapacityError",
+    "FlyballError",
+    "Governor",
+    "Lease",
+    "MachineSettings",
+    "Outcome",
+    "PoolClosedError",
+    "Reason",
+    "RefusedError",
+    "Signal",
+    "SignalKind",
+    "Status",
+    "StoreError",
+    "TooLargeError",
+    "UsageError",
+    "Verdict",
+    "WaitTimeoutError",
+    "slot",
+]
+
+if TYPE_CHECKING:
+    from flyball.core.model import Outcome
+    from flyball.core.settings import MachineSettings
+    from flyball.core.signals import Signal, SignalKind
+    from flyball.core.verdict import Reason, Verdict
+    from flyball.errors import (
+        AtCapacityError,
+        FlyballError,
+        PoolClosedError,
+        RefusedError,
+        StoreError,
+        TooLargeError,
+        UsageError,
+        WaitTimeoutError,
+    )
+    from flyball.governor.governor import Governor, slot
+    from flyball.governor.lease import Lease
+    from flyball.governor.status import Status
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'flyball' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,169 @@
+"""The fast tempo: does this ask fit the limits, and who of the waiting is next?
+
+``judge`` is a handful of comparisons of counts and meters against ``Limits``, in one fixed order:
+
+    machine ceiling -> retry-after, breaker, trial -> spacing -> cap and reserve
+    -> fair share and maximum -> resources -> memory
+
+``choose`` orders the waiting: aged priority, then the neediest project, then arrival. Ageing lets a
+low ask catch up with the highest priority that waits, never overtake it, so a queue of equals is
+ordered by fairness alone. An ask too large for the free slots may be overtaken for one ageing
+period, then the slots collect for it.
+
+The breaker's trial is exempt from spacing and from the adaptive cap (work that was admitted before
+the breaker opened may hold more than the floor for hours), never from the ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flyball.core.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.settings import ShareRule
+from flyball.core.share import need
+from flyball.core.verdict import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What of an ask matters for admission."""
+
+    id: int
+    project: str
+    priority: int = 0
+    slots: int = 1
+    resources: Mapping[str, int] = field(default_factory=dict)
+    asked_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why not now. ``until`` is when time alone may change it (None: when somebody lets go)."""
+
+    reason: Reason
+    until: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who of the waiting gets a slot now (None: nobody), and who is first in line."""
+
+    winner: Candidate | None
+    head: Candidate | None
+
+
+def too_large(ask: Candidate, limits: Limits, project: ProjectUse, machine: MachineUse) -> str:
+    """Words on why this ask can never be granted under the current settings; empty if it can."""
+    usable = limits.ceiling if ask.priority > 0 else limits.ceiling - limits.reserve
+    if ask.slots > usable:
+        return f"asks for {ask.slots} slots, the pool can never grant more than {usable}"
+    if project.maximum is not None and ask.slots > project.maximum:
+        return f"asks for {ask.slots} slots, {project.name!r} may hold at most {project.maximum}"
+    if machine.ceiling is not None and ask.slots > machine.ceiling:
+        return f"asks for {ask.slots} slots, the machine's ceiling is {machine.ceiling}"
+    return ""
+
+
+def judge(
+    ask: Candidate,
+    limits: Limits,
+    meters: Meters,
+    counts: PoolCounts,
+    project: ProjectUse,
+    machine: MachineUse,
+    now: float,
+) -> Denial | None:
+    """None if the ask may start now, else the first thing in its way."""
+    if machine.ceiling is not None and machine.in_use + ask.slots > machine.ceiling:
+        return Denial(Reason.MACHINE, detail=f"machine {machine.in_use}/{machine.ceiling} over all pools")
+    if limits.closed_until is not None and now < limits.closed_until:
+        reason = Reason.BREAKER if limits.phase is Phase.OPEN else Reason.RETRY_AFTER
+        return Denial(reason, until=limits.closed_until)
+    trial = limits.phase is Phase.TRIAL
+    if trial and meters.trial_id is not None:
+        return Denial(Reason.TRIAL, until=limits.valid_until)
+    if not trial and now < meters.next_grant_at:
+        return Denial(Reason.SPACING, until=meters.next_grant_at)
+    return _judge_room(ask, limits, counts, project, trial=trial) or _judge_machine(ask, machine)
+
+
+def _judge_room(
+    ask: Candidate, limits: Limits, counts: PoolCounts, project: ProjectUse, *, trial: bool
+) -> Denial | None:
+    cap = limits.ceiling if trial else limits.cap
+    if counts.in_use + ask.slots > cap:
+        return Denial(Reason.CAP)
+    # A reserve never takes the last slot: at a cap of 1 ordinary work would stop for good.
+    reserve = min(limits.reserve, cap - 1)
+    if ask.priority <= 0 and reserve and counts.low_in_use + ask.slots > cap - reserve:
+        return Denial(Reason.RESERVE)
+    if project.maximum is not None and project.in_use + ask.slots > project.maximum:
+        return Denial(Reason.MAXIMUM, detail=f"{project.name!r} is at its maximum of {project.maximum}")
+    if limits.share is ShareRule.STRICT and not trial and project.in_use + ask.slots > (project.share or 0):
+        detail = f"{project.name!r} uses {project.in_use} of its fair share {project.share or 0}"
+        return Denial(Reason.SHARE, until=limits.valid_until, detail=detail)
+    return None
+
+
+def _judge_machine(ask: Candidate, machine: MachineUse) -> Denial | None:
+    for kind, units in ask.resources.items():
+        free = machine.resource_free.get(kind, 0)
+        if units > free:
+            return Denial(
+                Reason.RESOURCE, detail=f"resource {kind!r} has {max(0, free)} free, {units} needed"
+            )
+    floor, available = machine.memory_floor_bytes, machine.memory_free_bytes
+    if floor is not None and available is not None and available < floor:
+        detail = f"{available >> 20} MiB of memory free, the floor is {floor >> 20} MiB"
+        return Denial(Reason.MEMORY, detail=detail)
+    return None
+
+
+def in_order(
+    waiting: Sequence[Candidate], projects: Mapping[str, ProjectUse], ageing_s: float, now: float
+) -> list[Candidate]:
+    """The waiting, first in line first."""
+    if not waiting:
+        return []
+    top = max(ask.priority for ask in waiting)
+
+    def rank(ask: Candidate) -> tuple[int, float, int]:
+        aged = min(top, ask.priority + int(max(0.0, now - ask.asked_at) // ageing_s))
+        return (-aged, need(projects[ask.project]), ask.id)
+
+    return sorted(waiting, key=rank)
+
+
+def choose(
+    waiting: Sequence[Candidate],
+    limits: Limits,
+    meters: Meters,
+    counts: PoolCounts,
+    projects: Mapping[str, ProjectUse],
+    machine: MachineUse,
+    now: float,
+) -> Choice:
+    """The next ask to grant. ``waiting`` holds the oldest ask of each (project, priority) line."""
+    line = in_order(waiting, projects, limits.ageing_s, now)
+    for ask in line:
+        denial = judge(ask, limits, meters, counts, projects[ask.project], machine, now)
+        if denial is None:
+            return Choice(ask, line[0])
+        out_of_room = denial.reason in (Reason.CAP, Reason.RESERVE) and ask.slots > 1
+        if out_of_room and now - ask.asked_at >= limits.ageing_s:
+            break
+    return Choice(None, line[0] if line else None)
+
+
+def estimate_s(
+    denial: Denial, meters: Meters, counts: PoolCounts, *, position: int, now: float
+) -> float | None:
+    """When a slot may come, from now: the known time, or the pool's own pace; None if unknown."""
+    known = max(0.0, denial.until - now) if denial.until is not None else 0.0
+    if denial.reason is not Reason.SHARE and denial.until is not None and position <= 1:
+        return known
+    if meters.hold_mean_s <= 0 or counts.in_use == 0:
+        return known if denial.until is not None and denial.reason is not Reason.SHARE else None
+    return known + max(1, position) * meters.hold_mean_s / counts.in_use

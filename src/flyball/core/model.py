@@ -1,0 +1,169 @@
+"""The nouns: who holds, who asks, what the limits are.
+
+Times are seconds on the store's own clock (never a wall clock); durations end in ``_s``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from flyball.core.settings import ShareRule
+
+
+class Outcome(Enum):
+    """What a lease's release tells the pool."""
+
+    FINISHED = "finished"
+    THROTTLED = "throttled"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+class Phase(Enum):
+    """What the breaker lets through. The transitions are drawn in breaker.py."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    TRIAL = "trial"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One process, told apart from every other that ever had its pid.
+
+    ``boot`` and ``pidns`` say where the pid means anything; ``start`` is the process's start time in
+    the unit its system counts, so a recycled pid is a different holder.
+    """
+
+    host: str
+    boot: str
+    pidns: int
+    pid: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request for slots, before it has waited or been granted."""
+
+    pool: str
+    project: str
+    name: str
+    holder: Holder
+    slots: int = 1
+    priority: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+    model: str = ""
+    mailbox: str = ""
+    """Where to tell the waiter to look; empty for one that only polls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An ask that waits (``granted_at`` is None) or the lease it became, under one id."""
+
+    id: int
+    pool: str
+    project: str
+    name: str
+    holder: Holder
+    slots: int
+    priority: int
+    resources: Mapping[str, int]
+    model: str
+    mailbox: str
+    launcher_pid: int
+    asked_at: float
+    granted_at: float | None
+    expires_at: float | None
+
+    @property
+    def held(self) -> bool:
+        return self.granted_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the plan decided and admission compares against. Valid until ``valid_until``."""
+
+    version: int
+    valid_until: float
+    cap: int
+    ceiling: int
+    reserve: int
+    phase: Phase
+    closed_until: float | None
+    """Nobody is admitted before this: the breaker's break or a Retry-After."""
+    spacing_s: float
+    spacing_jitter: float
+    share: ShareRule
+    ageing_s: float
+
+
+@dataclass(slots=True)
+class Meters:
+    """What every grant and release changes; the plan folds it at a bounded rate."""
+
+    next_grant_at: float = 0.0
+    """Spacing: no grant before this."""
+    bound_at: float = float("-inf")
+    """The last time the cap was what limited work."""
+    bound_oks: int = 0
+    """Successes since the last plan that ended while the cap was full: they are evidence for more."""
+    trial_id: int | None = None
+    """The claim that is the breaker's trial, once one has been admitted."""
+    trial_at: float = 0.0
+    trial_project: str = ""
+    trial_name: str = ""
+    hold_mean_s: float = 0.0
+    """Smoothed time a lease was held; 0 until one has ended."""
+
+
+@dataclass(slots=True)
+class PoolCounts:
+    """Kept by the store in the same step that changes a claim."""
+
+    in_use: int = 0
+    low_in_use: int = 0
+    """Slots held by asks of priority 0 or below: the ones the reserve is kept from."""
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class ProjectUse:
+    """One project inside one pool."""
+
+    name: str
+    in_use: int = 0
+    waiting: int = 0
+    weight: float = 1.0
+    maximum: int | None = None
+    share: int | None = None
+    """Strict sharing only: how many slots the plan allots; None before the first plan saw it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineUse:
+    """What admission needs to know about the whole machine; everything off is the default."""
+
+    ceiling: int | None = None
+    in_use: int = 0
+    memory_floor_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    resource_free: Mapping[str, int] = field(default_factory=dict)
+    """Free units of each kind of resource that a person declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that happened and that a person may ask about later."""
+
+    at: float
+    pool: str
+    kind: str
+    words: str
+    project: str = ""
+    name: str = ""
+    pid: int = 0

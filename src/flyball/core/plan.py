@@ -1,0 +1,297 @@
+"""The slow tempo: fold signals, demand, time and settings into ``Limits``.
+
+Cap control, breaker, Retry-After and fairness meet here, once, for every store. A plan has a version
+and a valid-until; whoever meets a stale one recomputes it. Time-driven moves (probe, settle end,
+breaker to trial, rotation) happen when somebody cares, and exactly at the time that was announced.
+
+``fold`` takes one signal at once; ``replan`` takes what the meters gathered and the passing of time.
+Nobody but this module reads ``Memory``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from flyball.core import cap as cap_control
+from flyball.core import share as fairness
+from flyball.core.breaker import BreakerEvent, BreakerState
+from flyball.core.breaker import step as breaker_step
+from flyball.core.cap import CapEvent, CapState, cap_of
+from flyball.core.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts, ProjectUse
+from flyball.core.settings import Growth, PoolSettings, ShareRule
+from flyball.core.signals import CONGESTION, Signal, SignalKind
+from flyball.core.verdict import span_words
+
+FOLD_EVERY_S = 0.25
+"""How often successes are folded while a cap grows by success."""
+FOREVER_S = 3600.0
+"""A plan that waits for nothing is still looked at once an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one pool learned. An opaque blob to everybody else."""
+
+    cap: CapState
+    breaker: BreakerState = field(default_factory=BreakerState)
+    retry_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome of one planning step. ``shares`` is empty unless sharing is strict."""
+
+    limits: Limits
+    memory: Memory
+    meters: Meters
+    shares: Mapping[str, int]
+    facts: tuple[Fact, ...]
+
+
+def first_memory(s: PoolSettings) -> Memory:
+    """What a pool knows before anything happened."""
+    return Memory(CapState(level=float(s.cap)))
+
+
+def reseeded(memory: Memory, s: PoolSettings) -> Memory:
+    """After a person set the cap: start from it, forget which level failed."""
+    cap = replace(memory.cap, level=float(s.cap), failed_level=None, episode_level=None, settle_until=0.0)
+    return replace(memory, cap=cap)
+
+
+def fold(
+    memory: Memory,
+    meters: Meters,
+    s: PoolSettings,
+    signal: Signal,
+    *,
+    pool: str,
+    project: str,
+    name: str,
+    claim_id: int | None,
+    now: float,
+) -> tuple[Memory, tuple[Fact, ...]]:
+    """Take one signal in, at once. Says what it changed."""
+    if signal.kind is SignalKind.NEAR_LIMIT and s.adaptive:
+        return replace(memory, cap=cap_control.freeze(memory.cap, s, now)), ()
+    if signal.kind not in CONGESTION:
+        return memory, ()
+    note = _Notes(pool, project, name, now)
+    memory = _close_for_retry_after(memory, s, signal, now, note)
+    if not s.adaptive or memory.breaker.phase is Phase.OPEN:
+        return _counted(memory, s, project, name, now), note.facts
+    if memory.breaker.phase is Phase.TRIAL:
+        memory = _counted(memory, s, project, name, now)
+        if _is_trial(meters, project, name, claim_id):
+            why = f"the trial {project}/{name or '?'} was throttled"
+            return _opened(memory, BreakerEvent.THROTTLED, s, why, note), note.facts
+        return memory, note.facts
+    before = cap_of(memory.cap, s)
+    cap, event = cap_control.on_throttle(memory.cap, s, project=project, name=name, now=now)
+    memory = replace(memory, cap=cap)
+    after = cap_of(cap, s)
+    if event in _CAP_WORDS:
+        note.add(_CAP_FACTS[event], f"cap {before} -> {after}: {_CAP_WORDS[event]} ({project}/{name})")
+    if event is CapEvent.AT_FLOOR:
+        return _opened(memory, BreakerEvent.TRIP, s, "a throttle at the floor", note), note.facts
+    if event is CapEvent.CUT and len(cap.cuts) >= s.trip_cuts:
+        why = f"{len(cap.cuts)} cuts in {span_words(s.trip_window_s)}"
+        return _opened(memory, BreakerEvent.TRIP, s, why, note), note.facts
+    return memory, note.facts
+
+
+_CAP_FACTS = {CapEvent.CUT: "cut", CapEvent.DEEPENED: "cut", CapEvent.UNDONE: "undo"}
+_CAP_WORDS = {
+    CapEvent.CUT: "throttled",
+    CapEvent.DEEPENED: "the throttle is a burst",
+    CapEvent.UNDONE: "throttled right after a probe, probe undone",
+}
+
+
+def fold_trial_end(
+    memory: Memory, meters: Meters, s: PoolSettings, outcome: Outcome, *, pool: str, now: float
+) -> tuple[Memory, tuple[Fact, ...]]:
+    """The trial's own lease was released. Abandoned says nothing: the next ask becomes the trial."""
+    if memory.breaker.phase is not Phase.TRIAL or outcome in (Outcome.ABANDONED, Outcome.THROTTLED):
+        return memory, ()
+    note = _Notes(pool, meters.trial_project, meters.trial_name, now)
+    return _closed(memory, s, "the trial ended without a throttle", note), note.facts
+
+
+def replan(
+    memory: Memory,
+    meters: Meters,
+    s: PoolSettings,
+    *,
+    pool: str,
+    version: int,
+    counts: PoolCounts,
+    projects: Sequence[ProjectUse],
+    announced: Sequence[str],
+    next_demand_expiry: float | None,
+    trial_live: bool,
+    now: float,
+) -> Plan:
+    """Recompute the limits for ``now``. Pure: the caller swaps the result in."""
+    note = _Notes(pool, "", "", now)
+    memory, meters = _move_breaker(memory, meters, s, trial_live=trial_live, note=note)
+    if s.adaptive and memory.breaker.phase is Phase.CLOSED:
+        memory = _grow(memory, meters, s, counts, note)
+    if memory.retry_until is not None and now >= memory.retry_until:
+        memory = replace(memory, retry_until=None)
+    meters = replace(meters, bound_oks=0)
+    limits = _limits(memory, s, version=version + 1, now=now)
+    shares: Mapping[str, int] = {}
+    if s.share is ShareRule.STRICT:
+        demanding = fairness.demanding(projects, announced)
+        shares = fairness.strict_shares(limits.cap, demanding, int(now // s.rotation_s))
+    valid_until = _valid_until(
+        memory, meters, s, strict=bool(shares), demand_until=next_demand_expiry, now=now
+    )
+    return Plan(replace(limits, valid_until=valid_until), memory, meters, shares, note.facts)
+
+
+def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Limits:
+    phase = memory.breaker.phase if s.adaptive else Phase.CLOSED
+    closings = [memory.retry_until or 0.0, memory.breaker.open_until if phase is Phase.OPEN else 0.0]
+    closed_until = max(closings)
+    return Limits(
+        version=version,
+        valid_until=now,
+        cap=cap_of(memory.cap, s),
+        ceiling=s.cap_ceiling if s.adaptive else s.cap,
+        reserve=s.reserve,
+        phase=phase,
+        closed_until=closed_until if closed_until > now else None,
+        spacing_s=s.spacing_s if s.adaptive else 0.0,
+        spacing_jitter=s.spacing_jitter,
+        share=s.share,
+        ageing_s=s.ageing_s,
+    )
+
+
+def _valid_until(
+    memory: Memory, meters: Meters, s: PoolSettings, *, strict: bool, demand_until: float | None, now: float
+) -> float:
+    """The earliest time at which the passing of time alone changes the limits."""
+    times = [now + FOREVER_S]
+    if memory.retry_until is not None:
+        times.append(memory.retry_until)
+    if strict:
+        times.append((now // s.rotation_s + 1) * s.rotation_s)
+        times.append(demand_until if demand_until is not None else times[0])
+    if s.adaptive:
+        times.extend(_adaptive_times(memory, meters, s, now))
+    return min(t for t in times if t > now)
+
+
+def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float) -> list[float]:
+    phase = memory.breaker.phase
+    if phase is Phase.OPEN:
+        return [memory.breaker.open_until]
+    if phase is Phase.TRIAL:
+        if meters.trial_id is None:
+            return []
+        return [meters.trial_at + s.trial_clean_s, meters.trial_at + s.trial_timeout_s]
+    if s.growth is Growth.SUCCESS and now >= memory.cap.settle_until and memory.cap.level < s.cap_ceiling:
+        return [now + FOLD_EVERY_S]
+    move = cap_control.next_move_at(memory.cap, s, now)
+    return [move] if move is not None else [now + s.settle_s]
+
+
+def _move_breaker(
+    memory: Memory, meters: Meters, s: PoolSettings, *, trial_live: bool, note: _Notes
+) -> tuple[Memory, Meters]:
+    if not s.adaptive:
+        return memory, replace(meters, trial_id=None)
+    breaker, now = memory.breaker, note.now
+    if breaker.phase is Phase.OPEN and now >= breaker.open_until:
+        memory = replace(memory, breaker=breaker_step(breaker, BreakerEvent.ELAPSED, s, now=now))
+        note.add("trial", "breaker half open: the next admitted ask is the trial")
+        return memory, replace(meters, trial_id=None)
+    if breaker.phase is Phase.TRIAL and meters.trial_id is not None:
+        if trial_live and now >= meters.trial_at + s.trial_clean_s:
+            trial = f"{meters.trial_project}/{meters.trial_name}"
+            why = f"{trial} ran {span_words(s.trial_clean_s)} without a throttle"
+            memory = _closed(memory, s, why, note)
+        elif not trial_live and now >= meters.trial_at + s.trial_timeout_s:
+            memory = _opened(memory, BreakerEvent.VANISHED, s, "the trial vanished without a word", note)
+    if memory.breaker.phase is not Phase.TRIAL:
+        meters = replace(meters, trial_id=None)
+    return memory, meters
+
+
+def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, note: _Notes) -> Memory:
+    before = cap_of(memory.cap, s)
+    bound_now = counts.in_use >= before
+    grown = cap_control.grow(
+        memory.cap,
+        s,
+        bound_at=note.now if bound_now else meters.bound_at,
+        bound_oks=meters.bound_oks,
+        now=note.now,
+    )
+    after = cap_of(grown, s)
+    if after != before:
+        note.add("probe", f"cap {before} -> {after}: quiet while the cap was full")
+    return replace(memory, cap=grown)
+
+
+def _close_for_retry_after(
+    memory: Memory, s: PoolSettings, signal: Signal, now: float, note: _Notes
+) -> Memory:
+    """The first Retry-After of an episode closes the pool; repeats while it is closed do not extend it."""
+    if signal.retry_after_s is None or (memory.retry_until is not None and now < memory.retry_until):
+        return memory
+    wait_s = min(signal.retry_after_s, s.retry_after_max_s)
+    if wait_s <= 0:
+        return memory
+    note.add(
+        "closed",
+        f"the provider said retry after {span_words(signal.retry_after_s)}: closed {span_words(wait_s)}",
+    )
+    return replace(memory, retry_until=now + wait_s)
+
+
+def _counted(memory: Memory, s: PoolSettings, project: str, name: str, now: float) -> Memory:
+    return replace(memory, cap=cap_control.count_throttle(memory.cap, s, project=project, name=name, now=now))
+
+
+def _opened(memory: Memory, event: BreakerEvent, s: PoolSettings, why: str, note: _Notes) -> Memory:
+    breaker = breaker_step(memory.breaker, event, s, now=note.now, why=why)
+    note.add("open", f"breaker open for {span_words(breaker.open_until - note.now)}: {why}")
+    return replace(memory, breaker=breaker)
+
+
+def _closed(memory: Memory, s: PoolSettings, why: str, note: _Notes) -> Memory:
+    note.add("close", f"breaker closed, cap resumes at {s.cap_floor}: {why}")
+    return replace(
+        memory,
+        breaker=breaker_step(memory.breaker, BreakerEvent.CLEAN, s, now=note.now),
+        cap=cap_control.resume_at_floor(memory.cap, s, note.now),
+    )
+
+
+def _is_trial(meters: Meters, project: str, name: str, claim_id: int | None) -> bool:
+    """A report that names no task is blamed on the trial if it comes from the trial's project."""
+    if meters.trial_id is None:
+        return False
+    if claim_id is not None:
+        return claim_id == meters.trial_id
+    return project == meters.trial_project and name in ("", meters.trial_name)
+
+
+class _Notes:
+    """Collects the facts of one planning step."""
+
+    def __init__(self, pool: str, project: str, name: str, now: float) -> None:
+        self.pool, self.project, self.name, self.now = pool, project, name, now
+        self._facts: list[Fact] = []
+
+    def add(self, kind: str, words: str) -> None:
+        self._facts.append(Fact(self.now, self.pool, kind, words, self.project, self.name))
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        return tuple(self._facts)

@@ -1,0 +1,243 @@
+"""What people write. Settings never learn; what the machine learns lives in ``Memory`` (plan.py).
+
+A pool's settings are a *profile* (a named set of constants) with the few values a person named on
+top. Only the named values are stored, so a better default reaches everyone who never chose, and a
+``set`` changes exactly what it names.
+
+    mixed    out of the box: the agents' timing, no spacing, so agents and calls can share a pool
+    agents   holds of minutes: settle 120 s, one probe per 5 quiet minutes, 3 s between starts
+    calls    holds of seconds: +0.5 per success, cooldown 8 s, halve; breaker times scaled alike
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import TypedDict, cast
+
+from flyball.errors import UsageError
+
+DEFAULT_POOL = "anthropic"
+DEMAND_TTL_S = 600.0
+LEASE_BACKSTOP_S = 24 * 3600.0
+"""How long a lease counts whose holder cannot be checked from here (other host, other pid namespace)."""
+CONFIRM_S = 60.0
+"""How long a slot handed to such a holder stays reserved before it must show that it is alive."""
+NAME_LIMIT = 200
+
+
+class ShareRule(Enum):
+    """How projects compete inside one pool."""
+
+    STRICT = "strict"
+    LEND = "lend"
+
+
+class Growth(Enum):
+    """What makes an adaptive cap rise."""
+
+    QUIET = "quiet"
+    SUCCESS = "success"
+
+
+class PoolChanges(TypedDict, total=False):
+    """The settings a person may name for a pool; also the keyword arguments of ``set_pool``."""
+
+    profile: str
+    adaptive: bool
+    cap: int
+    cap_floor: int
+    cap_ceiling: int
+    settle_s: float
+    probe_s: float
+    break_s: float
+    break_max_s: float
+    trial_clean_s: float
+    trial_timeout_s: float
+    spacing_s: float
+    retry_after_max_s: float
+    share: str
+    weights: dict[str, float]
+    maxima: dict[str, int]
+    reserve: int
+    ageing_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSettings:
+    """Everything the plan needs to know that a person decided. Durations in seconds."""
+
+    profile: str = "mixed"
+    adaptive: bool = True
+    cap: int = 8
+    cap_floor: int = 1
+    cap_ceiling: int = 16
+    growth: Growth = Growth.QUIET
+    step: float = 1.0
+    cut_factor: float = 2.0
+    burst_factor: float = 4.0
+    burst_count: int = 3
+    burst_window_s: float = 30.0
+    settle_s: float = 120.0
+    probe_s: float = 300.0
+    trip_cuts: int = 3
+    trip_window_s: float = 600.0
+    break_s: float = 300.0
+    break_max_s: float = 3600.0
+    trial_clean_s: float = 120.0
+    trial_timeout_s: float = 1800.0
+    spacing_s: float = 0.0
+    spacing_jitter: float = 0.5
+    retry_after_max_s: float = 900.0
+    share: ShareRule = ShareRule.LEND
+    rotation_s: float = 60.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+    maxima: Mapping[str, int] = field(default_factory=dict)
+    reserve: int = 0
+    ageing_s: float = 60.0
+
+
+_DEFAULTS = PoolSettings()
+
+PROFILES: Mapping[str, Mapping[str, object]] = {
+    "mixed": {},
+    "agents": {"spacing_s": 3.0},
+    # The trip window, the break and the trial keep the ratio to settle that the agents' have.
+    "calls": {
+        "cap": 2,
+        "cap_ceiling": 12,
+        "growth": Growth.SUCCESS,
+        "step": 0.5,
+        "settle_s": 8.0,
+        "trip_window_s": 40.0,
+        "break_s": 20.0,
+        "break_max_s": 240.0,
+        "trial_timeout_s": 120.0,
+    },
+}
+
+_NEVER_NEGATIVE = ("settle_s", "trial_clean_s", "trial_timeout_s", "spacing_s", "retry_after_max_s")
+_POSITIVE = ("ageing_s", "break_s", "break_max_s", "probe_s")
+
+
+def resolve_pool(changes: PoolChanges) -> PoolSettings:
+    """The whole settings of a pool from the values a person named."""
+    profile = changes.get("profile", "mixed")
+    if profile not in PROFILES:
+        raise UsageError(f"unknown profile {profile!r}; choose one of {', '.join(PROFILES)}")
+    values: dict[str, object] = {**PROFILES[profile], **changes, "profile": profile}
+    cap = cast(int, values.get("cap", _DEFAULTS.cap))
+    if "cap_ceiling" not in changes and ("cap" in changes or "cap_ceiling" not in PROFILES[profile]):
+        # A cap named above the profile's own ceiling still needs room to probe.
+        values["cap_ceiling"] = max(cap * 2, cast(int, PROFILES[profile].get("cap_ceiling", 0)))
+    if "trial_clean_s" not in changes:
+        values["trial_clean_s"] = values.get("settle_s", _DEFAULTS.settle_s)
+    if "share" in changes:
+        values["share"] = _share_rule(changes["share"])
+    known = {f.name for f in fields(PoolSettings)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise UsageError(f"unknown pool setting {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    settings = PoolSettings(**values)  # type: ignore[arg-type]
+    _check(settings)
+    return settings
+
+
+def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
+    """``old`` with what ``new`` names. Weights and maxima merge by project; 0 removes an entry."""
+    merged: PoolChanges = {**old, **new}
+    for key in ("weights", "maxima"):
+        if key in new:
+            entries = {**old.get(key, {}), **new[key]}
+            merged[key] = {name: value for name, value in entries.items() if value != 0}
+    resolve_pool(merged)
+    return merged
+
+
+def _share_rule(word: str) -> ShareRule:
+    try:
+        return ShareRule(word)
+    except ValueError:
+        raise UsageError(f"unknown share rule {word!r}; choose strict or lend") from None
+
+
+def _check(s: PoolSettings) -> None:
+    for name in ("cap", "cap_floor", "cap_ceiling", "reserve"):
+        _whole(name, getattr(s, name))
+    if not isinstance(s.adaptive, bool):
+        raise UsageError(f"adaptive must be true or false, not {s.adaptive!r}")
+    if s.cap < 1:
+        raise UsageError(f"cap must be at least 1, not {s.cap}")
+    if s.cap_floor < 1:
+        raise UsageError(f"cap_floor must be at least 1, not {s.cap_floor}")
+    if s.cap_ceiling < s.cap:
+        raise UsageError(
+            f"cap_ceiling {s.cap_ceiling} is below cap {s.cap}; raise the ceiling or lower the cap"
+        )
+    if s.cap_floor > s.cap:
+        raise UsageError(f"cap_floor {s.cap_floor} is above cap {s.cap}; lower the floor or raise the cap")
+    if not 0 <= s.reserve < s.cap:
+        raise UsageError(f"reserve must be between 0 and cap - 1 ({s.cap - 1}), not {s.reserve}")
+    for name in (*_NEVER_NEGATIVE, *_POSITIVE):
+        _duration(name, getattr(s, name), positive=name in _POSITIVE)
+    for project, weight in s.weights.items():
+        if not _is_number(weight) or not weight > 0:
+            raise UsageError(f"weight of {project!r} must be a positive number, not {weight!r}")
+    for project, maximum in s.maxima.items():
+        _whole(f"maximum of {project!r}", maximum)
+        if maximum < 1:
+            raise UsageError(f"maximum of {project!r} must be at least 1, not {maximum}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} must be a whole number, not {value!r}")
+    if value > 1_000_000_000:
+        raise UsageError(f"{name} is absurdly large: {value}")
+
+
+def _duration(name: str, value: object, *, positive: bool) -> None:
+    if not _is_number(value) or cast(float, value) < 0 or (positive and value == 0):
+        raise UsageError(f"{name} must be {'above 0' if positive else '0 or more'} seconds, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    """Limits over all pools of one machine. All off by default."""
+
+    ceiling: int | None = None
+    memory_floor_bytes: int | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in (("ceiling", self.ceiling), ("memory_floor_bytes", self.memory_floor_bytes)):
+            if value is not None:
+                _whole_or_bytes(name, value)
+        for kind, capacity in self.resources.items():
+            _whole(f"capacity of resource {kind!r}", capacity)
+            if capacity < 1:
+                raise UsageError(f"capacity of resource {kind!r} must be at least 1, not {capacity}")
+
+
+def _whole_or_bytes(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{name} must be a whole number above 0, not {value!r}")
+
+
+def check_name(what: str, value: str, *, empty: bool = False) -> str:
+    """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
+    if not isinstance(value, str):
+        raise UsageError(f"{what} must be text, not {type(value).__name__}")
+    if not value and not empty:
+        raise UsageError(f"{what} must not be empty")
+    if len(value) > NAME_LIMIT:
+        raise UsageError(f"{what} is {len(value)} characters long; at most {NAME_LIMIT}")
+    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+        raise UsageError(f"{what} {value!r} contains control characters")
+    return value

@@ -1,0 +1,70 @@
+"""Who may have how much of a cap.
+
+strict   every demanding project owns its part, used or not; the remainder rotates, so with more
+         projects than slots each gets its turn. Parts always sum to the cap.
+lend     idle parts are lent: any free slot may be taken, and the next freed one goes to the
+         project that has least for its weight. Over time that is weighted max-min fairness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from flyball.core.model import ProjectUse
+
+
+def strict_shares(cap: int, weights: Mapping[str, float], epoch: int) -> dict[str, int]:
+    """Split ``cap`` among the demanding projects. ``epoch`` counts rotation windows.
+
+    >>> strict_shares(8, {"a": 1, "b": 1, "c": 1}, epoch=0)
+    {'a': 3, 'b': 3, 'c': 2}
+    >>> strict_shares(8, {"a": 1, "b": 1, "c": 1}, epoch=1)
+    {'a': 3, 'b': 2, 'c': 3}
+    """
+    names = sorted(weights)
+    if not names:
+        return {}
+    total = sum(weights.values())
+    # The tiny addend keeps 8 * (0.1 / 0.1) from flooring to 7.
+    base = {name: int(cap * weights[name] / total + 1e-9) for name in names}
+    remainder = cap - sum(base.values())
+    for index, name in enumerate(names):
+        if (index + epoch) % len(names) < remainder:
+            base[name] += 1
+    return base
+
+
+def fair_shares(cap: int, wants: Mapping[str, tuple[int, float]]) -> dict[str, int]:
+    """Weighted max-min: nobody gets more than it wants, what is left over goes round again.
+
+    ``wants`` maps a project to (slots it could use, weight).
+
+    >>> fair_shares(8, {"a": (20, 1), "b": (1, 1), "c": (20, 1)})
+    {'a': 4, 'b': 1, 'c': 3}
+    """
+    got = dict.fromkeys(sorted(wants), 0)
+    left = cap
+    while hungry := [name for name in got if got[name] < wants[name][0]]:
+        total = sum(wants[name][1] for name in hungry)
+        rounds = {
+            name: min(wants[name][0] - got[name], int(left * wants[name][1] / total)) for name in hungry
+        }
+        if not any(rounds.values()):
+            for name in sorted(hungry, key=lambda name: (got[name] / wants[name][1], name))[:left]:
+                got[name] += 1
+            break
+        for name, slots in rounds.items():
+            got[name] += slots
+        left = cap - sum(got.values())
+    return got
+
+
+def need(use: ProjectUse) -> float:
+    """How much a project has for its weight: the lowest is the neediest."""
+    return use.in_use / use.weight
+
+
+def demanding(projects: Iterable[ProjectUse], announced: Sequence[str]) -> dict[str, float]:
+    """Projects that compete now, with their weights: a waiting ask, a live lease or a heartbeat."""
+    heard = set(announced)
+    return {p.name: p.weight for p in projects if p.in_use or p.waiting or p.name in heard}

@@ -1,0 +1,137 @@
+"""The whole answer to an ask: what, why, who is in the way, and when to look again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    GRANTED = "granted"
+    PARKED = "parked"
+    REFUSED = "refused"
+
+
+class Reason(Enum):
+    """Why an ask was not granted (or that it was). One word for scripts, a phrase for people."""
+
+    FREE = "free"
+    CAP = "cap"
+    RESERVE = "reserve"
+    SHARE = "share"
+    MAXIMUM = "maximum"
+    QUEUE = "queue"
+    SPACING = "spacing"
+    RETRY_AFTER = "retry-after"
+    BREAKER = "breaker"
+    TRIAL = "trial"
+    MACHINE = "machine"
+    MEMORY = "memory"
+    RESOURCE = "resource"
+    TOO_LARGE = "too-large"
+
+
+CLOSED_REASONS = frozenset({Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL})
+_TIMED_REASONS = CLOSED_REASONS | {Reason.SPACING, Reason.SHARE}
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Whose work is in the way."""
+
+    project: str
+    name: str
+    pid: int
+    host: str
+    age_s: float
+
+    def words(self) -> str:
+        return f"{self.project}/{self.name}, pid {self.pid}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Granted, parked or refused, always with the reason, the blocker and an estimate."""
+
+    kind: Kind
+    reason: Reason
+    pool: str
+    claim_id: int = 0
+    in_use: int = 0
+    cap: int = 0
+    reserved: int = 0
+    position: int = 0
+    """1 is next in line; 0 where there is no line."""
+    look_again_s: float | None = None
+    """When something is known to change, from now."""
+    estimate_s: float | None = None
+    blocker: Blocker | None = None
+    detail: str = ""
+    head: bool = False
+    """This ask is first in line: it watches the holders for everyone behind it."""
+
+    @property
+    def granted(self) -> bool:
+        return self.kind is Kind.GRANTED
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """When asking again could help; None where nobody knows."""
+        if self.reason is Reason.TOO_LARGE or self.estimate_s is not None:
+            return self.estimate_s
+        return self.look_again_s if self.reason in _TIMED_REASONS else None
+
+    def words(self) -> str:
+        """One line for a person.
+
+        >>> v = Verdict(kind=Kind.PARKED, reason=Reason.CAP, pool="anthropic", in_use=6, cap=6, reserved=2,
+        ...             estimate_s=170, blocker=Blocker("blog", "t-14", 4121, "box", 60))
+        >>> v.words()
+        'waiting: anthropic 6/6, 2 reserved, next slot ~3 min (blog/t-14, pid 4121)'
+        """
+        if self.granted:
+            return f"granted: {self.pool} {self.in_use}/{self.cap}"
+        head = "waiting" if self.kind is Kind.PARKED else "refused"
+        parts = [f"{self.pool} {self.in_use}/{self.cap}"]
+        if self.reserved:
+            parts.append(f"{self.reserved} reserved")
+        phrase = self.detail or _PHRASES.get(self.reason, "")
+        if phrase:
+            parts.append(phrase)
+        if self.position > 1:
+            parts.append(f"place {self.position} in line")
+        if self.estimate_s is not None and self.reason is not Reason.TOO_LARGE:
+            parts.append(f"next slot ~{span_words(self.estimate_s)}")
+        tail = f" ({self.blocker.words()})" if self.blocker else ""
+        return f"{head}: {', '.join(parts)}{tail}"
+
+
+_PHRASES = {
+    Reason.QUEUE: "others are first",
+    Reason.RESERVE: "the free slots are reserved for priority above 0",
+    Reason.SHARE: "the project uses its fair share",
+    Reason.MAXIMUM: "the project is at its maximum",
+    Reason.SPACING: "starts are spaced",
+    Reason.RETRY_AFTER: "the provider said to retry later",
+    Reason.BREAKER: "breaker open after repeated throttles",
+    Reason.TRIAL: "breaker half open, one trial at a time",
+    Reason.MACHINE: "the machine's ceiling over all pools is reached",
+    Reason.MEMORY: "free memory is below the floor",
+    Reason.RESOURCE: "a resource is fully used",
+    Reason.TOO_LARGE: "asks for more slots than the pool can ever grant",
+}
+
+
+def span_words(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> [span_words(s) for s in (0.4, 42, 170, 7300, 200_000)]
+    ['1 s', '42 s', '3 min', '2 h', '2 d']
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    if seconds < 36 * 3600:
+        return f"{round(seconds / 3600)} h"
+    return f"{round(seconds / 86400)} d"

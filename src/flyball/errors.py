@@ -1,0 +1,101 @@
+"""The whole exception tree. The class says whose turn it is.
+
+    UsageError       you: the call or the setting is wrong
+    RefusedError     the normal no: full, closed, too large, timed out
+    StoreError       the world: the state file or the server
+    AgentError       the world: a launched program
+    InvariantError   us: a bug in flyball
+
+Errors carry fields as well as prose, so callers never parse a message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flyball.core.verdict import Verdict
+
+
+class FlyballError(Exception):
+    """Base of everything flyball raises on purpose."""
+
+
+class UsageError(FlyballError, ValueError):
+    """The caller asked for something that makes no sense; the message names the way out."""
+
+
+class RefusedError(FlyballError):
+    """No slot now. ``verdict`` says why, who holds it, and when to expect one."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.words())
+        self.verdict = verdict
+
+    @property
+    def pool(self) -> str:
+        return self.verdict.pool
+
+    @property
+    def reason(self) -> str:
+        return self.verdict.reason.value
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """When asking again could help, in seconds; None where only a person can change it."""
+        return self.verdict.retry_after_s
+
+
+class AtCapacityError(RefusedError):
+    """No free slot for this ask, and the caller did not want to wait."""
+
+
+class WaitTimeoutError(RefusedError, TimeoutError):
+    """The caller's timeout passed while the ask was waiting."""
+
+    def __init__(self, verdict: Verdict, waited_s: float) -> None:
+        super().__init__(verdict)
+        self.waited_s = waited_s
+        self.args = (f"gave up after {waited_s:g} s, {verdict.words()}",)
+
+
+class PoolClosedError(RefusedError):
+    """The pool admits nobody now: breaker open, trial running, or Retry-After not over."""
+
+
+class TooLargeError(RefusedError):
+    """The ask is larger than the pool can ever grant; waiting is useless."""
+
+
+class StoreError(FlyballError):
+    """The state could not be read or written."""
+
+
+class StoreUnreadableError(StoreError):
+    """The state exists but cannot be understood. It is never overwritten."""
+
+
+class StoreBusyError(StoreError):
+    """Another process holds the state's lock and does not let go."""
+
+
+class StoreFullError(StoreError):
+    """The disk (or the quota on it) is full."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The state may be read but not written."""
+
+
+class AgentError(FlyballError):
+    """A program flyball launched could not be started or behaved impossibly."""
+
+
+class InvariantError(FlyballError, AssertionError):
+    """Something flyball relies on is false. This is a bug in flyball."""
+
+
+def invariant(condition: object, message: str) -> None:
+    """Check what must always hold. Unlike ``assert`` it stays on under ``python -O``."""
+    if not condition:
+        raise InvariantError(message)

@@ -1,0 +1,199 @@
+"""Two drivers for one flow: a thread that may block, and an event loop that may not.
+
+Sync waits in ``poll`` on the thread's own mailbox. Async has one mailbox per event loop and runs store calls
+on one background thread, so that a busy file never stalls the loop. Cancelling an async wait first lets the
+store call in progress finish, so that a slot granted at that moment is given back, not lost.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flyball.governor.flow import Call, Effect, Flow, Wait, Woken
+from flyball.wake.mailbox import OVERFLOW, Mailbox, open_mailbox
+
+if TYPE_CHECKING:
+    import asyncio
+
+R = TypeVar("R")
+
+
+# -- sync -------------------------------------------------------------------------------------------
+
+
+class ThreadMail(threading.local):
+    """The mailbox of the current thread, opened when first needed and kept for the next wait."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[Path, Mailbox | None] = {}
+
+    def box(self, home: Path) -> Mailbox | None:
+        box = self._boxes.get(home)
+        if box is None or not box.ours:
+            box = self._boxes[home] = open_mailbox(home)
+        return box
+
+
+thread_mail = ThreadMail()
+
+
+def run_sync(flow: Flow[R], box: Mailbox | None) -> R:
+    """Drive a flow to its end in this thread."""
+
+    def perform(effect: Effect) -> object:
+        return effect.run() if isinstance(effect, Call) else _wait_sync(effect, box)
+
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                result = perform(effect)
+            except BaseException as error:
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(result)
+    except StopIteration as stop:
+        value: R = stop.value
+        return value
+
+
+def _wait_sync(wait: Wait, box: Mailbox | None) -> Woken:
+    poller = select.poll()
+    if box is not None:
+        poller.register(box.fileno(), select.POLLIN)
+    for fd in wait.watch.fds if wait.watch else ():
+        poller.register(fd, select.POLLIN)
+    deadline = time.monotonic() + wait.timeout_s
+    while True:
+        left_s = deadline - time.monotonic()
+        ready = poller.poll(max(0, int(left_s * 1000 + 0.999)))
+        if not ready:
+            return Woken.TIMER
+        if any(box is None or fd != box.fileno() for fd, _ in ready):
+            return Woken.DEATH
+        # Mail for an earlier claim of this thread is old news.
+        if box is not None and wait.claim_id in box.drain():
+            return Woken.MAIL
+
+
+# -- async ------------------------------------------------------------------------------------------
+
+
+class LoopMail:
+    """One mailbox for all waiters of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, home: Path) -> None:
+        self.loop, self.box = loop, open_mailbox(home)
+        self._waiting: dict[int, asyncio.Future[Woken]] = {}
+        self._early: set[int] = set()
+        if self.box is not None:
+            loop.add_reader(self.box.fileno(), self._read)
+
+    def _read(self) -> None:
+        if self.box is None:
+            return
+        told = self.box.drain()
+        # A mailbox holds about ten messages; if it may have overflowed, everybody looks.
+        looking = list(self._waiting) if len(told) >= OVERFLOW else []
+        for claim_id in (*told, *looking):
+            future = self._waiting.get(claim_id)
+            if future is None:
+                self._early.add(claim_id)
+            elif not future.done():
+                future.set_result(Woken.MAIL)
+
+    async def wait(self, wait: Wait) -> Woken:
+        import asyncio
+
+        if wait.claim_id in self._early:
+            self._early.discard(wait.claim_id)
+            return Woken.MAIL
+        future = self._waiting[wait.claim_id] = self.loop.create_future()
+        watched = wait.watch.fds if wait.watch else ()
+        for fd in watched:
+            self.loop.add_reader(fd, _finish, future, Woken.DEATH)
+        try:
+            return await asyncio.wait_for(future, wait.timeout_s)
+        except TimeoutError:
+            return Woken.TIMER
+        finally:
+            for fd in watched:
+                self.loop.remove_reader(fd)
+            self._waiting.pop(wait.claim_id, None)
+            if len(self._early) > 4096:
+                self._early.clear()
+
+    def close(self) -> None:
+        if self.box is not None:
+            if not self.loop.is_closed():
+                self.loop.remove_reader(self.box.fileno())
+            self.box.close()
+            self.box = None
+
+
+def _finish(future: asyncio.Future[Woken], result: Woken) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]] | None = None) -> R:
+    """Drive a flow on the running loop. ``undo`` gives back a result that a cancellation makes useless."""
+
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                if isinstance(effect, Call):
+                    result, late = await _call_in_thread(effect)
+                    cancelled = cancelled or late
+                elif cancelled is not None:
+                    raise cancelled
+                else:
+                    result = await mail.wait(effect)
+            except BaseException as error:
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(result)
+    except StopIteration as stop:
+        value: R = stop.value
+    if cancelled is not None:
+        if undo is not None:
+            await run_async(undo(value), mail)
+        raise cancelled
+    return value
+
+
+async def _call_in_thread(call: Call) -> tuple[Any, asyncio.CancelledError | None]:
+    """The call's result, and the cancellation that arrived meanwhile: no store call is left half done."""
+    import asyncio
+
+    task = asyncio.get_running_loop().run_in_executor(_executor(), call.run)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except BaseException:
+            break
+    return task.result(), cancelled
+
+
+_executors: dict[int, Any] = {}
+
+
+def _executor() -> Any:
+    """One background thread per process; a forked child starts its own."""
+    pid = os.getpid()
+    if pid not in _executors:
+        from concurrent.futures import ThreadPoolExecutor
+
+        _executors[pid] = ThreadPoolExecutor(1, thread_name_prefix="flyball-store")
+    return _executors[pid]

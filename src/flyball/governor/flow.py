@@ -1,0 +1,255 @@
+"""How an ask becomes a lease, written once for the sync and the async door.
+
+A flow is a generator that yields effects and is sent their results. It decides nothing about limits (the
+store does) and performs nothing (the drivers in doors.py do); it knows the order of things:
+
+    admit -> granted, or parked
+    parked: sleep on the mailbox or the timer, whichever is first -> look -> granted, or sleep again
+    first in line: also watch the holders, so that a killed one's slot comes back while everyone sleeps
+    given up (timeout, Ctrl-C, cancelled): withdraw the ask, or give back the lease it just became
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from flyball.core.model import Ask, Fact
+from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict
+from flyball.errors import (
+    AtCapacityError,
+    PoolClosedError,
+    RefusedError,
+    StoreError,
+    TooLargeError,
+    WaitTimeoutError,
+)
+from flyball.host.process import DeathWatch, alive
+from flyball.stores.port import After, Census, Release, Store
+from flyball.wake.mailbox import Delivery, send
+
+R = TypeVar("R")
+TELL_EVERY_S = 30.0
+_NET_STEP_S = 2.0
+_NET_LIMIT_S = 60.0
+_NET_RATE = 50.0
+_HEAD_NAP_S = 30.0
+_FRESH_HEAD_S = 0.1
+_UNWATCHED_NAP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run this store call; it may block for a moment."""
+
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Sleep until told to look at the claim, a watched process dies, or the timer ends."""
+
+    claim_id: int
+    timeout_s: float
+    watch: DeathWatch | None
+
+
+class Woken(Enum):
+    MAIL = "mail"
+    DEATH = "death"
+    TIMER = "timer"
+
+
+Effect = Call | Wait
+Flow = Generator[Effect, Any, R]
+Observer = Callable[[Fact], None]
+OnWait = Callable[[Verdict], None]
+
+
+def acquire(
+    store: Store,
+    ask: Ask,
+    *,
+    wait: bool,
+    timeout_s: float | None,
+    on_wait: OnWait | None,
+    observers: Sequence[Observer],
+) -> Flow[Verdict]:
+    """Get the ask granted, or raise a RefusedError that says why not."""
+    verdict = yield from _admit(store, ask, wait=wait, observers=observers)
+    hopeless = verdict.granted or verdict.reason is Reason.TOO_LARGE
+    # An ask that would be refused looks for dead holders first.
+    if not wait and not hopeless and (yield from reap(store, ask.pool, observers)):
+        verdict = yield from _admit(store, ask, wait=wait, observers=observers)
+    if verdict.granted:
+        return verdict
+    if not wait or verdict.reason is Reason.TOO_LARGE:
+        raise _refusal(verdict)
+    waiter = _Waiter(store, ask, verdict, timeout_s, on_wait, observers)
+    try:
+        return (yield from waiter.wait())
+    except BaseException:
+        # Whatever stops us, no ask and no slot is left behind. The original error is what counts.
+        try:
+            after = yield Call(lambda: store.withdraw(waiter.verdict.claim_id))
+        except StoreError:
+            store.remember(Release(waiter.verdict.claim_id))
+        else:
+            yield from settle(store, after, observers)
+        raise
+
+
+class _Waiter:
+    """One parked ask, from its first verdict to its grant."""
+
+    def __init__(
+        self,
+        store: Store,
+        ask: Ask,
+        verdict: Verdict,
+        timeout_s: float | None,
+        on_wait: OnWait | None,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.store, self.ask, self.verdict, self.observers = store, ask, verdict, observers
+        self._on_wait = on_wait
+        self._timeout_s = timeout_s
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._told_at = float("-inf")
+        self._head_for = 0
+
+    def wait(self) -> Flow[Verdict]:
+        while not self.verdict.granted:
+            self._tell()
+            woken = yield from self._sleep()
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                # One last look: a slot handed to us in the meantime is ours.
+                yield from self._look(advance=True)
+                return self._granted_at_last()
+            if woken is not Woken.MAIL:
+                yield from reap(self.store, self.ask.pool, self.observers)
+            yield from self._look(advance=woken is not Woken.MAIL)
+        return self.verdict
+
+    def _granted_at_last(self) -> Verdict:
+        if self.verdict.granted:
+            return self.verdict
+        raise WaitTimeoutError(self.verdict, self._timeout_s or 0.0)
+
+    def _look(self, *, advance: bool) -> Flow[None]:
+        claim_id = self.verdict.claim_id
+        verdict, after = yield Call(lambda: self.store.look(claim_id, advance=advance))
+        yield from settle(self.store, after, self.observers)
+        if verdict is None:
+            # Somebody took our ask for dead, or a person removed it: stand in line again.
+            verdict = yield from _admit(self.store, self.ask, wait=True, observers=self.observers)
+        self.verdict = verdict
+
+    def _sleep(self) -> Flow[Woken]:
+        nap_s = self._nap_s()
+        watch: DeathWatch | None = None
+        if self.verdict.head and self._head_for > 0:
+            census: Census = yield Call(lambda: self.store.watched(self.ask.pool))
+            holders = [c.holder for c in census.claims if c.id != self.verdict.claim_id]
+            watch = DeathWatch(holders)
+            if any(alive(holder) is False for holder in holders):
+                watch.close()
+                return Woken.DEATH
+            if watch.partial:
+                nap_s = min(nap_s, _UNWATCHED_NAP_S)
+        self._head_for = self._head_for + 1 if self.verdict.head else 0
+        try:
+            woken: Woken = yield Wait(self.verdict.claim_id, self._until_deadline(nap_s), watch)
+        finally:
+            if watch is not None:
+                watch.close()
+        return woken
+
+    def _nap_s(self) -> float:
+        """How long to sleep if nobody says anything.
+
+        The head looks when something is due. Behind it the sleep grows with the place in line, so that
+        a line of any length looks a few times a second in all, and a dead head is found in seconds.
+        """
+        verdict = self.verdict
+        if not self.ask.mailbox:
+            return _UNWATCHED_NAP_S * (0.5 + random.random())
+        if verdict.head:
+            # A head that was just named is often granted at once; it starts watching a moment later.
+            nap_s = _HEAD_NAP_S if self._head_for else _FRESH_HEAD_S
+            due_s = verdict.look_again_s if verdict.look_again_s is not None else nap_s
+            return max(0.001, min(nap_s, due_s))
+        limit_s = max(_NET_LIMIT_S, verdict.position / _NET_RATE)
+        return min(_NET_STEP_S * max(1, verdict.position), limit_s) * (0.75 + random.random() / 2)
+
+    def _until_deadline(self, nap_s: float) -> float:
+        if self._deadline is None:
+            return nap_s
+        return max(0.0, min(nap_s, self._deadline - time.monotonic()))
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if self._on_wait is not None and now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            self._on_wait(self.verdict)
+
+
+def _admit(store: Store, ask: Ask, *, wait: bool, observers: Sequence[Observer]) -> Flow[Verdict]:
+    verdict: Verdict
+    verdict, after = yield Call(lambda: store.admit(ask, park=wait))
+    yield from settle(store, after, observers)
+    return verdict
+
+
+def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[bool]:
+    """End a lease. A store that cannot be written now keeps the release for later: False."""
+    try:
+        after = yield Call(lambda: store.release(what))
+    except StoreError:
+        store.remember(what)
+        return False
+    yield from settle(store, after, observers)
+    return True
+
+
+def reap(store: Store, pool: str | None, observers: Sequence[Observer]) -> Flow[int]:
+    """Take back what dead processes hold; how many were found."""
+    census: Census = yield Call(lambda: store.watched(pool) if pool is not None else store.census())
+    claims = [(c.id, c.holder) for c in census.claims if alive(c.holder) is False]
+    demands = [d for d in census.demands if alive(d.holder) is False]
+    now = store.now()
+    expired = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
+    if not claims and not demands and not expired:
+        return 0
+    after = yield Call(lambda: store.bury(claims, demands))
+    yield from settle(store, after, observers)
+    return len(claims) + len(demands) + expired
+
+
+def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[None]:
+    """What follows a committed step: wake the waiters it named, tell the observers."""
+    while True:
+        for fact in after.facts:
+            for observer in observers:
+                observer(fact)
+        gone = [
+            (wake.claim_id, wake.holder)
+            for wake in after.wakes
+            if wake.mailbox
+            and send(wake.mailbox, wake.claim_id) is Delivery.NOBODY
+            and alive(wake.holder) is False
+        ]
+        if not gone:
+            return
+        # Nobody listens: that waiter is dead. Take the slot back and hand it on.
+        after = yield Call(lambda gone=gone: store.bury(gone))  # type: ignore[misc]
+
+
+def _refusal(verdict: Verdict) -> RefusedError:
+    if verdict.reason is Reason.TOO_LARGE:
+        return TooLargeError(verdict)
+    return PoolClosedError(verdict) if verdict.reason in CLOSED_REASONS else AtCapacityError(verdict)

@@ -1,0 +1,408 @@
+"""The governor: everything a program can ask of the state, in words.
+
+Safe to share between threads, usable after a fork (the child's leases are its own), and from any number of
+event loops. Opening is lazy; nothing is read or written before the first call.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flyball.core.model import Ask, Fact, Outcome
+from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineSettings, PoolChanges
+from flyball.core.signals import Signal
+from flyball.core.verdict import Kind, Reason, Verdict
+from flyball.errors import UsageError
+from flyball.governor import flow, nested
+from flyball.governor.caller import default_name, default_project
+from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
+from flyball.governor.lease import Lease, Slot
+from flyball.governor.location import mail_home, open_reader, open_store, resolve
+from flyball.host.fork import forget_in_children
+from flyball.host.process import identify, me
+from flyball.stores.port import After, Release, Store
+
+if TYPE_CHECKING:
+    import asyncio
+    from typing import Unpack
+
+    from flyball.governor.status import Status
+
+logger = logging.getLogger("flyball")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A caller's wish with every default filled in."""
+
+    pool: str
+    project: str
+    name: str
+    slots: int = 1
+    priority: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+    model: str = ""
+    pid: int = 0
+
+
+class Governor:
+    """Bounds, shares and adapts how much runs at once.
+
+    >>> gov = Governor("memory:")
+    >>> with gov.slot("anthropic", project="blog", name="t-14") as lease:
+    ...     lease.pool
+    'anthropic'
+    """
+
+    def __init__(self, url: str | None = None, *, observers: Sequence[flow.Observer] = ()) -> None:
+        self.address = resolve(url)
+        self.observers = list(observers)
+        self._store: Store | None = None
+        self._lock = threading.Lock()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
+            weakref.WeakKeyDictionary()
+        )
+        forget_in_children(self)
+
+    @property
+    def store(self) -> Store:
+        with self._lock:
+            if self._store is None:
+                self._store = open_store(self.address)
+            return self._store
+
+    def forget_after_fork(self) -> None:
+        """In a forked child: nothing of the parent's is used any more."""
+        self._lock = threading.Lock()
+        self._loops = weakref.WeakKeyDictionary()
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def slot(
+        self,
+        pool: str = DEFAULT_POOL,
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        slots: int = 1,
+        priority: int = 0,
+        resources: Mapping[str, int] | None = None,
+        model: str = "",
+        timeout: float | None = None,
+    ) -> Slot:
+        """A lease for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds."""
+        asking = self.asking(pool, project, name, slots, priority, resources, model)
+        return Slot(self, asking, timeout)
+
+    def acquire(
+        self,
+        pool: str = DEFAULT_POOL,
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        slots: int = 1,
+        priority: int = 0,
+        resources: Mapping[str, int] | None = None,
+        model: str = "",
+        timeout: float | None = None,
+        on_wait: flow.OnWait | None = None,
+    ) -> Lease:
+        """Wait for slots. ``on_wait`` hears the verdict at once and then every 30 seconds."""
+        asking = self.asking(pool, project, name, slots, priority, resources, model)
+        return self.acquire_asking(asking, timeout=timeout, on_wait=on_wait)
+
+    def acquire_nowait(
+        self,
+        pool: str = DEFAULT_POOL,
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        slots: int = 1,
+        priority: int = 0,
+        resources: Mapping[str, int] | None = None,
+        model: str = "",
+    ) -> Lease:
+        """Slots now, or a RefusedError that says why not and when to come back."""
+        asking = self.asking(pool, project, name, slots, priority, resources, model)
+        return self.acquire_asking(asking, wait=False)
+
+    async def acquire_async(
+        self,
+        pool: str = DEFAULT_POOL,
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        slots: int = 1,
+        priority: int = 0,
+        resources: Mapping[str, int] | None = None,
+        model: str = "",
+        timeout: float | None = None,
+        on_wait: flow.OnWait | None = None,
+    ) -> Lease:
+        """``acquire`` for an event loop. Cancelling it leaves neither an ask nor a lease behind."""
+        asking = self.asking(pool, project, name, slots, priority, resources, model)
+        return await self.acquire_asking_async(asking, timeout=timeout, on_wait=on_wait)
+
+    def asking(
+        self,
+        pool: str,
+        project: str | None,
+        name: str | None,
+        slots: int,
+        priority: int,
+        resources: Mapping[str, int] | None,
+        model: str,
+    ) -> Asking:
+        """Fill in what the caller left out: the repository's name, the program and its pid."""
+        return Asking(
+            pool or DEFAULT_POOL,
+            project if project is not None else default_project(),
+            name if name is not None else default_name(),
+            slots,
+            priority,
+            dict(resources or {}),
+            model,
+            os.getpid(),
+        )
+
+    def acquire_asking(
+        self,
+        asking: Asking,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        on_wait: flow.OnWait | None = None,
+    ) -> Lease:
+        _check_timeout(timeout)
+        held = self._inherited(asking)
+        if held is not None:
+            return held
+        box = thread_mail.box(mail_home(self.address)) if wait else None
+        ask = _ask(asking, box.address if box else "")
+        steps = flow.acquire(
+            self.store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
+        )
+        return Lease(self, asking, run_sync(steps, box))
+
+    async def acquire_asking_async(
+        self, asking: Asking, *, timeout: float | None = None, on_wait: flow.OnWait | None = None
+    ) -> Lease:
+        _check_timeout(timeout)
+        held = self._inherited(asking)
+        if held is not None:
+            return held
+        mail = self._loop_mail()
+        ask = _ask(asking, mail.box.address if mail.box else "")
+        store = self.store
+        steps = flow.acquire(
+            store, ask, wait=True, timeout_s=timeout, on_wait=on_wait, observers=self.observers
+        )
+
+        def undo(verdict: Verdict) -> flow.Flow[bool]:
+            return flow.release(store, Release(verdict.claim_id, Outcome.ABANDONED), self.observers)
+
+        return Lease(self, asking, await run_async(steps, mail, undo))
+
+    def _inherited(self, asking: Asking) -> Lease | None:
+        """The lease of an ``exec`` around us, if it is on this pool and still held."""
+        claim_id = nested.inherited(self.address, asking.pool)
+        if claim_id is None:
+            return None
+        claim = self.store.claim(claim_id)
+        if claim is None or not claim.held or claim.pool != asking.pool:
+            return None
+        verdict = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
+        return Lease(self, asking, verdict, nested=True)
+
+    def _loop_mail(self) -> LoopMail:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            mail = self._loops.get(loop)
+            if mail is None:
+                mail = self._loops[loop] = LoopMail(loop, mail_home(self.address))
+            return mail
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def release(self, lease: Lease, outcome: Outcome = Outcome.FINISHED) -> None:
+        """Give a lease back. A store that cannot be written now gets the release with the next call."""
+        if self._may_release(lease):
+            done = run_sync(flow.release(self.store, _release(lease, outcome), self.observers), None)
+            self._say_kept(lease, done)
+
+    async def release_async(self, lease: Lease, outcome: Outcome = Outcome.FINISHED) -> None:
+        """``release`` for an event loop."""
+        if self._may_release(lease):
+            steps = flow.release(self.store, _release(lease, outcome), self.observers)
+            self._say_kept(lease, await run_async(steps, self._loop_mail()))
+
+    def _may_release(self, lease: Lease) -> bool:
+        # A forked child inherits the object, not the lease.
+        return lease.take_release() and lease.pid == os.getpid()
+
+    def _say_kept(self, lease: Lease, done: bool) -> None:
+        if not done:
+            logger.warning("could not write the release of %r; it goes out with the next call", lease)
+
+    def report(
+        self, pool: str, signal: Signal, *, project: str = "", name: str = "", claim_id: int | None = None
+    ) -> None:
+        """Tell a pool what the world said, outside any lease."""
+        self._settle(self.store.report(pool, signal, project=project, name=name, claim_id=claim_id))
+
+    # -- work that runs by itself -------------------------------------------------------------------
+
+    def hold(
+        self,
+        pid: int,
+        pool: str = DEFAULT_POOL,
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        slots: int = 1,
+        model: str = "",
+    ) -> int:
+        """Record an agent that already runs; it counts, even above the cap. Returns the lease's id."""
+        asking = self.asking(pool, project, name or f"pid-{pid}", slots, 0, None, model)
+        ask = Ask(
+            pool=asking.pool,
+            project=asking.project,
+            name=asking.name,
+            holder=identify(pid),
+            slots=slots,
+            model=model,
+        )
+        claim_id, after = self.store.hold(ask)
+        self._settle(after)
+        return claim_id
+
+    def rebind(self, lease: Lease, pid: int) -> bool:
+        """Tie a lease to the life of another process, such as the child it was taken for."""
+        return self.store.rebind(lease.id, identify(pid), launcher_pid=os.getpid())
+
+    def demand(
+        self, pool: str = DEFAULT_POOL, project: str | None = None, *, ttl_s: float = DEMAND_TTL_S
+    ) -> None:
+        """Announce ready work, so that fair sharing counts this project; ``ttl_s=0`` takes it back."""
+        self._settle(self.store.demand(pool, project or default_project(), me(), ttl_s=ttl_s))
+
+    def reap(self) -> int:
+        """Take back what dead processes hold, in every pool; how many were found."""
+        return run_sync(flow.reap(self.store, None, self.observers), None)
+
+    # -- settings and seeing ------------------------------------------------------------------------
+
+    def set_pool(self, pool: str, **changes: Unpack[PoolChanges]) -> None:
+        """Change exactly the named settings of a pool."""
+        if changes:
+            self._settle(self.store.set_pool(pool, changes))
+
+    def reset_pool(self, pool: str) -> None:
+        """Forget what a pool learned; its settings and leases stay."""
+        self._settle(self.store.reset_pool(pool))
+
+    def set_machine(self, machine: MachineSettings) -> None:
+        """Replace the machine-wide limits."""
+        self._settle(self.store.set_machine(machine))
+
+    def status(self) -> Status:
+        """Everything as it is now. Writes nothing, makes nothing, advances nothing."""
+        from flyball.governor.status import status_of
+
+        if self._store is not None:
+            return status_of(self._store)
+        reader = open_reader(self.address)
+        try:
+            return status_of(reader, location=self.address)
+        finally:
+            reader.close()
+
+    def facts(self, limit: int = 100) -> list[Fact]:
+        """What happened lately, newest first."""
+        return self.store.facts(limit=limit)
+
+    def close(self) -> None:
+        """Let go of files. Leases that are still held stay held."""
+        with self._lock:
+            for mail in list(self._loops.values()):
+                mail.close()
+            if self._store is not None:
+                self._store.close()
+            self._store = None
+
+    def _settle(self, after: After) -> None:
+        run_sync(flow.settle(self.store, after, self.observers), None)
+
+
+def _ask(asking: Asking, mailbox: str) -> Ask:
+    return Ask(
+        pool=asking.pool,
+        project=asking.project,
+        name=asking.name,
+        holder=me(),
+        slots=asking.slots,
+        priority=asking.priority,
+        resources=asking.resources,
+        model=asking.model,
+        mailbox=mailbox,
+    )
+
+
+def _release(lease: Lease, outcome: Outcome) -> Release:
+    if not isinstance(outcome, Outcome):
+        raise UsageError(f"outcome must be one of {', '.join(o.name for o in Outcome)}, not {outcome!r}")
+    return Release(lease.id, outcome, lease.oks)
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None and not timeout >= 0:
+        raise UsageError(f"timeout must be 0 or more seconds, not {timeout!r}")
+
+
+_shared: dict[str, Governor] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_governor() -> Governor:
+    """The process's own governor for where the environment points now."""
+    address = resolve()
+    with _shared_lock:
+        if address not in _shared:
+            _shared[address] = Governor(address)
+        return _shared[address]
+
+
+def slot(
+    pool: str = DEFAULT_POOL,
+    *,
+    project: str | None = None,
+    name: str | None = None,
+    slots: int = 1,
+    priority: int = 0,
+    resources: Mapping[str, int] | None = None,
+    model: str = "",
+    timeout: float | None = None,
+) -> Slot:
+    """Hold a slot of a pool for the length of a ``with`` or ``async with`` block.
+
+    State is shared by every process of the machine (``FLYBALL_HOME``, ``FLYBALL_URL``). Waits until a slot is
+    free, at most ``timeout`` seconds, then raises ``WaitTimeoutError``.
+    """
+    return shared_governor().slot(
+        pool,
+        project=project,
+        name=name,
+        slots=slots,
+        priority=priority,
+        resources=resources,
+        model=model,
+        timeout=timeout,
+    )

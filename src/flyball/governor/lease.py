@@ -1,0 +1,103 @@
+"""Slots in somebody's hands, and the ``with`` block that gets and returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from flyball.core.model import Outcome
+from flyball.core.signals import Signal, SignalKind, from_http
+from flyball.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from flyball.governor.governor import Asking, Governor
+
+
+class Lease:
+    """Slots of a pool, held until released or until this process dies."""
+
+    __slots__ = ("_governor", "_released", "id", "name", "nested", "oks", "pid", "pool", "project", "verdict")
+
+    def __init__(self, governor: Governor, asking: Asking, verdict: Verdict, *, nested: bool = False) -> None:
+        self._governor = governor
+        self._released = False
+        self.id = verdict.claim_id
+        self.pool, self.project, self.name = asking.pool, asking.project, asking.name
+        self.pid = asking.pid
+        self.verdict = verdict
+        self.nested = nested
+        """True where an outer ``exec`` already holds the slot: releasing this one releases nothing."""
+        self.oks = 0
+
+    def report(self, status: int | Signal, headers: Mapping[str, str] | None = None) -> Signal:
+        """Tell the pool what the provider said: an HTTP status with headers, or a ready-made signal.
+
+        A throttle takes effect at once, for every process; successes travel with the release.
+        """
+        signal = status if isinstance(status, Signal) else from_http(status, headers)
+        if signal.kind is SignalKind.OK:
+            self.oks += 1
+        else:
+            self._governor.report(self.pool, signal, project=self.project, name=self.name, claim_id=self.id)
+        return signal
+
+    def release(self, outcome: Outcome = Outcome.FINISHED) -> None:
+        """Give the slots back. A second call does nothing."""
+        self._governor.release(self, outcome)
+
+    def take_release(self) -> bool:
+        """True exactly once: whoever gets it writes the release."""
+        first, self._released = not self._released, True
+        return first and not self.nested
+
+    @property
+    def released(self) -> bool:
+        return self._released
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release(outcome_of(kind))
+
+    def __repr__(self) -> str:
+        state = "released" if self._released else "held"
+        return f"<Lease {self.id} of {self.pool!r} for {self.project}/{self.name}, {state}>"
+
+
+class Slot:
+    """``with`` and ``async with`` around one lease. One use each."""
+
+    def __init__(self, governor: Governor, asking: Asking, timeout: float | None) -> None:
+        self._governor, self._asking, self._timeout = governor, asking, timeout
+        self._lease: Lease | None = None
+
+    def __enter__(self) -> Lease:
+        self._lease = self._governor.acquire_asking(self._asking, timeout=self._timeout)
+        return self._lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is not None:
+            self._governor.release(self._lease, outcome_of(kind))
+
+    async def __aenter__(self) -> Lease:
+        self._lease = await self._governor.acquire_asking_async(self._asking, timeout=self._timeout)
+        return self._lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is not None:
+            await self._governor.release_async(self._lease, outcome_of(kind))
+
+
+def outcome_of(kind: type[BaseException] | None) -> Outcome:
+    """An error is a failure of the work; being stopped from outside says nothing about it."""
+    if kind is None:
+        return Outcome.FINISHED
+    return Outcome.FAILED if issubclass(kind, Exception) else Outcome.ABANDONED

@@ -1,0 +1,229 @@
+"""What ``status`` shows: plain values that turn into JSON as they are.
+
+Durations are relative to the moment it was taken, so the record means the same on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flyball.core.model import Claim, Phase
+from flyball.host.process import alive
+from flyball.stores.port import Demand, PoolSnapshot, ProjectStanding, Store, WaitingAsk
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    id: int
+    project: str
+    name: str
+    pid: int
+    launcher_pid: int
+    host: str
+    slots: int
+    priority: int
+    model: str
+    resources: Mapping[str, int]
+    held_s: float
+    waited_s: float
+    expires_in_s: float | None
+    alive: bool | None
+    """False: a dead process still holds it, until an ask needs the slot. None: cannot be told from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskStatus:
+    id: int
+    project: str
+    name: str
+    pid: int
+    slots: int
+    priority: int
+    position: int
+    waiting_s: float
+    reason: str
+    words: str
+    estimate_s: float | None
+    alive: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class DemandStatus:
+    project: str
+    pid: int
+    expires_in_s: float
+    alive: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStatus:
+    name: str
+    in_use: int
+    waiting: int
+    fair_share: int
+    weight: float
+    maximum: int | None
+    demanding: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    name: str
+    profile: str
+    adaptive: bool
+    operator_cap: int
+    cap: int
+    cap_floor: int
+    cap_ceiling: int
+    in_use: int
+    free: int
+    reserve: int
+    waiting: int
+    share: str
+    throttle_count: int
+    last_cut_s_ago: float | None
+    last_throttle_s_ago: float | None
+    settling: str
+    """What the running settle followed: ``cut``, ``probe``, or empty when there is none."""
+    settle_ends_in_s: float | None
+    breaker: str
+    breaker_why: str
+    breaker_reopens: int
+    closed_for_s: float | None
+    """Nobody is admitted for this long: the breaker's break or a Retry-After."""
+    trial: str
+    trial_since_s: float | None
+    spacing_s: float
+    next_start_in_s: float | None
+    hold_mean_s: float | None
+    leases: tuple[LeaseStatus, ...]
+    asks: tuple[AskStatus, ...]
+    """The first few hundred in line; ``waiting`` counts all of them."""
+    projects: tuple[ProjectStatus, ...]
+    demand: tuple[DemandStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineStatus:
+    ceiling: int | None
+    memory_floor_bytes: int | None
+    resources: Mapping[str, int]
+    resources_in_use: Mapping[str, int]
+    in_use: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    location: str
+    pools: tuple[PoolStatus, ...]
+    machine: MachineStatus
+
+
+def status_of(store: Store, *, location: str | None = None) -> Status:
+    snapshot = store.snapshot()
+    pools = tuple(_pool(pool, snapshot.now) for pool in snapshot.pools)
+    machine = MachineStatus(
+        snapshot.machine.ceiling,
+        snapshot.machine.memory_floor_bytes,
+        snapshot.machine.resources,
+        snapshot.resources_in_use,
+        sum(pool.in_use for pool in pools),
+    )
+    return Status(location or store.location, pools, machine)
+
+
+def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
+    s, cap_state, breaker = pool.settings, pool.memory.cap, pool.memory.breaker
+    settling = s.adaptive and now < cap_state.settle_until
+    spacing = s.spacing_s if s.adaptive else 0.0
+    return PoolStatus(
+        name=pool.name,
+        profile=s.profile,
+        adaptive=s.adaptive,
+        operator_cap=s.cap,
+        cap=pool.cap,
+        cap_floor=s.cap_floor,
+        cap_ceiling=pool.ceiling,
+        in_use=pool.in_use,
+        free=max(0, pool.cap - pool.in_use),
+        reserve=s.reserve,
+        waiting=pool.waiting,
+        share=s.share.value,
+        throttle_count=cap_state.throttle_count,
+        last_cut_s_ago=_ago(cap_state.last_cut_at, now),
+        last_throttle_s_ago=_ago(cap_state.last_throttle_at, now),
+        settling=cap_state.settling.value if settling else "",
+        settle_ends_in_s=cap_state.settle_until - now if settling else None,
+        breaker=pool.phase.value,
+        breaker_why=breaker.why if pool.phase is not Phase.CLOSED else "",
+        breaker_reopens=breaker.reopens,
+        closed_for_s=pool.closed_until - now if pool.closed_until is not None else None,
+        trial=pool.trial,
+        trial_since_s=_ago(pool.trial_since, now),
+        spacing_s=spacing,
+        next_start_in_s=pool.next_grant_at - now if spacing and pool.next_grant_at > now else None,
+        hold_mean_s=pool.hold_mean_s or None,
+        leases=tuple(_lease(claim, now) for claim in pool.leases),
+        asks=tuple(_asking(ask, now) for ask in pool.asks),
+        projects=tuple(_project(standing) for standing in pool.projects),
+        demand=tuple(_demand(demand, now) for demand in pool.demands),
+    )
+
+
+def _ago(at: float | None, now: float) -> float | None:
+    return max(0.0, now - at) if at is not None else None
+
+
+def _lease(claim: Claim, now: float) -> LeaseStatus:
+    granted_at = claim.granted_at if claim.granted_at is not None else now
+    return LeaseStatus(
+        claim.id,
+        claim.project,
+        claim.name,
+        claim.holder.pid,
+        claim.launcher_pid,
+        claim.holder.host,
+        claim.slots,
+        claim.priority,
+        claim.model,
+        claim.resources,
+        max(0.0, now - granted_at),
+        max(0.0, granted_at - claim.asked_at),
+        claim.expires_at - now if claim.expires_at is not None else None,
+        alive(claim.holder),
+    )
+
+
+def _asking(ask: WaitingAsk, now: float) -> AskStatus:
+    claim, verdict = ask.claim, ask.verdict
+    return AskStatus(
+        claim.id,
+        claim.project,
+        claim.name,
+        claim.holder.pid,
+        claim.slots,
+        claim.priority,
+        verdict.position,
+        max(0.0, now - claim.asked_at),
+        verdict.reason.value,
+        verdict.words(),
+        verdict.estimate_s,
+        alive(claim.holder),
+    )
+
+
+def _project(standing: ProjectStanding) -> ProjectStatus:
+    return ProjectStatus(
+        standing.name,
+        standing.in_use,
+        standing.waiting,
+        standing.fair_share,
+        standing.weight,
+        standing.maximum,
+        standing.demanding,
+    )
+
+
+def _demand(demand: Demand, now: float) -> DemandStatus:
+    return DemandStatus(demand.project, demand.holder.pid, demand.until - now, alive(demand.holder))

@@ -1,0 +1,67 @@
+"""Is a folder on a local disk? Locks and shared memory do not work reliably across a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mountinfo")
+NETWORK_TYPES = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "afpfs",
+        "webdav",
+        "9p",
+        "afs",
+        "ceph",
+        "lustre",
+        "gpfs",
+        "glusterfs",
+        "fuse.glusterfs",
+        "fuse.sshfs",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "beegfs",
+        "ocfs2",
+        "gfs2",
+        "ncpfs",
+        "coda",
+    ]
+)
+
+
+def network_type(path: str) -> str:
+    """The kind of network file system ``path`` is on; empty for a local one or an unknown system."""
+    kind = _mount_type(os.path.realpath(path))
+    return kind if kind in NETWORK_TYPES else ""
+
+
+def _mount_type(path: str) -> str:
+    try:
+        lines = MOUNTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, described = before.split(), after.split()
+        if len(fields) < 5 or not described:
+            continue
+        point = _unescaped(fields[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        # Later mounts cover earlier ones of the same length.
+        if inside and len(point) >= len(best):
+            best, kind = point, described[0]
+    return kind
+
+
+def _unescaped(text: str) -> str:
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text

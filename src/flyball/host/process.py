@@ -1,0 +1,156 @@
+"""Which process is which, and is it still alive?
+
+A pid alone proves nothing: pids are recycled, and mean different things in different pid namespaces
+and after a reboot. A ``Holder`` names all of it. A zombie is dead: it runs nothing any more.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from flyball.core.model import Holder
+from flyball.errors import UsageError
+
+_PROC = Path("/proc/self/stat").exists()
+_WATCH_LIMIT = 256
+"""Enough for any pool of agents; beyond it the once-a-second check covers the rest."""
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """Changes with every boot of this machine."""
+    linux = Path("/proc/sys/kernel/random/boot_id")
+    if linux.exists():
+        return linux.read_text().strip()
+    import subprocess
+
+    found = subprocess.run(
+        ["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or "unknown"
+
+
+@lru_cache(maxsize=1)
+def pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def host_name() -> str:
+    return os.uname().nodename
+
+
+def identify(pid: int) -> Holder:
+    """The process that has this pid now. Raises UsageError if there is none."""
+    start = _start_of(pid)
+    if start is None:
+        raise UsageError(f"there is no running process with pid {pid}")
+    return Holder(host_name(), boot_id(), pid_namespace(), pid, start)
+
+
+@lru_cache(maxsize=4)
+def _identify_cached(pid: int) -> Holder:
+    return identify(pid)
+
+
+def me() -> Holder:
+    """This process. Right after a fork too: the cache is keyed by pid."""
+    return _identify_cached(os.getpid())
+
+
+def alive(holder: Holder) -> bool | None:
+    """Does the holder still run? None where that cannot be known from here."""
+    if holder.host != host_name():
+        return None
+    if holder.boot != boot_id():
+        return False
+    if holder.pidns != pid_namespace():
+        return None
+    return _start_of(holder.pid) == holder.start
+
+
+def _start_of(pid: int) -> int | None:
+    """When the process started, in its system's unit; None if it is gone or a zombie."""
+    if pid <= 0:
+        return None
+    return _start_from_proc(pid) if _PROC else _start_from_psutil(pid)
+
+
+def _start_from_proc(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The command name may contain anything, spaces and brackets included: count from its end.
+    fields = text[text.rfind(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _start_from_psutil(pid: int) -> int | None:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return int(process.create_time() * 1000)
+    except psutil.Error:
+        return None
+
+
+class DeathWatch:
+    """File descriptors that become readable when one of some processes dies.
+
+    ``partial`` is true where some of them could not be watched and must be checked now and then.
+    """
+
+    def __init__(self, holders: Iterable[Holder]) -> None:
+        self.fds: list[int] = []
+        self.partial = False
+        self._kqueue: Any = None
+        watchable = {h.pid: h for h in holders if alive(h) is not None}
+        for pid, holder in list(watchable.items())[:_WATCH_LIMIT]:
+            if not self._watch(pid) or not alive(holder):
+                self.partial = True
+        self.partial = self.partial or len(watchable) > _WATCH_LIMIT
+
+    def _watch(self, pid: int) -> bool:
+        if hasattr(os, "pidfd_open"):
+            try:
+                self.fds.append(os.pidfd_open(pid))
+            except OSError:
+                return False
+            return True
+        return sys.platform != "linux" and self._watch_kqueue(pid)
+
+    def _watch_kqueue(self, pid: int) -> bool:
+        kqueue: Any = select  # its names exist on BSD and macOS only
+        if not hasattr(kqueue, "kqueue"):
+            return False
+        if self._kqueue is None:
+            self._kqueue = kqueue.kqueue()
+            self.fds.append(self._kqueue.fileno())
+        event = kqueue.kevent(pid, kqueue.KQ_FILTER_PROC, kqueue.KQ_EV_ADD, kqueue.KQ_NOTE_EXIT)
+        try:
+            self._kqueue.control([event], 0)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        if self._kqueue is not None:
+            self._kqueue.close()
+        else:
+            for fd in self.fds:
+                os.close(fd)
+        self.fds, self._kqueue = [], None

@@ -1,0 +1,314 @@
+"""Rows in dictionaries: one process, nothing on disk. The reference the other stores are compared with."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from flyball.core.admit import Candidate
+from flyball.core.model import Ask, Claim, Fact, Holder, PoolCounts, ProjectUse
+from flyball.core.settings import MachineSettings
+from flyball.host.fork import forget_in_children
+from flyball.stores.handout import World
+from flyball.stores.port import Demand
+from flyball.stores.rows import PoolRow, Rows
+from flyball.stores.verbs import Verbs
+
+FACTS_KEPT = 4096
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class MemoryStore(Verbs):
+    """Everything of the port within one process."""
+
+    location = "memory:"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._lock = threading.Lock()
+        self._rows = MemoryRows()
+        forget_in_children(self)
+
+    def forget_after_fork(self) -> None:
+        """In a forked child: a copy of the state goes on by itself, with a lock nobody holds."""
+        self._lock = threading.Lock()
+        self._unwritten_lock = threading.Lock()
+
+    @contextmanager
+    def _write(self) -> Iterator[Rows]:
+        with self._lock:
+            rows = self._rows
+            rows.begin(self.now())
+            try:
+                yield rows
+            except BaseException:
+                rows.rollback()
+                raise
+            rows.commit()
+
+    @contextmanager
+    def _read(self) -> Iterator[Rows]:
+        with self._lock:
+            self._rows.now = self.now()
+            yield self._rows
+
+    def close(self) -> None:
+        return None
+
+
+class MemoryRows:
+    """Tables as dictionaries of values that are replaced, never changed in place.
+
+    Every change notes its inverse first, so a failed step can be undone like a transaction.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._pools: dict[str, PoolRow] = {}
+        self._projects: dict[tuple[str, str], ProjectUse] = {}
+        self._claims: dict[int, Claim] = {}
+        self._held: dict[tuple[str, int], None] = {}
+        self._demands: dict[tuple[str, str, Holder], Demand] = {}
+        self._machine: dict[str, MachineSettings] = {"machine": MachineSettings()}
+        self._ids: dict[str, int] = {"next": 1}
+        self._lines: dict[tuple[str, str, int], dict[int, None]] = {}
+        self._facts: deque[Fact] = deque(maxlen=FACTS_KEPT)
+        self._undo: list[Callable[[], None]] = []
+        self._actions: list[Callable[[], None]] = []
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        self.now = now
+        self._undo, self._actions = [], []
+
+    def commit(self) -> None:
+        for action in self._actions:
+            action()
+
+    def rollback(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._lines = {}
+        for claim in sorted(self._claims.values(), key=lambda c: c.id):
+            if not claim.held:
+                self._line_of(claim)[claim.id] = None
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        self._actions.append(action)
+
+    def _set(self, table: MutableMapping[K, V], key: K, value: V) -> None:
+        if key in table:
+            old = table[key]
+            self._undo.append(lambda: table.__setitem__(key, old))
+        else:
+            self._undo.append(lambda: table.__delitem__(key))
+        table[key] = value
+
+    def _delete(self, table: MutableMapping[K, V], key: K) -> None:
+        old = table.pop(key)
+        self._undo.append(lambda: table.__setitem__(key, old))
+
+    # -- pools ------------------------------------------------------------------------------------
+
+    def pool(self, name: str) -> PoolRow | None:
+        row = self._pools.get(name)
+        return _copied(row) if row is not None else None
+
+    def pools(self) -> list[str]:
+        return sorted(self._pools)
+
+    def add_pool(self, row: PoolRow) -> None:
+        self._set(self._pools, row.name, _copied(row))
+
+    def put_settings(self, row: PoolRow) -> None:
+        self._change_pool(row.name, lambda mine: replace(mine, settings=row.settings))
+
+    def put_plan(self, row: PoolRow) -> None:
+        self._change_pool(
+            row.name,
+            lambda mine: replace(mine, memory=row.memory, limits=row.limits, meters=replace(row.meters)),
+        )
+
+    def put_meters(self, row: PoolRow) -> None:
+        self._change_pool(row.name, lambda mine: replace(mine, meters=replace(row.meters)))
+
+    def put_head(self, pool: str, claim_id: int) -> None:
+        self._change_pool(pool, lambda mine: replace(mine, head_id=claim_id))
+
+    def counts(self, pool: str) -> PoolCounts:
+        return replace(self._pools[pool].counts)
+
+    def slots_in_use(self) -> int:
+        return sum(row.counts.in_use for row in self._pools.values())
+
+    def _change_pool(self, pool: str, change: Callable[[PoolRow], PoolRow]) -> None:
+        self._set(self._pools, pool, change(self._pools[pool]))
+
+    # -- projects ---------------------------------------------------------------------------------
+
+    def project(self, pool: str, name: str) -> ProjectUse | None:
+        use = self._projects.get((pool, name))
+        return replace(use) if use is not None else None
+
+    def projects(self, pool: str) -> list[ProjectUse]:
+        return [replace(use) for (of, _), use in sorted(self._projects.items()) if of == pool]
+
+    def put_project(self, pool: str, use: ProjectUse) -> None:
+        old = self._projects.get((pool, use.name)) or ProjectUse(use.name)
+        changed = replace(old, weight=use.weight, maximum=use.maximum, share=use.share)
+        self._set(self._projects, (pool, use.name), changed)
+
+    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
+        mine = [(key, use) for key, use in self._projects.items() if key[0] == pool]
+        if len(mine) > keep:
+            for key, use in mine:
+                if not use.in_use and not use.waiting:
+                    self._delete(self._projects, key)
+
+    # -- claims -----------------------------------------------------------------------------------
+
+    def add(self, ask: Ask, *, now: float, granted: bool, expires_at: float | None, launcher_pid: int) -> int:
+        claim_id = self._ids["next"]
+        self._set(self._ids, "next", claim_id + 1)
+        claim = Claim(
+            claim_id,
+            ask.pool,
+            ask.project,
+            ask.name,
+            ask.holder,
+            ask.slots,
+            ask.priority,
+            dict(ask.resources),
+            ask.model,
+            ask.mailbox,
+            launcher_pid,
+            now,
+            now if granted else None,
+            expires_at,
+        )
+        self._enter(claim)
+        return claim_id
+
+    def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None:
+        claim = self._claims[claim_id]
+        self.remove(claim_id)
+        self._enter(replace(claim, granted_at=now, expires_at=expires_at))
+
+    def remove(self, claim_id: int) -> Claim | None:
+        claim = self._claims.get(claim_id)
+        if claim is None:
+            return None
+        self._delete(self._claims, claim_id)
+        if claim.held:
+            self._delete(self._held, (claim.pool, claim_id))
+        else:
+            line = self._line_of(claim)
+            del line[claim_id]
+            if not line:
+                del self._lines[claim.pool, claim.project, claim.priority]
+        self._count(claim, -1)
+        return claim
+
+    def _enter(self, claim: Claim) -> None:
+        self._set(self._claims, claim.id, claim)
+        if claim.held:
+            self._set(self._held, (claim.pool, claim.id), None)
+        else:
+            self._line_of(claim)[claim.id] = None
+        self._count(claim, +1)
+
+    def _line_of(self, claim: Claim) -> dict[int, None]:
+        return self._lines.setdefault((claim.pool, claim.project, claim.priority), {})
+
+    def _count(self, claim: Claim, sign: int) -> None:
+        """The counterpart of the SQL triggers: counts move with the claim or not at all."""
+        slots = sign * claim.slots if claim.held else 0
+        waits = 0 if claim.held else sign
+        counts = self._pools[claim.pool].counts
+        moved = PoolCounts(
+            counts.in_use + slots,
+            counts.low_in_use + (slots if claim.priority <= 0 else 0),
+            counts.waiting + waits,
+        )
+        self._change_pool(claim.pool, lambda mine: replace(mine, counts=moved))
+        key = (claim.pool, claim.project)
+        use = self._projects.get(key) or ProjectUse(claim.project)
+        self._set(self._projects, key, replace(use, in_use=use.in_use + slots, waiting=use.waiting + waits))
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+        claim = self._claims.get(claim_id)
+        if claim is None:
+            return False
+        self._set(self._claims, claim_id, replace(claim, holder=holder, launcher_pid=launcher_pid))
+        return True
+
+    def confirm(self, claim_id: int, expires_at: float | None) -> None:
+        self._set(self._claims, claim_id, replace(self._claims[claim_id], expires_at=expires_at))
+
+    def claim(self, claim_id: int) -> Claim | None:
+        return self._claims.get(claim_id)
+
+    def claims(self, pool: str | None) -> list[Claim]:
+        found = [c for c in self._claims.values() if pool is None or c.pool == pool]
+        return sorted(found, key=lambda c: c.id)
+
+    def watched(self, pool: str) -> list[Claim]:
+        head = self._pools[pool].head_id if pool in self._pools else 0
+        return [c for c in self.claims(pool) if c.held or c.id == head]
+
+    def expired(self, now: float) -> list[Claim]:
+        return [c for c in self.claims(None) if c.expires_at is not None and c.expires_at <= now]
+
+    def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
+        held = (self._claims[claim_id] for of, claim_id in self._held if pool in (None, of))
+        mine = [c for c in held if project in (None, c.project)]
+        return min(mine, key=lambda c: c.id, default=None)
+
+    def leases_with_resources(self) -> list[Claim]:
+        return [c for c in self.claims(None) if c.held and c.resources]
+
+    def line_heads(self, pool: str) -> list[Candidate]:
+        heads = (next(iter(line)) for (of, _, _), line in sorted(self._lines.items()) if of == pool)
+        claims = [self._claims[claim_id] for claim_id in heads]
+        return [Candidate(c.id, c.project, c.priority, c.slots, c.resources, c.asked_at) for c in claims]
+
+    def waiting_before(self, pool: str, claim_id: int) -> int:
+        lines = (line for (of, _, _), line in self._lines.items() if of == pool)
+        return sum(1 for line in lines for other in line if other < claim_id)
+
+    # -- the rest ---------------------------------------------------------------------------------
+
+    def demands(self, pool: str | None) -> list[Demand]:
+        found = [d for d in self._demands.values() if pool in (None, d.pool)]
+        return sorted(found, key=lambda d: (d.pool, d.project, d.holder.pid))
+
+    def put_demand(self, demand: Demand) -> None:
+        self._set(self._demands, (demand.pool, demand.project, demand.holder), demand)
+
+    def drop_demand(self, demand: Demand) -> None:
+        key = (demand.pool, demand.project, demand.holder)
+        if key in self._demands:
+            self._delete(self._demands, key)
+
+    def machine(self) -> MachineSettings:
+        return self._machine["machine"]
+
+    def put_machine(self, machine: MachineSettings) -> None:
+        self._set(self._machine, "machine", machine)
+
+    def add_facts(self, facts: Sequence[Fact]) -> None:
+        self._facts.extend(facts)
+
+    def facts(self, limit: int) -> list[Fact]:
+        newest = list(self._facts)[-limit:]
+        return newest[::-1]
+
+
+def _copied(row: PoolRow) -> PoolRow:
+    return replace(row, meters=replace(row.meters), counts=replace(row.counts))

@@ -1,0 +1,183 @@
+"""What the governor asks of a store, and the records that travel.
+
+Every verb is one atomic step. It returns what has to happen *after* it: who to wake and what to
+tell observers. A store never wakes anybody itself and never looks at processes; it is told who died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from flyball.core.model import Ask, Claim, Fact, Holder, Outcome, Phase
+from flyball.core.plan import Memory
+from flyball.core.settings import MachineSettings, PoolChanges, PoolSettings
+from flyball.core.signals import Signal
+from flyball.core.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Tell this waiter to look: it was granted a slot, or it is now first in line."""
+
+    mailbox: str
+    claim_id: int
+    holder: Holder
+
+
+@dataclass(slots=True)
+class After:
+    """What a verb leaves to do once it is committed."""
+
+    wakes: list[Wake] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Everything a release says; kept and sent again if it could not be written."""
+
+    claim_id: int
+    outcome: Outcome = Outcome.FINISHED
+    oks: int = 0
+    """Successes the lease reported on the way; a finished outcome counts as at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A project's standing heartbeat: it has ready work."""
+
+    pool: str
+    project: str
+    holder: Holder
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Processes whose death would change something."""
+
+    claims: tuple[Claim, ...]
+    demands: tuple[Demand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingAsk:
+    claim: Claim
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStanding:
+    name: str
+    in_use: int
+    waiting: int
+    weight: float
+    maximum: int | None
+    fair_share: int
+    demanding: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSnapshot:
+    """One pool as it would be judged right now. Taking it changes nothing."""
+
+    name: str
+    settings: PoolSettings
+    memory: Memory
+    cap: int
+    ceiling: int
+    in_use: int
+    waiting: int
+    phase: Phase
+    closed_until: float | None
+    trial: str
+    trial_since: float | None
+    next_grant_at: float
+    hold_mean_s: float
+    leases: tuple[Claim, ...]
+    asks: tuple[WaitingAsk, ...]
+    projects: tuple[ProjectStanding, ...]
+    demands: tuple[Demand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    now: float
+    pools: tuple[PoolSnapshot, ...]
+    machine: MachineSettings
+    resources_in_use: Mapping[str, int]
+
+
+class Store(Protocol):
+    """The port. Implementations pass one conformance suite and give identical verdicts."""
+
+    location: str
+    """Where the state is, for people; never contains a password."""
+
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+        """Grant, or park in line (``park``), or refuse."""
+
+    def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
+        """How an ask stands. ``advance`` also hands out what time has freed. None: it is gone."""
+
+    def withdraw(self, claim_id: int) -> After:
+        """Give up an ask, or the lease it just became."""
+
+    def release(self, release: Release) -> After:
+        """End a lease; the slot goes to the next in line in the same step. Idempotent."""
+
+    def remember(self, release: Release) -> None:
+        """Keep a release that could not be written; it rides in this process's next step."""
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+        """Make ``holder`` the one whose life the lease follows. False: the lease is gone."""
+
+    def hold(self, ask: Ask) -> tuple[int, After]:
+        """Record work that already runs; may exceed the cap."""
+
+    def report(self, pool: str, signal: Signal, *, project: str, name: str, claim_id: int | None) -> After:
+        """Fold one signal into the plan, at once."""
+
+    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
+        """Announce (ttl_s > 0) or drop (0) a project's standing demand."""
+
+    def watched(self, pool: str) -> Census:
+        """Whose death would free something in this pool now: the holders, the head of the line, demands."""
+
+    def census(self) -> Census:
+        """Every claim and demand there is."""
+
+    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> After:
+        """Remove the claims of dead holders, if they still are the holders, and expired leases."""
+
+    def claim(self, claim_id: int) -> Claim | None:
+        """One ask or lease."""
+
+    def snapshot(self) -> Snapshot:
+        """Everything, read only."""
+
+    def facts(self, *, limit: int) -> list[Fact]:
+        """The newest facts, newest first."""
+
+    def set_pool(self, pool: str, changes: PoolChanges) -> After:
+        """Change exactly the named settings; a named cap reseeds the adaptive one."""
+
+    def reset_pool(self, pool: str) -> After:
+        """Forget what was learned, keep the settings."""
+
+    def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> After:
+        """Take over settings and learned state from elsewhere."""
+
+    def set_machine(self, machine: MachineSettings) -> After:
+        """Replace the machine-wide limits."""
+
+    def machine(self) -> MachineSettings:
+        """The machine-wide limits."""
+
+    def now(self) -> float:
+        """The store's own clock."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""

@@ -1,0 +1,112 @@
+"""What the verbs need from a place that keeps rows.
+
+``Rows`` is one open transaction: reads see its own writes, nothing is visible outside until it ends.
+Counts change only inside ``add``, ``grant`` and ``remove``, in the same step as the claim itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from flyball.core.admit import Candidate
+from flyball.core.model import Ask, Claim, Fact, Holder, Limits, Meters, PoolCounts, ProjectUse
+from flyball.core.settings import MachineSettings
+from flyball.stores.port import Demand
+
+
+@dataclass(slots=True)
+class PoolRow:
+    """One pool: settings and memory as text, what admission reads as fields."""
+
+    name: str
+    settings: str
+    memory: str
+    limits: Limits
+    meters: Meters
+    counts: PoolCounts
+    head_id: int
+    """The ask that was last told it is first in line; 0 for none."""
+
+
+class Rows(Protocol):
+    now: float
+    """The time of this transaction on the store's clock: one step, one time."""
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        """Run ``action`` once this transaction is committed."""
+
+    def pool(self, name: str) -> PoolRow | None: ...
+
+    def pools(self) -> list[str]: ...
+
+    def add_pool(self, row: PoolRow) -> None: ...
+
+    def put_settings(self, row: PoolRow) -> None: ...
+
+    def put_plan(self, row: PoolRow) -> None:
+        """Write memory, limits and meters together."""
+
+    def put_meters(self, row: PoolRow) -> None: ...
+
+    def put_head(self, pool: str, claim_id: int) -> None: ...
+
+    def counts(self, pool: str) -> PoolCounts: ...
+
+    def project(self, pool: str, name: str) -> ProjectUse | None: ...
+
+    def projects(self, pool: str) -> list[ProjectUse]: ...
+
+    def put_project(self, pool: str, use: ProjectUse) -> None:
+        """Insert a project, or update its weight, maximum and share (never its counts)."""
+
+    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
+        """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
+
+    def add(
+        self, ask: Ask, *, now: float, granted: bool, expires_at: float | None, launcher_pid: int
+    ) -> int: ...
+
+    def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None: ...
+
+    def remove(self, claim_id: int) -> Claim | None: ...
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool: ...
+
+    def confirm(self, claim_id: int, expires_at: float | None) -> None: ...
+
+    def claim(self, claim_id: int) -> Claim | None: ...
+
+    def claims(self, pool: str | None) -> list[Claim]: ...
+
+    def watched(self, pool: str) -> list[Claim]:
+        """The leases of a pool and the ask at the head of its line."""
+
+    def expired(self, now: float) -> list[Claim]: ...
+
+    def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None: ...
+
+    def leases_with_resources(self) -> list[Claim]: ...
+
+    def line_heads(self, pool: str) -> list[Candidate]:
+        """The oldest waiting ask of each (project, priority)."""
+
+    def waiting_before(self, pool: str, claim_id: int) -> int: ...
+
+    def slots_in_use(self) -> int:
+        """Over all pools."""
+
+    def demands(self, pool: str | None) -> list[Demand]: ...
+
+    def put_demand(self, demand: Demand) -> None: ...
+
+    def drop_demand(self, demand: Demand) -> None: ...
+
+    def machine(self) -> MachineSettings: ...
+
+    def put_machine(self, machine: MachineSettings) -> None: ...
+
+    def add_facts(self, facts: Sequence[Fact]) -> None: ...
+
+    def facts(self, limit: int) -> list[Fact]: ...

@@ -1,0 +1,332 @@
+"""The statements. What admission reads is columns; counts are moved by the schema's triggers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+
+from flyball.core.admit import Candidate
+from flyball.core.model import Ask, Claim, Fact, Holder, Limits, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.settings import MachineSettings, ShareRule
+from flyball.stores import codec
+from flyball.stores.port import Demand
+from flyball.stores.rows import PoolRow
+
+FACTS_KEPT = 4096
+_FACT_SWEEP = 256
+
+_LIMITS = (
+    "version, valid_until, cap, ceiling, reserve, phase, closed_until,"
+    " spacing_s, spacing_jitter, share, ageing_s"
+)
+_METERS = "next_grant_at, bound_at, bound_oks, trial_id, trial_at, trial_project, trial_name, hold_mean_s"
+_COUNTS = "in_use, low_in_use, waiting"
+_POOL = f"SELECT settings, memory, {_LIMITS}, {_METERS}, {_COUNTS}, head_id FROM pool WHERE name = ?"
+_ADD_POOL = f"INSERT INTO pool (name, settings, memory, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 22)})"
+
+
+def _assignments(columns: str) -> str:
+    return ", ".join(f"{name.strip()} = ?" for name in columns.split(","))
+
+
+_PUT_PLAN = f"UPDATE pool SET memory = ?, {_assignments(_LIMITS)}, {_assignments(_METERS)} WHERE name = ?"
+_PUT_METERS = f"UPDATE pool SET {_assignments(_METERS)} WHERE name = ?"
+_COUNTS_OF = f"SELECT {_COUNTS} FROM pool WHERE name = ?"
+
+_USE = "name, in_use, waiting, weight, maximum, share"
+_PROJECT = f"SELECT {_USE} FROM project WHERE pool = ? AND name = ?"
+_PROJECTS = f"SELECT {_USE} FROM project WHERE pool = ? ORDER BY name"
+_PUT_PROJECT = """
+    INSERT INTO project (pool, name, weight, maximum, share) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (pool, name) DO UPDATE
+    SET weight = excluded.weight, maximum = excluded.maximum, share = excluded.share"""
+_DROP_IDLE = """
+    DELETE FROM project WHERE pool = ?1 AND in_use = 0 AND waiting = 0
+    AND (SELECT count(*) FROM project WHERE pool = ?1) > ?2"""
+
+_WHO = "host, boot, pidns, pid, start"
+_CLAIM = (
+    f"id, pool, project, name, {_WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
+    " asked_at, granted_at, expires_at"
+)
+_ADD = f"INSERT INTO claim ({_CLAIM.removeprefix('id, ')}) VALUES ({', '.join('?' * 17)})"
+_BY_ID = f"SELECT {_CLAIM} FROM claim WHERE id = ?"
+_REMOVE = f"DELETE FROM claim WHERE id = ? RETURNING {_CLAIM}"
+_ALL = f"SELECT {_CLAIM} FROM claim ORDER BY id"
+_OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? ORDER BY id"
+_WATCHED = f"""
+    SELECT {_CLAIM} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
+    UNION ALL
+    SELECT {_CLAIM} FROM claim
+    WHERE id = (SELECT head_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
+_EXPIRED = f"SELECT {_CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"
+_OLDEST = f"SELECT {_CLAIM} FROM claim WHERE granted_at IS NOT NULL ORDER BY id LIMIT 1"
+_OLDEST_OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL ORDER BY id LIMIT 1"
+_OLDEST_OF_PROJECT = f"""
+    SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL AND project = ? ORDER BY id
+    LIMIT 1"""
+_WITH_RESOURCES = (
+    f"SELECT {_CLAIM} FROM claim WHERE resources IS NOT NULL AND granted_at IS NOT NULL ORDER BY id"
+)
+# Jumps along the index from one (project, priority) line to the next instead of reading every ask.
+_LINE_HEADS = """
+    WITH RECURSIVE head (id, project, priority) AS (
+        SELECT * FROM (
+            SELECT id, project, priority FROM claim WHERE pool = ?1 AND granted_at IS NULL
+            ORDER BY project, priority, id LIMIT 1)
+        UNION ALL
+        SELECT next.id, next.project, next.priority FROM head JOIN claim AS next ON next.id = (
+            SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
+            AND (project, priority) > (head.project, head.priority)
+            ORDER BY project, priority, id LIMIT 1))
+    SELECT claim.id, claim.project, claim.priority, slots, resources, asked_at
+    FROM head JOIN claim USING (id)"""
+_WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
+
+_DEMANDS = f"SELECT pool, project, {_WHO}, until FROM demand"
+_PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {_WHO}, until) VALUES ({', '.join('?' * 8)})"
+_DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {_WHO}) = (?, ?, ?, ?, ?, ?, ?)"
+
+
+class SqliteRows:
+    """One connection seen as ``Rows``. The store opens and ends the transactions."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.now = 0.0
+        self._run = connection.execute
+        self._many = connection.executemany
+        self._machine: tuple[int, MachineSettings] | None = None
+        self.actions: list[Callable[[], None]] = []
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        self.actions.append(action)
+
+    # -- pools ------------------------------------------------------------------------------------
+
+    def pool(self, name: str) -> PoolRow | None:
+        row = self._run(_POOL, (name,)).fetchone()
+        if row is None:
+            return None
+        limits = Limits(
+            row[2],
+            row[3],
+            row[4],
+            row[5],
+            row[6],
+            Phase(row[7]),
+            row[8],
+            row[9],
+            row[10],
+            ShareRule(row[11]),
+            row[12],
+        )
+        return PoolRow(name, row[0], row[1], limits, Meters(*row[13:21]), PoolCounts(*row[21:24]), row[24])
+
+    def pools(self) -> list[str]:
+        return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
+
+    def add_pool(self, row: PoolRow) -> None:
+        self._run(_ADD_POOL, (row.name, row.settings, row.memory, *_limits(row.limits), *_meters(row.meters)))
+
+    def put_settings(self, row: PoolRow) -> None:
+        self._run("UPDATE pool SET settings = ? WHERE name = ?", (row.settings, row.name))
+
+    def put_plan(self, row: PoolRow) -> None:
+        self._run(_PUT_PLAN, (row.memory, *_limits(row.limits), *_meters(row.meters), row.name))
+
+    def put_meters(self, row: PoolRow) -> None:
+        self._run(_PUT_METERS, (*_meters(row.meters), row.name))
+
+    def put_head(self, pool: str, claim_id: int) -> None:
+        self._run("UPDATE pool SET head_id = ? WHERE name = ?", (claim_id, pool))
+
+    def counts(self, pool: str) -> PoolCounts:
+        return PoolCounts(*self._run(_COUNTS_OF, (pool,)).fetchone())
+
+    def slots_in_use(self) -> int:
+        (total,) = self._run("SELECT coalesce(sum(in_use), 0) FROM pool").fetchone()
+        return int(total)
+
+    # -- projects ---------------------------------------------------------------------------------
+
+    def project(self, pool: str, name: str) -> ProjectUse | None:
+        row = self._run(_PROJECT, (pool, name)).fetchone()
+        return ProjectUse(*row) if row is not None else None
+
+    def projects(self, pool: str) -> list[ProjectUse]:
+        return [ProjectUse(*row) for row in self._run(_PROJECTS, (pool,))]
+
+    def put_project(self, pool: str, use: ProjectUse) -> None:
+        self._run(_PUT_PROJECT, (pool, use.name, use.weight, use.maximum, use.share))
+
+    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
+        self._run(_DROP_IDLE, (pool, keep))
+
+    # -- claims -----------------------------------------------------------------------------------
+
+    def add(self, ask: Ask, *, now: float, granted: bool, expires_at: float | None, launcher_pid: int) -> int:
+        cursor = self._run(
+            _ADD,
+            (
+                ask.pool,
+                ask.project,
+                ask.name,
+                *_who(ask.holder),
+                ask.slots,
+                ask.priority,
+                json.dumps(dict(ask.resources)) if ask.resources else None,
+                ask.model,
+                ask.mailbox,
+                launcher_pid,
+                now,
+                now if granted else None,
+                expires_at,
+            ),
+        )
+        return cursor.lastrowid or 0
+
+    def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None:
+        self._run("UPDATE claim SET granted_at = ?, expires_at = ? WHERE id = ?", (now, expires_at, claim_id))
+
+    def remove(self, claim_id: int) -> Claim | None:
+        return _one(self._run(_REMOVE, (claim_id,)).fetchall())
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+        done = self._run(
+            f"UPDATE claim SET ({_WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?) WHERE id = ?",
+            (*_who(holder), launcher_pid, claim_id),
+        )
+        return done.rowcount == 1
+
+    def confirm(self, claim_id: int, expires_at: float | None) -> None:
+        self._run("UPDATE claim SET expires_at = ? WHERE id = ?", (expires_at, claim_id))
+
+    def claim(self, claim_id: int) -> Claim | None:
+        return _one(self._run(_BY_ID, (claim_id,)).fetchall())
+
+    def claims(self, pool: str | None) -> list[Claim]:
+        found = self._run(_ALL) if pool is None else self._run(_OF_POOL, (pool,))
+        return [_claim(row) for row in found]
+
+    def watched(self, pool: str) -> list[Claim]:
+        return [_claim(row) for row in self._run(_WATCHED, (pool,))]
+
+    def expired(self, now: float) -> list[Claim]:
+        return [_claim(row) for row in self._run(_EXPIRED, (now,))]
+
+    def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
+        if pool is None:
+            return _one(self._run(_OLDEST).fetchall())
+        if project is None:
+            return _one(self._run(_OLDEST_OF_POOL, (pool,)).fetchall())
+        return _one(self._run(_OLDEST_OF_PROJECT, (pool, project)).fetchall())
+
+    def leases_with_resources(self) -> list[Claim]:
+        return [_claim(row) for row in self._run(_WITH_RESOURCES)]
+
+    def line_heads(self, pool: str) -> list[Candidate]:
+        return [
+            Candidate(row[0], row[1], row[2], row[3], _resources(row[4]), row[5])
+            for row in self._run(_LINE_HEADS, (pool,))
+        ]
+
+    def waiting_before(self, pool: str, claim_id: int) -> int:
+        (before,) = self._run(_WAITING_BEFORE, (pool, claim_id)).fetchone()
+        return int(before)
+
+    # -- the rest ---------------------------------------------------------------------------------
+
+    def demands(self, pool: str | None) -> list[Demand]:
+        if pool is None:
+            found = self._run(f"{_DEMANDS} ORDER BY pool, project, pid")
+        else:
+            found = self._run(f"{_DEMANDS} WHERE pool = ? ORDER BY pool, project, pid", (pool,))
+        return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
+
+    def put_demand(self, demand: Demand) -> None:
+        self._run(_PUT_DEMAND, (demand.pool, demand.project, *_who(demand.holder), demand.until))
+
+    def drop_demand(self, demand: Demand) -> None:
+        self._run(_DROP_DEMAND, (demand.pool, demand.project, *_who(demand.holder)))
+
+    def machine(self) -> MachineSettings:
+        (text,) = self._run("SELECT settings FROM machine").fetchone()
+        return codec.load_machine(text)
+
+    def put_machine(self, machine: MachineSettings) -> None:
+        self._run("UPDATE machine SET settings = ?", (codec.dump(machine),))
+
+    def add_facts(self, facts: Sequence[Fact]) -> None:
+        for f in facts:
+            cursor = self._run(
+                "INSERT INTO fact (at, pool, kind, words, project, name, pid) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (f.at, f.pool, f.kind, f.words, f.project, f.name, f.pid),
+            )
+            if (cursor.lastrowid or 0) % _FACT_SWEEP == 0:
+                self._run("DELETE FROM fact WHERE id <= ?", ((cursor.lastrowid or 0) - FACTS_KEPT,))
+
+    def facts(self, limit: int) -> list[Fact]:
+        found = self._run(
+            "SELECT at, pool, kind, words, project, name, pid FROM fact ORDER BY id DESC LIMIT ?", (limit,)
+        )
+        return [Fact(*row) for row in found]
+
+
+def _limits(limits: Limits) -> tuple[object, ...]:
+    return (
+        limits.version,
+        limits.valid_until,
+        limits.cap,
+        limits.ceiling,
+        limits.reserve,
+        limits.phase.value,
+        limits.closed_until,
+        limits.spacing_s,
+        limits.spacing_jitter,
+        limits.share.value,
+        limits.ageing_s,
+    )
+
+
+def _meters(meters: Meters) -> tuple[object, ...]:
+    return (
+        meters.next_grant_at,
+        meters.bound_at,
+        meters.bound_oks,
+        meters.trial_id,
+        meters.trial_at,
+        meters.trial_project,
+        meters.trial_name,
+        meters.hold_mean_s,
+    )
+
+
+def _who(holder: Holder) -> tuple[str, str, int, int, int]:
+    return (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
+
+
+def _claim(row: Sequence[object]) -> Claim:
+    pool, project, name = row[1:4]
+    return Claim(
+        row[0],  # type: ignore[arg-type]
+        pool,  # type: ignore[arg-type]
+        project,  # type: ignore[arg-type]
+        name,  # type: ignore[arg-type]
+        Holder(*row[4:9]),  # type: ignore[arg-type]
+        row[9],  # type: ignore[arg-type]
+        row[10],  # type: ignore[arg-type]
+        _resources(row[11]),
+        *row[12:],  # type: ignore[arg-type]
+    )
+
+
+def _one(found: list[tuple[object, ...]]) -> Claim | None:
+    return _claim(found[0]) if found else None
+
+
+_NOTHING: Mapping[str, int] = {}
+
+
+def _resources(text: object) -> Mapping[str, int]:
+    return json.loads(text) if isinstance(text, str) else _NOTHING

@@ -1,0 +1,284 @@
+"""Opening, locking and transactions of the shared file.
+
+Processes queue on a lock file of their own before they begin a transaction: SQLite's busy waiting is
+unfair (one of eight processes waited over a second). The lock is held for one short transaction.
+
+Mind, all of it tried:
+- The database file is never opened by hand: closing such a descriptor would drop SQLite's own locks.
+- After a fork the child abandons its parent's connection without closing it, and opens its own.
+- On a full disk even a DELETE fails; the verbs keep such a release and write it with the next step.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from flyball.errors import (
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreUnreadableError,
+    invariant,
+)
+from flyball.host.filesystem import network_type
+from flyball.host.fork import forget_in_children
+from flyball.host.lockfile import LockFile
+from flyball.stores.handout import World
+from flyball.stores.rows import Rows
+from flyball.stores.sqlite.clock import StoreClock
+from flyball.stores.sqlite.rows import SqliteRows
+from flyball.stores.verbs import Verbs
+
+APPLICATION_ID = 0x666C7962  # "flyb"
+BUSY_TIMEOUT_S = 10.0
+OLDEST_SQLITE = (3, 35, 0)
+
+_abandoned: list[sqlite3.Connection] = []
+"""Connections a forked child inherited. Kept so that they are never closed from the wrong process."""
+
+
+class SqliteStore(Verbs):
+    """The one-machine store. Safe to use from many threads, and after a fork."""
+
+    def __init__(self, path: Path, world: World, clock: StoreClock, *, read_only: bool = False) -> None:
+        super().__init__(world)
+        self.path = path
+        self.location = str(path)
+        self._clock = clock
+        self._read_only = read_only
+        self._mutex = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._rows: SqliteRows | None = None
+        forget_in_children(self)
+        with self._mutex, self._translated():
+            self._open()
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _write(self) -> Iterator[Rows]:
+        with self._mutex, self._translated():
+            if self._read_only:
+                raise StoreReadOnlyError(f"{self.path} was opened for reading only")
+            connection, rows = self._ready()
+            lock = LockFile.of(f"{self.path}.lock")
+            lock.acquire()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    self._clock.seen(connection)
+                    rows.now, rows.actions = self._clock(), []
+                    yield rows
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+            finally:
+                lock.release()
+            for action in rows.actions:
+                action()
+
+    @contextmanager
+    def _read(self) -> Iterator[Rows]:
+        with self._mutex, self._translated():
+            connection, rows = self._ready()
+            connection.execute("BEGIN")
+            try:
+                rows.now = self._clock()
+                yield rows
+            finally:
+                connection.execute("ROLLBACK")
+
+    def _ready(self) -> tuple[sqlite3.Connection, SqliteRows]:
+        if self._connection is None or self._rows is None:
+            self._open()
+        invariant(self._connection is not None and self._rows is not None, "the store is open")
+        return cast("tuple[sqlite3.Connection, SqliteRows]", (self._connection, self._rows))
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = self._rows = None
+
+    def forget_after_fork(self) -> None:
+        """In a forked child: let go of what belongs to the parent, without touching it."""
+        self._mutex = threading.RLock()
+        self._unwritten_lock = threading.Lock()
+        self._unwritten = []
+        if self._connection is not None:
+            _abandoned.append(self._connection)
+        self._connection = self._rows = None
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; flyball needs 3.35 or newer")
+        connection = self._open_for_reading() if self._read_only else self._open_for_writing()
+        self._connection, self._rows = connection, SqliteRows(connection)
+
+    def _open_for_writing(self) -> sqlite3.Connection:
+        self._prepare_home()
+        connection = self._connect(f"file:{_quoted(self.path)}")
+        if self._version(connection) != SCHEMA_VERSION or not self._clock.read(connection):
+            lock = LockFile.of(f"{self.path}.lock")
+            lock.acquire()
+            try:
+                self._upgrade(connection)
+            finally:
+                lock.release()
+        return connection
+
+    def _prepare_home(self) -> None:
+        home = self.path.parent
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot make {home}: {error.strerror}; set FLYBALL_HOME to a folder you own"
+            ) from error
+        kind = network_type(str(home))
+        if kind:
+            raise StoreError(
+                f"{home} is on a network file system ({kind}), where locks are not reliable; "
+                "set FLYBALL_HOME to a local folder, or share a pool between machines with FLYBALL_URL=redis://..."
+            )
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+
+    def _open_for_reading(self) -> sqlite3.Connection:
+        try:
+            connection = self._connect(f"file:{_quoted(self.path)}?mode=ro")
+            self._version(connection)
+        except sqlite3.OperationalError:
+            # A folder we may not write to, and nobody has the file open: its content cannot change.
+            if Path(f"{self.path}-wal").exists():
+                raise
+            connection = self._connect(f"file:{_quoted(self.path)}?immutable=1")
+        if self._version(connection) != SCHEMA_VERSION:
+            raise StoreUnreadableError(
+                f"{self.path} has an old layout; any flyball command that writes upgrades it"
+            )
+        self._clock.read(connection)
+        return connection
+
+    def _connect(self, uri: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        # In WAL mode NORMAL loses nothing to a killed process; only power loss may undo the last commits.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA cache_size = -512")
+        return connection
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """The schema's version. Refuses files that are not ours or from the future."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        if version and application != APPLICATION_ID:
+            raise StoreUnreadableError(
+                f"{self.path} is a database of another program; set FLYBALL_HOME elsewhere"
+            )
+        if version > SCHEMA_VERSION:
+            raise StoreUnreadableError(
+                f"{self.path} was written by a newer flyball (layout {version}, this one knows "
+                f"{SCHEMA_VERSION}); upgrade flyball, or set FLYBALL_HOME to another folder"
+            )
+        return int(version)
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Bring the schema forward, one numbered step at a time, each whole or not at all."""
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            connection.execute("PRAGMA journal_mode = WAL")
+        for number, script in schema_steps()[self._version(connection) :]:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for statement in _statements(script):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {number}")
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+        connection.execute("BEGIN IMMEDIATE")
+        self._clock.enter(connection)
+        connection.execute("COMMIT")
+
+    # -- errors -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """SQLite's errors as ours, with the way out."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._as_store_error(error) from error
+
+    def _as_store_error(self, error: sqlite3.Error) -> StoreError:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        words = str(error)
+        if name.startswith("SQLITE_FULL") or (name == "SQLITE_IOERR_WRITE"):
+            return StoreFullError(f"no space left to write {self.path}; free some disk space and try again")
+        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")) or "readonly" in words:
+            return self._unwritable(words)
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_AUTH")):
+            return self._unwritable(words)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return StoreBusyError(
+                f"{self.path} is locked by another program for over {BUSY_TIMEOUT_S:.0f} s; "
+                "close whatever has it open"
+            )
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or (
+            isinstance(error, sqlite3.DatabaseError) and ("malformed" in words or "not a database" in words)
+        ):
+            return StoreUnreadableError(
+                f"{self.path} is damaged ({words}); `flyball doctor --fix` sets it aside and starts a new one"
+            )
+        return StoreError(f"{self.path}: {words}")
+
+    def _unwritable(self, words: str) -> StoreReadOnlyError:
+        return StoreReadOnlyError(
+            f"cannot write {self.path} ({words}); set FLYBALL_HOME to a folder you can write to"
+        )
+
+
+def schema_steps() -> list[tuple[int, str]]:
+    """The numbered scripts beside this file, oldest first."""
+    scripts = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]_*.sql"))
+    return [(int(script.name[:3]), script.read_text(encoding="utf-8")) for script in scripts]
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script; a trigger's inner semicolons do not end it."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+SCHEMA_VERSION = 2

@@ -1,0 +1,121 @@
+"""A unix datagram socket that other processes can drop a claim's id into.
+
+The message says only "look at this claim"; the store says what is true. A full mailbox means that its
+owner has plenty of reasons to look already; a mailbox nobody listens on means that its owner is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import socket
+import stat
+import tempfile
+from enum import Enum
+from itertools import count
+from pathlib import Path
+
+_PATH_LIMIT = 100
+"""A socket's path may hold 108 bytes on Linux and 104 on macOS."""
+OVERFLOW = 8
+"""This many messages in one go: more may have been dropped, look at everything."""
+
+_numbers = count(1)
+
+
+class Delivery(Enum):
+    SENT = "sent"
+    FULL = "full"
+    NOBODY = "nobody"
+
+
+class Mailbox:
+    """One socket of this process. ``address`` goes into the asks it waits for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._pid = os.getpid()
+        self.address = str(folder / f"{self._pid}-{next(_numbers)}")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.address)
+        self._socket.bind(self.address)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def ours(self) -> bool:
+        """False in a forked child, which must not read its parent's mail."""
+        return self._pid == os.getpid()
+
+    def drain(self) -> list[int]:
+        """The claims we were told to look at."""
+        found: list[int] = []
+        while True:
+            try:
+                found.append(int(self._socket.recv(32)))
+            except (BlockingIOError, ConnectionError):
+                return found
+            except ValueError:
+                continue
+
+    def close(self) -> None:
+        self._socket.close()
+        if self.ours:
+            with contextlib.suppress(OSError):
+                os.unlink(self.address)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+def open_mailbox(home: Path) -> Mailbox | None:
+    """A mailbox for this process, or None where none can be had: then the waiter polls."""
+    try:
+        return Mailbox(mail_folder(home))
+    except OSError:
+        return None
+
+
+def mail_folder(home: Path) -> Path:
+    """Where sockets live: beside the state if the path is short enough, else in a private folder."""
+    folder = home / "wake"
+    if len(os.fsencode(folder)) > _PATH_LIMIT - 20:
+        digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+        runtime = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+        folder = Path(runtime) / f"flyball-{os.getuid()}" / digest
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owned = folder.stat()
+    if owned.st_uid != os.getuid() or stat.S_IMODE(owned.st_mode) & 0o077:
+        raise PermissionError(errno.EPERM, "the mail folder belongs to somebody else", str(folder))
+    return folder
+
+
+def send(address: str, claim_id: int) -> Delivery:
+    """Tell the owner of a mailbox to look at a claim. Never blocks."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        try:
+            sender.sendto(str(claim_id).encode(), address)
+        except BlockingIOError:
+            return Delivery.FULL
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:
+                return Delivery.FULL
+            return Delivery.NOBODY
+    return Delivery.SENT
+
+
+def sweep(folder: Path) -> list[str]:
+    """Remove sockets nobody listens on; says which."""
+    swept = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_socket() and send(str(path), 0) is Delivery.NOBODY:
+            with contextlib.suppress(OSError):
+                path.unlink()
+                swept.append(str(path))
+    return swept
