@@ -1,0 +1,122 @@
+"""``flyball VERB ...``: find the verb, parse its arguments, turn errors into exit codes.
+
+    0   done            75  limited: no slot now, try later (EX_TEMPFAIL)
+    1   something is wrong with what was looked at (doctor)
+    2   wrong usage     74  the state could not be read or written (EX_IOERR)
+    70  a bug in flyball (EX_SOFTWARE)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from flyball import __version__
+from flyball.errors import FlyballError, InvariantError, RefusedError, StoreError, UsageError
+
+EXIT_USAGE = 2
+EXIT_BUG = 70
+EXIT_STORE = 74
+EXIT_LIMITED = 75
+
+VERBS = {
+    "exec": "run a command under a slot",
+    "status": "show every pool: who runs, who waits, and why",
+    "why": "say in words why a task or process runs or waits",
+    "pool": "set, show, reset or import a pool",
+    "machine": "set or show the limits over all pools",
+    "doctor": "find what is wrong with the state, and fix it",
+    "demo": "many agents against a provider that answers 429, with and without the governor",
+    "completion": "print a completion script for your shell",
+}
+
+
+class Verb(Protocol):
+    SUMMARY: str
+    EXAMPLE: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The console script. Returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(words)
+    except UsageError as error:
+        return _fail(words, error, EXIT_USAGE)
+    except RefusedError as error:
+        return _fail(words, error, EXIT_LIMITED)
+    except StoreError as error:
+        return _fail(words, error, EXIT_STORE)
+    except InvariantError as error:
+        return _fail(words, error, EXIT_BUG)
+    except FlyballError as error:
+        return _fail(words, error, 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`flyball status | head`); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(words: list[str]) -> int:
+    verb = next((word for word in words if not word.startswith("-")), None)
+    if verb in VERBS and words[0] == verb:
+        module = load_verb(verb)
+        parser = verb_parser(verb, module)
+        return module.run(parser.parse_args(words[1:]))
+    build_parser().parse_args(words)
+    build_parser().print_help()
+    return 0
+
+
+def load_verb(name: str) -> Verb:
+    return cast(Verb, import_module(f"flyball.cli.{name.replace('exec', 'exec_')}"))
+
+
+def verb_parser(name: str, module: Verb) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"flyball {name}",
+        description=module.SUMMARY,
+        epilog=f"example:\n  {module.EXAMPLE.replace(chr(10), chr(10) + '  ')}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    return parser
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole tree, for ``--help`` and for completion scripts."""
+    parser = argparse.ArgumentParser(
+        prog="flyball",
+        description="Run as many agents as your limits really allow, no more and no fewer.",
+        epilog='example:\n  flyball exec -- claude -p "fix the tests"',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"flyball {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
+    for name, summary in VERBS.items():
+        verbs.add_parser(name, help=summary, add_help=False)
+    return parser
+
+
+def _fail(words: list[str], error: Exception, code: int) -> int:
+    """One line for a person on stderr; with ``--json`` the same as an object on stdout."""
+    ours = words[: words.index("--")] if "--" in words else words
+    if "--json" in ours:
+        import json
+
+        fields = {name: getattr(error, name) for name in ("pool", "reason", "retry_after_s") if hasattr(error, name)}
+        print(json.dumps({"error": type(error).__name__, "message": str(error), "exit": code, **fields}))
+    print(f"flyball: {error}", file=sys.stderr)
+    return code
