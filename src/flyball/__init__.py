@@ -12,8 +12,7 @@ Names are imported when first used, so ``import flyball`` costs next to nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # importing typing would cost more than all the rest of this module
 __version__ = "0.1.0"
 
 _WHERE = {

@@ -1,9 +1,9 @@
 """``flyball VERB ...``: find the verb, parse its arguments, turn errors into exit codes.
 
-    0   done            75  limited: no slot now, try later (EX_TEMPFAIL)
-    1   something is wrong with what was looked at (doctor)
-    2   wrong usage     74  the state could not be read or written (EX_IOERR)
-    70  a bug in flyball (EX_SOFTWARE)
+0   done            75  limited: no slot now, try later (EX_TEMPFAIL)
+1   something is wrong with what was looked at (doctor)
+2   wrong usage     74  the state could not be read or written (EX_IOERR)
+70  a bug in flyball (EX_SOFTWARE)
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def _fail(words: list[str], error: Exception, code: int) -> int:
     if "--json" in ours:
         import json
 
-        fields = {name: getattr(error, name) for name in ("pool", "reason", "retry_after_s") if hasattr(error, name)}
+        fields = {
+            name: getattr(error, name) for name in ("pool", "reason", "retry_after_s") if hasattr(error, name)
+        }
         print(json.dumps({"error": type(error).__name__, "message": str(error), "exit": code, **fields}))
     print(f"flyball: {error}", file=sys.stderr)
     return code

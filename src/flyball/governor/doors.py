@@ -11,7 +11,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,13 +31,21 @@ class ThreadMail(threading.local):
     """The mailbox of the current thread, opened when first needed and kept for the next wait."""
 
     def __init__(self) -> None:
-        self._boxes: dict[Path, Mailbox | None] = {}
+        self._boxes: dict[str, Mailbox | None] = {}
 
     def box(self, home: Path) -> Mailbox | None:
-        box = self._boxes.get(home)
+        key = str(home)
+        box = self._boxes.get(key)
         if box is None or not box.ours:
-            box = self._boxes[home] = open_mailbox(home)
+            box = self._boxes[key] = open_mailbox(home)
         return box
+
+    def close(self) -> None:
+        """Before this process becomes another program: leave no socket file behind."""
+        for box in self._boxes.values():
+            if box is not None:
+                box.close()
+        self._boxes = {}
 
 
 thread_mail = ThreadMail()
@@ -86,10 +94,13 @@ def _wait_sync(wait: Wait, box: Mailbox | None) -> Woken:
 
 
 class LoopMail:
-    """One mailbox for all waiters of one event loop."""
+    """One mailbox for all waiters of one event loop. ``granted`` asks the store whose turn has come."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, home: Path) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, home: Path, granted: Callable[[str], list[int]]
+    ) -> None:
         self.loop, self.box = loop, open_mailbox(home)
+        self._granted = granted
         self._waiting: dict[int, asyncio.Future[Woken]] = {}
         self._early: set[int] = set()
         if self.box is not None:
@@ -99,9 +110,19 @@ class LoopMail:
         if self.box is None:
             return
         told = self.box.drain()
-        # A mailbox holds about ten messages; if it may have overflowed, everybody looks.
-        looking = list(self._waiting) if len(told) >= OVERFLOW else []
-        for claim_id in (*told, *looking):
+        self._wake(told)
+        if len(told) >= OVERFLOW:
+            # A mailbox holds about ten messages; more may have been dropped: ask for all grants at once.
+            asked = self.loop.run_in_executor(_executor(), self._granted, self.box.address)
+            asked.add_done_callback(self._hear)
+
+    def _hear(self, asked: asyncio.Future[list[int]]) -> None:
+        # A store that cannot answer now is no harm: waiters also look by themselves.
+        if not asked.cancelled() and asked.exception() is None:
+            self._wake(claim_id for claim_id in asked.result() if claim_id in self._waiting)
+
+    def _wake(self, claim_ids: Iterable[int]) -> None:
+        for claim_id in claim_ids:
             future = self._waiting.get(claim_id)
             if future is None:
                 self._early.add(claim_id)

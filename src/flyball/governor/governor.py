@@ -6,7 +6,6 @@ event loops. Opening is lazy; nothing is read or written before the first call.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import weakref
@@ -32,9 +31,10 @@ if TYPE_CHECKING:
     import asyncio
     from typing import Unpack
 
+    from flyball.core.model import Holder
+    from flyball.core.plan import Memory
     from flyball.governor.status import Status
-
-logger = logging.getLogger("flyball")
+    from flyball.stores.port import Demand, Miscount
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Governor:
     def __init__(self, url: str | None = None, *, observers: Sequence[flow.Observer] = ()) -> None:
         self.address = resolve(url)
         self.observers = list(observers)
+        self._mail_home = mail_home(self.address)
         self._store: Store | None = None
         self._lock = threading.Lock()
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
@@ -183,7 +184,7 @@ class Governor:
         held = self._inherited(asking)
         if held is not None:
             return held
-        box = thread_mail.box(mail_home(self.address)) if wait else None
+        box = thread_mail.box(self._mail_home) if wait else None
         ask = _ask(asking, box.address if box else "")
         steps = flow.acquire(
             self.store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
@@ -223,11 +224,11 @@ class Governor:
     def _loop_mail(self) -> LoopMail:
         import asyncio
 
-        loop = asyncio.get_running_loop()
+        loop, store = asyncio.get_running_loop(), self.store
         with self._lock:
             mail = self._loops.get(loop)
             if mail is None:
-                mail = self._loops[loop] = LoopMail(loop, mail_home(self.address))
+                mail = self._loops[loop] = LoopMail(loop, self._mail_home, store.granted)
             return mail
 
     # -- ending -----------------------------------------------------------------------------------
@@ -250,7 +251,11 @@ class Governor:
 
     def _say_kept(self, lease: Lease, done: bool) -> None:
         if not done:
-            logger.warning("could not write the release of %r; it goes out with the next call", lease)
+            import logging
+
+            logging.getLogger("flyball").warning(
+                "could not write the release of %r; it goes out with the next call", lease
+            )
 
     def report(
         self, pool: str, signal: Signal, *, project: str = "", name: str = "", claim_id: int | None = None
@@ -298,6 +303,10 @@ class Governor:
         """Take back what dead processes hold, in every pool; how many were found."""
         return run_sync(flow.reap(self.store, None, self.observers), None)
 
+    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> None:
+        """Remove these claims, if they still belong to these holders, and these demands."""
+        self._settle(self.store.bury(claims, demands))
+
     # -- settings and seeing ------------------------------------------------------------------------
 
     def set_pool(self, pool: str, **changes: Unpack[PoolChanges]) -> None:
@@ -308,6 +317,16 @@ class Governor:
     def reset_pool(self, pool: str) -> None:
         """Forget what a pool learned; its settings and leases stay."""
         self._settle(self.store.reset_pool(pool))
+
+    def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> None:
+        """Take over a pool's settings and what it learned from another governor."""
+        self._settle(self.store.import_pool(pool, changes, memory))
+
+    def recount(self) -> list[Miscount]:
+        """Set every kept count to what the claims say; what was wrong (nothing, ever, is the plan)."""
+        found, after = self.store.recount()
+        self._settle(after)
+        return found
 
     def set_machine(self, machine: MachineSettings) -> None:
         """Replace the machine-wide limits."""

@@ -6,7 +6,6 @@ import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from flyball.errors import UsageError
 from flyball.host import memory as machine_memory
@@ -44,7 +43,7 @@ def resolve(url: str | None = None) -> str:
 
 def path_of(address: str) -> Path | None:
     """The file behind an address; None for memory."""
-    return None if address == "memory:" else Path(unquote(address.removeprefix("sqlite://")))
+    return None if address == "memory:" else Path(address.removeprefix("sqlite://"))
 
 
 def open_store(address: str) -> Store:
@@ -53,11 +52,7 @@ def open_store(address: str) -> Store:
         from flyball.stores.memory import MemoryStore
 
         return MemoryStore(World(boot_seconds, random.random, machine_memory.free_bytes, me))
-    from flyball.stores.sqlite.clock import StoreClock
-    from flyball.stores.sqlite.store import SqliteStore
-
-    clock = StoreClock()
-    return SqliteStore(path, World(clock, random.random, machine_memory.free_bytes, me), clock)
+    return _open_file(path, read_only=False)
 
 
 def open_reader(address: str) -> Store:
@@ -65,12 +60,21 @@ def open_reader(address: str) -> Store:
     path = path_of(address)
     if path is None or not path.exists():
         return open_store("memory:")
+    from flyball.stores.sqlite.store import StoreEmptyError
+
+    try:
+        return _open_file(path, read_only=True)
+    except StoreEmptyError:
+        return open_store("memory:")
+
+
+def _open_file(path: Path, *, read_only: bool) -> Store:
     from flyball.stores.sqlite.clock import StoreClock
     from flyball.stores.sqlite.store import SqliteStore
 
     clock = StoreClock()
     world = World(clock, random.random, machine_memory.free_bytes, me)
-    return SqliteStore(path, world, clock, read_only=True)
+    return SqliteStore(path, world, clock, read_only=read_only)
 
 
 def mail_home(address: str) -> Path:

@@ -10,13 +10,14 @@ Waiting is a short poll instead of a blocking call: it measured lower at the 99t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import random
 import time
 
-from flyball.errors import StoreBusyError, StoreError
+from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
 
 _FIRST_NAP_S = 0.00005
 _LONGEST_NAP_S = 0.001
@@ -29,7 +30,11 @@ class LockFile:
     def __init__(self, path: str, stuck_after_s: float) -> None:
         self.path = path
         self.stuck_after_s = stuck_after_s
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            words = f"cannot open {path} ({error.strerror}); set FLYBALL_HOME to a folder you can write to"
+            raise StoreReadOnlyError(words) from error
         self._turn = 0
 
     @staticmethod
@@ -54,7 +59,9 @@ class LockFile:
                 elif now - since > self.stuck_after_s:
                     raise StoreBusyError(self._stuck(stamp))
         self._turn += 1
-        os.pwrite(self._fd, f"{os.getpid()} {self._turn}".ljust(_STAMP_LENGTH).encode(), 0)
+        # Who holds it is for the message only: a full disk must not keep anybody from letting go of a slot.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._fd, f"{os.getpid()} {self._turn}".ljust(_STAMP_LENGTH).encode(), 0)
 
     def _try(self) -> bool:
         try:
@@ -64,6 +71,13 @@ class LockFile:
                 return False
             raise StoreError(f"cannot lock {self.path}: {error.strerror}") from error
         return True
+
+    def waits_for(self) -> str:
+        """Try once: empty if the lock is free, else what its holder last wrote, to compare later."""
+        if self._try():
+            self.release()
+            return ""
+        return os.pread(self._fd, _STAMP_LENGTH, 0).decode(errors="replace").strip() or "unknown"
 
     def release(self) -> None:
         fcntl.lockf(self._fd, fcntl.LOCK_UN)

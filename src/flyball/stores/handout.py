@@ -331,9 +331,10 @@ class PoolDesk:
         """How a waiting (or refused) ask stands, with everything a person would ask about."""
         row = self.row
         denial = self.denial(ask, self.project(ask.project), self.machine_for(ask)) or Denial(Reason.QUEUE)
+        head = row.head_id == ask.id
         if position is None:
-            position = self.rows.waiting_before(row.name, ask.id) + 1
-        return self._verdict(ask, kind, denial, position, head=row.head_id == ask.id)
+            position = 1 if head else self.rows.waiting_before(row.name, ask.id) + 1
+        return self._verdict(ask, kind, denial, position, head=head)
 
     def too_large_verdict(self, ask: Candidate) -> Verdict | None:
         """The refusal of an ask that no amount of waiting could satisfy."""

@@ -144,6 +144,12 @@ class MemoryRows:
     def counts(self, pool: str) -> PoolCounts:
         return replace(self._pools[pool].counts)
 
+    def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
+        self._change_pool(pool, lambda mine: replace(mine, counts=replace(counts)))
+        for use in projects:
+            old = self._projects[pool, use.name]
+            self._set(self._projects, (pool, use.name), replace(old, in_use=use.in_use, waiting=use.waiting))
+
     def slots_in_use(self) -> int:
         return sum(row.counts.in_use for row in self._pools.values())
 
@@ -200,10 +206,10 @@ class MemoryRows:
         self.remove(claim_id)
         self._enter(replace(claim, granted_at=now, expires_at=expires_at))
 
-    def remove(self, claim_id: int) -> Claim | None:
+    def remove(self, claim_id: int) -> None:
         claim = self._claims.get(claim_id)
         if claim is None:
-            return None
+            return
         self._delete(self._claims, claim_id)
         if claim.held:
             self._delete(self._held, (claim.pool, claim_id))
@@ -213,7 +219,6 @@ class MemoryRows:
             if not line:
                 del self._lines[claim.pool, claim.project, claim.priority]
         self._count(claim, -1)
-        return claim
 
     def _enter(self, claim: Claim) -> None:
         self._set(self._claims, claim.id, claim)
@@ -253,6 +258,9 @@ class MemoryRows:
 
     def claim(self, claim_id: int) -> Claim | None:
         return self._claims.get(claim_id)
+
+    def granted(self, mailbox: str) -> list[int]:
+        return sorted(claim_id for _, claim_id in self._held if self._claims[claim_id].mailbox == mailbox)
 
     def claims(self, pool: str | None) -> list[Claim]:
         found = [c for c in self._claims.values() if pool is None or c.pool == pool]

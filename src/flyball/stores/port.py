@@ -63,6 +63,17 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
+class Miscount:
+    """A kept count that differs from the claims themselves. ``project`` is empty for the pool's own."""
+
+    pool: str
+    project: str
+    what: str
+    kept: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingAsk:
     claim: Claim
     verdict: Verdict
@@ -84,6 +95,8 @@ class PoolSnapshot:
     """One pool as it would be judged right now. Taking it changes nothing."""
 
     name: str
+    named: PoolChanges
+    """The settings a person named; ``settings`` is what they resolve to."""
     settings: PoolSettings
     memory: Memory
     cap: int
@@ -152,6 +165,9 @@ class Store(Protocol):
     def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> After:
         """Remove the claims of dead holders, if they still are the holders, and expired leases."""
 
+    def granted(self, mailbox: str) -> list[int]:
+        """The leases whose asks waited at this mailbox."""
+
     def claim(self, claim_id: int) -> Claim | None:
         """One ask or lease."""
 
@@ -169,6 +185,12 @@ class Store(Protocol):
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> After:
         """Take over settings and learned state from elsewhere."""
+
+    def miscounts(self) -> list[Miscount]:
+        """Where kept counts and claims differ; there should be none. Read only."""
+
+    def recount(self) -> tuple[list[Miscount], After]:
+        """Set every count to what the claims say; what was wrong."""
 
     def set_machine(self, machine: MachineSettings) -> After:
         """Replace the machine-wide limits."""

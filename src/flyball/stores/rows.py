@@ -1,7 +1,8 @@
 """What the verbs need from a place that keeps rows.
 
 ``Rows`` is one open transaction: reads see its own writes, nothing is visible outside until it ends.
-Counts change only inside ``add``, ``grant`` and ``remove``, in the same step as the claim itself.
+Counts change only inside ``add``, ``grant`` and ``remove``, in the same step as the claim itself; only the
+doctor's recount writes them otherwise.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ class Rows(Protocol):
 
     def counts(self, pool: str) -> PoolCounts: ...
 
+    def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
+        """The doctor's: replace the counts of a pool and of projects it already has."""
+
     def project(self, pool: str, name: str) -> ProjectUse | None: ...
 
     def projects(self, pool: str) -> list[ProjectUse]: ...
@@ -70,13 +74,15 @@ class Rows(Protocol):
 
     def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None: ...
 
-    def remove(self, claim_id: int) -> Claim | None: ...
+    def remove(self, claim_id: int) -> None: ...
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool: ...
 
     def confirm(self, claim_id: int, expires_at: float | None) -> None: ...
 
     def claim(self, claim_id: int) -> Claim | None: ...
+
+    def granted(self, mailbox: str) -> list[int]: ...
 
     def claims(self, pool: str | None) -> list[Claim]: ...
 

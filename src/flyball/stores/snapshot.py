@@ -24,6 +24,7 @@ _WRITES = frozenset(
         "put_plan",
         "put_meters",
         "put_head",
+        "put_counts",
         "drop_idle_projects",
         "add",
         "grant",
@@ -85,6 +86,7 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
         name=row.name,
+        named=codec.load_changes(row.settings),
         settings=desk.settings,
         memory=codec.load_memory(row.memory),
         cap=row.limits.cap,

@@ -25,9 +25,9 @@ from flyball.core.settings import (
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Verdict
 from flyball.errors import UsageError
-from flyball.stores import codec
+from flyball.stores import codec, recounting
 from flyball.stores.handout import PoolDesk, World, candidate
-from flyball.stores.port import After, Census, Demand, Release, Snapshot
+from flyball.stores.port import After, Census, Demand, Miscount, Release, Snapshot
 from flyball.stores.rows import Rows
 from flyball.stores.snapshot import projection, take
 
@@ -211,6 +211,10 @@ class Verbs(ABC):
             desk.tell([_ask_fact(ask, desk.now, "held", "recorded as already running")])
             return claim_id, desk.after
 
+    def granted(self, mailbox: str) -> list[int]:
+        with self._read() as rows:
+            return rows.granted(mailbox)
+
     def claim(self, claim_id: int) -> Claim | None:
         with self._read() as rows:
             return rows.claim(claim_id)
@@ -335,6 +339,27 @@ class Verbs(ABC):
     def machine(self) -> MachineSettings:
         with self._read() as rows:
             return rows.machine()
+
+    # -- the doctor's ------------------------------------------------------------------------------
+
+    def miscounts(self) -> list[Miscount]:
+        with self._read() as rows:
+            return [wrong for pool in rows.pools() for wrong in recounting.recounted(rows, pool).wrong]
+
+    def recount(self) -> tuple[list[Miscount], After]:
+        with self._write() as rows:
+            found: list[Miscount] = []
+            after = After()
+            for pool in rows.pools():
+                recounted = recounting.recounted(rows, pool)
+                if recounted.wrong:
+                    found += recounted.wrong
+                    recounting.write(rows, recounted)
+                    desk = self._desk(rows, pool)
+                    desk.refresh()
+                    desk.hand_out()
+                    after = _joined(after, desk.after)
+            return found, after
 
     # -- seeing -----------------------------------------------------------------------------------
 

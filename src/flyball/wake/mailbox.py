@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import socket
 import stat
-import tempfile
 from enum import Enum
 from itertools import count
 from pathlib import Path
@@ -81,13 +79,23 @@ def open_mailbox(home: Path) -> Mailbox | None:
         return None
 
 
-def mail_folder(home: Path) -> Path:
+def folder_for(home: Path) -> Path:
     """Where sockets live: beside the state if the path is short enough, else in a private folder."""
     folder = home / "wake"
     if len(os.fsencode(folder)) > _PATH_LIMIT - 20:
+        import hashlib
+        import tempfile
+
         digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
         runtime = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
         folder = Path(runtime) / f"flyball-{os.getuid()}" / digest
+    return folder
+
+
+def mail_folder(home: Path) -> Path:
+    """The folder for sockets, made private; refused if somebody else could listen in."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = folder_for(home)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     owned = folder.stat()
     if owned.st_uid != os.getuid() or stat.S_IMODE(owned.st_mode) & 0o077:
@@ -110,12 +118,17 @@ def send(address: str, claim_id: int) -> Delivery:
     return Delivery.SENT
 
 
+def abandoned(folder: Path) -> list[Path]:
+    """Sockets nobody listens on."""
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in found if path.is_socket() and send(str(path), 0) is Delivery.NOBODY]
+
+
 def sweep(folder: Path) -> list[str]:
     """Remove sockets nobody listens on; says which."""
     swept = []
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_socket() and send(str(path), 0) is Delivery.NOBODY:
-            with contextlib.suppress(OSError):
-                path.unlink()
-                swept.append(str(path))
+    for path in abandoned(folder):
+        with contextlib.suppress(OSError):
+            path.unlink()
+            swept.append(str(path))
     return swept

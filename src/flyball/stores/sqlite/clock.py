@@ -41,15 +41,19 @@ class StoreClock:
         self._offset_s = row[1]
         return True
 
-    def enter(self, connection: sqlite3.Connection) -> None:
-        """Start the clock for this boot, or join it if it is already running."""
-        if self.read(connection):
-            return
+    def follow(self, connection: sqlite3.Connection) -> None:
+        """Go on from the last boot as ``enter`` would, writing nothing."""
         row = connection.execute("SELECT seen_at, seen_wall FROM clock").fetchone()
         if row is not None:
             self._offset_s = rebased(
                 seen_at=row[0], seen_wall=row[1], wall=self._wall(), boot_s=self._boot_s()
             )
+
+    def enter(self, connection: sqlite3.Connection) -> None:
+        """Start the clock for this boot, or join it if it is already running."""
+        if self.read(connection):
+            return
+        self.follow(connection)
         connection.execute(
             "INSERT OR REPLACE INTO clock (one, boot, offset_s, seen_at, seen_wall) VALUES (1, ?, ?, ?, ?)",
             (self._boot(), self._offset_s, self(), self._wall()),

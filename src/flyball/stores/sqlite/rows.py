@@ -32,6 +32,8 @@ def _assignments(columns: str) -> str:
 
 _PUT_PLAN = f"UPDATE pool SET memory = ?, {_assignments(_LIMITS)}, {_assignments(_METERS)} WHERE name = ?"
 _PUT_METERS = f"UPDATE pool SET {_assignments(_METERS)} WHERE name = ?"
+_PUT_COUNTS = f"UPDATE pool SET {_assignments(_COUNTS)} WHERE name = ?"
+_PUT_USE = "UPDATE project SET in_use = ?, waiting = ? WHERE pool = ? AND name = ?"
 _COUNTS_OF = f"SELECT {_COUNTS} FROM pool WHERE name = ?"
 
 _USE = "name, in_use, waiting, weight, maximum, share"
@@ -52,7 +54,6 @@ _CLAIM = (
 )
 _ADD = f"INSERT INTO claim ({_CLAIM.removeprefix('id, ')}) VALUES ({', '.join('?' * 17)})"
 _BY_ID = f"SELECT {_CLAIM} FROM claim WHERE id = ?"
-_REMOVE = f"DELETE FROM claim WHERE id = ? RETURNING {_CLAIM}"
 _ALL = f"SELECT {_CLAIM} FROM claim ORDER BY id"
 _OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? ORDER BY id"
 _WATCHED = f"""
@@ -60,6 +61,7 @@ _WATCHED = f"""
     UNION ALL
     SELECT {_CLAIM} FROM claim
     WHERE id = (SELECT head_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
+_GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = ? ORDER BY id"
 _EXPIRED = f"SELECT {_CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"
 _OLDEST = f"SELECT {_CLAIM} FROM claim WHERE granted_at IS NOT NULL ORDER BY id LIMIT 1"
 _OLDEST_OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL ORDER BY id LIMIT 1"
@@ -76,10 +78,11 @@ _LINE_HEADS = """
             SELECT id, project, priority FROM claim WHERE pool = ?1 AND granted_at IS NULL
             ORDER BY project, priority, id LIMIT 1)
         UNION ALL
-        SELECT next.id, next.project, next.priority FROM head JOIN claim AS next ON next.id = (
-            SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
-            AND (project, priority) > (head.project, head.priority)
-            ORDER BY project, priority, id LIMIT 1))
+        SELECT next.id, next.project, next.priority FROM head JOIN claim AS next ON next.id = coalesce(
+            (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
+             AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
+            (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
+             AND project > head.project ORDER BY project, priority, id LIMIT 1)))
     SELECT claim.id, claim.project, claim.priority, slots, resources, asked_at
     FROM head JOIN claim USING (id)"""
 _WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
@@ -144,6 +147,10 @@ class SqliteRows:
     def counts(self, pool: str) -> PoolCounts:
         return PoolCounts(*self._run(_COUNTS_OF, (pool,)).fetchone())
 
+    def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
+        self._run(_PUT_COUNTS, (counts.in_use, counts.low_in_use, counts.waiting, pool))
+        self._many(_PUT_USE, [(use.in_use, use.waiting, pool, use.name) for use in projects])
+
     def slots_in_use(self) -> int:
         (total,) = self._run("SELECT coalesce(sum(in_use), 0) FROM pool").fetchone()
         return int(total)
@@ -189,8 +196,8 @@ class SqliteRows:
     def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None:
         self._run("UPDATE claim SET granted_at = ?, expires_at = ? WHERE id = ?", (now, expires_at, claim_id))
 
-    def remove(self, claim_id: int) -> Claim | None:
-        return _one(self._run(_REMOVE, (claim_id,)).fetchall())
+    def remove(self, claim_id: int) -> None:
+        self._run("DELETE FROM claim WHERE id = ?", (claim_id,))
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         done = self._run(
@@ -204,6 +211,9 @@ class SqliteRows:
 
     def claim(self, claim_id: int) -> Claim | None:
         return _one(self._run(_BY_ID, (claim_id,)).fetchall())
+
+    def granted(self, mailbox: str) -> list[int]:
+        return [claim_id for (claim_id,) in self._run(_GRANTED, (mailbox,))]
 
     def claims(self, pool: str | None) -> list[Claim]:
         found = self._run(_ALL) if pool is None else self._run(_OF_POOL, (pool,))

@@ -44,6 +44,10 @@ _abandoned: list[sqlite3.Connection] = []
 """Connections a forked child inherited. Kept so that they are never closed from the wrong process."""
 
 
+class StoreEmptyError(StoreError):
+    """The file exists, but nothing has been written to it yet."""
+
+
 class SqliteStore(Verbs):
     """The one-machine store. Safe to use from many threads, and after a fork."""
 
@@ -168,11 +172,15 @@ class SqliteStore(Verbs):
             if Path(f"{self.path}-wal").exists():
                 raise
             connection = self._connect(f"file:{_quoted(self.path)}?immutable=1")
-        if self._version(connection) != SCHEMA_VERSION:
+        version = self._version(connection)
+        if version == 0:
+            raise StoreEmptyError(f"{self.path} is still being made")
+        if version != SCHEMA_VERSION:
             raise StoreUnreadableError(
                 f"{self.path} has an old layout; any flyball command that writes upgrades it"
             )
-        self._clock.read(connection)
+        if not self._clock.read(connection):
+            self._clock.follow(connection)
         return connection
 
     def _connect(self, uri: str) -> sqlite3.Connection:

@@ -1,0 +1,169 @@
+"""``flyball exec -- CMD``: wait for a slot, then be as if CMD had been called directly."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import time
+from types import FrameType
+from typing import NoReturn
+
+from flyball.core.model import Outcome
+from flyball.core.verdict import Verdict, span_words
+from flyball.errors import AgentError, UsageError
+from flyball.governor import nested
+from flyball.governor.caller import default_pool, default_project
+from flyball.governor.doors import thread_mail
+from flyball.governor.governor import Asking, Governor
+from flyball.governor.lease import Lease
+from flyball.governor.shim import GatedChild, become, die_like
+
+SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
+and exit status are the command's own."""
+EXAMPLE = """flyball exec -- claude -p "fix the failing tests"
+flyball exec --pool openai --project blog --wait 10m -- codex exec "..."
+exit status: the command's own; 75 if no slot came in time; 126 or 127 if it cannot be run"""
+_NOT_FOUND = 127
+_NOT_RUNNABLE = 126
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from flyball.cli.units import duration, key_count
+
+    parser.add_argument("--pool", help="the limited resource (default: by the command, else anthropic)")
+    parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
+    parser.add_argument("--name", help="the task's name in status and messages (default: command and pid)")
+    parser.add_argument("--priority", type=int, default=0, help="higher first; above 0 may use the reserve")
+    parser.add_argument(
+        "--slots", type=int, default=1, metavar="N", help="how many slots it takes (default 1)"
+    )
+    parser.add_argument("--model", default="", help="the model it uses, shown in status")
+    parser.add_argument(
+        "--resource",
+        type=key_count,
+        action="append",
+        default=[],
+        metavar="KIND[=N]",
+        help="also take a resource",
+    )
+    waiting = parser.add_mutually_exclusive_group()
+    waiting.add_argument(
+        "--wait", type=duration, metavar="10m", help="give up after this long (default: never)"
+    )
+    waiting.add_argument("--no-wait", action="store_true", help="give up at once if there is no slot")
+    parser.add_argument(
+        "--replace", action="store_true", help="become the command instead of staying around it"
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not say why it waits")
+    parser.add_argument("--json", action="store_true", help="say it as JSON lines on stderr")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="what to run")
+
+
+def run(args: argparse.Namespace) -> int:
+    argv = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not argv:
+        raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
+    problem = _cannot_run(argv[0])
+    if problem is not None:
+        return problem
+    governor = Governor()
+    lease = _acquire(governor, _asking(args, argv), args)
+    env = {**os.environ, nested.VARIABLE: nested.exported(governor.address, lease.pool, lease.id)}
+    return _replace(governor, lease, argv, env) if args.replace else _stay(governor, lease, argv, env)
+
+
+def _asking(args: argparse.Namespace, argv: list[str]) -> Asking:
+    return Asking(
+        pool=args.pool if args.pool is not None else default_pool(argv),
+        project=args.project if args.project is not None else default_project(),
+        name=args.name if args.name is not None else f"{os.path.basename(argv[0])}-{os.getpid()}",
+        slots=args.slots,
+        priority=args.priority,
+        resources=dict(args.resource),
+        model=args.model,
+        pid=os.getpid(),
+    )
+
+
+def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Lease:
+    """Wait for the slot, saying why; being told to stop meanwhile gives the place in line back."""
+    started, told = time.monotonic(), []
+
+    def on_wait(verdict: Verdict) -> None:
+        told.append(verdict)
+        _say(args, verdict.words(), verdict)
+
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        lease = governor.acquire_asking(asking, wait=not args.no_wait, timeout=args.wait, on_wait=on_wait)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if told:
+        waited_s = time.monotonic() - started
+        _say(args, f"granted after {span_words(waited_s)}: {lease.pool}", lease.verdict)
+    return lease
+
+
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
+    try:
+        child = GatedChild(argv, env)
+        if not lease.nested and not governor.rebind(lease, child.pid):
+            child.cancel()
+            raise AgentError(
+                f"the lease {lease.id} on {lease.pool} was taken away before {argv[0]} could start"
+            )
+        child.open_gate()
+    except BaseException:
+        lease.release(Outcome.ABANDONED)
+        raise
+    status = child.supervise()
+    lease.release(_outcome(status))
+    return die_like(status)
+
+
+def _replace(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
+    """From here on nobody releases: the lease ends with the process, which is the command itself."""
+    governor.close()
+    thread_mail.close()
+    try:
+        become(argv, env)
+    except AgentError:
+        lease.release(Outcome.ABANDONED)
+        raise
+
+
+def _outcome(status: int) -> Outcome:
+    if os.WIFSIGNALED(status):
+        return Outcome.ABANDONED
+    return Outcome.FINISHED if os.waitstatus_to_exitcode(status) == 0 else Outcome.FAILED
+
+
+def _cannot_run(command: str) -> int | None:
+    """Find out before waiting in line that the command does not exist."""
+    if shutil.which(command) is not None:
+        return None
+    exists = os.path.exists(command) and os.sep in command
+    words = "is not executable" if exists else "was not found"
+    print(f"flyball: {command} {words}", file=sys.stderr)
+    return _NOT_RUNNABLE if exists else _NOT_FOUND
+
+
+def _say(args: argparse.Namespace, words: str, verdict: Verdict) -> None:
+    if args.quiet:
+        return
+    if args.json:
+        import json
+
+        fields = {"pool": verdict.pool, "reason": verdict.reason.value, "estimate_s": verdict.estimate_s}
+        words = json.dumps({"verdict": verdict.kind.value, "words": words, **fields})
+        print(words, file=sys.stderr, flush=True)
+    else:
+        print(f"flyball: {words}", file=sys.stderr, flush=True)

@@ -1,0 +1,165 @@
+"""A governed child never runs without its lease and never depends on whoever started it.
+
+    1  the launcher holds the lease
+    2  it forks a child that waits at a gate: a pipe only the launcher can open
+    3  it binds the lease to the child (pid and start time, which survive the child's exec)
+    4  it opens the gate; the child becomes the command
+
+Killed before 4, the launcher takes the pipe with it and the child ends without having run anything. Killed
+after 4, it takes nothing with it: the command runs on, and its lease lives exactly as long as it does.
+
+While the command runs the launcher is transparent: the terminal's signals reach the command by themselves,
+TERM and HUP are passed on, stop and continue are followed, and the launcher ends the way the command ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import NoReturn
+
+from flyball.errors import AgentError
+
+_GATE_CLOSED = 125
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+
+class GatedChild:
+    """A forked child that becomes ``argv`` once the gate is opened."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        gate, self._gate = os.pipe()
+        failure, self._failure = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._gate)
+            os.close(failure)
+            _become_behind_gate(gate, self._failure, argv, env)
+        os.close(gate)
+        os.close(self._failure)
+        self._failure = failure
+
+    def open_gate(self) -> None:
+        """Let the child become its command. Raises AgentError if the system refuses to run it."""
+        os.write(self._gate, b"g")
+        os.close(self._gate)
+        # The pipe closes with the child's exec; anything in it is the reason why exec failed.
+        with open(self._failure, "rb") as failure:
+            why = failure.read().decode(errors="replace")
+        if why:
+            os.waitpid(self.pid, 0)
+            raise AgentError(why)
+
+    def cancel(self) -> None:
+        """End the child without having run anything."""
+        os.close(self._gate)
+        os.close(self._failure)
+        os.waitpid(self.pid, 0)
+
+    def supervise(self) -> int:
+        """Wait for the command, passing signals on; its wait status."""
+        with _passing_on(self.pid):
+            while True:
+                _, status = os.waitpid(self.pid, os.WUNTRACED)
+                if not os.WIFSTOPPED(status):
+                    return status
+                # The command was stopped: stop with it, and when continued, continue it.
+                os.kill(os.getpid(), signal.SIGSTOP)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGCONT)
+
+
+def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Replace this process by the command; the lease stays, pid and start time do not change."""
+    _restore_signals()
+    try:
+        os.execvpe(argv[0], list(argv), dict(env))
+    except OSError as error:
+        raise AgentError(f"cannot run {argv[0]}: {error.strerror}") from error
+
+
+def die_like(status: int) -> int:
+    """End the way a child ended: its exit code, or death by its signal."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        _no_core_of_our_own()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return 128 + number
+    return os.waitstatus_to_exitcode(status)
+
+
+def _become_behind_gate(gate: int, failure: int, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """The child's side. Leaves only through exec or ``_exit``: nothing of the launcher may run twice."""
+    try:
+        opened = os.read(gate, 1)
+        if opened:
+            _restore_signals()
+            os.execvpe(argv[0], list(argv), dict(env))
+    except OSError as error:
+        os.write(failure, f"cannot run {argv[0]}: {error.strerror}".encode(errors="replace"))
+    except BaseException as error:
+        os.write(failure, repr(error).encode(errors="replace"))
+    finally:
+        os._exit(_GATE_CLOSED)
+
+
+def _restore_signals() -> None:
+    """Python ignores these at start; a command expects the system's behaviour."""
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+class _passing_on:  # noqa: N801 - used as a statement
+    """While in the block: forward TERM and HUP, leave the terminal's signals to the terminal."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        for number in (*_FORWARDED, *_FROM_TERMINAL):
+            before = signal.getsignal(number)
+            if before is not signal.SIG_IGN:
+                self._before[number] = before
+                signal.signal(number, self._forward)
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type]
+
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
+        if number in _FROM_TERMINAL and _terminal_signals_us():
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, number)
+
+
+def _terminal_signals_us() -> bool:
+    """Are we in the foreground of a terminal? Then Ctrl-C reached the command without our help."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _no_core_of_our_own() -> None:
+    import resource
+
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -1,0 +1,244 @@
+"""``flyball exec`` as a user meets it: real commands, real signals, a real terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import flyball
+from flyball.governor.status import PoolStatus
+
+EXEC = [sys.executable, "-m", "flyball", "exec"]
+
+
+def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*EXEC, *arguments], capture_output=True, text=True, timeout=30, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for: {what}"
+        time.sleep(0.005)
+
+
+def pool() -> PoolStatus:
+    return flyball.Governor().status().pools[0]
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*EXEC, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def cap_of(cap: int, pool: str = "anthropic") -> None:
+    gov = flyball.Governor()
+    gov.set_pool(pool, cap=cap, adaptive=False)
+    gov.close()
+
+
+def test_input_output_and_exit_status_are_the_commands_own(home: Path) -> None:
+    done = run("--", "sh", "-c", "cat; echo oops >&2; exit 7", input="héllo")
+    assert (done.stdout, done.stderr, done.returncode) == ("héllo", "oops\n", 7)
+
+
+def test_a_command_killed_by_a_signal_kills_the_wrapper_the_same_way(home: Path) -> None:
+    assert run("--", "sh", "-c", "kill -SEGV $$").returncode == -signal.SIGSEGV
+
+
+def test_a_command_that_does_not_exist_is_told_before_waiting(home: Path) -> None:
+    cap_of(1)
+    done = run("--", "no-such-command-here")
+    assert done.returncode == 127
+    assert "was not found" in done.stderr
+
+
+def test_a_file_that_may_not_be_executed_is_126(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("x")
+    assert run("--", str(tmp_path / "plain")).returncode == 126
+
+
+def test_no_wait_on_a_full_pool_is_75_and_says_who_holds_it(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    started("--project", "blog", "--name", "t-14", "--", "sleep", "30")
+    until(lambda: pool().in_use == 1, "the first exec to hold the slot")
+    done = run("--no-wait", "--", "true")
+    assert done.returncode == 75
+    assert "1/1" in done.stderr
+    assert "blog/t-14" in done.stderr
+
+
+def test_two_execs_share_one_cap_and_status_explains_the_waiter(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    first = started("--name", "first", "--", "sleep", "30")
+    until(lambda: pool().in_use == 1, "the first to run")
+    second = started("--name", "second", "--", "echo", "mine")
+    until(lambda: pool().waiting == 1, "the second to wait")
+    ask = pool().asks[0]
+    assert (ask.name, ask.reason, ask.position) == ("second", "cap", 1)
+    assert "first" in ask.words
+    first.terminate()
+    output, said = second.communicate(timeout=15)
+    assert output == "mine\n"
+    assert said.startswith("flyball: waiting: anthropic 1/1")
+
+
+def test_wait_gives_up_after_its_time_with_75(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    started("--", "sleep", "30")
+    until(lambda: pool().in_use == 1, "the first to run")
+    done = run("--wait", "200ms", "--", "true")
+    assert done.returncode == 75
+    assert pool().waiting == 0
+
+
+def test_the_lease_survives_a_killed_wrapper_and_dies_with_the_command(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    wrapper = started("--", "sleep", "60")
+    until(lambda: pool().in_use == 1 and pool().leases[0].pid != wrapper.pid, "the lease to be the child's")
+    command = pool().leases[0].pid
+    wrapper.kill()
+    wrapper.wait()
+    assert run("--no-wait", "--", "true").returncode == 75
+    os.kill(command, signal.SIGKILL)
+    assert run("--wait", "10s", "--", "true").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_signals_sent_to_the_wrapper_reach_the_command(
+    home: Path, tmp_path: Path, started: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    ready = tmp_path / "ready"
+    script = f"trap 'echo got it; exit 5' TERM HUP INT; : > {ready}; while :; do sleep 0.05; done"
+    wrapper = started("--", "sh", "-c", script)
+    until(ready.exists, "the command to be ready")
+    wrapper.send_signal(number)
+    assert wrapper.communicate(timeout=15)[0] == "got it\n"
+    assert wrapper.returncode == 5
+
+
+def test_a_wrapper_told_to_stop_while_waiting_gives_its_place_back(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    started("--", "sleep", "30")
+    until(lambda: pool().in_use == 1, "the first to run")
+    waiter = started("--", "true")
+    until(lambda: pool().waiting == 1, "the second to wait")
+    waiter.terminate()
+    assert waiter.wait(timeout=15) == 128 + signal.SIGTERM
+    assert pool().waiting == 0
+
+
+def test_the_wrapper_stops_with_its_command_and_continues_it(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    wrapper = started("--", "sleep", "60")
+    until(lambda: any(lease.pid != wrapper.pid for lease in pool().leases), "the command to run")
+    command = pool().leases[0].pid
+    os.kill(command, signal.SIGSTOP)
+    until(lambda: _state(wrapper.pid) == "T", "the wrapper to stop")
+    os.kill(wrapper.pid, signal.SIGCONT)
+    until(lambda: _state(command) in "SR", "the command to go on")
+    wrapper.terminate()
+    assert wrapper.wait(timeout=15) == -signal.SIGTERM
+
+
+def test_replace_becomes_the_command_and_the_lease_ends_with_it(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    process = started("--replace", "--", "sleep", "60")
+    until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "the wrapper to become sleep")
+    assert pool().leases[0].pid == process.pid
+    process.kill()
+    process.wait()
+    assert run("--no-wait", "--", "true").returncode == 0
+
+
+def test_a_slot_inside_an_exec_on_the_same_pool_uses_its_lease(home: Path) -> None:
+    cap_of(1)
+    code = "import flyball\nwith flyball.slot('anthropic', timeout=5) as lease: print(lease.nested)"
+    done = run("--", sys.executable, "-c", code)
+    assert done.stdout == "True\n", done.stderr
+    nested = run("--", *EXEC, "--no-wait", "--", "echo", "inner")
+    assert nested.stdout == "inner\n", nested.stderr
+    assert pool().in_use == 0
+
+
+def test_an_exported_lease_that_ended_counts_for_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cap_of(1)
+    exported = run("--", "sh", "-c", 'printf %s "$FLYBALL_LEASE"').stdout
+    monkeypatch.setenv("FLYBALL_LEASE", exported)
+    with flyball.slot("anthropic", timeout=5) as lease:
+        assert not lease.nested
+
+
+def test_a_terminal_is_passed_through_and_ctrl_c_reaches_the_command(home: Path) -> None:
+    script = "trap 'echo interrupted; exit 9' INT; test -t 0 && echo terminal; while :; do sleep 0.05; done"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [*EXEC, "--", "sh", "-c", script])
+    seen = b""
+    while b"terminal" not in seen:
+        seen += os.read(terminal, 1024)
+    os.write(terminal, b"\x03")
+    while b"interrupted" not in seen:
+        seen += os.read(terminal, 1024)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 9
+
+
+def test_extra_file_descriptors_of_the_caller_reach_the_command(home: Path) -> None:
+    reader, writer = os.pipe()
+    with open(writer, "wb") as file:
+        file.write(b"through")
+    done = run("--", "sh", "-c", f"cat /dev/fd/{reader}", pass_fds=[reader])
+    os.close(reader)
+    assert done.stdout == "through"
+
+
+def test_a_command_dies_of_a_broken_pipe_as_without_the_wrapper(home: Path) -> None:
+    pipeline = f"{' '.join(EXEC)} -- yes | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", pipeline], capture_output=True, text=True, timeout=30)
+    assert done.stdout == "y\n"
+    assert done.returncode == 128 + signal.SIGPIPE
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

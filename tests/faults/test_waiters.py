@@ -1,0 +1,199 @@
+"""Waiters sleep; somebody must notice the dead. Real processes, really killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import flyball
+from flyball.core.model import Holder
+from flyball.governor.status import PoolStatus
+from flyball.host.process import identify, me
+from tests.faults.conftest import REPOSITORY
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def person(home: Path) -> Iterator[Start]:
+    running: list[subprocess.Popen[str]] = []
+
+    def start(role: str, argument: object, *, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        command = [*before, sys.executable, "-m", "tests.faults.people", role, str(argument)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def said(process: subprocess.Popen[str], timeout_s: float = 30) -> str:
+    """The next line the process prints; fails the test if none comes."""
+    assert process.stdout is not None
+    timer = subprocess.Popen(["sh", "-c", f"sleep {timeout_s}; kill -9 {process.pid}"])
+    try:
+        return process.stdout.readline().strip()
+    finally:
+        timer.kill()
+        timer.wait()
+
+
+def pool() -> PoolStatus:
+    return flyball.Governor().status().pools[0]
+
+
+def cap_of(cap: int) -> flyball.Governor:
+    gov = flyball.Governor()
+    gov.set_pool("anthropic", cap=cap, adaptive=False)
+    return gov
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def test_slots_of_killed_holders_come_back_while_every_waiter_sleeps(person: Start) -> None:
+    cap_of(2)
+    holders = [person("hold", f"holder {n}") for n in range(2)]
+    assert [said(holder) for holder in holders] == ["held", "held"]
+    waiters = [person("wait", f"waiter {n}") for n in range(5)]
+    until(lambda: pool().waiting == 5)
+    time.sleep(0.3)  # let the head of the line start to watch and everybody fall asleep
+    for holder in holders:
+        holder.kill()
+    assert [said(waiter) for waiter in waiters] == ["got"] * 5
+
+
+def test_a_dead_waiters_slot_is_handed_on_to_the_next(person: Start) -> None:
+    gov = cap_of(1)
+    lease = gov.acquire(name="holder")
+    first = person("wait", "first")
+    until(lambda: pool().waiting == 1)
+    second = person("wait", "second")
+    until(lambda: pool().waiting == 2)
+    first.kill()
+    first.wait()
+    lease.release()
+    assert said(second) == "got"
+
+
+def test_a_line_whose_head_died_is_watched_by_the_next(person: Start) -> None:
+    cap_of(1)
+    holder = person("hold", "holder")
+    assert said(holder) == "held"
+    head = person("wait", "head")
+    until(lambda: pool().waiting == 1)
+    behind = person("wait", "behind")
+    until(lambda: pool().waiting == 2)
+    head.kill()
+    holder.kill()
+    assert said(behind) == "got"
+
+
+def test_a_stopped_waiter_does_not_stop_the_others(person: Start) -> None:
+    gov = cap_of(2)
+    leases = [gov.acquire(name=f"mine {n}") for n in range(2)]
+    stopped = person("wait", "stopped")
+    until(lambda: pool().waiting == 1)
+    awake = person("wait", "awake")
+    until(lambda: pool().waiting == 2)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    for lease in leases:
+        lease.release()
+    assert said(awake) == "got"
+    os.kill(stopped.pid, signal.SIGCONT)
+    assert said(stopped) == "got"
+
+
+def test_a_recycled_pid_holds_nothing(home: Path) -> None:
+    gov = cap_of(1)
+    lease = gov.acquire(name="older")
+    me_earlier = Holder(*(getattr(me(), field) for field in ("host", "boot", "pidns", "pid")), start=1)
+    gov.store.rebind(lease.id, me_earlier, launcher_pid=1)
+    assert [held.alive for held in pool().leases] == [False]
+    assert gov.acquire_nowait(name="newer").id != lease.id
+
+
+def test_a_lease_from_before_a_reboot_holds_nothing(home: Path) -> None:
+    gov = cap_of(1)
+    lease = gov.acquire(name="before")
+    here = me()
+    gov.store.rebind(
+        lease.id, Holder(here.host, "another boot", here.pidns, here.pid, here.start), launcher_pid=1
+    )
+    gov.acquire_nowait(name="after")
+
+
+def test_a_zombie_holds_nothing(home: Path) -> None:
+    gov = cap_of(1)
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(30)
+        os._exit(0)
+    gov.hold(pid, "anthropic", project="p", name="soon a zombie")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    gov.acquire_nowait(name="next")
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare for another pid namespace")
+def test_a_holder_in_another_pid_namespace_counts_although_its_pid_means_nothing_here(person: Start) -> None:
+    namespace = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not allow pid namespaces")
+    gov = cap_of(1)
+    holder = person("hold", "inside", before=namespace)
+    assert said(holder) == "held"
+    lease = pool().leases[0]
+    assert (lease.alive, lease.expires_in_s is None) == (None, True)
+    with pytest.raises(flyball.AtCapacityError):
+        gov.acquire_nowait()
+    waiter = person("wait", "outside")
+    until(lambda: pool().waiting == 1)
+    assert holder.stdin is not None
+    holder.stdin.close()
+    assert said(waiter) == "got"
+
+
+def test_ten_thousand_asks_from_eight_processes_are_all_served(person: Start) -> None:
+    cap_of(4)
+    each = 1250
+    crowds = [person("crowd", each) for _ in range(8)]
+    assert [said(crowd) for crowd in crowds] == ["asking"] * 8
+    assert [said(crowd, 100) for crowd in crowds] == [str(each)] * 8
+    assert (pool().in_use, pool().waiting) == (0, 0)
+
+
+def test_a_forked_child_lets_go_of_nothing_that_is_its_parents(home: Path) -> None:
+    gov = cap_of(2)
+    with gov.slot("anthropic", name="parent"):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                with gov.slot("anthropic", name="child", timeout=10):
+                    os._exit(10 + pool().in_use)
+            except BaseException:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 12
+        assert [lease.name for lease in pool().leases if lease.alive] == ["parent"]
+    assert identify(os.getpid()) == me()
