@@ -24,6 +24,9 @@ from flyball.core.settings import ShareRule
 from flyball.core.share import need
 from flyball.core.verdict import Reason
 
+MEMORY_LOOK_S = 5.0
+"""Nobody tells us when memory becomes free: whoever waits for it looks this often."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -86,7 +89,7 @@ def judge(
         return Denial(Reason.TRIAL, until=limits.valid_until)
     if not trial and now < meters.next_grant_at:
         return Denial(Reason.SPACING, until=meters.next_grant_at)
-    return _judge_room(ask, limits, counts, project, trial=trial) or _judge_machine(ask, machine)
+    return _judge_room(ask, limits, counts, project, trial=trial) or _judge_machine(ask, machine, now)
 
 
 def _judge_room(
@@ -107,7 +110,7 @@ def _judge_room(
     return None
 
 
-def _judge_machine(ask: Candidate, machine: MachineUse) -> Denial | None:
+def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | None:
     for kind, units in ask.resources.items():
         free = machine.resource_free.get(kind, 0)
         if units > free:
@@ -117,7 +120,7 @@ def _judge_machine(ask: Candidate, machine: MachineUse) -> Denial | None:
     floor, available = machine.memory_floor_bytes, machine.memory_free_bytes
     if floor is not None and available is not None and available < floor:
         detail = f"{available >> 20} MiB of memory free, the floor is {floor >> 20} MiB"
-        return Denial(Reason.MEMORY, detail=detail)
+        return Denial(Reason.MEMORY, until=now + MEMORY_LOOK_S, detail=detail)
     return None
 
 

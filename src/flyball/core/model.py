@@ -156,6 +156,10 @@ class MachineUse:
     """Free units of each kind of resource that a person declared."""
 
 
+ASK_FACTS = frozenset({"parked", "granted", "refused", "reclaimed", "held"})
+"""Kinds of facts about one ask. They come by the thousand; those about a pool are rare and kept apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Something that happened and that a person may ask about later."""

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from flyball.core.model import Ask, Fact
+from flyball.core.model import Ask, Claim, Fact
+from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict
 from flyball.errors import (
     AtCapacityError,
@@ -29,8 +30,8 @@ from flyball.errors import (
     WaitTimeoutError,
 )
 from flyball.host.process import DeathWatch, alive
-from flyball.stores.port import After, Census, Release, Store
-from flyball.wake.mailbox import Delivery, send
+from flyball.stores.port import After, Census, Release, Store, Wake
+from flyball.wake.mailbox import Delivery, discard, send
 
 R = TypeVar("R")
 TELL_EVERY_S = 30.0
@@ -219,9 +220,9 @@ def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[
 def reap(store: Store, pool: str | None, observers: Sequence[Observer]) -> Flow[int]:
     """Take back what dead processes hold; how many were found."""
     census: Census = yield Call(lambda: store.watched(pool) if pool is not None else store.census())
-    claims = [(c.id, c.holder) for c in census.claims if alive(c.holder) is False]
-    demands = [d for d in census.demands if alive(d.holder) is False]
     now = store.now()
+    claims = [(c.id, c.holder) for c in census.claims if is_gone(c, now)]
+    demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
     expired = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
     if not claims and not demands and not expired:
         return 0
@@ -230,23 +231,35 @@ def reap(store: Store, pool: str | None, observers: Sequence[Observer]) -> Flow[
     return len(claims) + len(demands) + expired
 
 
+def is_gone(claim: Claim, now: float) -> bool:
+    """Dead; or, where nobody here can tell, silent for longer than any work should take."""
+    known = alive(claim.holder)
+    since = claim.granted_at if claim.granted_at is not None else claim.asked_at
+    return known is False or (known is None and now - since > LEASE_BACKSTOP_S)
+
+
 def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[None]:
     """What follows a committed step: wake the waiters it named, tell the observers."""
     while True:
         for fact in after.facts:
             for observer in observers:
                 observer(fact)
-        gone = [
-            (wake.claim_id, wake.holder)
-            for wake in after.wakes
-            if wake.mailbox
-            and send(wake.mailbox, wake.claim_id) is Delivery.NOBODY
-            and alive(wake.holder) is False
-        ]
+        gone = [wake for wake in after.wakes if not _delivered(wake)]
         if not gone:
             return
         # Nobody listens: that waiter is dead. Take the slot back and hand it on.
-        after = yield Call(lambda gone=gone: store.bury(gone))  # type: ignore[misc]
+        dead = [(wake.claim_id, wake.holder) for wake in gone]
+        after = yield Call(lambda dead=dead: store.bury(dead))  # type: ignore[misc]
+
+
+def _delivered(wake: Wake) -> bool:
+    """False only for a waiter that is certainly dead. One that cannot be reached but lives will look."""
+    if not wake.mailbox or send(wake.mailbox, wake.claim_id) is not Delivery.NOBODY:
+        return True
+    if alive(wake.holder) is not False:
+        return True
+    discard(wake.mailbox)
+    return False
 
 
 def _refusal(verdict: Verdict) -> RefusedError:

@@ -233,16 +233,17 @@ class Governor:
 
     # -- ending -----------------------------------------------------------------------------------
 
-    def release(self, lease: Lease, outcome: Outcome = Outcome.FINISHED) -> None:
+    def release(self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED) -> None:
         """Give a lease back. A store that cannot be written now gets the release with the next call."""
+        what = _release(lease, outcome)
         if self._may_release(lease):
-            done = run_sync(flow.release(self.store, _release(lease, outcome), self.observers), None)
-            self._say_kept(lease, done)
+            self._say_kept(lease, run_sync(flow.release(self.store, what, self.observers), None))
 
-    async def release_async(self, lease: Lease, outcome: Outcome = Outcome.FINISHED) -> None:
+    async def release_async(self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED) -> None:
         """``release`` for an event loop."""
+        what = _release(lease, outcome)
         if self._may_release(lease):
-            steps = flow.release(self.store, _release(lease, outcome), self.observers)
+            steps = flow.release(self.store, what, self.observers)
             self._say_kept(lease, await run_async(steps, self._loop_mail()))
 
     def _may_release(self, lease: Lease) -> bool:
@@ -375,10 +376,12 @@ def _ask(asking: Asking, mailbox: str) -> Ask:
     )
 
 
-def _release(lease: Lease, outcome: Outcome) -> Release:
-    if not isinstance(outcome, Outcome):
-        raise UsageError(f"outcome must be one of {', '.join(o.name for o in Outcome)}, not {outcome!r}")
-    return Release(lease.id, outcome, lease.oks)
+def _release(lease: Lease, outcome: Outcome | str) -> Release:
+    try:
+        return Release(lease.id, Outcome(outcome), lease.oks)
+    except ValueError:
+        known = ", ".join(o.value for o in Outcome)
+        raise UsageError(f"outcome must be one of {known}, not {outcome!r}") from None
 
 
 def _check_timeout(timeout: float | None) -> None:

@@ -42,7 +42,7 @@ class Lease:
             self._governor.report(self.pool, signal, project=self.project, name=self.name, claim_id=self.id)
         return signal
 
-    def release(self, outcome: Outcome = Outcome.FINISHED) -> None:
+    def release(self, outcome: Outcome | str = Outcome.FINISHED) -> None:
         """Give the slots back. A second call does nothing."""
         self._governor.release(self, outcome)
 

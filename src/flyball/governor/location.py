@@ -12,6 +12,7 @@ from flyball.host import memory as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me
 from flyball.stores.handout import World
+from flyball.wake.mailbox import runtime_folder
 
 if TYPE_CHECKING:
     from flyball.stores.port import Store
@@ -80,7 +81,7 @@ def _open_file(path: Path, *, read_only: bool) -> Store:
 def mail_home(address: str) -> Path:
     """The folder beside which mailboxes live."""
     path = path_of(address)
-    return path.parent if path is not None else home()
+    return path.parent if path is not None else runtime_folder()
 
 
 def _without_password(address: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flyball.core.model import Claim, Phase
+from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.host.process import alive
 from flyball.stores.port import Demand, PoolSnapshot, ProjectStanding, Store, WaitingAsk
 
@@ -99,7 +100,7 @@ class PoolStatus:
     hold_mean_s: float | None
     leases: tuple[LeaseStatus, ...]
     asks: tuple[AskStatus, ...]
-    """The first few hundred in line; ``waiting`` counts all of them."""
+    """The first 200 in line; ``waiting`` counts all of them."""
     projects: tuple[ProjectStatus, ...]
     demand: tuple[DemandStatus, ...]
 
@@ -177,6 +178,7 @@ def _ago(at: float | None, now: float) -> float | None:
 
 def _lease(claim: Claim, now: float) -> LeaseStatus:
     granted_at = claim.granted_at if claim.granted_at is not None else now
+    known = alive(claim.holder)
     return LeaseStatus(
         claim.id,
         claim.project,
@@ -190,8 +192,17 @@ def _lease(claim: Claim, now: float) -> LeaseStatus:
         claim.resources,
         max(0.0, now - granted_at),
         max(0.0, granted_at - claim.asked_at),
-        claim.expires_at - now if claim.expires_at is not None else None,
-        alive(claim.holder),
+        _expiry(claim, known, now),
+        known,
+    )
+
+
+def _expiry(claim: Claim, known: bool | None, now: float) -> float | None:
+    """A holder that cannot be checked from here counts for a day, or until it fails to confirm."""
+    if claim.expires_at is not None:
+        return claim.expires_at - now
+    return (
+        claim.granted_at + LEASE_BACKSTOP_S - now if known is None and claim.granted_at is not None else None
     )
 
 

@@ -4,8 +4,8 @@ POSIX record locks: released by the kernel with the process, not shared by threa
 of other files, not inherited by fork. They belong to the process, so the file is opened once per process
 and a thread lock goes in front (the caller's).
 
-Waiting is a short poll instead of a blocking call: it measured lower at the 99th percentile (1.8 against
-7 ms with 8 processes on 2 cores), and it can notice that the holder makes no progress and say who it is.
+Waiting is a short poll instead of a blocking call: it is no slower, and it can notice that the holder makes
+no progress and say who it is (docs/decisions/0004).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from flyball.core.model import (
     PoolCounts,
     ProjectUse,
 )
-from flyball.core.settings import CONFIRM_S, LEASE_BACKSTOP_S, PoolSettings, ShareRule
+from flyball.core.settings import CONFIRM_S, PoolSettings, ShareRule
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.spacing import next_grant_at
 from flyball.core.verdict import Blocker, Kind, Reason, Verdict
@@ -194,11 +194,9 @@ class PoolDesk:
             use.share = (self.rows.project(row.name, use.name) or use).share
         return judge(ask, row.limits, row.meters, row.counts, use, machine, self.now)
 
-    def expiry_for(self, holder: Holder, *, confirmed: bool) -> float | None:
-        """Leases of holders we cannot check need a backstop; of those we can, none."""
-        if self.world.checkable(holder):
-            return None
-        return self.now + (LEASE_BACKSTOP_S if confirmed else CONFIRM_S)
+    def confirm_by(self, holder: Holder) -> float | None:
+        """A slot handed to a waiter we cannot check must be confirmed; it may have died in line."""
+        return None if self.world.checkable(holder) else self.now + CONFIRM_S
 
     def note_grant(self, claim_id: int, ask: Ask | Claim) -> None:
         """Move the meters after a grant. Counts moved with the claim."""
@@ -251,7 +249,7 @@ class PoolDesk:
             claim = self.rows.claim(choice.id)
             if claim is None:
                 break
-            self.rows.grant(claim.id, now=self.now, expires_at=self.expiry_for(claim.holder, confirmed=False))
+            self.rows.grant(claim.id, now=self.now, expires_at=self.confirm_by(claim.holder))
             self.note_grant(claim.id, claim)
             self._refresh_if_stale()
             granted.add(claim.id)
@@ -404,14 +402,14 @@ def resources_in_use(rows: Rows) -> dict[str, int]:
     return used
 
 
-def line(rows: Rows, row: PoolRow, waiting: list[Claim], now: float) -> list[Claim]:
-    """All waiting asks in the order they would be served if nothing changed."""
+def line(rows: Rows, row: PoolRow, waiting: list[Claim], now: float, *, limit: int) -> list[Claim]:
+    """The first ``limit`` waiting asks in the order they would be served if nothing changed."""
     uses = {use.name: replace(use) for use in rows.projects(row.name)}
     lines: dict[tuple[str, int], list[Claim]] = {}
     for claim in sorted(waiting, key=lambda c: c.id, reverse=True):
         lines.setdefault((claim.project, claim.priority), []).append(claim)
     ordered: list[Claim] = []
-    while lines:
+    while lines and len(ordered) < limit:
         heads = [candidate(group[-1].id, group[-1], group[-1].asked_at) for group in lines.values()]
         first = in_order(heads, uses, row.limits.ageing_s, now)[0]
         group = lines[first.project, first.priority]

@@ -10,15 +10,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from flyball.core.admit import Candidate
-from flyball.core.model import Ask, Claim, Fact, Holder, PoolCounts, ProjectUse
+from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse
 from flyball.core.settings import MachineSettings
 from flyball.host.fork import forget_in_children
 from flyball.stores.handout import World
 from flyball.stores.port import Demand
-from flyball.stores.rows import PoolRow, Rows
+from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT, PoolRow, Rows
 from flyball.stores.verbs import Verbs
 
-FACTS_KEPT = 4096
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -75,9 +74,10 @@ class MemoryRows:
         self._held: dict[tuple[str, int], None] = {}
         self._demands: dict[tuple[str, str, Holder], Demand] = {}
         self._machine: dict[str, MachineSettings] = {"machine": MachineSettings()}
-        self._ids: dict[str, int] = {"next": 1}
+        self._ids: dict[str, int] = {"next": 1, "fact": 0}
         self._lines: dict[tuple[str, str, int], dict[int, None]] = {}
-        self._facts: deque[Fact] = deque(maxlen=FACTS_KEPT)
+        self._ask_facts: deque[tuple[int, Fact]] = deque(maxlen=ASK_FACTS_KEPT)
+        self._pool_facts: deque[tuple[int, Fact]] = deque(maxlen=POOL_FACTS_KEPT)
         self._undo: list[Callable[[], None]] = []
         self._actions: list[Callable[[], None]] = []
 
@@ -179,7 +179,7 @@ class MemoryRows:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    def add(self, ask: Ask, *, now: float, granted: bool, expires_at: float | None, launcher_pid: int) -> int:
+    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int) -> int:
         claim_id = self._ids["next"]
         self._set(self._ids, "next", claim_id + 1)
         claim = Claim(
@@ -196,7 +196,7 @@ class MemoryRows:
             launcher_pid,
             now,
             now if granted else None,
-            expires_at,
+            None,
         )
         self._enter(claim)
         return claim_id
@@ -253,8 +253,8 @@ class MemoryRows:
         self._set(self._claims, claim_id, replace(claim, holder=holder, launcher_pid=launcher_pid))
         return True
 
-    def confirm(self, claim_id: int, expires_at: float | None) -> None:
-        self._set(self._claims, claim_id, replace(self._claims[claim_id], expires_at=expires_at))
+    def confirm(self, claim_id: int) -> None:
+        self._set(self._claims, claim_id, replace(self._claims[claim_id], expires_at=None))
 
     def claim(self, claim_id: int) -> Claim | None:
         return self._claims.get(claim_id)
@@ -311,11 +311,14 @@ class MemoryRows:
         self._set(self._machine, "machine", machine)
 
     def add_facts(self, facts: Sequence[Fact]) -> None:
-        self._facts.extend(facts)
+        for fact in facts:
+            self._ids["fact"] += 1
+            kept = self._ask_facts if fact.kind in ASK_FACTS else self._pool_facts
+            kept.append((self._ids["fact"], fact))
 
     def facts(self, limit: int) -> list[Fact]:
-        newest = list(self._facts)[-limit:]
-        return newest[::-1]
+        newest = sorted((*self._ask_facts, *self._pool_facts), key=lambda entry: entry[0])[-limit:]
+        return [fact for _, fact in reversed(newest)]
 
 
 def _copied(row: PoolRow) -> PoolRow:

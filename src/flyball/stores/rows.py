@@ -31,6 +31,10 @@ class PoolRow:
     """The ask that was last told it is first in line; 0 for none."""
 
 
+ASK_FACTS_KEPT = 4096
+POOL_FACTS_KEPT = 1024
+
+
 class Rows(Protocol):
     now: float
     """The time of this transaction on the store's clock: one step, one time."""
@@ -68,9 +72,7 @@ class Rows(Protocol):
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
         """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
 
-    def add(
-        self, ask: Ask, *, now: float, granted: bool, expires_at: float | None, launcher_pid: int
-    ) -> int: ...
+    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int) -> int: ...
 
     def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None: ...
 
@@ -78,7 +80,8 @@ class Rows(Protocol):
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool: ...
 
-    def confirm(self, claim_id: int, expires_at: float | None) -> None: ...
+    def confirm(self, claim_id: int) -> None:
+        """Its holder has shown that it lives: the lease no longer expires."""
 
     def claim(self, claim_id: int) -> Claim | None: ...
 

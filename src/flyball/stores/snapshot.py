@@ -17,6 +17,9 @@ from flyball.stores.handout import PoolDesk, World, candidate, line, resources_i
 from flyball.stores.port import PoolSnapshot, ProjectStanding, Snapshot, WaitingAsk
 from flyball.stores.rows import Rows
 
+ASKS_SHOWN = 200
+"""A line may be thousands long; people and programs look at its front."""
+
 _WRITES = frozenset(
     [
         "add_pool",
@@ -81,7 +84,7 @@ def take(rows: Rows, world: World) -> Snapshot:
 def _pool(desk: PoolDesk) -> PoolSnapshot:
     row, rows = desk.row, desk.rows
     claims = rows.claims(row.name)
-    waiting = line(rows, row, [c for c in claims if not c.held], desk.now)
+    waiting = line(rows, row, [c for c in claims if not c.held], desk.now, limit=ASKS_SHOWN)
     meters = row.meters
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from flyball.core import plan as planning
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome, ProjectUse
 from flyball.core.settings import (
-    LEASE_BACKSTOP_S,
     MachineSettings,
     PoolChanges,
     PoolSettings,
@@ -73,10 +72,7 @@ class Verbs(ABC):
             desk.check_resources(wanted)
         denial = desk.denial(wanted, desk.project(ask.project), desk.machine_for(wanted))
         if denial is None and not desk.row.counts.waiting:
-            expires_at = desk.expiry_for(ask.holder, confirmed=True)
-            claim_id = rows.add(
-                ask, now=now, granted=True, expires_at=expires_at, launcher_pid=ask.holder.pid
-            )
+            claim_id = rows.add(ask, now=now, granted=True, launcher_pid=ask.holder.pid)
             desk.note_grant(claim_id, ask)
             return desk.granted_verdict(claim_id)
         refusal = desk.too_large_verdict(wanted)
@@ -87,7 +83,7 @@ class Verbs(ABC):
     def _stand_in_line(self, desk: PoolDesk, ask: Ask, *, park: bool) -> Verdict:
         """Queue the ask and hand out in order, so that nobody overtakes by arriving late."""
         rows, now = desk.rows, desk.now
-        claim_id = rows.add(ask, now=now, granted=False, expires_at=None, launcher_pid=ask.holder.pid)
+        claim_id = rows.add(ask, now=now, granted=False, launcher_pid=ask.holder.pid)
         desk.row.counts = rows.counts(ask.pool)
         granted = claim_id in desk.hand_out()
         desk.after.wakes = [wake for wake in desk.after.wakes if wake.claim_id != claim_id]
@@ -125,7 +121,7 @@ class Verbs(ABC):
                 return None, carried
             desk = self._desk(rows, claim.pool)
             if claim.held and claim.expires_at is not None:
-                rows.confirm(claim_id, desk.now + LEASE_BACKSTOP_S)
+                rows.confirm(claim_id)
             elif not claim.held:
                 desk.hand_out()
                 desk.after.wakes = [wake for wake in desk.after.wakes if wake.claim_id != claim_id]
@@ -204,10 +200,7 @@ class Verbs(ABC):
         with self._write() as rows:
             desk = self._desk(rows, ask.pool)
             desk.project(ask.project)
-            expires_at = desk.expiry_for(ask.holder, confirmed=True)
-            claim_id = rows.add(
-                ask, now=desk.now, granted=True, expires_at=expires_at, launcher_pid=ask.holder.pid
-            )
+            claim_id = rows.add(ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
             desk.tell([_ask_fact(ask, desk.now, "held", "recorded as already running")])
             return claim_id, desk.after
 
@@ -221,7 +214,11 @@ class Verbs(ABC):
 
     def watched(self, pool: str) -> Census:
         with self._read() as rows:
-            return Census(tuple(rows.watched(pool)), tuple(rows.demands(pool)))
+            machine = rows.machine()
+            # Limits over all pools make every holder of the machine one who may be in the way.
+            shared = machine.ceiling is not None or machine.resources
+            claims = (claim for name in (rows.pools() if shared else [pool]) for claim in rows.watched(name))
+            return Census(tuple(claims), tuple(rows.demands(pool)))
 
     def census(self) -> Census:
         with self._read() as rows:
@@ -282,6 +279,9 @@ class Verbs(ABC):
     # -- settings ---------------------------------------------------------------------------------
 
     def set_pool(self, pool: str, changes: PoolChanges) -> After:
+        return self._set_pool(pool, changes, None)
+
+    def _set_pool(self, pool: str, changes: PoolChanges, learned: planning.Memory | None) -> After:
         check_name("pool", pool)
         with self._write() as rows:
             desk = self._desk(rows, pool)
@@ -291,7 +291,9 @@ class Verbs(ABC):
             settings = resolve_pool(merged)
             self._apply_to_projects(desk, settings)
             memory = codec.load_memory(desk.row.memory)
-            if "cap" in changes or "profile" in changes or changes.get("adaptive"):
+            if learned is not None:
+                memory = learned
+            elif "cap" in changes or "profile" in changes or changes.get("adaptive"):
                 memory = planning.reseeded(memory, settings)
             if not settings.adaptive or settings.spacing_s == 0:
                 desk.row.meters.next_grant_at = 0.0
@@ -319,12 +321,7 @@ class Verbs(ABC):
             return desk.after
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
-        after = self.set_pool(pool, changes)
-        with self._write() as rows:
-            desk = self._desk(rows, pool)
-            desk.refresh(memory)
-            desk.hand_out()
-            return _joined(after, desk.after)
+        return self._set_pool(pool, changes, memory)
 
     def set_machine(self, machine: MachineSettings) -> After:
         with self._write() as rows:

@@ -84,22 +84,26 @@ def folder_for(home: Path) -> Path:
     folder = home / "wake"
     if len(os.fsencode(folder)) > _PATH_LIMIT - 20:
         import hashlib
-        import tempfile
 
-        digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-        runtime = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-        folder = Path(runtime) / f"flyball-{os.getuid()}" / digest
+        folder = runtime_folder() / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
     return folder
+
+
+def runtime_folder() -> Path:
+    """A short, private place for what lives only as long as processes do."""
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"flyball-{os.getuid()}"  # noqa: S108
 
 
 def mail_folder(home: Path) -> Path:
     """The folder for sockets, made private; refused if somebody else could listen in."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = folder_for(home)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    owned = folder.stat()
-    if owned.st_uid != os.getuid() or stat.S_IMODE(owned.st_mode) & 0o077:
-        raise PermissionError(errno.EPERM, "the mail folder belongs to somebody else", str(folder))
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for part in (folder, folder.parent):
+        owned = part.stat()
+        if owned.st_uid != os.getuid() or stat.S_IMODE(owned.st_mode) & 0o022:
+            raise PermissionError(errno.EPERM, "somebody else may write to the mail folder", str(part))
     return folder
 
 
@@ -118,6 +122,12 @@ def send(address: str, claim_id: int) -> Delivery:
     return Delivery.SENT
 
 
+def discard(address: str) -> None:
+    """Remove the socket of an owner who is known to be dead."""
+    with contextlib.suppress(OSError):
+        os.unlink(address)
+
+
 def abandoned(folder: Path) -> list[Path]:
     """Sockets nobody listens on."""
     found = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -126,9 +136,7 @@ def abandoned(folder: Path) -> list[Path]:
 
 def sweep(folder: Path) -> list[str]:
     """Remove sockets nobody listens on; says which."""
-    swept = []
-    for path in abandoned(folder):
-        with contextlib.suppress(OSError):
-            path.unlink()
-            swept.append(str(path))
+    swept = [str(path) for path in abandoned(folder)]
+    for address in swept:
+        discard(address)
     return swept

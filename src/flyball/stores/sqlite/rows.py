@@ -7,13 +7,23 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
 from flyball.core.admit import Candidate
-from flyball.core.model import Ask, Claim, Fact, Holder, Limits, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.model import (
+    ASK_FACTS,
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    Limits,
+    Meters,
+    Phase,
+    PoolCounts,
+    ProjectUse,
+)
 from flyball.core.settings import MachineSettings, ShareRule
 from flyball.stores import codec
 from flyball.stores.port import Demand
-from flyball.stores.rows import PoolRow
+from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT, PoolRow
 
-FACTS_KEPT = 4096
 _FACT_SWEEP = 256
 
 _LIMITS = (
@@ -86,6 +96,14 @@ _LINE_HEADS = """
     SELECT claim.id, claim.project, claim.priority, slots, resources, asked_at
     FROM head JOIN claim USING (id)"""
 _WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
+
+_OF_ASKS = ", ".join(f"'{kind}'" for kind in sorted(ASK_FACTS))
+_SWEEP_ASK_FACTS = f"""
+    DELETE FROM fact WHERE kind IN ({_OF_ASKS}) AND id <= (
+        SELECT id FROM fact WHERE kind IN ({_OF_ASKS}) ORDER BY id DESC LIMIT 1 OFFSET {ASK_FACTS_KEPT})"""
+_SWEEP_POOL_FACTS = f"""
+    DELETE FROM fact WHERE kind NOT IN ({_OF_ASKS}) AND id <= (
+        SELECT id FROM fact WHERE kind NOT IN ({_OF_ASKS}) ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
 
 _DEMANDS = f"SELECT pool, project, {_WHO}, until FROM demand"
 _PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {_WHO}, until) VALUES ({', '.join('?' * 8)})"
@@ -172,7 +190,7 @@ class SqliteRows:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    def add(self, ask: Ask, *, now: float, granted: bool, expires_at: float | None, launcher_pid: int) -> int:
+    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int) -> int:
         cursor = self._run(
             _ADD,
             (
@@ -188,7 +206,7 @@ class SqliteRows:
                 launcher_pid,
                 now,
                 now if granted else None,
-                expires_at,
+                None,
             ),
         )
         return cursor.lastrowid or 0
@@ -206,8 +224,8 @@ class SqliteRows:
         )
         return done.rowcount == 1
 
-    def confirm(self, claim_id: int, expires_at: float | None) -> None:
-        self._run("UPDATE claim SET expires_at = ? WHERE id = ?", (expires_at, claim_id))
+    def confirm(self, claim_id: int) -> None:
+        self._run("UPDATE claim SET expires_at = NULL WHERE id = ?", (claim_id,))
 
     def claim(self, claim_id: int) -> Claim | None:
         return _one(self._run(_BY_ID, (claim_id,)).fetchall())
@@ -274,7 +292,8 @@ class SqliteRows:
                 (f.at, f.pool, f.kind, f.words, f.project, f.name, f.pid),
             )
             if (cursor.lastrowid or 0) % _FACT_SWEEP == 0:
-                self._run("DELETE FROM fact WHERE id <= ?", ((cursor.lastrowid or 0) - FACTS_KEPT,))
+                self._run(_SWEEP_ASK_FACTS)
+                self._run(_SWEEP_POOL_FACTS)
 
     def facts(self, limit: int) -> list[Fact]:
         found = self._run(
