@@ -49,14 +49,6 @@ class Denial:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Who of the waiting gets a slot now (None: nobody), and who is first in line."""
-
-    winner: Candidate | None
-    head: Candidate | None
-
-
 def too_large(ask: Candidate, limits: Limits, project: ProjectUse, machine: MachineUse) -> str:
     """Words on why this ask can never be granted under the current settings; empty if it can."""
     usable = limits.ceiling if ask.priority > 0 else limits.ceiling - limits.reserve
@@ -147,17 +139,16 @@ def choose(
     projects: Mapping[str, ProjectUse],
     machine: MachineUse,
     now: float,
-) -> Choice:
-    """The next ask to grant. ``waiting`` holds the oldest ask of each (project, priority) line."""
-    line = in_order(waiting, projects, limits.ageing_s, now)
-    for ask in line:
+) -> Candidate | None:
+    """The next ask to grant, if any. ``waiting`` holds the oldest ask of each (project, priority) line."""
+    for ask in in_order(waiting, projects, limits.ageing_s, now):
         denial = judge(ask, limits, meters, counts, projects[ask.project], machine, now)
         if denial is None:
-            return Choice(ask, line[0])
+            return ask
         out_of_room = denial.reason in (Reason.CAP, Reason.RESERVE) and ask.slots > 1
         if out_of_room and now - ask.asked_at >= limits.ageing_s:
             break
-    return Choice(None, line[0] if line else None)
+    return None
 
 
 def estimate_s(

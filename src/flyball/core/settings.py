@@ -234,6 +234,8 @@ def check_name(what: str, value: str, *, empty: bool = False) -> str:
     """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
     if not isinstance(value, str):
         raise UsageError(f"{what} must be text, not {type(value).__name__}")
+    if 0 < len(value) <= NAME_LIMIT and value.isprintable():
+        return value
     if not value and not empty:
         raise UsageError(f"{what} must not be empty")
     if len(value) > NAME_LIMIT:

@@ -67,8 +67,8 @@ class Verdict:
     estimate_s: float | None = None
     blocker: Blocker | None = None
     detail: str = ""
-    head: bool = False
-    """This ask is first in line: it watches the holders for everyone behind it."""
+    watch: bool = False
+    """This waiter watches the holders and the time for everybody in line."""
 
     @property
     def granted(self) -> bool:
@@ -91,7 +91,7 @@ class Verdict:
         """
         if self.granted:
             return f"granted: {self.pool} {self.in_use}/{self.cap}"
-        head = "waiting" if self.kind is Kind.PARKED else "refused"
+        opening = "waiting" if self.kind is Kind.PARKED else "refused"
         parts = [f"{self.pool} {self.in_use}/{self.cap}"]
         if self.reserved:
             parts.append(f"{self.reserved} reserved")
@@ -103,7 +103,7 @@ class Verdict:
         if self.estimate_s is not None and self.reason is not Reason.TOO_LARGE:
             parts.append(f"next slot ~{span_words(self.estimate_s)}")
         tail = f" ({self.blocker.words()})" if self.blocker else ""
-        return f"{head}: {', '.join(parts)}{tail}"
+        return f"{opening}: {', '.join(parts)}{tail}"
 
 
 _PHRASES = {

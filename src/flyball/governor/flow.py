@@ -5,7 +5,7 @@ store does) and performs nothing (the drivers in doors.py do); it knows the orde
 
     admit -> granted, or parked
     parked: sleep on the mailbox or the timer, whichever is first -> look -> granted, or sleep again
-    first in line: also watch the holders, so that a killed one's slot comes back while everyone sleeps
+    one of the line also watches the holders, so that a killed one's slot comes back while everyone sleeps
     given up (timeout, Ctrl-C, cancelled): withdraw the ask, or give back the lease it just became
 """
 
@@ -38,8 +38,8 @@ TELL_EVERY_S = 30.0
 _NET_STEP_S = 2.0
 _NET_LIMIT_S = 60.0
 _NET_RATE = 50.0
-_HEAD_NAP_S = 30.0
-_FRESH_HEAD_S = 0.1
+_WATCHER_NAP_S = 30.0
+_FRESH_WATCHER_S = 0.1
 _UNWATCHED_NAP_S = 1.0
 
 
@@ -121,19 +121,22 @@ class _Waiter:
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._told_at = float("-inf")
-        self._head_for = 0
+        self._watched = False
 
     def wait(self) -> Flow[Verdict]:
         while not self.verdict.granted:
             self._tell()
-            woken = yield from self._sleep()
+            watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
+            nap_s = self._nap_s(watching=watching)
+            woken = yield from self._sleep(nap_s, watching=watching)
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 # One last look: a slot handed to us in the meantime is ours.
                 yield from self._look(advance=True)
                 return self._granted_at_last()
-            if woken is not Woken.MAIL:
+            quiet = woken is Woken.MAIL or (woken is Woken.TIMER and nap_s == _FRESH_WATCHER_S)
+            if not quiet:
                 yield from reap(self.store, self.ask.pool, self.observers)
-            yield from self._look(advance=woken is not Woken.MAIL)
+            yield from self._look(advance=not quiet)
         return self.verdict
 
     def _granted_at_last(self) -> Verdict:
@@ -150,19 +153,16 @@ class _Waiter:
             verdict = yield from _admit(self.store, self.ask, wait=True, observers=self.observers)
         self.verdict = verdict
 
-    def _sleep(self) -> Flow[Woken]:
-        nap_s = self._nap_s()
+    def _sleep(self, nap_s: float, *, watching: bool) -> Flow[Woken]:
         watch: DeathWatch | None = None
-        if self.verdict.head and self._head_for > 0:
-            census: Census = yield Call(lambda: self.store.watched(self.ask.pool))
-            holders = [c.holder for c in census.claims if c.id != self.verdict.claim_id]
-            watch = DeathWatch(holders)
+        if watching:
+            holders = yield Call(lambda: self.store.holders(self.ask.pool))
+            watch = DeathWatch(holder for holder in holders if holder != self.ask.holder)
             if any(alive(holder) is False for holder in holders):
                 watch.close()
                 return Woken.DEATH
             if watch.partial:
                 nap_s = min(nap_s, _UNWATCHED_NAP_S)
-        self._head_for = self._head_for + 1 if self.verdict.head else 0
         try:
             woken: Woken = yield Wait(self.verdict.claim_id, self._until_deadline(nap_s), watch)
         finally:
@@ -170,18 +170,18 @@ class _Waiter:
                 watch.close()
         return woken
 
-    def _nap_s(self) -> float:
+    def _nap_s(self, *, watching: bool) -> float:
         """How long to sleep if nobody says anything.
 
-        The head looks when something is due. Behind it the sleep grows with the place in line, so that
-        a line of any length looks a few times a second in all, and a dead head is found in seconds.
+        The watcher looks when something is due. The others sleep the longer, the further back they stand, so
+        that a line of any length looks a few times a second in all, and a dead watcher is found in seconds.
         """
         verdict = self.verdict
         if not self.ask.mailbox:
             return _UNWATCHED_NAP_S * (0.5 + random.random())
-        if verdict.head:
-            # A head that was just named is often granted at once; it starts watching a moment later.
-            nap_s = _HEAD_NAP_S if self._head_for else _FRESH_HEAD_S
+        if verdict.watch:
+            # Whoever just arrived is often granted or relieved at once: it starts to watch a moment later.
+            nap_s = _WATCHER_NAP_S if watching else _FRESH_WATCHER_S
             due_s = verdict.look_again_s if verdict.look_again_s is not None else nap_s
             return max(0.001, min(nap_s, due_s))
         limit_s = max(_NET_LIMIT_S, verdict.position / _NET_RATE)
@@ -217,18 +217,25 @@ def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[
     return True
 
 
-def reap(store: Store, pool: str | None, observers: Sequence[Observer]) -> Flow[int]:
-    """Take back what dead processes hold; how many were found."""
-    census: Census = yield Call(lambda: store.watched(pool) if pool is not None else store.census())
+def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:
+    """Take back what dead processes hold and what keeps this pool's line waiting; how many were found."""
+    holders = yield Call(lambda: store.holders(pool))
+    if all(alive(holder) for holder in holders):
+        return 0
+    census: Census = yield Call(lambda: store.watched(pool))
+    return (yield from bury(store, census, observers))
+
+
+def bury(store: Store, census: Census, observers: Sequence[Observer]) -> Flow[int]:
+    """Remove the dead of a census from the store; how many there were."""
     now = store.now()
     claims = [(c.id, c.holder) for c in census.claims if is_gone(c, now)]
     demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
-    expired = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
-    if not claims and not demands and not expired:
-        return 0
-    after = yield Call(lambda: store.bury(claims, demands))
-    yield from settle(store, after, observers)
-    return len(claims) + len(demands) + expired
+    unconfirmed = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
+    if claims or demands or unconfirmed:
+        after = yield Call(lambda: store.bury(claims, demands))
+        yield from settle(store, after, observers)
+    return len(claims) + len(demands) + unconfirmed
 
 
 def is_gone(claim: Claim, now: float) -> bool:

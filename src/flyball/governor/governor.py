@@ -302,7 +302,7 @@ class Governor:
 
     def reap(self) -> int:
         """Take back what dead processes hold, in every pool; how many were found."""
-        return run_sync(flow.reap(self.store, None, self.observers), None)
+        return run_sync(flow.bury(self.store, self.store.census(), self.observers), None)
 
     def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> None:
         """Remove these claims, if they still belong to these holders, and these demands."""

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flyball.errors import UsageError
+from flyball.errors import StoreError, UsageError
 from flyball.host import memory as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me
@@ -59,7 +59,7 @@ def open_store(address: str) -> Store:
 def open_reader(address: str) -> Store:
     """A store that is only read. Where there is no state yet, it makes none."""
     path = path_of(address)
-    if path is None or not path.exists():
+    if path is None or not _exists(path):
         return open_store("memory:")
     from flyball.stores.sqlite.store import StoreEmptyError
 
@@ -67,6 +67,14 @@ def open_reader(address: str) -> Store:
         return _open_file(path, read_only=True)
     except StoreEmptyError:
         return open_store("memory:")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        words = f"cannot read {path} ({error.strerror}); set FLYBALL_HOME to a folder you own"
+        raise StoreError(words) from error
 
 
 def _open_file(path: Path, *, read_only: bool) -> Store:

@@ -1,8 +1,7 @@
 """A lock between processes that a killed holder cannot leave behind and a stopped one cannot hide behind.
 
-POSIX record locks: released by the kernel with the process, not shared by threads' other descriptors
-of other files, not inherited by fork. They belong to the process, so the file is opened once per process
-and a thread lock goes in front (the caller's).
+POSIX record locks: released by the kernel with the process, not inherited by fork. They belong to the whole
+process, so the file is opened once per process and a thread lock goes in front.
 
 Waiting is a short poll instead of a blocking call: it is no slower, and it can notice that the holder makes
 no progress and say who it is (docs/decisions/0004).
@@ -15,6 +14,7 @@ import errno
 import fcntl
 import os
 import random
+import threading
 import time
 
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
@@ -36,6 +36,8 @@ class LockFile:
             words = f"cannot open {path} ({error.strerror}); set FLYBALL_HOME to a folder you can write to"
             raise StoreReadOnlyError(words) from error
         self._turn = 0
+        # The kernel's lock belongs to the whole process: between its threads this one decides.
+        self._threads = threading.Lock()
 
     @staticmethod
     def of(path: str, *, stuck_after_s: float = 10.0) -> LockFile:
@@ -46,6 +48,14 @@ class LockFile:
         return found if found is not None else _open.setdefault(key, LockFile(path, stuck_after_s))
 
     def acquire(self) -> None:
+        self._threads.acquire()
+        try:
+            self._acquire_from_processes()
+        except BaseException:
+            self._threads.release()
+            raise
+
+    def _acquire_from_processes(self) -> None:
         nap_s = _FIRST_NAP_S
         stamp, since = b"", 0.0
         while not self._try():
@@ -81,6 +91,7 @@ class LockFile:
 
     def release(self) -> None:
         fcntl.lockf(self._fd, fcntl.LOCK_UN)
+        self._threads.release()
 
     def _stuck(self, stamp: bytes) -> str:
         pid = stamp.split()[0].decode() if stamp.split() else "unknown"

@@ -6,8 +6,9 @@ only what changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import cast
 
 from flyball.core import plan as planning
 from flyball.core.admit import Candidate, Denial, choose, estimate_s, in_order, judge, too_large
@@ -27,12 +28,14 @@ from flyball.core.settings import CONFIRM_S, PoolSettings, ShareRule
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.spacing import next_grant_at
 from flyball.core.verdict import Blocker, Kind, Reason, Verdict
-from flyball.errors import UsageError
+from flyball.errors import UsageError, invariant
 from flyball.stores import codec
 from flyball.stores.port import After, Wake
 from flyball.stores.rows import PoolRow, Rows
 
 HOLD_SMOOTHING = 0.2
+HOLD_SAMPLE = 8
+"""Holds under a second in an uncrowded pool come by the thousand: one in so many is enough to estimate."""
 PROJECTS_KEPT = 1000
 """Idle projects are forgotten once a pool knows more than this many."""
 
@@ -81,7 +84,9 @@ class PoolDesk:
             trial_live=False,
             now=self.now,
         )
-        row = PoolRow(pool, "{}", codec.dump(memory), first.limits, first.meters, PoolCounts(), 0)
+        row = PoolRow(
+            pool, "{}", codec.dump(memory), first.limits, first.meters, PoolCounts(), 0, self.rows.machine()
+        )
         self.rows.add_pool(row)
         return row
 
@@ -96,9 +101,9 @@ class PoolDesk:
     def _clock_went_back(self) -> bool:
         return self.row.limits.valid_until - self.now > 2 * planning.FOREVER_S
 
-    def refresh(self, memory: planning.Memory | None = None) -> None:
+    def refresh(self, memory: planning.Memory | None = None, *, arriving: str | None = None) -> None:
         """Recompute the limits now, from ``memory`` or the stored one."""
-        plan = self.project_plan(memory)
+        plan = self.project_plan(memory, arriving)
         self.row.memory = codec.dump(plan.memory)
         self.row.limits, self.row.meters = plan.limits, plan.meters
         self.rows.put_plan(self.row)
@@ -110,7 +115,7 @@ class PoolDesk:
                     self.rows.put_project(self.row.name, use)
         self.tell(plan.facts)
 
-    def project_plan(self, memory: planning.Memory | None = None) -> planning.Plan:
+    def project_plan(self, memory: planning.Memory | None, arriving: str | None) -> planning.Plan:
         """What the limits would be now; writes nothing."""
         row, rows = self.row, self.rows
         strict = self.settings.share is ShareRule.STRICT
@@ -124,7 +129,7 @@ class PoolDesk:
             version=row.limits.version,
             counts=row.counts,
             projects=rows.projects(row.name) if strict else (),
-            announced=[d.project for d in demands],
+            announced=[*(d.project for d in demands), *([arriving] if arriving else [])],
             next_demand_expiry=min((d.until for d in demands), default=None),
             trial_live=trial is not None and rows.claim(trial) is not None,
             now=self.now,
@@ -158,7 +163,7 @@ class PoolDesk:
         return use
 
     def machine_for(self, ask: Candidate) -> MachineUse:
-        settings = self.rows.machine()
+        settings = self.row.machine
         if not (settings.ceiling or settings.memory_floor_bytes or ask.resources):
             return _NO_MACHINE_LIMITS
         free = dict(settings.resources)
@@ -174,7 +179,7 @@ class PoolDesk:
         )
 
     def check_resources(self, ask: Candidate) -> None:
-        declared = self.rows.machine().resources
+        declared = self.row.machine.resources
         for kind, units in ask.resources.items():
             if kind not in declared:
                 raise UsageError(
@@ -188,9 +193,9 @@ class PoolDesk:
 
     def denial(self, ask: Candidate, use: ProjectUse, machine: MachineUse) -> Denial | None:
         row = self.row
-        if row.limits.share is ShareRule.STRICT and use.share is None:
-            # The plan has not seen this project: its arrival changes everybody's share.
-            self.refresh()
+        if row.limits.share is ShareRule.STRICT and not use.share and not use.in_use and not use.waiting:
+            # The plan has not counted this project: its arrival changes everybody's share.
+            self.refresh(arriving=use.name)
             use.share = (self.rows.project(row.name, use.name) or use).share
         return judge(ask, row.limits, row.meters, row.counts, use, machine, self.now)
 
@@ -198,10 +203,14 @@ class PoolDesk:
         """A slot handed to a waiter we cannot check must be confirmed; it may have died in line."""
         return None if self.world.checkable(holder) else self.now + CONFIRM_S
 
+    def took(self, ask: Ask) -> None:
+        """Keep our copy of the counts in step with the row that was just added."""
+        self.row.counts.in_use += ask.slots
+        self.row.counts.low_in_use += ask.slots if ask.priority <= 0 else 0
+
     def note_grant(self, claim_id: int, ask: Ask | Claim) -> None:
         """Move the meters after a grant. Counts moved with the claim."""
         row, limits, meters = self.row, self.row.limits, self.row.meters
-        row.counts = self.rows.counts(row.name)
         changed = False
         if limits.spacing_s > 0:
             meters.next_grant_at = next_grant_at(
@@ -217,76 +226,85 @@ class PoolDesk:
             # The plan now has a trial to judge, at a time it did not know before.
             row.limits = replace(limits, valid_until=self.now)
             self.rows.put_plan(row)
-            self.tell(
-                [
-                    Fact(
-                        self.now,
-                        row.name,
-                        "trial",
-                        "admitted as the trial",
-                        ask.project,
-                        ask.name,
-                        ask.holder.pid,
-                    )
-                ]
-            )
+            self.tell([ask_fact(ask, self.now, "trial", "admitted as the trial")])
         elif changed:
             self.rows.put_meters(row)
 
     def hand_out(self) -> set[int]:
         """Grant to the waiting while something fits; the ids that were granted."""
-        granted: set[int] = set()
-        row = self.row
-        while row.counts.waiting:
-            heads = self.rows.line_heads(row.name)
-            uses = {ask.project: self.project(ask.project) for ask in heads}
-            if row.limits.share is ShareRule.STRICT and any(use.share is None for use in uses.values()):
-                self.refresh()
-                uses = {ask.project: self.project(ask.project) for ask in heads}
-            choice = self._choose(heads, uses)
-            if choice is None:
-                break
-            claim = self.rows.claim(choice.id)
-            if claim is None:
-                break
-            self.rows.grant(claim.id, now=self.now, expires_at=self.confirm_by(claim.holder))
-            self.note_grant(claim.id, claim)
-            self._refresh_if_stale()
-            granted.add(claim.id)
-            self.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
-            waited = self.now - claim.asked_at
-            self.tell([_fact(claim, row.name, self.now, "granted", f"granted after waiting {waited:.1f} s")])
+        row, rows, granted = self.row, self.rows, set[int]()
+        if not row.counts.waiting:
+            return granted
+        heads = {(ask.project, ask.priority): ask for ask in rows.line_heads(row.name)}
+        uses = self._uses_of(heads.values())
+        while (winner := self._choose(list(heads.values()), uses)) is not None:
+            claim = rows.claim(winner.id)
+            invariant(claim is not None, "whoever is first in line waits")
+            self._grant_waiting(cast(Claim, claim))
+            granted.add(winner.id)
+            line = (winner.project, winner.priority)
+            follower = rows.line_head(row.name, *line)
+            heads = {**heads, line: follower} if follower else {k: v for k, v in heads.items() if k != line}
+            uses[winner.project].in_use += winner.slots
+        self._keep_watch()
         return granted
 
+    def _uses_of(self, heads: Iterable[Candidate]) -> dict[str, ProjectUse]:
+        uses = {ask.project: self.project(ask.project) for ask in heads}
+        if self.row.limits.share is ShareRule.STRICT and any(use.share is None for use in uses.values()):
+            self.refresh()
+            uses = {name: self.project(name) for name in uses}
+        return uses
+
     def _choose(self, heads: list[Candidate], uses: dict[str, ProjectUse]) -> Candidate | None:
-        """The winner, if any; nominates the first in line as the one who watches."""
         row = self.row
         machine = self.machine_for(_all_resources(heads))
-        choice = choose(heads, row.limits, row.meters, row.counts, uses, machine, self.now)
-        if choice.winner is None and choice.head is not None:
-            self._nominate(choice.head)
-            if row.counts.in_use >= row.limits.cap:
-                row.meters.bound_at = self.now
-                self.rows.put_meters(row)
-        return choice.winner
+        winner = choose(heads, row.limits, row.meters, row.counts, uses, machine, self.now)
+        if (
+            winner is None
+            and heads
+            and row.counts.in_use >= row.limits.cap
+            and row.meters.bound_at < self.now
+        ):
+            row.meters.bound_at = self.now
+            self.rows.put_meters(row)
+        return winner
 
-    def _nominate(self, head: Candidate) -> None:
-        if head.id == self.row.head_id:
+    def _grant_waiting(self, claim: Claim) -> None:
+        self.rows.grant(claim.id, now=self.now, expires_at=self.confirm_by(claim.holder))
+        self.row.counts = self.rows.counts(self.row.name)
+        self.note_grant(claim.id, claim)
+        self._refresh_if_stale()
+        self.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+        waited = f"granted after waiting {self.now - claim.asked_at:.1f} s"
+        self.tell([ask_fact(claim, self.now, "granted", waited)])
+
+    def _keep_watch(self) -> None:
+        """Somebody in line must be awake. The newest watches: it arrived awake, and is there longest."""
+        row = self.row
+        if not row.counts.waiting or self.rows.waits(row.watcher_id):
             return
-        self.row.head_id = head.id
-        self.rows.put_head(self.row.name, head.id)
-        claim = self.rows.claim(head.id)
-        if claim is not None and claim.mailbox:
-            self.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+        newest = self.rows.newest_waiting(row.name)
+        if newest is not None:
+            self.watch(newest.id)
+            self.after.wakes.append(Wake(newest.mailbox, newest.id, newest.holder))
+
+    def watch(self, claim_id: int) -> None:
+        """Make a waiting ask the one that watches."""
+        self.row.watcher_id = claim_id
+        self.rows.put_watcher(self.row.name, claim_id)
 
     # -- ending -----------------------------------------------------------------------------------
 
     def note_end(self, claim: Claim, outcome: Outcome, oks: int) -> None:
         """Fold a released lease into the meters, before the slot is handed on."""
-        row, meters = self.row, self.row.meters
+        row, meters, changed = self.row, self.row.meters, False
         was_full = row.counts.in_use >= row.limits.cap or row.counts.waiting > 0
         held_s = max(0.0, self.now - (claim.granted_at or self.now))
-        meters.hold_mean_s += (held_s - meters.hold_mean_s) * (HOLD_SMOOTHING if meters.hold_mean_s else 1.0)
+        if was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0:
+            weight = HOLD_SMOOTHING if meters.hold_mean_s else 1.0
+            meters.hold_mean_s += (held_s - meters.hold_mean_s) * weight
+            changed = True
         if was_full:
             meters.bound_oks += max(oks, 1 if outcome is Outcome.FINISHED else 0)
         if outcome is Outcome.THROTTLED:
@@ -294,7 +312,8 @@ class PoolDesk:
             self.fold(throttled, project=claim.project, name=claim.name, claim_id=claim.id)
         if meters.trial_id == claim.id:
             self._end_trial(outcome)
-        self.rows.put_meters(row)
+        if changed:
+            self.rows.put_meters(row)
 
     def _end_trial(self, outcome: Outcome) -> None:
         row = self.row
@@ -329,19 +348,18 @@ class PoolDesk:
         """How a waiting (or refused) ask stands, with everything a person would ask about."""
         row = self.row
         denial = self.denial(ask, self.project(ask.project), self.machine_for(ask)) or Denial(Reason.QUEUE)
-        head = row.head_id == ask.id
         if position is None:
-            position = 1 if head else self.rows.waiting_before(row.name, ask.id) + 1
-        return self._verdict(ask, kind, denial, position, head=head)
+            position = self.rows.waiting_before(row.name, ask.id) + 1
+        return self._verdict(ask, kind, denial, position)
 
     def too_large_verdict(self, ask: Candidate) -> Verdict | None:
         """The refusal of an ask that no amount of waiting could satisfy."""
         words = too_large(ask, self.row.limits, self.project(ask.project), self.machine_for(ask))
         if not words:
             return None
-        return self._verdict(ask, Kind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), 0, head=False)
+        return self._verdict(ask, Kind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), 0)
 
-    def _verdict(self, ask: Candidate, kind: Kind, denial: Denial, position: int, *, head: bool) -> Verdict:
+    def _verdict(self, ask: Candidate, kind: Kind, denial: Denial, position: int) -> Verdict:
         row = self.row
         until = denial.until if denial.until is not None else row.limits.valid_until
         return Verdict(
@@ -357,7 +375,7 @@ class PoolDesk:
             estimate_s=estimate_s(denial, row.meters, row.counts, position=position, now=self.now),
             blocker=self._blocker(ask, denial.reason),
             detail=denial.detail,
-            head=head,
+            watch=row.watcher_id == ask.id != 0,
         )
 
     def _blocker(self, ask: Candidate, reason: Reason) -> Blocker | None:
@@ -427,5 +445,5 @@ def _all_resources(heads: list[Candidate]) -> Candidate:
     return Candidate(0, "", resources=kinds)
 
 
-def _fact(claim: Claim, pool: str, now: float, kind: str, words: str) -> Fact:
-    return Fact(now, pool, kind, words, claim.project, claim.name, claim.holder.pid)
+def ask_fact(ask: Ask | Claim, now: float, kind: str, words: str) -> Fact:
+    return Fact(now, ask.pool, kind, words, ask.project, ask.name, ask.holder.pid)

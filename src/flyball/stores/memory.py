@@ -118,7 +118,7 @@ class MemoryRows:
 
     def pool(self, name: str) -> PoolRow | None:
         row = self._pools.get(name)
-        return _copied(row) if row is not None else None
+        return replace(_copied(row), machine=self.machine()) if row is not None else None
 
     def pools(self) -> list[str]:
         return sorted(self._pools)
@@ -138,8 +138,16 @@ class MemoryRows:
     def put_meters(self, row: PoolRow) -> None:
         self._change_pool(row.name, lambda mine: replace(mine, meters=replace(row.meters)))
 
-    def put_head(self, pool: str, claim_id: int) -> None:
-        self._change_pool(pool, lambda mine: replace(mine, head_id=claim_id))
+    def put_watcher(self, pool: str, claim_id: int) -> None:
+        self._change_pool(pool, lambda mine: replace(mine, watcher_id=claim_id))
+
+    def newest_waiting(self, pool: str) -> Claim | None:
+        ids = [next(reversed(line)) for (of, _, _), line in self._lines.items() if of == pool]
+        return self._claims[max(ids)] if ids else None
+
+    def waits(self, claim_id: int) -> bool:
+        claim = self._claims.get(claim_id)
+        return claim is not None and not claim.held
 
     def counts(self, pool: str) -> PoolCounts:
         return replace(self._pools[pool].counts)
@@ -267,8 +275,11 @@ class MemoryRows:
         return sorted(found, key=lambda c: c.id)
 
     def watched(self, pool: str) -> list[Claim]:
-        head = self._pools[pool].head_id if pool in self._pools else 0
-        return [c for c in self.claims(pool) if c.held or c.id == head]
+        watcher = self._pools[pool].watcher_id if pool in self._pools else 0
+        return [c for c in self.claims(pool) if c.held or c.id == watcher]
+
+    def holders(self, pool: str) -> list[Holder]:
+        return sorted({c.holder for c in self.watched(pool)}, key=lambda holder: holder.pid)
 
     def expired(self, now: float) -> list[Claim]:
         return [c for c in self.claims(None) if c.expires_at is not None and c.expires_at <= now]
@@ -284,7 +295,11 @@ class MemoryRows:
     def line_heads(self, pool: str) -> list[Candidate]:
         heads = (next(iter(line)) for (of, _, _), line in sorted(self._lines.items()) if of == pool)
         claims = [self._claims[claim_id] for claim_id in heads]
-        return [Candidate(c.id, c.project, c.priority, c.slots, c.resources, c.asked_at) for c in claims]
+        return [_candidate(claim) for claim in claims]
+
+    def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
+        line = self._lines.get((pool, project, priority))
+        return _candidate(self._claims[next(iter(line))]) if line else None
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         lines = (line for (of, _, _), line in self._lines.items() if of == pool)
@@ -319,6 +334,10 @@ class MemoryRows:
     def facts(self, limit: int) -> list[Fact]:
         newest = sorted((*self._ask_facts, *self._pool_facts), key=lambda entry: entry[0])[-limit:]
         return [fact for _, fact in reversed(newest)]
+
+
+def _candidate(claim: Claim) -> Candidate:
+    return Candidate(claim.id, claim.project, claim.priority, claim.slots, claim.resources, claim.asked_at)
 
 
 def _copied(row: PoolRow) -> PoolRow:

@@ -156,8 +156,11 @@ class Store(Protocol):
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         """Announce (ttl_s > 0) or drop (0) a project's standing demand."""
 
+    def holders(self, pool: str) -> list[Holder]:
+        """The processes whose death would free something for this pool's line, each once."""
+
     def watched(self, pool: str) -> Census:
-        """Whose death would free something in this pool now: the holders, the head of the line, demands."""
+        """The same as claims and demands."""
 
     def census(self) -> Census:
         """Every claim and demand there is."""

@@ -27,8 +27,9 @@ class PoolRow:
     limits: Limits
     meters: Meters
     counts: PoolCounts
-    head_id: int
-    """The ask that was last told it is first in line; 0 for none."""
+    watcher_id: int
+    """The waiting ask that watches the holders for the whole line; 0 for none."""
+    machine: MachineSettings
 
 
 ASK_FACTS_KEPT = 4096
@@ -55,7 +56,11 @@ class Rows(Protocol):
 
     def put_meters(self, row: PoolRow) -> None: ...
 
-    def put_head(self, pool: str, claim_id: int) -> None: ...
+    def put_watcher(self, pool: str, claim_id: int) -> None: ...
+
+    def newest_waiting(self, pool: str) -> Claim | None: ...
+
+    def waits(self, claim_id: int) -> bool: ...
 
     def counts(self, pool: str) -> PoolCounts: ...
 
@@ -90,7 +95,10 @@ class Rows(Protocol):
     def claims(self, pool: str | None) -> list[Claim]: ...
 
     def watched(self, pool: str) -> list[Claim]:
-        """The leases of a pool and the ask at the head of its line."""
+        """The leases of a pool and the ask that watches them."""
+
+    def holders(self, pool: str) -> list[Holder]:
+        """The processes behind those, each once."""
 
     def expired(self, now: float) -> list[Claim]: ...
 
@@ -100,6 +108,9 @@ class Rows(Protocol):
 
     def line_heads(self, pool: str) -> list[Candidate]:
         """The oldest waiting ask of each (project, priority)."""
+
+    def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
+        """The oldest waiting ask of one of them."""
 
     def waiting_before(self, pool: str, claim_id: int) -> int: ...
 

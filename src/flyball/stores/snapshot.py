@@ -26,7 +26,7 @@ _WRITES = frozenset(
         "put_settings",
         "put_plan",
         "put_meters",
-        "put_head",
+        "put_watcher",
         "put_counts",
         "drop_idle_projects",
         "add",

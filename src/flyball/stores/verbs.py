@@ -25,7 +25,7 @@ from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Verdict
 from flyball.errors import UsageError
 from flyball.stores import codec, recounting
-from flyball.stores.handout import PoolDesk, World, candidate
+from flyball.stores.handout import PoolDesk, World, ask_fact, candidate
 from flyball.stores.port import After, Census, Demand, Miscount, Release, Snapshot
 from flyball.stores.rows import Rows
 from flyball.stores.snapshot import projection, take
@@ -73,6 +73,7 @@ class Verbs(ABC):
         denial = desk.denial(wanted, desk.project(ask.project), desk.machine_for(wanted))
         if denial is None and not desk.row.counts.waiting:
             claim_id = rows.add(ask, now=now, granted=True, launcher_pid=ask.holder.pid)
+            desk.took(ask)
             desk.note_grant(claim_id, ask)
             return desk.granted_verdict(claim_id)
         refusal = desk.too_large_verdict(wanted)
@@ -93,16 +94,17 @@ class Verbs(ABC):
             rows.remove(claim_id)
             desk.row.counts = rows.counts(ask.pool)
             return self._refused(desk, ask, None)
+        desk.watch(claim_id)
         position = desk.row.counts.waiting
         verdict = desk.waiting_verdict(candidate(claim_id, ask, now), Kind.PARKED, position=position)
-        desk.tell([_ask_fact(ask, now, "parked", verdict.words())])
+        desk.tell([ask_fact(ask, now, "parked", verdict.words())])
         return verdict
 
     def _refused(self, desk: PoolDesk, ask: Ask, refusal: Verdict | None) -> Verdict:
         if refusal is None:
             position = desk.row.counts.waiting + 1
             refusal = desk.waiting_verdict(candidate(0, ask, desk.now), Kind.REFUSED, position=position)
-        desk.tell([_ask_fact(ask, desk.now, "refused", refusal.words())])
+        desk.tell([ask_fact(ask, desk.now, "refused", refusal.words())])
         return refusal
 
     def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
@@ -112,8 +114,7 @@ class Verbs(ABC):
                 if claim is None:
                     return None, After()
                 if claim.expires_at is None:
-                    desk = self._desk(projection(rows), claim.pool)
-                    return self._standing(desk, claim), After()
+                    return self._standing(self._desk(projection(rows), claim.pool), claim), After()
         with self._write() as rows:
             carried = self._carry(rows)
             claim = rows.claim(claim_id)
@@ -173,18 +174,19 @@ class Verbs(ABC):
         if claim.held:
             desk.note_end(claim, release.outcome, release.oks)
         rows.remove(claim.id)
-        desk.row.counts = rows.counts(claim.pool)
+        if desk.row.counts.waiting:
+            desk.row.counts = rows.counts(claim.pool)
         desk.project_left(claim.project)
         desk.hand_out()
-        return _joined(desk.after, self._elsewhere(rows, claim))
+        return _joined(desk.after, self._elsewhere(desk, claim))
 
-    def _elsewhere(self, rows: Rows, ended: Claim) -> After:
+    def _elsewhere(self, here: PoolDesk, ended: Claim) -> After:
         """A freed slot or resource may be what another pool's waiters were waiting for."""
         after = After()
-        if ended.resources or rows.machine().ceiling is not None:
-            for name in rows.pools():
+        if ended.resources or here.row.machine.ceiling is not None:
+            for name in here.rows.pools():
                 if name != ended.pool:
-                    desk = self._desk(rows, name)
+                    desk = self._desk(here.rows, name)
                     desk.hand_out()
                     after = _joined(after, desk.after)
         return after
@@ -201,7 +203,7 @@ class Verbs(ABC):
             desk = self._desk(rows, ask.pool)
             desk.project(ask.project)
             claim_id = rows.add(ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
-            desk.tell([_ask_fact(ask, desk.now, "held", "recorded as already running")])
+            desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
             return claim_id, desk.after
 
     def granted(self, mailbox: str) -> list[int]:
@@ -212,12 +214,14 @@ class Verbs(ABC):
         with self._read() as rows:
             return rows.claim(claim_id)
 
+    def holders(self, pool: str) -> list[Holder]:
+        with self._read() as rows:
+            found = {holder for name in _in_the_way(rows, pool) for holder in rows.holders(name)}
+            return [*found, *(demand.holder for demand in rows.demands(pool))]
+
     def watched(self, pool: str) -> Census:
         with self._read() as rows:
-            machine = rows.machine()
-            # Limits over all pools make every holder of the machine one who may be in the way.
-            shared = machine.ceiling is not None or machine.resources
-            claims = (claim for name in (rows.pools() if shared else [pool]) for claim in rows.watched(name))
+            claims = (claim for name in _in_the_way(rows, pool) for claim in rows.watched(name))
             return Census(tuple(claims), tuple(rows.demands(pool)))
 
     def census(self) -> Census:
@@ -251,7 +255,7 @@ class Verbs(ABC):
         desk.tell([Fact(now, found.pool, "reclaimed", words, found.project, found.name, found.holder.pid)])
         desk.project_left(found.project)
         desk.hand_out()
-        return _joined(desk.after, self._elsewhere(rows, found))
+        return _joined(desk.after, self._elsewhere(desk, found))
 
     # -- signals and demand -----------------------------------------------------------------------
 
@@ -392,9 +396,11 @@ def check_ask(ask: Ask) -> None:
 PRIORITY_LIMIT = 1000
 
 
+def _in_the_way(rows: Rows, pool: str) -> list[str]:
+    """The pools whose holders may keep this pool's line waiting: all, under limits over all pools."""
+    machine = rows.machine()
+    return rows.pools() if machine.ceiling is not None or machine.resources else [pool]
+
+
 def _joined(first: After, second: After) -> After:
     return After(first.wakes + second.wakes, first.facts + second.facts)
-
-
-def _ask_fact(ask: Ask, now: float, kind: str, words: str) -> Fact:
-    return Fact(now, ask.pool, kind, words, ask.project, ask.name, ask.holder.pid)

@@ -30,7 +30,7 @@ CREATE TABLE pool (
     in_use          INTEGER NOT NULL DEFAULT 0,
     low_in_use      INTEGER NOT NULL DEFAULT 0,
     waiting         INTEGER NOT NULL DEFAULT 0,
-    head_id         INTEGER NOT NULL DEFAULT 0
+    watcher_id      INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 CREATE TABLE project (

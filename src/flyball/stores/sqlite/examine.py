@@ -86,8 +86,9 @@ def _ailment_of(error: sqlite3.Error) -> Ailment | None:
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return None
-    barred = ("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_READONLY")
-    return Ailment.BARRED if name.startswith(barred) else Ailment.DAMAGED
+    # Only what is certain counts as damage: a file is set aside for it. A missing table says SQLITE_ERROR.
+    damaged = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or name == "SQLITE_ERROR"
+    return Ailment.DAMAGED if damaged else Ailment.BARRED
 
 
 def set_aside(path: Path, *, still_bad: Callable[[], bool]) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from flyball.core.admit import Candidate
 from flyball.core.model import (
@@ -32,7 +33,9 @@ _LIMITS = (
 )
 _METERS = "next_grant_at, bound_at, bound_oks, trial_id, trial_at, trial_project, trial_name, hold_mean_s"
 _COUNTS = "in_use, low_in_use, waiting"
-_POOL = f"SELECT settings, memory, {_LIMITS}, {_METERS}, {_COUNTS}, head_id FROM pool WHERE name = ?"
+_POOL = f"""
+    SELECT pool.settings, memory, {_LIMITS}, {_METERS}, {_COUNTS}, watcher_id, machine.settings
+    FROM pool, machine WHERE pool.name = ?"""
 _ADD_POOL = f"INSERT INTO pool (name, settings, memory, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 22)})"
 
 
@@ -70,7 +73,16 @@ _WATCHED = f"""
     SELECT {_CLAIM} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
     UNION ALL
     SELECT {_CLAIM} FROM claim
-    WHERE id = (SELECT head_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
+    WHERE id = (SELECT watcher_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
+_HOLDERS = f"""
+    SELECT {_WHO} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
+    UNION
+    SELECT {_WHO} FROM claim
+    WHERE id = (SELECT watcher_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
+_NEWEST_WAITING = f"SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NULL ORDER BY id DESC LIMIT 1"
+_LINE_HEAD = """
+    SELECT id, project, priority, slots, resources, asked_at FROM claim
+    WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? ORDER BY id LIMIT 1"""
 _GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = ? ORDER BY id"
 _EXPIRED = f"SELECT {_CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"
 _OLDEST = f"SELECT {_CLAIM} FROM claim WHERE granted_at IS NOT NULL ORDER BY id LIMIT 1"
@@ -103,7 +115,8 @@ _SWEEP_ASK_FACTS = f"""
         SELECT id FROM fact WHERE kind IN ({_OF_ASKS}) ORDER BY id DESC LIMIT 1 OFFSET {ASK_FACTS_KEPT})"""
 _SWEEP_POOL_FACTS = f"""
     DELETE FROM fact WHERE kind NOT IN ({_OF_ASKS}) AND id <= (
-        SELECT id FROM fact WHERE kind NOT IN ({_OF_ASKS}) ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
+        SELECT id FROM fact WHERE kind NOT IN ({_OF_ASKS})
+        ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
 
 _DEMANDS = f"SELECT pool, project, {_WHO}, until FROM demand"
 _PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {_WHO}, until) VALUES ({', '.join('?' * 8)})"
@@ -142,7 +155,16 @@ class SqliteRows:
             ShareRule(row[11]),
             row[12],
         )
-        return PoolRow(name, row[0], row[1], limits, Meters(*row[13:21]), PoolCounts(*row[21:24]), row[24])
+        return PoolRow(
+            name,
+            row[0],
+            row[1],
+            limits,
+            Meters(*row[13:21]),
+            PoolCounts(*row[21:24]),
+            row[24],
+            codec.load_machine(row[25]),
+        )
 
     def pools(self) -> list[str]:
         return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
@@ -159,8 +181,17 @@ class SqliteRows:
     def put_meters(self, row: PoolRow) -> None:
         self._run(_PUT_METERS, (*_meters(row.meters), row.name))
 
-    def put_head(self, pool: str, claim_id: int) -> None:
-        self._run("UPDATE pool SET head_id = ? WHERE name = ?", (claim_id, pool))
+    def put_watcher(self, pool: str, claim_id: int) -> None:
+        self._run("UPDATE pool SET watcher_id = ? WHERE name = ?", (claim_id, pool))
+
+    def newest_waiting(self, pool: str) -> Claim | None:
+        return _one(self._run(_NEWEST_WAITING, (pool,)).fetchall())
+
+    def waits(self, claim_id: int) -> bool:
+        return (
+            self._run("SELECT 1 FROM claim WHERE id = ? AND granted_at IS NULL", (claim_id,)).fetchone()
+            is not None
+        )
 
     def counts(self, pool: str) -> PoolCounts:
         return PoolCounts(*self._run(_COUNTS_OF, (pool,)).fetchone())
@@ -240,6 +271,9 @@ class SqliteRows:
     def watched(self, pool: str) -> list[Claim]:
         return [_claim(row) for row in self._run(_WATCHED, (pool,))]
 
+    def holders(self, pool: str) -> list[Holder]:
+        return [Holder(*row) for row in self._run(_HOLDERS, (pool,))]
+
     def expired(self, now: float) -> list[Claim]:
         return [_claim(row) for row in self._run(_EXPIRED, (now,))]
 
@@ -254,10 +288,11 @@ class SqliteRows:
         return [_claim(row) for row in self._run(_WITH_RESOURCES)]
 
     def line_heads(self, pool: str) -> list[Candidate]:
-        return [
-            Candidate(row[0], row[1], row[2], row[3], _resources(row[4]), row[5])
-            for row in self._run(_LINE_HEADS, (pool,))
-        ]
+        return [_candidate(row) for row in self._run(_LINE_HEADS, (pool,))]
+
+    def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
+        row = self._run(_LINE_HEAD, (pool, project, priority)).fetchone()
+        return _candidate(row) if row is not None else None
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         (before,) = self._run(_WAITING_BEFORE, (pool, claim_id)).fetchone()
@@ -348,6 +383,10 @@ def _claim(row: Sequence[object]) -> Claim:
         _resources(row[11]),
         *row[12:],  # type: ignore[arg-type]
     )
+
+
+def _candidate(row: Sequence[Any]) -> Candidate:
+    return Candidate(row[0], row[1], row[2], row[3], _resources(row[4]), row[5])
 
 
 def _one(found: list[tuple[object, ...]]) -> Claim | None:

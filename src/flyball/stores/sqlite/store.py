@@ -11,12 +11,14 @@ Mind, all of it tried:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import cast
 
 from flyball.errors import (
@@ -39,6 +41,9 @@ from flyball.stores.verbs import Verbs
 APPLICATION_ID = 0x666C7962  # "flyb"
 BUSY_TIMEOUT_S = 10.0
 OLDEST_SQLITE = (3, 35, 0)
+CHECKPOINT_EVERY = 1000
+LOG_LIMIT_PAGES = 16_000
+"""Where nobody got to it before, a commit itself moves the log into the file."""
 
 _abandoned: list[sqlite3.Connection] = []
 """Connections a forked child inherited. Kept so that they are never closed from the wrong process."""
@@ -46,6 +51,23 @@ _abandoned: list[sqlite3.Connection] = []
 
 class StoreEmptyError(StoreError):
     """The file exists, but nothing has been written to it yet."""
+
+
+class _WriteStep:
+    """One write transaction as a ``with`` block. A class, because every acquire and release pays for it."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> Rows:
+        return self._store.begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._store.end(error)
 
 
 class SqliteStore(Verbs):
@@ -60,35 +82,15 @@ class SqliteStore(Verbs):
         self._mutex = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._rows: SqliteRows | None = None
+        self._commits = 0
         forget_in_children(self)
         with self._mutex, self._translated():
             self._open()
 
     # -- transactions -----------------------------------------------------------------------------
 
-    @contextmanager
-    def _write(self) -> Iterator[Rows]:
-        with self._mutex, self._translated():
-            if self._read_only:
-                raise StoreReadOnlyError(f"{self.path} was opened for reading only")
-            connection, rows = self._ready()
-            lock = LockFile.of(f"{self.path}.lock")
-            lock.acquire()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    self._clock.seen(connection)
-                    rows.now, rows.actions = self._clock(), []
-                    yield rows
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
-            finally:
-                lock.release()
-            for action in rows.actions:
-                action()
+    def _write(self) -> AbstractContextManager[Rows]:
+        return _WriteStep(self)
 
     @contextmanager
     def _read(self) -> Iterator[Rows]:
@@ -100,6 +102,58 @@ class SqliteStore(Verbs):
                 yield rows
             finally:
                 connection.execute("ROLLBACK")
+
+    def begin(self) -> SqliteRows:
+        """Take the locks and open a write transaction; everything is let go if that fails."""
+        self._mutex.acquire()
+        try:
+            if self._read_only:
+                raise StoreReadOnlyError(f"{self.path} was opened for reading only")
+            connection, rows = self._ready()
+            self._file_lock.acquire()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    self._clock.seen(connection)
+                    rows.now, rows.actions = self._clock(), []
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+            except BaseException:
+                self._file_lock.release()
+                raise
+        except BaseException as error:
+            self._mutex.release()
+            raise self._translate(error) from error.__cause__
+        return rows
+
+    def end(self, error: BaseException | None) -> None:
+        """Commit, or roll back on an error; let the locks go; raise what went wrong as ours."""
+        connection, rows = self._ready()
+        try:
+            try:
+                if error is None:
+                    connection.execute("COMMIT")
+            except BaseException as failure:
+                error = failure
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                self._file_lock.release()
+            if error is not None:
+                raise self._translate(error)
+            for action in rows.actions:
+                action()
+            self._checkpoint_now_and_then(connection)
+        finally:
+            self._mutex.release()
+
+    def _checkpoint_now_and_then(self, connection: sqlite3.Connection) -> None:
+        """Move the log into the file while others may write, instead of inside somebody's commit."""
+        self._commits += 1
+        if self._commits % CHECKPOINT_EVERY == 0:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _ready(self) -> tuple[sqlite3.Connection, SqliteRows]:
         if self._connection is None or self._rows is None:
@@ -127,19 +181,20 @@ class SqliteStore(Verbs):
     def _open(self) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; flyball needs 3.35 or newer")
+        if not self._read_only:
+            self._prepare_home()
+            self._file_lock = LockFile.of(f"{self.path}.lock")
         connection = self._open_for_reading() if self._read_only else self._open_for_writing()
         self._connection, self._rows = connection, SqliteRows(connection)
 
     def _open_for_writing(self) -> sqlite3.Connection:
-        self._prepare_home()
         connection = self._connect(f"file:{_quoted(self.path)}")
         if self._version(connection) != SCHEMA_VERSION or not self._clock.read(connection):
-            lock = LockFile.of(f"{self.path}.lock")
-            lock.acquire()
+            self._file_lock.acquire()
             try:
                 self._upgrade(connection)
             finally:
-                lock.release()
+                self._file_lock.release()
         return connection
 
     def _prepare_home(self) -> None:
@@ -195,6 +250,7 @@ class SqliteStore(Verbs):
         # In WAL mode NORMAL loses nothing to a killed process; only power loss may undo the last commits.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA cache_size = -512")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_LIMIT_PAGES}")
         return connection
 
     def _version(self, connection: sqlite3.Connection) -> int:
@@ -215,6 +271,8 @@ class SqliteStore(Verbs):
     def _upgrade(self, connection: sqlite3.Connection) -> None:
         """Bring the schema forward, one numbered step at a time, each whole or not at all."""
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            # A commit writes whole pages; the rows are small.
+            connection.execute("PRAGMA page_size = 1024")
             connection.execute("PRAGMA journal_mode = WAL")
         for number, script in schema_steps()[self._version(connection) :]:
             connection.execute("BEGIN IMMEDIATE")
@@ -235,11 +293,18 @@ class SqliteStore(Verbs):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """SQLite's errors as ours, with the way out."""
         try:
             yield
         except sqlite3.Error as error:
             raise self._as_store_error(error) from error
+
+    def _translate(self, error: BaseException) -> BaseException:
+        """SQLite's errors as ours, with the way out; any other error as it is."""
+        if not isinstance(error, sqlite3.Error):
+            return error
+        translated = self._as_store_error(error)
+        translated.__cause__ = error
+        return translated
 
     def _as_store_error(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "") or ""
