@@ -35,7 +35,7 @@ def pool() -> PoolStatus:
 
 
 @pytest.fixture
-def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def started(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -51,8 +51,11 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     yield start
     for process in running:
-        if process.poll() is None:
-            process.kill()
+        process.kill()
+    for lease in (lease for pool in flyball.Governor().status().pools for lease in pool.leases):
+        if lease.alive:
+            os.kill(lease.pid, signal.SIGKILL)
+    for process in running:
         process.communicate()
 
 
@@ -168,7 +171,7 @@ def test_the_wrapper_stops_with_its_command_and_continues_it(
 ) -> None:
     cap_of(1)
     wrapper = started("--", "sleep", "60")
-    until(lambda: any(lease.pid != wrapper.pid for lease in pool().leases), "the command to run")
+    until(lambda: any(_name(lease.pid) == "sleep" for lease in pool().leases), "the command to run")
     command = pool().leases[0].pid
     os.kill(command, signal.SIGSTOP)
     until(lambda: _state(wrapper.pid) == "T", "the wrapper to stop")
@@ -183,7 +186,7 @@ def test_replace_becomes_the_command_and_the_lease_ends_with_it(
 ) -> None:
     cap_of(1)
     process = started("--replace", "--", "sleep", "60")
-    until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "the wrapper to become sleep")
+    until(lambda: _name(process.pid) == "sleep", "the wrapper to become sleep")
     assert pool().leases[0].pid == process.pid
     process.kill()
     process.wait()
@@ -238,6 +241,10 @@ def test_a_command_dies_of_a_broken_pipe_as_without_the_wrapper(home: Path) -> N
     done = subprocess.run(["bash", "-c", pipeline], capture_output=True, text=True, timeout=30)
     assert done.stdout == "y\n"
     assert done.returncode == 128 + signal.SIGPIPE
+
+
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def _state(pid: int) -> str:

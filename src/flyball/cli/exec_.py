@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
 import time
@@ -19,7 +18,7 @@ from flyball.governor.caller import default_pool, default_project
 from flyball.governor.doors import thread_mail
 from flyball.governor.governor import Asking, Governor
 from flyball.governor.lease import Lease
-from flyball.governor.shim import GatedChild, become, die_like
+from flyball.governor.shim import GatedChild, become, die_like, passing_on
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
 and exit status are the command's own."""
@@ -113,20 +112,25 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
+    child = GatedChild(argv, env)
     try:
-        child = GatedChild(argv, env)
-        if not lease.nested and not governor.rebind(lease, child.pid):
-            child.cancel()
-            raise AgentError(
-                f"the lease {lease.id} on {lease.pool} was taken away before {argv[0]} could start"
-            )
-        child.open_gate()
+        with passing_on(child.pid):
+            _let_run(governor, lease, child)
+            status = child.wait()
     except BaseException:
         lease.release(Outcome.ABANDONED)
         raise
-    status = child.supervise()
     lease.release(_outcome(status))
     return die_like(status)
+
+
+def _let_run(governor: Governor, lease: Lease, child: GatedChild) -> None:
+    if not lease.nested and not governor.rebind(lease, child.pid):
+        child.cancel()
+        raise AgentError(
+            f"the lease {lease.id} on {lease.pool} was taken away before its command could start"
+        )
+    child.open_gate()
 
 
 def _replace(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
@@ -148,7 +152,9 @@ def _outcome(status: int) -> Outcome:
 
 def _cannot_run(command: str) -> int | None:
     """Find out before waiting in line that the command does not exist."""
-    if shutil.which(command) is not None:
+    folders = [""] if os.sep in command else os.get_exec_path()
+    paths = [os.path.join(folder, command) for folder in folders]
+    if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths):
         return None
     exists = os.path.exists(command) and os.sep in command
     words = "is not executable" if exists else "was not found"

@@ -94,8 +94,8 @@ def verb_parser(name: str, module: Verb) -> argparse.ArgumentParser:
     return parser
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole tree, for ``--help`` and for completion scripts."""
+def build_parser(*, whole: bool = False) -> argparse.ArgumentParser:
+    """The list of verbs, for ``--help``; the ``whole`` tree imports every verb, for completion scripts."""
     parser = argparse.ArgumentParser(
         prog="flyball",
         description="Run as many agents as your limits really allow, no more and no fewer.",
@@ -106,7 +106,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flyball {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
     for name, summary in VERBS.items():
-        verbs.add_parser(name, help=summary, add_help=False)
+        verb = verbs.add_parser(name, help=summary, add_help=whole, allow_abbrev=False)
+        if whole:
+            load_verb(name).add_arguments(verb)
     return parser
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -120,8 +121,10 @@ def size_or_off(text: str) -> int | None:
     return None if text == "off" else size(text) or None
 
 
-def print_json(value: object) -> None:
-    """A record on stdout, indented."""
-    import msgspec
+def command(*words: str) -> str:
+    """A command a person can paste, whatever the names in it.
 
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    >>> command("why", "blog/fix the tests")
+    "flyball why 'blog/fix the tests'"
+    """
+    return shlex.join(["flyball", *words])

@@ -78,6 +78,8 @@ class Claim:
     asked_at: float
     granted_at: float | None
     expires_at: float | None
+    why: str = ""
+    """What it was told when it had to wait."""
 
     @property
     def held(self) -> bool:
@@ -156,7 +158,7 @@ class MachineUse:
     """Free units of each kind of resource that a person declared."""
 
 
-ASK_FACTS = frozenset({"parked", "granted", "refused", "reclaimed", "held"})
+ASK_FACTS = frozenset({"granted", "refused", "gave up", "reclaimed", "held"})
 """Kinds of facts about one ask. They come by the thousand; those about a pool are rare and kept apart."""
 
 

@@ -11,7 +11,7 @@ from flyball.errors import StoreError, UsageError
 from flyball.host import memory as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me
-from flyball.stores.handout import World
+from flyball.stores.desk import World
 from flyball.wake.mailbox import runtime_folder
 
 if TYPE_CHECKING:

@@ -46,7 +46,9 @@ class GatedChild:
 
     def open_gate(self) -> None:
         """Let the child become its command. Raises AgentError if the system refuses to run it."""
-        os.write(self._gate, b"g")
+        # A child that a signal ended at the gate reads nothing any more; ``wait`` tells how it ended.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._gate, b"g")
         os.close(self._gate)
         # The pipe closes with the child's exec; anything in it is the reason why exec failed.
         with open(self._failure, "rb") as failure:
@@ -61,17 +63,16 @@ class GatedChild:
         os.close(self._failure)
         os.waitpid(self.pid, 0)
 
-    def supervise(self) -> int:
-        """Wait for the command, passing signals on; its wait status."""
-        with _passing_on(self.pid):
-            while True:
-                _, status = os.waitpid(self.pid, os.WUNTRACED)
-                if not os.WIFSTOPPED(status):
-                    return status
-                # The command was stopped: stop with it, and when continued, continue it.
-                os.kill(os.getpid(), signal.SIGSTOP)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pid, signal.SIGCONT)
+    def wait(self) -> int:
+        """Wait for the command, stopping and continuing with it; its wait status."""
+        while True:
+            _, status = os.waitpid(self.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                return status
+            # The command was stopped: stop with it, and when continued, continue it.
+            os.kill(os.getpid(), signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
 
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
@@ -119,8 +120,11 @@ def _restore_signals() -> None:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
-class _passing_on:  # noqa: N801 - used as a statement
-    """While in the block: forward TERM and HUP, leave the terminal's signals to the terminal."""
+class passing_on:  # noqa: N801 - used as a statement
+    """While in the block: forward TERM and HUP to a child, leave the terminal's signals to the terminal.
+
+    Enter it before the gate opens: from its first moment on the command gets what is meant for it.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -84,10 +84,11 @@ class LockFile:
 
     def waits_for(self) -> str:
         """Try once: empty if the lock is free, else what its holder last wrote, to compare later."""
-        if self._try():
-            self.release()
-            return ""
-        return os.pread(self._fd, _STAMP_LENGTH, 0).decode(errors="replace").strip() or "unknown"
+        with self._threads:
+            if self._try():
+                fcntl.lockf(self._fd, fcntl.LOCK_UN)
+                return ""
+            return os.pread(self._fd, _STAMP_LENGTH, 0).decode(errors="replace").strip() or "unknown"
 
     def release(self) -> None:
         fcntl.lockf(self._fd, fcntl.LOCK_UN)

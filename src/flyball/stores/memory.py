@@ -13,7 +13,7 @@ from flyball.core.admit import Candidate
 from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse
 from flyball.core.settings import MachineSettings
 from flyball.host.fork import forget_in_children
-from flyball.stores.handout import World
+from flyball.stores.desk import World
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT, PoolRow, Rows
 from flyball.stores.verbs import Verbs
@@ -145,10 +145,6 @@ class MemoryRows:
         ids = [next(reversed(line)) for (of, _, _), line in self._lines.items() if of == pool]
         return self._claims[max(ids)] if ids else None
 
-    def waits(self, claim_id: int) -> bool:
-        claim = self._claims.get(claim_id)
-        return claim is not None and not claim.held
-
     def counts(self, pool: str) -> PoolCounts:
         return replace(self._pools[pool].counts)
 
@@ -187,7 +183,7 @@ class MemoryRows:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int) -> int:
+    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = "") -> int:
         claim_id = self._ids["next"]
         self._set(self._ids, "next", claim_id + 1)
         claim = Claim(
@@ -205,6 +201,7 @@ class MemoryRows:
             now,
             now if granted else None,
             None,
+            why,
         )
         self._enter(claim)
         return claim_id
@@ -292,10 +289,10 @@ class MemoryRows:
     def leases_with_resources(self) -> list[Claim]:
         return [c for c in self.claims(None) if c.held and c.resources]
 
-    def line_heads(self, pool: str) -> list[Candidate]:
+    def line_heads(self, pool: str) -> list[tuple[Candidate, ProjectUse]]:
         heads = (next(iter(line)) for (of, _, _), line in sorted(self._lines.items()) if of == pool)
         claims = [self._claims[claim_id] for claim_id in heads]
-        return [_candidate(claim) for claim in claims]
+        return [(_candidate(claim), replace(self._projects[pool, claim.project])) for claim in claims]
 
     def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
         line = self._lines.get((pool, project, priority))

@@ -60,8 +60,6 @@ class Rows(Protocol):
 
     def newest_waiting(self, pool: str) -> Claim | None: ...
 
-    def waits(self, claim_id: int) -> bool: ...
-
     def counts(self, pool: str) -> PoolCounts: ...
 
     def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
@@ -77,7 +75,7 @@ class Rows(Protocol):
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
         """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
 
-    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int) -> int: ...
+    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = "") -> int: ...
 
     def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None: ...
 
@@ -106,8 +104,8 @@ class Rows(Protocol):
 
     def leases_with_resources(self) -> list[Claim]: ...
 
-    def line_heads(self, pool: str) -> list[Candidate]:
-        """The oldest waiting ask of each (project, priority)."""
+    def line_heads(self, pool: str) -> list[tuple[Candidate, ProjectUse]]:
+        """The oldest waiting ask of each (project, priority), with its project."""
 
     def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
         """The oldest waiting ask of one of them."""

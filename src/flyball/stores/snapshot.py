@@ -12,8 +12,8 @@ from flyball.core import share as fairness
 from flyball.core.model import Claim, Phase, ProjectUse
 from flyball.core.settings import ShareRule
 from flyball.core.verdict import Kind
-from flyball.stores import codec
-from flyball.stores.handout import PoolDesk, World, candidate, line, resources_in_use
+from flyball.stores import answers, codec
+from flyball.stores.desk import PoolDesk, World, candidate, resources_in_use
 from flyball.stores.port import PoolSnapshot, ProjectStanding, Snapshot, WaitingAsk
 from flyball.stores.rows import Rows
 
@@ -84,7 +84,7 @@ def take(rows: Rows, world: World) -> Snapshot:
 def _pool(desk: PoolDesk) -> PoolSnapshot:
     row, rows = desk.row, desk.rows
     claims = rows.claims(row.name)
-    waiting = line(rows, row, [c for c in claims if not c.held], desk.now, limit=ASKS_SHOWN)
+    waiting = answers.in_line(desk, [c for c in claims if not c.held], limit=ASKS_SHOWN)
     meters = row.meters
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
@@ -109,12 +109,13 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
     )
 
 
-def _asks(desk: PoolDesk, waiting: list[Claim]) -> list[WaitingAsk]:
+def _asks(desk: PoolDesk, line: list[Claim]) -> list[WaitingAsk]:
     return [
         WaitingAsk(
-            claim, desk.waiting_verdict(candidate(claim.id, claim, claim.asked_at), Kind.PARKED, position=n)
+            claim,
+            answers.waiting(desk, candidate(claim.id, claim, claim.asked_at), Kind.PARKED, position=position),
         )
-        for n, claim in enumerate(waiting, start=1)
+        for position, claim in enumerate(line, start=1)
     ]
 
 

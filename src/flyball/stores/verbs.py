@@ -10,8 +10,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from flyball.core import plan as planning
+from flyball.core.admit import Denial
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome, ProjectUse
 from flyball.core.settings import (
     MachineSettings,
@@ -22,10 +24,18 @@ from flyball.core.settings import (
     resolve_pool,
 )
 from flyball.core.signals import Signal
-from flyball.core.verdict import Kind, Verdict
+from flyball.core.verdict import Kind, Reason, Verdict, span_words
 from flyball.errors import UsageError
-from flyball.stores import codec, recounting
-from flyball.stores.handout import PoolDesk, World, ask_fact, candidate
+from flyball.stores import answers, codec, recounting
+from flyball.stores.desk import PoolDesk, World, ask_fact, candidate
+from flyball.stores.handout import (
+    TELLING_WAIT_S,
+    grant_new,
+    hand_out,
+    note_end,
+    stand_in_line,
+    take_back,
+)
 from flyball.stores.port import After, Census, Demand, Miscount, Release, Snapshot
 from flyball.stores.rows import Rows
 from flyball.stores.snapshot import projection, take
@@ -63,49 +73,35 @@ class Verbs(ABC):
             carried = self._carry(rows)
             desk = self._desk(rows, ask.pool)
             verdict = self._admit(desk, ask, park=park)
-            return verdict, _joined(carried, desk.after)
+            return verdict, _joined(carried, desk.done())
 
     def _admit(self, desk: PoolDesk, ask: Ask, *, park: bool) -> Verdict:
-        rows, now = desk.rows, desk.now
-        wanted = candidate(0, ask, now)
+        wanted = candidate(0, ask, desk.now)
         if ask.resources:
             desk.check_resources(wanted)
-        denial = desk.denial(wanted, desk.project(ask.project), desk.machine_for(wanted))
-        if denial is None and not desk.row.counts.waiting:
-            claim_id = rows.add(ask, now=now, granted=True, launcher_pid=ask.holder.pid)
-            desk.took(ask)
-            desk.note_grant(claim_id, ask)
-            return desk.granted_verdict(claim_id)
-        refusal = desk.too_large_verdict(wanted)
-        if refusal is None and (park or denial is None):
-            return self._stand_in_line(desk, ask, park=park)
-        return self._refused(desk, ask, refusal)
-
-    def _stand_in_line(self, desk: PoolDesk, ask: Ask, *, park: bool) -> Verdict:
-        """Queue the ask and hand out in order, so that nobody overtakes by arriving late."""
-        rows, now = desk.rows, desk.now
-        claim_id = rows.add(ask, now=now, granted=False, launcher_pid=ask.holder.pid)
-        desk.row.counts = rows.counts(ask.pool)
-        granted = claim_id in desk.hand_out()
-        desk.after.wakes = [wake for wake in desk.after.wakes if wake.claim_id != claim_id]
-        if granted:
-            return desk.granted_verdict(claim_id)
-        if not park:
-            rows.remove(claim_id)
-            desk.row.counts = rows.counts(ask.pool)
-            return self._refused(desk, ask, None)
-        desk.watch(claim_id)
-        position = desk.row.counts.waiting
-        verdict = desk.waiting_verdict(candidate(claim_id, ask, now), Kind.PARKED, position=position)
-        desk.tell([ask_fact(ask, now, "parked", verdict.words())])
-        return verdict
-
-    def _refused(self, desk: PoolDesk, ask: Ask, refusal: Verdict | None) -> Verdict:
+        denial = desk.denial(wanted, desk.project(ask.project))
+        if denial is None and desk.row.counts.waiting:
+            # What time has freed belongs to those in line; nobody overtakes them by arriving late.
+            hand_out(desk)
+            denial = desk.denial(wanted, desk.project(ask.project))
+            if denial is None and desk.row.counts.waiting:
+                denial = Denial(Reason.QUEUE)
+        if denial is None:
+            return answers.granted(desk, grant_new(desk, ask))
+        refusal = answers.never(desk, wanted)
         if refusal is None:
-            position = desk.row.counts.waiting + 1
-            refusal = desk.waiting_verdict(candidate(0, ask, desk.now), Kind.REFUSED, position=position)
+            return self._not_now(desk, ask, denial, park=park)
         desk.tell([ask_fact(ask, desk.now, "refused", refusal.words())])
         return refusal
+
+    def _not_now(self, desk: PoolDesk, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
+        kind, position = (Kind.PARKED if park else Kind.REFUSED), desk.row.counts.waiting + 1
+        verdict = answers.denied(desk, candidate(0, ask, desk.now), kind, denial, position=position)
+        if not park:
+            desk.tell([ask_fact(ask, desk.now, "refused", verdict.words())])
+            return verdict
+        claim_id = stand_in_line(desk, ask, why=verdict.words())
+        return replace(verdict, claim_id=claim_id, watch=True)
 
     def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
         if not advance:
@@ -114,7 +110,7 @@ class Verbs(ABC):
                 if claim is None:
                     return None, After()
                 if claim.expires_at is None:
-                    return self._standing(self._desk(projection(rows), claim.pool), claim), After()
+                    return answers.standing(self._desk(projection(rows), claim.pool), claim), After()
         with self._write() as rows:
             carried = self._carry(rows)
             claim = rows.claim(claim_id)
@@ -124,14 +120,10 @@ class Verbs(ABC):
             if claim.held and claim.expires_at is not None:
                 rows.confirm(claim_id)
             elif not claim.held:
-                desk.hand_out()
+                hand_out(desk)
                 desk.after.wakes = [wake for wake in desk.after.wakes if wake.claim_id != claim_id]
-            return self._standing(desk, rows.claim(claim_id) or claim), _joined(carried, desk.after)
-
-    def _standing(self, desk: PoolDesk, claim: Claim) -> Verdict:
-        if claim.held:
-            return desk.granted_verdict(claim.id)
-        return desk.waiting_verdict(candidate(claim.id, claim, claim.asked_at), Kind.PARKED)
+            verdict = answers.standing(desk, rows.claim(claim_id) or claim)
+            return verdict, _joined(carried, desk.done())
 
     def withdraw(self, claim_id: int) -> After:
         return self._end(Release(claim_id, Outcome.ABANDONED))
@@ -172,13 +164,12 @@ class Verbs(ABC):
             return After()
         desk = self._desk(rows, claim.pool)
         if claim.held:
-            desk.note_end(claim, release.outcome, release.oks)
-        rows.remove(claim.id)
-        if desk.row.counts.waiting:
-            desk.row.counts = rows.counts(claim.pool)
-        desk.project_left(claim.project)
-        desk.hand_out()
-        return _joined(desk.after, self._elsewhere(desk, claim))
+            note_end(desk, claim, release.outcome, release.oks)
+        elif desk.now - claim.asked_at >= TELLING_WAIT_S:
+            waited = f"gave up after waiting {span_words(desk.now - claim.asked_at)} ({claim.why})"
+            desk.tell([ask_fact(claim, desk.now, "gave up", waited)])
+        take_back(desk, claim)
+        return _joined(desk.done(), self._elsewhere(desk, claim))
 
     def _elsewhere(self, here: PoolDesk, ended: Claim) -> After:
         """A freed slot or resource may be what another pool's waiters were waiting for."""
@@ -187,8 +178,8 @@ class Verbs(ABC):
             for name in here.rows.pools():
                 if name != ended.pool:
                     desk = self._desk(here.rows, name)
-                    desk.hand_out()
-                    after = _joined(after, desk.after)
+                    hand_out(desk)
+                    after = _joined(after, desk.done())
         return after
 
     # -- holders ----------------------------------------------------------------------------------
@@ -204,7 +195,7 @@ class Verbs(ABC):
             desk.project(ask.project)
             claim_id = rows.add(ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
-            return claim_id, desk.after
+            return claim_id, desk.done()
 
     def granted(self, mailbox: str) -> list[int]:
         with self._read() as rows:
@@ -238,8 +229,8 @@ class Verbs(ABC):
             for pool in {demand.pool for demand in demands}:
                 desk = self._desk(rows, pool)
                 desk.refresh()
-                desk.hand_out()
-                after = _joined(after, desk.after)
+                hand_out(desk)
+                after = _joined(after, desk.done())
             return after
 
     def _bury_one(self, rows: Rows, claim_id: int, holder: Holder) -> After:
@@ -247,15 +238,12 @@ class Verbs(ABC):
         if found is None or found.holder != holder:
             return After()
         desk = self._desk(rows, found.pool)
-        rows.remove(found.id)
-        desk.row.counts = rows.counts(found.pool)
-        who = f"pid {found.holder.pid}"
-        gone = "expired" if found.expires_at is not None and found.expires_at <= now else "is dead"
-        words = f"slot taken back: {who} {gone}" if found.held else f"ask dropped: {who} {gone}"
-        desk.tell([Fact(now, found.pool, "reclaimed", words, found.project, found.name, found.holder.pid)])
-        desk.project_left(found.project)
-        desk.hand_out()
-        return _joined(desk.after, self._elsewhere(desk, found))
+        unconfirmed = found.expires_at is not None and found.expires_at <= now
+        gone = "did not answer" if unconfirmed else "is gone"
+        words = f"{'slot taken back' if found.held else 'ask dropped'}: pid {found.holder.pid} {gone}"
+        desk.tell([ask_fact(found, now, "reclaimed", words)])
+        take_back(desk, found)
+        return _joined(desk.done(), self._elsewhere(desk, found))
 
     # -- signals and demand -----------------------------------------------------------------------
 
@@ -264,7 +252,7 @@ class Verbs(ABC):
             carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
             desk.fold(signal, project=project, name=name, claim_id=claim_id)
-            return _joined(carried, desk.after)
+            return _joined(carried, desk.done())
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         check_name("project", project)
@@ -277,8 +265,8 @@ class Verbs(ABC):
             else:
                 rows.drop_demand(demand)
             desk.refresh()
-            desk.hand_out()
-            return desk.after
+            hand_out(desk)
+            return desk.done()
 
     # -- settings ---------------------------------------------------------------------------------
 
@@ -302,8 +290,8 @@ class Verbs(ABC):
             if not settings.adaptive or settings.spacing_s == 0:
                 desk.row.meters.next_grant_at = 0.0
             desk.refresh(memory)
-            desk.hand_out()
-            return desk.after
+            hand_out(desk)
+            return desk.done()
 
     def _apply_to_projects(self, desk: PoolDesk, settings: PoolSettings) -> None:
         pool = desk.row.name
@@ -321,8 +309,8 @@ class Verbs(ABC):
             meters = desk.row.meters
             meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
             desk.refresh(planning.first_memory(desk.settings))
-            desk.hand_out()
-            return desk.after
+            hand_out(desk)
+            return desk.done()
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
         return self._set_pool(pool, changes, memory)
@@ -333,8 +321,8 @@ class Verbs(ABC):
             after = After()
             for name in rows.pools():
                 desk = self._desk(rows, name)
-                desk.hand_out()
-                after = _joined(after, desk.after)
+                hand_out(desk)
+                after = _joined(after, desk.done())
             return after
 
     def machine(self) -> MachineSettings:
@@ -358,8 +346,8 @@ class Verbs(ABC):
                     recounting.write(rows, recounted)
                     desk = self._desk(rows, pool)
                     desk.refresh()
-                    desk.hand_out()
-                    after = _joined(after, desk.after)
+                    hand_out(desk)
+                    after = _joined(after, desk.done())
             return found, after
 
     # -- seeing -----------------------------------------------------------------------------------

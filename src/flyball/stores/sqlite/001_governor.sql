@@ -62,7 +62,8 @@ CREATE TABLE claim (
     launcher_pid    INTEGER NOT NULL,
     asked_at        REAL NOT NULL,
     granted_at      REAL,
-    expires_at      REAL
+    expires_at      REAL,
+    why             TEXT NOT NULL       -- what it was told when it had to wait
 );
 
 -- Each index serves one question, and only the rows it is about.

@@ -63,9 +63,9 @@ _DROP_IDLE = """
 _WHO = "host, boot, pidns, pid, start"
 _CLAIM = (
     f"id, pool, project, name, {_WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
-    " asked_at, granted_at, expires_at"
+    " asked_at, granted_at, expires_at, why"
 )
-_ADD = f"INSERT INTO claim ({_CLAIM.removeprefix('id, ')}) VALUES ({', '.join('?' * 17)})"
+_ADD = f"INSERT INTO claim ({_CLAIM.removeprefix('id, ')}) VALUES ({', '.join('?' * 18)})"
 _BY_ID = f"SELECT {_CLAIM} FROM claim WHERE id = ?"
 _ALL = f"SELECT {_CLAIM} FROM claim ORDER BY id"
 _OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? ORDER BY id"
@@ -105,8 +105,9 @@ _LINE_HEADS = """
              AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
             (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
              AND project > head.project ORDER BY project, priority, id LIMIT 1)))
-    SELECT claim.id, claim.project, claim.priority, slots, resources, asked_at
-    FROM head JOIN claim USING (id)"""
+    SELECT claim.id, claim.project, claim.priority, slots, resources, asked_at,
+        project.in_use, project.waiting, weight, maximum, share
+    FROM head JOIN claim USING (id) JOIN project ON project.pool = ?1 AND project.name = claim.project"""
 _WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
 
 _OF_ASKS = ", ".join(f"'{kind}'" for kind in sorted(ASK_FACTS))
@@ -187,12 +188,6 @@ class SqliteRows:
     def newest_waiting(self, pool: str) -> Claim | None:
         return _one(self._run(_NEWEST_WAITING, (pool,)).fetchall())
 
-    def waits(self, claim_id: int) -> bool:
-        return (
-            self._run("SELECT 1 FROM claim WHERE id = ? AND granted_at IS NULL", (claim_id,)).fetchone()
-            is not None
-        )
-
     def counts(self, pool: str) -> PoolCounts:
         return PoolCounts(*self._run(_COUNTS_OF, (pool,)).fetchone())
 
@@ -221,7 +216,7 @@ class SqliteRows:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int) -> int:
+    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = "") -> int:
         cursor = self._run(
             _ADD,
             (
@@ -238,6 +233,7 @@ class SqliteRows:
                 now,
                 now if granted else None,
                 None,
+                why,
             ),
         )
         return cursor.lastrowid or 0
@@ -287,8 +283,9 @@ class SqliteRows:
     def leases_with_resources(self) -> list[Claim]:
         return [_claim(row) for row in self._run(_WITH_RESOURCES)]
 
-    def line_heads(self, pool: str) -> list[Candidate]:
-        return [_candidate(row) for row in self._run(_LINE_HEADS, (pool,))]
+    def line_heads(self, pool: str) -> list[tuple[Candidate, ProjectUse]]:
+        found = self._run(_LINE_HEADS, (pool,))
+        return [(_candidate(row), ProjectUse(row[1], *row[6:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
         row = self._run(_LINE_HEAD, (pool, project, priority)).fetchone()

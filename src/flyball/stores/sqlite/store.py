@@ -32,7 +32,7 @@ from flyball.errors import (
 from flyball.host.filesystem import network_type
 from flyball.host.fork import forget_in_children
 from flyball.host.lockfile import LockFile
-from flyball.stores.handout import World
+from flyball.stores.desk import World
 from flyball.stores.rows import Rows
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.rows import SqliteRows

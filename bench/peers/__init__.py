@@ -1,0 +1,1 @@
+"""What flyball is measured against, each behind the same small door (doors.py)."""

@@ -1,0 +1,142 @@
+"""Examining and mending one place of state, also one that cannot be opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flyball.cli import findings, place
+from flyball.cli.findings import Finding, Severity
+from flyball.errors import StoreError, StoreUnreadableError
+from flyball.governor.governor import Governor
+from flyball.governor.location import mail_home, open_reader, path_of, resolve
+from flyball.governor.status import PoolStatus, status_of
+from flyball.stores.sqlite.examine import Ailment, Examination, examine, set_aside
+from flyball.wake.mailbox import folder_for, sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    location: str
+    exists: bool
+    found: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return not any(f.severity is Severity.PROBLEM and not f.fixed for f in self.found)
+
+
+class Patient:
+    """One file of state. ``check`` looks; ``mend`` repairs what is safe to repair."""
+
+    def __init__(self, address: str, path: Path) -> None:
+        self.address, self.path = address, path
+        self._aside: Path | None = None
+
+    def check(self) -> Checkup:
+        path = self.path
+        found = [*place.of_environment(path), *place.of_folder(path.parent)]
+        if not os.path.exists(path):
+            return Checkup(str(path), False, tuple(found))
+        seen = examine(path)
+        found += [
+            *place.of_permissions(path),
+            *place.of_lock(path),
+            *place.of_sockets(mail_home(self.address)),
+        ]
+        found += [*place.of_file(path, seen), *place.of_clock(seen.clock)]
+        if seen.ailment is None:
+            found += self._of_state()
+        return Checkup(str(path), True, tuple(found))
+
+    def _of_state(self) -> list[Finding]:
+        pools: tuple[PoolStatus, ...] = ()
+        try:
+            reader = open_reader(self.address)
+            try:
+                census, now, wrong = reader.census(), reader.now(), reader.miscounts()
+                # Where rows are missing the pools cannot be judged before they are counted again.
+                with suppress(LookupError) if wrong else nullcontext():
+                    pools = status_of(reader).pools
+            finally:
+                reader.close()
+        except StoreUnreadableError as error:
+            return [*place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))]
+        except StoreError as error:
+            return [place.unusable(str(error))]
+        found = [*findings.of_the_dead(findings.dead_in(census, now), now), *findings.of_counts(wrong)]
+        return [*found, *findings.of_pools(pools), *findings.of_the_future(census, now)]
+
+    # -- mending ----------------------------------------------------------------------------------
+
+    def mend(self, before: Checkup) -> Checkup:
+        """Repair what ``before`` found and can be repaired; what is gone afterwards is fixed."""
+        trouble: list[Finding] = []
+        for kinds, repair in self._repairs():
+            if any(f.fixable and f.kind in kinds for f in before.found):
+                try:
+                    repair()
+                except (StoreError, OSError) as error:
+                    trouble.append(place.unusable(str(error)))
+        after = self.check()
+        remaining = {f.key for f in after.found}
+        fixed = [self._told(f) for f in before.found if f.fixable and f.key not in remaining]
+        unsaid = [finding for finding in trouble if finding.key not in remaining]
+        return Checkup(after.location, after.exists, (*fixed, *after.found, *unsaid))
+
+    def _told(self, finding: Finding) -> Finding:
+        if finding.kind == "damaged" and self._aside is not None:
+            return place.set_aside_as(finding, self.path, self._aside)
+        return replace(finding, fixed=True)
+
+    def _repairs(self) -> Sequence[tuple[tuple[str, ...], Callable[[], None]]]:
+        """In this order: a file must be there and private before anything in it is touched."""
+        return (
+            (("permissions",), self._make_private),
+            (("damaged",), self._set_aside),
+            (("old-layout", "other-boot"), self._open),
+            (("dead-lease", "dead-ask", "stale-demand"), self._bury),
+            (("miscount",), self._recount),
+            (("sockets",), self._sweep),
+        )
+
+    def _make_private(self) -> None:
+        for path, mode in place.private_paths(self.path):
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & mode)
+
+    def _set_aside(self) -> None:
+        self._aside = set_aside(self.path, still_bad=self._is_damaged)
+        self._open()
+
+    def _is_damaged(self) -> bool:
+        seen = examine(self.path)
+        found = [*place.of_file(self.path, seen)] if seen.ailment else self._of_state()
+        return any(f.kind == "damaged" for f in found)
+
+    def _open(self) -> None:
+        """Opening for writing makes, upgrades and goes on."""
+        with closing(Governor(self.address)) as governor:
+            governor.store.now()
+
+    def _bury(self) -> None:
+        with closing(Governor(self.address)) as governor:
+            dead = findings.dead_in(governor.store.census(), governor.store.now())
+            governor.bury([(c.id, c.holder) for c in dead.claims], dead.demands)
+
+    def _recount(self) -> None:
+        with closing(Governor(self.address)) as governor:
+            governor.recount()
+
+    def _sweep(self) -> None:
+        sweep(folder_for(mail_home(self.address)))
+
+
+def patient() -> Patient | None:
+    """Whoever the environment points at; None where the state lives in memory only."""
+    address = resolve()
+    path = path_of(address)
+    return Patient(address, path) if path is not None else None

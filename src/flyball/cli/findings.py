@@ -1,0 +1,215 @@
+"""What the doctor can find in a readable state. Values in, findings out.
+
+A *problem* makes ``flyball doctor`` exit with 1; a *note* is worth knowing and needs nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from flyball.cli.render import plain_words
+from flyball.cli.screen import breaker_words
+from flyball.cli.units import command, counted
+from flyball.core.breaker import FLAPPING_REOPENS
+from flyball.core.model import Claim
+from flyball.core.settings import LEASE_BACKSTOP_S
+from flyball.core.verdict import span_words
+from flyball.governor.status import PoolStatus
+from flyball.host.process import alive
+from flyball.stores.port import Census, Demand, Miscount
+
+PINNED_S = 1800.0
+AHEAD_S = 5.0
+"""Clocks read one after the other may differ a little; by this much they do not."""
+_NAMES_SHOWN = 5
+FIX = "flyball doctor --fix"
+
+
+class Severity(Enum):
+    PROBLEM = "problem"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    kind: str
+    words: str
+    """What is the matter."""
+    meaning: str
+    remedy: str
+    pool: str = ""
+    severity: Severity = Severity.PROBLEM
+    fixable: bool = False
+    """``--fix`` mends it."""
+    fixed: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.kind, self.pool)
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """What ``--fix`` may take back."""
+
+    claims: tuple[Claim, ...]
+    demands: tuple[Demand, ...]
+
+
+def dead_in(census: Census, now: float) -> Dead:
+    """Claims and demand that nobody stands behind any more.
+
+    An ask that cannot be checked from here counts as stale after a day: were its owner alive after all, it
+    would stand in line again by itself.
+    """
+    claims = [c for c in census.claims if alive(c.holder) is False or _expired(c, now) or _stale_ask(c, now)]
+    demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
+    return Dead(tuple(claims), tuple(demands))
+
+
+def _expired(claim: Claim, now: float) -> bool:
+    return claim.expires_at is not None and claim.expires_at <= now
+
+
+def _stale_ask(claim: Claim, now: float) -> bool:
+    return not claim.held and alive(claim.holder) is None and now - claim.asked_at > LEASE_BACKSTOP_S
+
+
+def of_the_dead(dead: Dead, now: float) -> Iterator[Finding]:
+    for pool in sorted({c.pool for c in dead.claims} | {d.pool for d in dead.demands}):
+        leases = [c for c in dead.claims if c.pool == pool and c.held]
+        asks = [c for c in dead.claims if c.pool == pool and not c.held]
+        demands = [d for d in dead.demands if d.pool == pool]
+        if leases:
+            slots = sum(c.slots for c in leases)
+            yield Finding(
+                kind="dead-lease",
+                pool=pool,
+                words=f"{counted(len(leases), 'dead lease')}: {_who(leases)}",
+                meaning=f"{counted(slots, 'slot')} still counted for processes that are gone",
+                remedy=f"an ask that needs the slot takes it back by itself; {FIX} does it now",
+                fixable=True,
+            )
+        if asks:
+            yield Finding(
+                kind="dead-ask",
+                pool=pool,
+                words=f"{counted(len(asks), 'dead ask')}: {_who(asks)}",
+                meaning="nobody waits for these places in line any more",
+                remedy=f"skipped when their turn comes; {FIX} drops them now",
+                fixable=True,
+            )
+        if demands:
+            yield _of_demands(pool, demands, now)
+
+
+def _of_demands(pool: str, demands: Sequence[Demand], now: float) -> Finding:
+    counting = any(demand.until > now for demand in demands)
+    return Finding(
+        kind="stale-demand",
+        pool=pool,
+        severity=Severity.PROBLEM if counting else Severity.NOTE,
+        words=f"stale demand of {', '.join(sorted({d.project for d in demands}))}",
+        meaning="a share is kept for ready work whose process is gone"
+        if counting
+        else "it once announced ready work; that ran out and counts for nothing",
+        remedy=f"it runs out by itself; {FIX} drops it now",
+        fixable=True,
+    )
+
+
+def _who(claims: Sequence[Claim]) -> str:
+    named = [f"{c.project}/{c.name} (pid {c.holder.pid})" for c in claims[:_NAMES_SHOWN]]
+    more = len(claims) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def of_pools(pools: Iterable[PoolStatus]) -> Iterator[Finding]:
+    for pool in pools:
+        yield from _of_breaker(pool)
+        yield from _of_cap(pool)
+        yield from _of_names(pool)
+
+
+def _of_breaker(pool: PoolStatus) -> Iterator[Finding]:
+    if pool.breaker == "closed":
+        return
+    flapping = pool.breaker_reopens >= FLAPPING_REOPENS
+    if flapping:
+        meaning = "flapping: every trial was throttled again, so the account itself is limited"
+        remedy = (
+            "look at the provider's limits or lower the load; --break sets the pause, "
+            f"{command('pool', 'reset', pool.name)} starts over"
+        )
+    else:
+        meaning = "nothing new starts here until a single trial goes well; running work goes on"
+        remedy = f"wait, or {command('pool', 'reset', pool.name)} if you know that the limit is gone"
+    yield Finding(
+        kind="breaker-flapping" if flapping else f"breaker-{pool.breaker}",
+        pool=pool.name,
+        words=f"breaker {plain_words(breaker_words(pool))}",
+        meaning=meaning,
+        remedy=remedy,
+    )
+
+
+def _of_cap(pool: PoolStatus) -> Iterator[Finding]:
+    at_floor = pool.adaptive and pool.cap == pool.cap_floor < pool.operator_cap
+    if at_floor and pool.last_cut_s_ago is not None and pool.last_cut_s_ago > PINNED_S:
+        yield Finding(
+            kind="cap-at-floor",
+            pool=pool.name,
+            words=f"cap still at its floor, {pool.cap}, {span_words(pool.last_cut_s_ago)} after the last cut",
+            meaning="it is throttled again whenever it grows, or nothing has filled it since",
+            remedy="lower --cap or --ceiling to what the account allows, or start over with "
+            + command("pool", "reset", pool.name),
+        )
+
+
+def _of_names(pool: PoolStatus) -> Iterator[Finding]:
+    """Two processes under one name are two leases; fine, unless a person thinks they are one."""
+    holders: dict[tuple[str, str], set[tuple[str, int]]] = {}
+    for lease in pool.leases:
+        if lease.alive is not False:
+            holders.setdefault((lease.project, lease.name), set()).add((lease.host, lease.pid))
+    twice = [(f"{project}/{name}", who) for (project, name), who in holders.items() if len(who) > 1]
+    for name, who in twice[:_NAMES_SHOWN]:
+        pids = ", ".join(str(pid) for _, pid in sorted(who))
+        yield Finding(
+            kind=f"same-name {name}",
+            pool=pool.name,
+            severity=Severity.NOTE,
+            words=f"{name} runs {len(who)} times, as pids {pids}",
+            meaning="each of them holds slots of its own",
+            remedy="give them different names if they are different tasks",
+        )
+
+
+def of_the_future(census: Census, now: float) -> Iterator[Finding]:
+    ahead = {c.pool for c in census.claims if max(c.asked_at, c.granted_at or 0.0) > now + AHEAD_S}
+    for pool in sorted(ahead):
+        yield Finding(
+            kind="clock",
+            pool=pool,
+            words="leases or asks that begin in the future",
+            meaning="somebody with another boot clock shares this state; ages and estimates are wrong",
+            remedy="give each its own FLYBALL_HOME",
+        )
+
+
+def of_counts(wrong: Sequence[Miscount]) -> Iterator[Finding]:
+    for pool in sorted({w.pool for w in wrong}):
+        mine = [w for w in wrong if w.pool == pool]
+        told = [
+            f"{w.what} {w.kept} instead of {w.found}{f' for {w.project}' if w.project else ''}" for w in mine
+        ]
+        yield Finding(
+            kind="miscount",
+            pool=pool,
+            words=f"counts do not match the leases: {', '.join(told[:_NAMES_SHOWN])}",
+            meaning="the pool grants too much or too little; the file was edited, or it is a bug in flyball",
+            remedy=f"{FIX} counts again; please report it",
+            fixable=True,
+        )

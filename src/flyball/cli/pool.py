@@ -1,0 +1,171 @@
+"""``flyball pool set|show|reset|import``: what a person decides about a pool."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from typing import cast
+
+from flyball.cli import pool_import
+from flyball.cli.nearest import did_you_mean
+from flyball.cli.pool_screen import PoolView, default_view, one_line, pool_screen, view_of
+from flyball.cli.render import BLANK, Block, print_json, say, show
+from flyball.cli.subverbs import add_action
+from flyball.cli.units import duration, key_limit, key_weight, whole
+from flyball.core.settings import PROFILES, PoolChanges, check_name
+from flyball.errors import UsageError
+from flyball.governor.governor import Governor
+from flyball.governor.location import open_reader
+
+SUMMARY = "Set, show, reset or import a pool. A set changes only what it names."
+EXAMPLE = """flyball pool set anthropic --cap 12
+flyball pool show anthropic"""
+
+_SET_EXAMPLE = """flyball pool set anthropic --cap 12 --spacing 3s
+flyball pool set openai --static --cap 4
+flyball pool set anthropic --share strict --weight blog=2 --max shop=3"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    _add_set(add_action(actions, "set", "change settings of a pool", _SET_EXAMPLE))
+    shown = add_action(
+        actions, "show", "show the settings and where each comes from", "flyball pool show anthropic"
+    )
+    shown.add_argument("name", nargs="?", metavar="NAME", help="the pool (default: all in use)")
+    reset = add_action(
+        actions, "reset", "forget what a pool learned, keep its settings", "flyball pool reset anthropic"
+    )
+    reset.add_argument("name", metavar="NAME", help="the pool")
+    imported = add_action(
+        actions, "import", "take over a koryph governor.json", "flyball pool import ~/.koryph/governor.json"
+    )
+    pool_import.add_arguments(imported)
+    for action in (shown, reset, imported):
+        action.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the pool; any name, made when first used")
+    cap = parser.add_argument_group("cap")
+    cap.add_argument(
+        "--cap", type=whole, metavar="N", help="slots usable at once; an adaptive cap starts here"
+    )
+    kind = cap.add_mutually_exclusive_group()
+    kind.add_argument("--adaptive", action="store_true", default=None, help="find the real limit by itself")
+    kind.add_argument("--static", dest="adaptive", action="store_false", default=None, help="stay at the cap")
+    cap.add_argument("--floor", dest="cap_floor", type=whole, metavar="N", help="never below (1)")
+    cap.add_argument("--ceiling", dest="cap_ceiling", type=whole, metavar="N", help="never above (2 x cap)")
+    cap.add_argument("--profile", choices=list(PROFILES), help="a set of constants for this kind of work")
+    cap.add_argument("--settle", dest="settle_s", type=duration, metavar="120s", help="freeze after a change")
+    cap.add_argument("--probe", dest="probe_s", type=duration, metavar="5m", help="quiet time before growing")
+    closing = parser.add_argument_group("breaker and pace")
+    for flag, dest, example, words in _CLOSING:
+        closing.add_argument(f"--{flag}", dest=dest, type=duration, metavar=example, help=words)
+    sharing = parser.add_argument_group("sharing")
+    sharing.add_argument("--share", choices=["strict", "lend"], help="how projects compete")
+    sharing.add_argument(
+        "--weight",
+        dest="weights",
+        type=key_weight,
+        action="append",
+        metavar="PROJECT=W",
+        help="a larger share for a project; 0 removes it; repeatable",
+    )
+    sharing.add_argument(
+        "--max",
+        dest="maxima",
+        type=key_limit,
+        action="append",
+        metavar="PROJECT=N",
+        help="at most N slots for a project; 0 removes it; repeatable",
+    )
+    sharing.add_argument("--reserve", type=whole, metavar="N", help="slots kept for priority above 0")
+    sharing.add_argument(
+        "--ageing",
+        dest="ageing_s",
+        type=duration,
+        metavar="60s",
+        help="waiting this long raises priority by 1",
+    )
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+_CLOSING = (
+    ("break", "break_s", "300s", "how long the breaker opens"),
+    ("break-max", "break_max_s", "1h", "the longest break; each re-opening doubles it up to here"),
+    ("trial-clean", "trial_clean_s", "120s", "a trial that runs this long without a throttle closes it"),
+    ("trial-timeout", "trial_timeout_s", "30m", "a trial that vanished this long ago opens it again"),
+    ("spacing", "spacing_s", "3s", "time between two starts; 0 turns it off"),
+    ("retry-after-max", "retry_after_max_s", "15m", "believe a provider's Retry-After up to this"),
+)
+_KEYS = tuple(PoolChanges.__annotations__)
+
+
+def run(args: argparse.Namespace) -> int:
+    act = {"set": _set, "show": _show, "reset": _reset, "import": pool_import.run}[args.action]
+    with closing(Governor()) as governor:
+        return act(args, governor)
+
+
+def _set(args: argparse.Namespace, governor: Governor) -> int:
+    changes = _changes(args)
+    if not changes:
+        raise UsageError(f"nothing to set; for example: flyball pool set {args.name} --cap 12")
+    known = [pool.name for pool in governor.status().pools]
+    governor.set_pool(check_name("pool", args.name), **changes)
+    view = _views(governor, args.name)[0]
+    if args.json:
+        print_json(view)
+        return 0
+    say(one_line(view))
+    if args.name not in known and (meant := did_you_mean(args.name, known)):
+        say(f"this is a new pool; {meant}")
+    return 0
+
+
+def _changes(args: argparse.Namespace) -> PoolChanges:
+    """What the command line names, and nothing else."""
+    named = {key: value for key in _KEYS if (value := getattr(args, key, None)) is not None}
+    for key in ("weights", "maxima"):
+        if key in named:
+            named[key] = dict(named[key])
+    return cast(PoolChanges, named)
+
+
+def _show(args: argparse.Namespace, governor: Governor) -> int:
+    views = _views(governor, args.name)
+    if args.json:
+        print_json(views[0] if args.name is not None else views)
+        return 0
+    blocks: list[Block] = []
+    for view in views:
+        blocks += [*pool_screen(view), BLANK]
+    show(blocks[:-1])
+    return 0
+
+
+def _views(governor: Governor, name: str | None) -> list[PoolView]:
+    """The pools in use, or one; a pool nobody has used yet is shown as it would start."""
+    reader = open_reader(governor.address)
+    try:
+        snapshot = reader.snapshot()
+    finally:
+        reader.close()
+    views = [view_of(pool) for pool in snapshot.pools if name in (None, pool.name)]
+    return views or [default_view(name or "anthropic")]
+
+
+def _reset(args: argparse.Namespace, governor: Governor) -> int:
+    known = [pool.name for pool in governor.status().pools]
+    if args.name not in known:
+        hint = did_you_mean(args.name, known) or f"in use: {', '.join(known) or 'none yet'}"
+        raise UsageError(f"there is no pool {args.name!r}; {hint}")
+    governor.reset_pool(args.name)
+    view = _views(governor, args.name)[0]
+    if args.json:
+        print_json(view)
+    else:
+        say(one_line(view))
+        say("forgot its throttles, settle and breaker; settings and leases stay")
+    return 0

@@ -1,0 +1,138 @@
+"""A pool's settings as a person reads them: each value, and who decided it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+
+from flyball.cli.render import Block, Column, Line, Piece, Style, Table, Words
+from flyball.core.cap import cap_of
+from flyball.core.plan import first_memory
+from flyball.core.settings import PROFILES, PoolChanges, PoolSettings, resolve_pool
+from flyball.core.verdict import span_words
+from flyball.stores.port import PoolSnapshot
+
+_FLAGS = {
+    "cap": "--cap",
+    "cap_floor": "--floor",
+    "cap_ceiling": "--ceiling",
+    "profile": "--profile",
+    "settle_s": "--settle",
+    "probe_s": "--probe",
+    "break_s": "--break",
+    "break_max_s": "--break-max",
+    "trial_clean_s": "--trial-clean",
+    "trial_timeout_s": "--trial-timeout",
+    "spacing_s": "--spacing",
+    "retry_after_max_s": "--retry-after-max",
+    "share": "--share",
+    "weights": "--weight",
+    "maxima": "--max",
+    "reserve": "--reserve",
+    "ageing_s": "--ageing",
+}
+_ADAPTIVE_ONLY = frozenset(
+    [
+        "cap_floor",
+        "cap_ceiling",
+        "settle_s",
+        "probe_s",
+        "break_s",
+        "break_max_s",
+        "trial_clean_s",
+        "trial_timeout_s",
+        "spacing_s",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """What ``pool show --json`` prints: the cap now, what was named, and every setting in force."""
+
+    name: str
+    used: bool
+    cap_now: int
+    named: PoolChanges
+    settings: Mapping[str, object]
+
+
+def view_of(pool: PoolSnapshot) -> PoolView:
+    return PoolView(pool.name, True, pool.cap, pool.named, _as_mapping(pool.settings))
+
+
+def view_of_changes(name: str, changes: PoolChanges, cap_now: int) -> PoolView:
+    return PoolView(name, True, cap_now, changes, _as_mapping(resolve_pool(changes)))
+
+
+def default_view(name: str) -> PoolView:
+    settings = resolve_pool({})
+    return PoolView(name, False, cap_of(first_memory(settings).cap, settings), {}, _as_mapping(settings))
+
+
+def _as_mapping(settings: PoolSettings) -> dict[str, object]:
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+
+
+def one_line(view: PoolView) -> str:
+    """What the pool now is, for after a change."""
+    s = view.settings
+    if s["adaptive"]:
+        words = (
+            f"{view.name}: {view.cap_now} slots now, moves between {s['cap_floor']} and {s['cap_ceiling']} "
+            f"by itself; --static fixes it at {s['cap']}"
+        )
+    else:
+        words = f"{view.name}: {s['cap']} slots, fixed; --adaptive lets it find the real limit"
+    others = [key for key in view.named if key not in _SAID and s[key] != {}]
+    return "; ".join([words, *(f"{_FLAGS[key].lstrip('-')} {_in_force(view, key)}" for key in others)])
+
+
+_SAID = ("adaptive", "cap", "cap_floor", "cap_ceiling")
+
+
+def _in_force(view: PoolView, key: str) -> str:
+    unused = key in _ADAPTIVE_ONLY and not view.settings["adaptive"]
+    return value_words(key, view.settings[key]) + (" (unused while static)" if unused else "")
+
+
+def pool_screen(view: PoolView) -> Iterator[Block]:
+    kind = "adaptive" if view.settings["adaptive"] else "static"
+    state = f"{view.cap_now} slots now" if view.used else "nobody has used it yet; it starts like this"
+    yield Line([Piece(view.name, Style.STRONG), f"  {kind}, {state}"])
+    rows: list[list[Words]] = [[f"--{kind}", "yes", _source(view, "adaptive")]]
+    for key, flag in _FLAGS.items():
+        if key not in _ADAPTIVE_ONLY or view.settings["adaptive"] or key in view.named:
+            rows.append([flag, _in_force(view, key), _source(view, key)])
+    yield Table([Column("SETTING"), Column("VALUE"), Column("FROM", wraps=True)], rows)
+
+
+def value_words(key: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={amount:g}" for name, amount in sorted(value.items())) or "none"
+    if key.endswith("_s") and isinstance(value, (int, float)):
+        return span_exactly(value)
+    return str(value)
+
+
+def span_exactly(seconds: float) -> str:
+    """A duration a person set, without rounding it away.
+
+    >>> [span_exactly(s) for s in (0, 2.5, 120, 90, 3600)]
+    ['off', '2.5 s', '2 min', '90 s', '60 min']
+    """
+    if seconds == 0:
+        return "off"
+    return span_words(seconds) if seconds >= 120 and seconds % 60 == 0 else f"{seconds:g} s"
+
+
+def _source(view: PoolView, key: str) -> Words:
+    if key in view.named and view.settings[key] != {}:
+        return Piece("you", Style.STRONG)
+    profile = str(view.settings["profile"])
+    if key in PROFILES[profile] and (key != "cap_ceiling" or "cap" not in view.named):
+        return f"profile {profile}"
+    derived = {"cap_ceiling": "2 x cap", "trial_clean_s": "one settle"}
+    return Piece(derived.get(key, "default"), Style.QUIET)

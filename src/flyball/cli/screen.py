@@ -1,0 +1,254 @@
+"""What a pool looks like to a person: what is happening, why, what next.
+
+Values in, blocks out; nothing here reads the state or prints. A healthy idle pool is two lines; everything
+else appears only when there is something to say about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
+from flyball.cli.units import command, counted, size_words
+from flyball.core.verdict import span_words
+from flyball.governor.status import (
+    AskStatus,
+    DemandStatus,
+    LeaseStatus,
+    MachineStatus,
+    PoolStatus,
+    ProjectStatus,
+    Status,
+)
+
+ROWS = 20
+"""Leases and asks shown per pool; ``--json`` has all of them."""
+
+
+def status_screen(status: Status) -> list[Block]:
+    if not status.pools:
+        return list(_nothing_yet(status))
+    blocks: list[Block] = [_headline(status)]
+    for pool in status.pools:
+        blocks += [BLANK, *pool_blocks(pool)]
+    machine = machine_words(status.machine)
+    if machine:
+        blocks += [BLANK, Line(machine, label="machine")]
+    hints = list(_hints(status))
+    if hints:
+        blocks += [BLANK, *(Line(hint, label="next" if n == 0 else " ") for n, hint in enumerate(hints))]
+    return blocks
+
+
+def place(location: str) -> str:
+    """Where the state is, without what only programs need."""
+    return location.removeprefix("sqlite://")
+
+
+def _nothing_yet(status: Status) -> Iterator[Block]:
+    yield Line(["Nothing runs and nobody waits: no pool is in use yet.  ", _quiet(place(status.location))])
+    yield BLANK
+    yield Line('flyball exec -- claude -p "fix the tests"', label="next")
+    yield Line("runs a command under a slot of the pool anthropic; nothing needs to be set up", label=" ")
+    machine = machine_words(status.machine)
+    if machine:
+        yield Line(machine, label="machine")
+
+
+def _headline(status: Status) -> Block:
+    running = sum(len(pool.leases) for pool in status.pools)
+    waiting = sum(pool.waiting for pool in status.pools)
+    dead = sum(lease.alive is False for pool in status.pools for lease in pool.leases)
+    words: list[str | Piece] = [
+        f"{counted(len(status.pools), 'pool')}, {counted(running, 'lease')}, {waiting} waiting"
+    ]
+    if dead:
+        words += [", ", Piece(f"{dead} dead", Style.BAD)]
+    return Line([*words, "  ", _quiet(place(status.location))])
+
+
+# -- one pool -------------------------------------------------------------------------------------
+
+
+def pool_blocks(pool: PoolStatus) -> Iterator[Block]:
+    yield Line([Piece(pool.name, Style.STRONG), "  ", *_use(pool)])
+    yield from (Line(words, label=label, indent=2) for label, words in _why(pool))
+    yield from _leases(pool.leases)
+    yield from _asks(pool)
+    yield from _projects(pool)
+
+
+def _use(pool: PoolStatus) -> Iterator[str | Piece]:
+    yield f"{pool.in_use} of {counted(pool.cap, 'slot')} in use, "
+    full = pool.free == 0
+    yield Piece(f"{pool.free} free", Style.WARN if full else Style.GOOD)
+    if pool.reserve:
+        yield f", {pool.reserve} reserved"
+    if pool.waiting:
+        yield ", "
+        yield Piece(f"{pool.waiting} waiting", Style.WARN)
+
+
+def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
+    """Labelled lines: what decides who starts next."""
+    if pool.adaptive:
+        bounds = f"{pool.cap} now, adaptive between {pool.cap_floor} and {pool.cap_ceiling}"
+        closed = "; breaker closed" if pool.breaker == "closed" else ""
+        yield "cap", f"{bounds}; operator cap {pool.operator_cap}{closed}"
+    else:
+        yield "cap", f"{pool.cap}, fixed"
+    if pool.throttle_count:
+        yield "throttles", _throttles(pool)
+    if pool.settle_ends_in_s is not None:
+        after = "no change" if pool.settling == "cut" else "no growth"
+        yield "settling", f"after a {pool.settling}: {after} for {span_words(pool.settle_ends_in_s)}"
+    if pool.breaker != "closed":
+        yield "breaker", breaker_words(pool)
+    elif pool.closed_for_s is not None:
+        wait = f"nobody starts for {span_words(pool.closed_for_s)}: the provider said to retry later"
+        yield "closed", Piece(wait, Style.BAD)
+    if pool.spacing_s:
+        due = f"; next start in {span_words(pool.next_start_in_s)}" if pool.next_start_in_s else ""
+        yield "spacing", f"{pool.spacing_s:g} s between starts{due}"
+
+
+def _throttles(pool: PoolStatus) -> str:
+    words = f"{pool.throttle_count} so far"
+    if pool.last_throttle_s_ago is not None:
+        words += f", the last {span_words(pool.last_throttle_s_ago)} ago"
+    if pool.last_cut_s_ago is not None:
+        words += f"; cap last cut {span_words(pool.last_cut_s_ago)} ago"
+    return words
+
+
+def breaker_words(pool: PoolStatus) -> Words:
+    """The breaker when it is not closed: until when, why, who tries."""
+    again = f", re-opened {counted(pool.breaker_reopens, 'time')}" if pool.breaker_reopens else ""
+    if pool.breaker == "open":
+        wait = f" for {span_words(pool.closed_for_s)}" if pool.closed_for_s is not None else ""
+        return [Piece(f"open{wait}", Style.BAD), f": {pool.breaker_why or 'throttled'}{again}"]
+    if not pool.trial:
+        return [Piece("half open", Style.WARN), f": the next ask becomes the trial{again}"]
+    since = f" for {span_words(pool.trial_since_s)}" if pool.trial_since_s is not None else ""
+    return [Piece("half open", Style.WARN), f": {pool.trial} is the trial{since}; others wait for it{again}"]
+
+
+def _leases(leases: Sequence[LeaseStatus]) -> Iterator[Block]:
+    if not leases:
+        return
+    slots, model = any(lease.slots != 1 for lease in leases), any(lease.model for lease in leases)
+    columns = [Column("RUNNING"), Column("PID", right=True), Column("FOR", right=True)]
+    columns += [Column("SLOTS", right=True)] * slots + [Column("MODEL")] * model
+    rows: list[list[Words]] = []
+    for lease in leases[:ROWS]:
+        row: list[Words] = [f"{lease.project}/{lease.name}", str(lease.pid), span_words(lease.held_s)]
+        row += [str(lease.slots)] * slots + [lease.model] * model
+        rows.append([*row, lease_note(lease)])
+    yield Table([*columns, Column("", wraps=True)], rows)
+    yield from _more(len(leases) - ROWS, "lease")
+
+
+def lease_note(lease: LeaseStatus) -> Words:
+    if lease.alive is False:
+        return Piece("dead, still counted", Style.BAD)
+    notes = [f"{kind}={units}" for kind, units in lease.resources.items()]
+    if lease.priority:
+        notes.append(f"priority {lease.priority}")
+    if lease.alive is None:
+        notes.append(f"on {lease.host}, cannot be checked from here")
+    if lease.expires_in_s is not None:
+        notes.append(f"expires in {span_words(lease.expires_in_s)}")
+    if lease.launcher_pid not in (0, lease.pid):
+        notes.append(f"launched by {lease.launcher_pid}")
+    return _quiet(", ".join(notes))
+
+
+def _asks(pool: PoolStatus) -> Iterator[Block]:
+    if not pool.asks:
+        return
+    columns = [Column("", right=True), Column("WAITING"), Column("PID", right=True)]
+    columns += [Column("FOR", right=True), Column("WHY", wraps=True)]
+    rows: list[list[Words]] = [
+        [
+            str(ask.position),
+            f"{ask.project}/{ask.name}",
+            str(ask.pid),
+            span_words(ask.waiting_s),
+            ask_why(ask, pool.name),
+        ]
+        for ask in pool.asks[:ROWS]
+    ]
+    yield Table(columns, rows)
+    yield from _more(pool.waiting - ROWS, "ask")
+
+
+def ask_why(ask: AskStatus, pool: str) -> Words:
+    if ask.alive is False:
+        return Piece("dead, will be dropped", Style.BAD)
+    size = f"{ask.slots} slots; " if ask.slots > 1 else ""
+    priority = f"priority {ask.priority}; " if ask.priority else ""
+    # The table already says that it waits, for which pool and in which place.
+    why = ask.words.removeprefix(f"waiting: {pool} ").replace(f", place {ask.position} in line", "")
+    return f"{size}{priority}{why}"
+
+
+def _projects(pool: PoolStatus) -> Iterator[Block]:
+    if len(pool.projects) < 2 and not pool.demand and not any(_has_terms(p) for p in pool.projects):
+        return
+    terms = any(_has_terms(project) for project in pool.projects)
+    columns = [Column(f"PROJECT ({pool.share})"), Column("USES", right=True), Column("WAITS", right=True)]
+    columns += [Column("SHARE", right=True)]
+    columns += [Column("WEIGHT", right=True), Column("MAX", right=True)] if terms else []
+    rows: list[list[Words]] = []
+    for project in pool.projects:
+        row: list[Words] = [project.name, str(project.in_use), str(project.waiting), str(project.fair_share)]
+        if terms:
+            row += [f"{project.weight:g}", str(project.maximum) if project.maximum is not None else "-"]
+        announced = [demand_words(d) for d in pool.demand if d.project == project.name]
+        rows.append([*row, _quiet(", ".join(announced))])
+    yield Table([*columns, Column("", wraps=True)], rows)
+
+
+def _has_terms(project: ProjectStatus) -> bool:
+    return project.weight != 1.0 or project.maximum is not None
+
+
+def demand_words(demand: DemandStatus) -> str:
+    state = "dead" if demand.alive is False else f"{span_words(demand.expires_in_s)} left"
+    return f"ready work announced by pid {demand.pid}, {state}"
+
+
+def _more(number: int, what: str) -> Iterator[Block]:
+    if number > 0:
+        yield Line(_quiet(f"and {counted(number, 'more ' + what)}; --json lists what is known"), indent=2)
+
+
+# -- the machine and what to do -------------------------------------------------------------------
+
+
+def machine_words(machine: MachineStatus) -> str:
+    """The limits over all pools; empty where there are none."""
+    parts = []
+    if machine.ceiling is not None:
+        parts.append(f"{machine.in_use} of at most {machine.ceiling} slots over all pools")
+    if machine.memory_floor_bytes is not None:
+        parts.append(f"starts need {size_words(machine.memory_floor_bytes)} of free memory")
+    kinds = sorted({*machine.resources, *machine.resources_in_use})
+    parts += [f"{k} {machine.resources_in_use.get(k, 0)} of {machine.resources.get(k, 0)}" for k in kinds]
+    return "; ".join(parts)
+
+
+def _hints(status: Status) -> Iterator[str]:
+    dead = sum(lease.alive is False for pool in status.pools for lease in pool.leases)
+    if dead:
+        yield f"{counted(dead, 'dead lease')}: an ask that needs the slot takes it; or flyball doctor --fix"
+    for pool in status.pools:
+        if pool.breaker == "open":
+            yield f"{pool.name} tries again by itself; to try now: {command('pool', 'reset', pool.name)}"
+    first = next((ask for pool in status.pools for ask in pool.asks), None)
+    if first is not None:
+        yield command("why", f"{first.project}/{first.name}")
+
+
+def _quiet(text: str) -> Piece:
+    return Piece(text, Style.QUIET)

@@ -1,0 +1,204 @@
+"""A provider with a hidden capacity behind a real HTTP port, on the loopback only.
+
+    POST /v1/messages     served in tokens / tokens_per_s seconds, or refused with 429 and retry-after
+    GET  /__fake/tally    what the provider counted; clients must not peek, people may
+
+    python -m flyball.sim.provider --port 8787 --capacity 6,20:3,40:6
+    curl -d '{"max_tokens": 80}' http://127.0.0.1:8787/v1/messages
+
+The turnstile decides, the dialect words it, and this file only waits and writes. Its clock starts when it
+is opened for business, so a schedule of capacities lines up with the work that is thrown at it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+
+from flyball.errors import FlyballError
+from flyball.sim.capacity import Capacity, Tally, Turnstile
+from flyball.sim.dialect import DIALECTS, Dialect, Reply
+
+HOST = "127.0.0.1"
+BODY_LIMIT = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a provider behaves apart from its capacity."""
+
+    tokens_per_s: float = 100.0
+    reject_s: float = 0.1
+    """A refusal takes this long."""
+    retry_after_s: float | None = 1.0
+
+
+USUAL = Manner()
+
+
+class Provider:
+    """Use as a context manager; it serves from a thread of this process until the block ends."""
+
+    def __init__(
+        self,
+        capacity: Capacity,
+        manner: Manner = USUAL,
+        *,
+        port: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.manner = manner
+        self._turnstile = Turnstile(capacity)
+        self._lock = threading.Lock()
+        self._clock, self._sleep = clock, sleep
+        self._opened_at = clock()
+        self._numbers = count(1)
+        self._server = _Server((HOST, port), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Provider:
+        self._thread.start()
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def open(self) -> None:
+        """Start the clock that the capacity's steps are counted from."""
+        self._opened_at = self._clock()
+
+    @property
+    def t_s(self) -> float:
+        return self._clock() - self._opened_at
+
+    @property
+    def capacity_now(self) -> int:
+        return self._turnstile.capacity.at(self.t_s)
+
+    def tally(self) -> Tally:
+        """A copy of what was counted so far."""
+        with self._lock:
+            return deepcopy(self._turnstile.tally)
+
+    def handle(self, dialect: Dialect, body: Mapping[str, object], write: Callable[[Reply], None]) -> None:
+        """Serve or refuse one request. The seat is given back even if the client has gone."""
+        number = next(self._numbers)
+        with self._lock:
+            accepted = self._turnstile.knock(self.t_s)
+        try:
+            self._sleep(dialect.tokens(body) / self.manner.tokens_per_s if accepted else self.manner.reject_s)
+        finally:
+            # Before the answer is written: a client that has its answer must not be counted any more.
+            with self._lock:
+                self._turnstile.leave(accepted=accepted)
+        if accepted:
+            write(dialect.served(body, number=number))
+        else:
+            write(dialect.throttled(number=number, retry_after_s=self.manner.retry_after_s))
+
+    def refuse(self, dialect: Dialect, words: str, write: Callable[[Reply], None]) -> None:
+        write(dialect.invalid(words, number=next(self._numbers)))
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # With the default of 5, a dozen clients that connect at once wait a second for a lost SYN.
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is its own business; everything else is a bug and is shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        server_version = "fake/1"
+        sys_version = ""
+
+        def do_POST(self) -> None:
+            dialect = next((each for each in DIALECTS if each.answers(self.path)), None)
+            if dialect is None:
+                return self._write(Reply(404, {"error": f"no dialect answers {self.path}"}))
+            try:
+                body = self._body()
+            except ValueError as error:
+                return provider.refuse(dialect, str(error), self._write)
+            return provider.handle(dialect, body, self._write)
+
+        def do_GET(self) -> None:
+            if self.path == "/__fake/tally":
+                found = {"capacity": provider.capacity_now, **provider.tally().as_json()}
+                return self._write(Reply(200, found))
+            return self._write(Reply(404, {"error": "POST /v1/messages, or GET /__fake/tally"}))
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet: the tally says what happened."""
+
+        def _body(self) -> Mapping[str, object]:
+            length = int(self.headers.get("content-length") or 0)
+            if not 0 <= length <= BODY_LIMIT:
+                raise ValueError("the body is too large")
+            body = json.loads(self.rfile.read(length) or b"{}")
+            if not isinstance(body, dict):
+                raise ValueError("the body must be a JSON object")
+            return body
+
+        def _write(self, reply: Reply) -> None:
+            payload = reply.payload()
+            self.close_connection = True
+            self.send_response(reply.status)
+            headers = {"content-type": "application/json", **reply.headers}
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(payload)))
+            self.send_header("connection", "close")
+            self.end_headers()
+            self.wfile.write(payload)
+
+    return Handler
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``python -m flyball.sim.provider``: serve until Ctrl-C, then print the tally."""
+    parser = argparse.ArgumentParser(prog="python -m flyball.sim.provider", description="A fake provider.")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
+    parser.add_argument("--capacity", default="6", help="6, or steps by second: 6,20:3,40:6")
+    parser.add_argument("--tokens-per-s", type=float, default=USUAL.tokens_per_s)
+    parser.add_argument(
+        "--retry-after", type=float, default=USUAL.retry_after_s, help="seconds; 0 sends none"
+    )
+    args = parser.parse_args(argv)
+    manner = Manner(tokens_per_s=args.tokens_per_s, retry_after_s=args.retry_after or None)
+    try:
+        capacity = Capacity.of(args.capacity)
+    except FlyballError as error:
+        parser.error(str(error))
+    with Provider(capacity, manner, port=args.port) as provider:
+        print(provider.url, flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print(json.dumps(provider.tally().as_json()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

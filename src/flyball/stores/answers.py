@@ -1,0 +1,103 @@
+"""Saying how an ask stands: the whole verdict, from one desk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flyball.core.admit import Candidate, Denial, estimate_s, in_order, too_large
+from flyball.core.model import Claim
+from flyball.core.verdict import Blocker, Kind, Reason, Verdict
+from flyball.stores.desk import PoolDesk, candidate
+
+_BLOCKED_BY_OLDEST = frozenset(
+    {Reason.CAP, Reason.RESERVE, Reason.QUEUE, Reason.SHARE, Reason.MAXIMUM, Reason.MACHINE}
+)
+
+
+def granted(desk: PoolDesk, claim_id: int) -> Verdict:
+    return Verdict(
+        kind=Kind.GRANTED,
+        reason=Reason.FREE,
+        pool=desk.row.name,
+        claim_id=claim_id,
+        in_use=desk.row.counts.in_use,
+        cap=desk.row.limits.cap,
+    )
+
+
+def waiting(desk: PoolDesk, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
+    """How a waiting (or refused) ask stands, with everything a person would ask about."""
+    denial = desk.denial(ask, desk.project(ask.project)) or Denial(Reason.QUEUE)
+    return denied(desk, ask, kind, denial, position=position)
+
+
+def standing(desk: PoolDesk, claim: Claim) -> Verdict:
+    """How a claim stands now."""
+    if claim.held:
+        return granted(desk, claim.id)
+    position = desk.rows.waiting_before(desk.row.name, claim.id) + 1
+    return waiting(desk, candidate(claim.id, claim, claim.asked_at), Kind.PARKED, position=position)
+
+
+def never(desk: PoolDesk, ask: Candidate) -> Verdict | None:
+    """The refusal of an ask that no amount of waiting could satisfy; None if waiting makes sense."""
+    words = too_large(ask, desk.row.limits, desk.project(ask.project), desk.machine_for(ask))
+    if not words:
+        return None
+    return denied(desk, ask, Kind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), position=0)
+
+
+def denied(desk: PoolDesk, ask: Candidate, kind: Kind, denial: Denial, *, position: int) -> Verdict:
+    row, now = desk.row, desk.now
+    until = denial.until if denial.until is not None else row.limits.valid_until
+    return Verdict(
+        kind=kind,
+        reason=denial.reason,
+        pool=row.name,
+        claim_id=ask.id,
+        in_use=row.counts.in_use,
+        cap=row.limits.cap,
+        reserved=min(row.limits.reserve, row.limits.cap - 1) if ask.priority <= 0 else 0,
+        position=position,
+        look_again_s=max(0.0, until - now),
+        estimate_s=estimate_s(denial, row.meters, row.counts, position=position, now=now),
+        blocker=_blocker(desk, ask, denial.reason),
+        detail=denial.detail,
+        watch=ask.id != 0 and row.watcher_id == ask.id,
+    )
+
+
+def _blocker(desk: PoolDesk, ask: Candidate, reason: Reason) -> Blocker | None:
+    holder: Claim | None = None
+    if reason is Reason.RESOURCE:
+        users = (c for c in desk.rows.leases_with_resources() if set(c.resources) & set(ask.resources))
+        holder = next(users, None)
+    elif reason is Reason.TRIAL and desk.row.meters.trial_id is not None:
+        holder = desk.rows.claim(desk.row.meters.trial_id)
+    elif reason in _BLOCKED_BY_OLDEST:
+        pool = None if reason is Reason.MACHINE else desk.row.name
+        project = ask.project if reason in (Reason.SHARE, Reason.MAXIMUM) else None
+        holder = desk.rows.oldest_lease(pool, project)
+    if holder is None or holder.granted_at is None:
+        return None
+    age_s = max(0.0, desk.now - holder.granted_at)
+    return Blocker(holder.project, holder.name, holder.holder.pid, holder.holder.host, age_s)
+
+
+def in_line(desk: PoolDesk, asks: list[Claim], *, limit: int) -> list[Claim]:
+    """The first ``limit`` waiting asks in the order they would be served if nothing changed."""
+    uses = {use.name: replace(use) for use in desk.rows.projects(desk.row.name)}
+    lines: dict[tuple[str, int], list[Claim]] = {}
+    for claim in sorted(asks, key=lambda c: c.id, reverse=True):
+        lines.setdefault((claim.project, claim.priority), []).append(claim)
+    ordered: list[Claim] = []
+    while lines and len(ordered) < limit:
+        heads = [candidate(group[-1].id, group[-1], group[-1].asked_at) for group in lines.values()]
+        first = in_order(heads, uses, desk.row.limits.ageing_s, desk.now)[0]
+        group = lines[first.project, first.priority]
+        claim = group.pop()
+        ordered.append(claim)
+        uses[claim.project].in_use += claim.slots
+        if not group:
+            del lines[first.project, first.priority]
+    return ordered

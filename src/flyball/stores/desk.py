@@ -1,0 +1,229 @@
+"""One pool inside one transaction: read once, kept fresh, written back once.
+
+``PoolDesk`` is where the slow tempo meets the rows: it replans a stale pool, folds signals, and knows the
+machine around it. Handing out is in handout.py, saying how an ask stands in answers.py; both work on a desk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flyball.core import plan as planning
+from flyball.core.admit import Candidate, Denial, judge
+from flyball.core.model import Ask, Claim, Fact, Holder, MachineUse, Meters, PoolCounts, ProjectUse
+from flyball.core.settings import PoolSettings, ShareRule
+from flyball.core.signals import Signal
+from flyball.errors import UsageError
+from flyball.stores import codec
+from flyball.stores.port import After
+from flyball.stores.rows import PoolRow, Rows
+
+PROJECTS_KEPT = 1000
+"""Idle projects are forgotten once a pool knows more than this many."""
+
+
+class World:
+    """What the verbs may know beyond the rows: the clock, chance, free memory, who we are."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+        memory_free: Callable[[], int | None],
+        here: Callable[[], Holder],
+    ) -> None:
+        self.clock, self.chance, self.memory_free, self.here = clock, chance, memory_free, here
+
+    def checkable(self, holder: Holder) -> bool:
+        """Can the life of this holder be checked from this process?"""
+        me = self.here()
+        return (holder.host, holder.boot, holder.pidns) == (me.host, me.boot, me.pidns)
+
+
+class PoolDesk:
+    """``done()`` ends the work on it; two desks for one pool are never open at once."""
+
+    def __init__(self, rows: Rows, pool: str, world: World) -> None:
+        self.rows, self.world, self.now = rows, world, rows.now
+        self.after = After()
+        self.gone: set[int] = set()
+        """Claims that this step removed."""
+        self._meters_moved = False
+        self.row = rows.pool(pool) or self._found(pool)
+        self.refresh_if_stale()
+
+    def done(self) -> After:
+        """Write what is still only here; what is left to do after the commit."""
+        if self._meters_moved:
+            self.rows.put_meters(self.row)
+            self._meters_moved = False
+        return self.after
+
+    def move_meters(self) -> Meters:
+        """The meters, to be changed: they are written once, at the end."""
+        self._meters_moved = True
+        return self.row.meters
+
+    def tell(self, facts: Sequence[Fact]) -> None:
+        if facts:
+            self.rows.add_facts(facts)
+            self.after.facts.extend(facts)
+
+    # -- planning ---------------------------------------------------------------------------------
+
+    def _found(self, pool: str) -> PoolRow:
+        """A pool nobody has used before starts with the defaults."""
+        s = codec.load_settings("{}")
+        memory = planning.first_memory(s)
+        first = planning.replan(
+            memory,
+            Meters(),
+            s,
+            pool=pool,
+            version=0,
+            counts=PoolCounts(),
+            projects=(),
+            announced=(),
+            next_demand_expiry=None,
+            trial_live=False,
+            now=self.now,
+        )
+        text = codec.dump(memory)
+        row = PoolRow(pool, "{}", text, first.limits, first.meters, PoolCounts(), 0, self.rows.machine())
+        self.rows.add_pool(row)
+        return row
+
+    @property
+    def settings(self) -> PoolSettings:
+        return codec.load_settings(self.row.settings)
+
+    def refresh_if_stale(self) -> None:
+        valid_for_s = self.row.limits.valid_until - self.now
+        # A plan that claims to hold for very long was made on a clock that has since gone back.
+        if valid_for_s <= 0 or valid_for_s > 2 * planning.FOREVER_S:
+            self.refresh()
+
+    def refresh(self, memory: planning.Memory | None = None, *, arriving: str | None = None) -> None:
+        """Recompute the limits now, from ``memory`` or the stored one."""
+        plan = self._plan(memory, arriving)
+        self.row.memory = codec.dump(plan.memory)
+        self.row.limits, self.row.meters = plan.limits, plan.meters
+        self.rows.put_plan(self.row)
+        self._meters_moved = False
+        if self.settings.share is ShareRule.STRICT:
+            for use in self.rows.projects(self.row.name):
+                share = plan.shares.get(use.name, 0)
+                if use.share != share:
+                    use.share = share
+                    self.rows.put_project(self.row.name, use)
+        self.tell(plan.facts)
+
+    def _plan(self, memory: planning.Memory | None, arriving: str | None) -> planning.Plan:
+        row, rows = self.row, self.rows
+        strict = self.settings.share is ShareRule.STRICT
+        demands = [d for d in rows.demands(row.name) if d.until > self.now] if strict else []
+        trial = row.meters.trial_id
+        return planning.replan(
+            memory if memory is not None else codec.load_memory(row.memory),
+            row.meters,
+            self.settings,
+            pool=row.name,
+            version=row.limits.version,
+            counts=row.counts,
+            projects=rows.projects(row.name) if strict else (),
+            announced=[*(d.project for d in demands), *([arriving] if arriving else [])],
+            next_demand_expiry=min((d.until for d in demands), default=None),
+            trial_live=trial is not None and rows.claim(trial) is not None,
+            now=self.now,
+        )
+
+    def fold(self, signal: Signal, *, project: str, name: str, claim_id: int | None) -> None:
+        """Take a signal in and replan at once."""
+        memory, facts = planning.fold(
+            codec.load_memory(self.row.memory),
+            self.row.meters,
+            self.settings,
+            signal,
+            pool=self.row.name,
+            project=project,
+            name=name,
+            claim_id=claim_id,
+            now=self.now,
+        )
+        self.tell(facts)
+        self.refresh(memory)
+
+    # -- who and what is around ---------------------------------------------------------------------
+
+    def project(self, name: str) -> ProjectUse:
+        use = self.rows.project(self.row.name, name)
+        if use is None:
+            s = self.settings
+            use = ProjectUse(name, weight=s.weights.get(name, 1.0), maximum=s.maxima.get(name))
+            self.rows.drop_idle_projects(self.row.name, keep=PROJECTS_KEPT)
+            self.rows.put_project(self.row.name, use)
+        return use
+
+    def machine_for(self, ask: Candidate) -> MachineUse:
+        settings = self.row.machine
+        if not (settings.ceiling or settings.memory_floor_bytes or ask.resources):
+            return _NO_MACHINE_LIMITS
+        free = dict(settings.resources)
+        if ask.resources:
+            for kind, units in resources_in_use(self.rows).items():
+                free[kind] = free.get(kind, 0) - units
+        return MachineUse(
+            ceiling=settings.ceiling,
+            in_use=self.rows.slots_in_use() if settings.ceiling else 0,
+            memory_floor_bytes=settings.memory_floor_bytes,
+            memory_free_bytes=self.world.memory_free() if settings.memory_floor_bytes else None,
+            resource_free=free,
+        )
+
+    def check_resources(self, ask: Candidate) -> None:
+        declared = self.row.machine.resources
+        for kind, units in ask.resources.items():
+            if kind not in declared:
+                raise UsageError(
+                    f"resource {kind!r} is not declared; "
+                    f"declare it with `flyball machine set --resource {kind}=N`"
+                )
+            if not 1 <= units <= declared[kind]:
+                raise UsageError(f"resource {kind!r} has {declared[kind]} units, {units} asked for")
+
+    def denial(self, ask: Candidate, use: ProjectUse) -> Denial | None:
+        """Why an ask may not start now; None if it may."""
+        row = self.row
+        if row.limits.share is ShareRule.STRICT and not use.share and not use.in_use and not use.waiting:
+            # The plan has not counted this project: its arrival changes everybody's share.
+            self.refresh(arriving=use.name)
+            use.share = (self.rows.project(row.name, use.name) or use).share
+        return judge(ask, row.limits, row.meters, row.counts, use, self.machine_for(ask), self.now)
+
+    # -- our copy of the counts -----------------------------------------------------------------------
+
+    def count(self, claim: Ask | Claim, *, slots: int = 0, waiting: int = 0) -> None:
+        """Keep our copy of the counts in step with the row that was just added, granted or removed."""
+        counts = self.row.counts
+        counts.in_use += slots
+        counts.low_in_use += slots if claim.priority <= 0 else 0
+        counts.waiting += waiting
+
+
+_NO_MACHINE_LIMITS = MachineUse()
+
+
+def candidate(claim_id: int, ask: Ask | Claim, asked_at: float) -> Candidate:
+    return Candidate(claim_id, ask.project, ask.priority, ask.slots, ask.resources, asked_at)
+
+
+def resources_in_use(rows: Rows) -> dict[str, int]:
+    used: dict[str, int] = {}
+    for claim in rows.leases_with_resources():
+        for kind, units in claim.resources.items():
+            used[kind] = used.get(kind, 0) + units
+    return used
+
+
+def ask_fact(ask: Ask | Claim, now: float, kind: str, words: str) -> Fact:
+    return Fact(now, ask.pool, kind, words, ask.project, ask.name, ask.holder.pid)

@@ -1,0 +1,20 @@
+"""What any store must do, one function per behaviour. ``STORE_CHECKS`` is all of them."""
+
+from __future__ import annotations
+
+from flyball.testing.store_checks import (
+    adapting,
+    admission,
+    breaker,
+    dying,
+    ending,
+    machine,
+    order,
+    seeing,
+    setting,
+    sharing,
+)
+from flyball.testing.store_checks.scene import StoreCheck, registered
+
+_ROOMS = (admission, order, sharing, adapting, breaker, machine, ending, dying, setting, seeing)
+STORE_CHECKS: tuple[StoreCheck, ...] = tuple(registered)

@@ -1,0 +1,180 @@
+"""Who gets in, who waits, who is told no."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flyball.core.settings import NAME_LIMIT
+from flyball.core.verdict import Kind, Reason
+from flyball.errors import UsageError
+from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
+
+
+@store_check
+def the_cap_is_never_exceeded(s: Scene) -> None:
+    s.static(3)
+    granted = [s.nowait(project).granted for project in "abababab"]
+    expect_equal(granted.count(True), 3, "grants")
+    expect_equal(s.seen().in_use, 3, "slots in use")
+
+
+@store_check
+def a_lease_of_many_slots_counts_each_of_them(s: Scene) -> None:
+    s.static(4)
+    s.take(slots=3)
+    s.refused(Reason.CAP, slots=2)
+    s.take(slots=1)
+
+
+@store_check
+def a_pool_nobody_configured_admits_eight(s: Scene) -> None:
+    for _ in range(8):
+        s.take(pool="new")
+    s.refused(Reason.CAP, pool="new")
+
+
+@store_check
+def a_refused_ask_leaves_nothing_behind(s: Scene) -> None:
+    s.static(1)
+    lease = s.take()
+    s.refused(Reason.CAP)
+    expect_equal(s.seen().waiting, 0, "asks in line")
+    s.release(lease)
+    expect_equal(s.seen().in_use, 0, "slots in use")
+
+
+@store_check
+def a_refusal_names_the_reason_and_who_holds_the_slot(s: Scene) -> None:
+    s.static(1)
+    s.take("blog", name="t-14", holder=s.holder(4121))
+    s.wait(60)
+    verdict = s.refused(Reason.CAP, "shop")
+    blocker = verdict.blocker
+    expect(blocker is not None, "a full pool names a blocker")
+    if blocker is not None:
+        expect_equal((blocker.project, blocker.name, blocker.pid), ("blog", "t-14", 4121), "the blocker")
+        expect_equal(blocker.age_s, 60.0, "how long it has held the slot")
+
+
+@store_check
+def the_estimate_follows_how_long_leases_were_held(s: Scene) -> None:
+    s.static(1)
+    lease = s.take()
+    expect_equal(s.refused(Reason.CAP).estimate_s, None, "the estimate before anything ended")
+    s.wait(200)
+    s.release(lease)
+    s.take()
+    expect_equal(s.refused(Reason.CAP).estimate_s, 200.0, "the estimate after one lease of 200 s")
+
+
+@store_check
+def an_ask_above_the_ceiling_is_refused_at_once_even_if_it_would_wait(s: Scene) -> None:
+    s.pool(cap=2, cap_ceiling=4)
+    verdict, _ = s.store.admit(s.ask(slots=5), park=True)
+    expect_equal((verdict.kind, verdict.reason), (Kind.REFUSED, Reason.TOO_LARGE), "the verdict")
+    expect_equal(s.seen().waiting, 0, "asks in line")
+
+
+@store_check
+def an_ask_above_its_projects_maximum_is_refused_at_once(s: Scene) -> None:
+    s.static(8, maxima={"a": 2})
+    verdict, _ = s.store.admit(s.ask("a", slots=3), park=True)
+    expect_equal(verdict.reason, Reason.TOO_LARGE, "the reason")
+
+
+@store_check
+def an_ask_above_the_cap_but_within_the_ceiling_is_granted_in_the_end(s: Scene) -> None:
+    """An idle pool whose head needs more than the cap: the cap is what limits work, so it must grow."""
+    s.pool(cap=4, cap_ceiling=8)
+    ask = s.park(slots=6)
+    for _ in range(100):
+        s.wait(60)
+        if s.look(ask).granted:
+            return
+    raise AssertionError(f"still waiting after 100 min: {s.look(ask).words()}")
+
+
+@store_check
+def an_ask_that_has_become_too_large_does_not_block_the_line(s: Scene) -> None:
+    s.static(4)
+    lease = s.take(slots=4)
+    s.park("big", slots=4)
+    small = s.park("small")
+    s.static(2)
+    s.wait(600)
+    s.release(lease)
+    expect(s.look(small).granted, "an ask that can never be granted keeps everybody else waiting")
+
+
+@store_check
+def a_parked_ask_knows_its_place_and_when_to_look_again(s: Scene) -> None:
+    s.static(1)
+    s.take()
+    first, second = s.park(), s.park()
+    expect_equal([s.look(first).position, s.look(second).position], [1, 2], "the places in line")
+    expect((s.look(first).look_again_s or 0) > 0, "a parked ask has a time to look again")
+
+
+@store_check
+def looking_at_an_ask_that_is_gone_says_so(s: Scene) -> None:
+    verdict, after = s.store.look(12345, advance=True)
+    expect_equal((verdict, after.wakes), (None, []), "the answer")
+
+
+@store_check
+def a_look_without_advance_hands_out_nothing(s: Scene) -> None:
+    s.pool(spacing_s=10.0)
+    s.take()
+    ask = s.park()
+    s.wait(60)
+    s.store.look(ask, advance=False)
+    expect(not s.held(ask), "a mere look granted a slot")
+    expect(s.look(ask).granted, "a look that advances grants what time has freed")
+
+
+@store_check
+def names_that_look_alike_are_different(s: Scene) -> None:
+    s.static(8, maxima={"my_app": 1})
+    s.take("my_app")
+    s.refused(Reason.MAXIMUM, "my_app")
+    s.take("my-app")
+    expect_equal({p.name: p.in_use for p in s.seen().projects if p.in_use}, {"my_app": 1, "my-app": 1}, "use")
+
+
+@store_check
+def names_may_hold_spaces_slashes_quotes_and_emoji(s: Scene) -> None:
+    odd = "a b/c\\d 'e\" 🚀 ; -- %s ü"
+    s.store.set_pool(odd, {"cap": 1, "adaptive": False, "weights": {odd: 2.0}})
+    lease = s.take(odd, name=odd, pool=odd)
+    expect_equal((s.claim(lease).project, s.claim(lease).name), (odd, odd), "the stored names")
+    s.refused(Reason.CAP, odd, pool=odd)
+    s.release(lease)
+    s.take(odd, pool=odd)
+
+
+@store_check
+def nonsense_is_refused_and_changes_nothing(s: Scene) -> None:
+    good = s.ask()
+    nonsense = [
+        replace(good, slots=0),
+        replace(good, slots=-1),
+        replace(good, slots=True),
+        replace(good, slots=1.5),  # type: ignore[arg-type]
+        replace(good, priority=1001),
+        replace(good, priority="1"),  # type: ignore[arg-type]
+        replace(good, pool=""),
+        replace(good, project=""),
+        replace(good, name=""),
+        replace(good, name="a\nb"),
+        replace(good, project="\ud800"),
+        replace(good, project="x" * (NAME_LIMIT + 1)),
+        replace(good, resources={"undeclared": 1}),
+    ]
+    for ask in nonsense:
+        try:
+            s.store.admit(ask, park=True)
+        except UsageError:
+            continue
+        raise AssertionError(f"accepted {ask!r}")
+    expect_equal(s.store.census().claims, (), "claims")
+    expect_equal(s.store.facts(limit=10), [], "facts of steps that never happened")

@@ -1,0 +1,27 @@
+"""What a store knows from outside its rows, under a test's control: time, chance, memory, identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from flyball.core.model import Holder
+from flyball.stores.desk import World
+from flyball.testing.clock import ManualClock
+
+HERE = Holder("here", "boot-1", 1, 1, 1)
+
+
+class FakeWorld:
+    """Simulated time, seeded chance, settable memory, and a process of its own. Nobody is really alive."""
+
+    def __init__(self, *, seed: int = 0, now: float = 1_000.0, here: Holder = HERE) -> None:
+        self.clock = ManualClock(now)
+        self.seed = seed
+        self.memory_free_bytes: int | None = None
+        self.here = here
+
+    def ports(self, clock: Callable[[], float] | None = None) -> World:
+        """What a store is given. Chance starts anew each time, so two stores see the same."""
+        chance = Random(self.seed).random
+        return World(clock or self.clock, chance, lambda: self.memory_free_bytes, lambda: self.here)

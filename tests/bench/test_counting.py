@@ -1,0 +1,114 @@
+"""What the benches make of what they saw."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.handoff import Turn, inversions, latencies
+from bench.peers.json_store import JsonStore
+from bench.recording import Recording, Step, recorded
+from bench.report import Figure, Target, beside, percentile, shown
+
+
+def test_a_percentile_is_a_value_that_was_seen() -> None:
+    values = [float(n) for n in range(1, 101)]
+    assert percentile(values, 50) == 50
+    assert percentile(values, 99) == 99
+    assert percentile([7.0], 99) == 7
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0421, "0.04 ms"), (12.34, "12.3 ms"), (1234.5, "1,234 ms"), (0.0, "0 ms")]
+)
+def test_three_digits_are_shown(value: float, text: str) -> None:
+    assert shown(value, "ms") == text
+
+
+def test_a_figure_is_the_ratio_of_medians_with_the_spread_of_the_rounds() -> None:
+    figure = beside("x", [2.0, 3.0, 10.0], [1.0, 2.0, 2.0], unit="us", name="bare")
+    assert figure.ratio == 1.5
+    assert figure.spread == (1.5, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("target", "met"),
+    [
+        (Target("ratio", 2.0), True),
+        (Target("ratio", 3.0, at_least=True), False),
+        (Target("beyond", 9.0), False),
+        (Target("value", 20.0), True),
+    ],
+)
+def test_a_target_judges_the_number_it_names(target: Target, met: bool) -> None:
+    assert Figure(what="x", ours=20.0, unit="ms", theirs=10.0, target=target).met is met
+
+
+def test_a_release_is_matched_with_the_grant_it_led_to() -> None:
+    first = Turn(0, "p", granted=1.0, releasing=2.0, released=2.1, followers=(2,))
+    second = Turn(1, "p", granted=1.1, releasing=2.0, released=2.2, followers=(3,))
+    third = Turn(2, "p", granted=2.5, releasing=3.0, released=3.1)
+    fourth = Turn(3, "p", granted=2.2, releasing=3.0, released=3.1)
+    found, guessed = latencies([first, second, third, fourth], opened=[0.9, 0.9])
+    assert found == pytest.approx([0.5, 0.2, 0.1, 0.2])
+    assert guessed == 0
+
+
+def test_only_askers_of_the_same_project_can_be_out_of_order() -> None:
+    assert inversions([1, 0, 3, 2], projects=2) == 0
+    assert inversions([2, 0, 1, 3], projects=2) == 1
+
+
+def test_a_recording_that_missed_a_statement_is_refused() -> None:
+    recording = Recording(steps=[Step("BEGIN", ())], traced=["BEGIN", "SELECT 1"])
+    with pytest.raises(AssertionError, match="SQLite ran"):
+        recording.take()
+
+
+def test_a_recording_knows_statements_parameters_and_how_rows_were_read(tmp_path: Path) -> None:
+    import sqlite3
+
+    with recorded() as recording:
+        connection = sqlite3.connect(str(tmp_path / "x.db"), isolation_level=None)
+        connection.execute("CREATE TABLE t (x)")
+        recording.take()
+        connection.execute("INSERT INTO t VALUES (?)", (5,))
+        connection.execute("SELECT x FROM t").fetchone()
+        steps = recording.take()
+        connection.close()
+    assert [(step.sql, step.parameters, step.fetch) for step in steps] == [
+        ("INSERT INTO t VALUES (?)", (5,), ""),
+        ("SELECT x FROM t", (), "one"),
+    ]
+
+
+def test_the_json_store_keeps_to_its_cap_and_takes_back_the_slots_of_the_dead(tmp_path: Path) -> None:
+    store = JsonStore(tmp_path, cap=1)
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    assert store.acquire("blog", "t-1", gone.pid) is not None
+    held = store.acquire("blog", "t-2", _alive())
+    assert held is not None
+    assert store.acquire("blog", "t-3", _alive()) is None
+    store.release(held)
+    assert store.acquire("blog", "t-3", _alive()) is not None
+    store.close()
+
+
+def test_the_json_store_shares_its_cap_between_projects_with_work(tmp_path: Path) -> None:
+    store = JsonStore(tmp_path, cap=2)
+    store.announce("blog", _alive())
+    store.announce("shop", _alive())
+    assert store.acquire("blog", "t-1", _alive()) is not None
+    assert store.acquire("blog", "t-2", _alive()) is None
+    assert store.acquire("shop", "t-1", _alive()) is not None
+    store.close()
+
+
+def _alive() -> int:
+    import os
+
+    return os.getpid()

@@ -1,0 +1,77 @@
+"""Every bench runs and answers in the form the reports need. Figures are judged by people, not here."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from bench import __main__ as command
+from bench import contention, handoff, machine, startup, store_cost
+from bench.report import Section, as_markdown, as_record, as_text
+
+_TINY = {
+    store_cost.NAME: lambda: store_cost.run(store_cost.Sizes(rounds=2, pairs=5, few=2, many=20), _silent),
+    contention.NAME: lambda: contention.run(
+        contention.Sizes(rounds=1, round_s=0.05, processes=2, live=3), _silent
+    ),
+    handoff.NAME: lambda: handoff.run(
+        handoff.Sizes(rounds=1, processes=4, projects=2, hold_s=0.002, pings=3), _silent
+    ),
+    startup.NAME: lambda: startup.run(startup.Sizes(rounds=1, waiters=1), _silent),
+}
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def test_every_bench_has_a_tiny_run_here() -> None:
+    assert set(_TINY) == set(command.BENCHES)
+
+
+@pytest.mark.parametrize("name", _TINY)
+def test_a_bench_answers_with_finite_figures_and_leaves_nothing_behind(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    section = _TINY[name]()
+    assert section.name == name
+    assert any(figure.target for figure in section.figures)
+    for figure in section.figures:
+        assert math.isfinite(figure.ours)
+        assert figure.theirs is None or math.isfinite(figure.theirs)
+    _check_shown(section)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("flyball-bench-")]
+
+
+def _check_shown(section: Section) -> None:
+    described = machine.describe()
+    shown = json.loads(json.dumps(as_record([section], described), allow_nan=False))
+    assert len(shown["benches"][section.name]["figures"]) == len(section.figures)
+    table = as_markdown([section], described)
+    for figure in section.figures:
+        assert figure.what in table
+        assert figure.what in as_text(section)
+    assert socket.gethostname() not in json.dumps(described)
+    assert str(Path.home()) not in table
+
+
+def test_the_command_writes_the_results_where_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(store_cost, "QUICK", store_cost.Sizes(rounds=1, pairs=3, few=2, many=5))
+    assert command.main(["store-cost", "--quick", "--json", str(tmp_path / "out.json")]) == 0
+    assert "targets met" in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "out.json").read_text())) == {"machine", "benches"}
+    assert "store-cost" in (tmp_path / "out.md").read_text()
+
+
+def test_an_unknown_bench_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["speed"])
+    assert "store-cost" in capsys.readouterr().err

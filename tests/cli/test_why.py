@@ -1,0 +1,123 @@
+"""``flyball why``: how a task stands and what happened to it, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from flyball.core.model import Outcome
+from flyball.core.signals import Signal, SignalKind
+from flyball.governor.governor import Governor
+from tests.cli.kit import Cli, People, edit
+
+
+@pytest.fixture
+def full(governor: Governor, people: People) -> int:
+    """A pool of one slot that blog/t-14 holds; its pid."""
+    governor.set_pool("anthropic", cap=1, adaptive=False)
+    return people.holds("anthropic", "blog", "t-14", model="opus")
+
+
+def test_a_running_task_says_where_since_when_and_as_which_process(cli: Cli, full: int) -> None:
+    result = cli("why", "t-14")
+    assert result.code == 0
+    assert "blog/t-14 runs in anthropic for 1 s, granted without waiting" in result.out
+    assert f"pid {full}; model opus" in result.out
+    assert "recorded as already running" in result.out
+
+
+def test_a_waiting_task_says_its_place_reason_and_blocker(cli: Cli, full: int, people: People) -> None:
+    people.waits("anthropic", "shop", "t-2")
+    people.waits("anthropic", "shop", "t-3")
+    out = cli("why", "shop/t-3").out
+    assert "shop/t-3 waits in anthropic for 1 s" in out
+    assert "2 in line" in out
+    assert f"anthropic 1/1 (blog/t-14, pid {full})" in out
+    assert "not known yet" in out
+
+
+def test_a_task_that_waited_says_how_long_after_all(
+    cli: Cli, full: int, governor: Governor, people: People
+) -> None:
+    people.waits("anthropic", "shop", "t-3")
+    edit(cli, "UPDATE claim SET asked_at = asked_at - 600")
+    people.dies(full)
+    governor.reap()
+    out = cli("why", "t-3").out
+    assert "shop/t-3 runs in anthropic for 1 s, granted after waiting 10 min" in out
+    assert out.count("granted after waiting") == 2  # how it stands, and what happened
+
+
+def test_a_refused_task_says_so(cli: Cli, full: int, people: People) -> None:
+    people.is_refused("anthropic", "shop", "t-9")
+    out = cli("why", "t-9").out
+    assert "shop/t-9 neither runs nor waits now; last refused 1 s ago: anthropic 1/1" in out
+
+
+def test_a_process_is_found_by_its_pid_and_by_who_launched_it(
+    cli: Cli, governor: Governor, people: People
+) -> None:
+    lease = governor.acquire_nowait("anthropic", project="blog", name="t-1")
+    pid = people.start()
+    governor.rebind(lease, pid)
+    for query in (str(pid), str(lease.pid)):
+        out = cli("why", query).out
+        assert "blog/t-1 runs" in out
+        assert f"pid {pid}, launched by pid {lease.pid}" in out
+    governor.release(lease, Outcome.FINISHED)
+
+
+def test_a_name_in_two_projects_gives_both(cli: Cli, people: People) -> None:
+    people.holds("anthropic", "blog", "t-1")
+    people.holds("openai", "shop", "t-1")
+    assert [(m["project"], m["name"]) for m in cli("why", "t-1", "--json").json["matches"]] == [
+        ("blog", "t-1"),
+        ("shop", "t-1"),
+    ]
+    out = cli("why", "shop/t-1").out
+    assert "shop/t-1 runs in openai" in out
+    assert "blog" not in out
+
+
+def test_a_dead_holder_is_called_dead(cli: Cli, full: int, people: People) -> None:
+    people.dies(full)
+    out = cli("why", "t-14").out
+    assert "blog/t-14 is dead and still counted in anthropic" in out
+    assert "flyball doctor --fix" in out
+
+
+def test_what_happened_to_its_pool_is_told_too(cli: Cli, governor: Governor, people: People) -> None:
+    people.holds("anthropic", "blog", "t-1")
+    governor.report("anthropic", Signal(SignalKind.THROTTLED), project="shop", name="t-9")
+    governor.report("openai", Signal(SignalKind.THROTTLED), project="shop", name="t-9")
+    out = cli("why", "t-1").out
+    assert "AND TO ITS POOL" in out
+    assert out.count("cap 8 -> 4: throttled (shop/t-9)") == 1
+
+
+def test_facts_come_newest_last_and_no_more_than_asked_for(cli: Cli, full: int, people: People) -> None:
+    for _ in range(4):
+        people.is_refused("anthropic", "shop", "t-9")
+    (match,) = cli("why", "t-9", "--json", "--limit", "3").json["matches"]
+    ages = [fact["s_ago"] for fact in match["facts"]]
+    assert len(ages) == 3
+    assert ages == sorted(ages, reverse=True)
+
+
+def test_nothing_found_names_the_nearest_and_exits_1(cli: Cli, full: int) -> None:
+    result = cli("why", "t-15")
+    assert result.code == 1
+    assert "'t-15' neither runs nor waits" in result.out
+    assert "blog/t-14" in result.out
+    assert cli("why", "t-15", "--json").json == {"query": "t-15", "matches": [], "nearest": ["blog/t-14"]}
+
+
+def test_without_any_state_it_says_so_and_makes_none(cli: Cli) -> None:
+    result = cli("why", "t-1")
+    assert result.code == 1
+    assert "no pool has been used yet" in result.out
+    assert not cli.home.exists()
+
+
+def test_any_letters_will_do(cli: Cli, people: People) -> None:
+    people.holds("anthropic", "größe", "fix the 🚀 / now")
+    assert "größe/fix the 🚀 / now runs" in cli("why", "größe/fix the 🚀 / now").out

@@ -1,0 +1,106 @@
+"""Real worker processes against a real provider, small and quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flyball.core.settings import PoolChanges
+from flyball.errors import AgentError
+from flyball.sim.capacity import Capacity
+from flyball.sim.heat import Heat, Setup
+from flyball.sim.provider import Manner
+from flyball.sim.score import score
+from flyball.sim.workload import Team, Workload
+
+pytestmark = pytest.mark.faults
+
+SETUP = Setup(
+    workload=Workload(
+        teams=(Team("shop", 2), Team("blog", 1)), calls_each=3, tokens_low=1, tokens_high=4, seed=3
+    ),
+    capacity=Capacity.of("1"),
+    manner=Manner(reject_s=0.01, retry_after_s=0.05),
+    settings=PoolChanges(profile="calls", settle_s=0.1, break_s=0.1),
+    limit_s=60.0,
+)
+
+
+def finished(setup: Setup, *, governed: bool, folder: Path) -> Heat:
+    with Heat(setup, governed=governed, folder=folder) as heat:
+        run_to_its_end(heat)
+    return heat
+
+
+def run_to_its_end(heat: Heat) -> None:
+    while not heat.over:
+        heat.step(0.05)
+
+
+@pytest.mark.parametrize("governed", [False, True])
+def test_every_call_is_made_exactly_once(governed: bool, tmp_path: Path) -> None:
+    heat = finished(SETUP, governed=governed, folder=tmp_path)
+    found = score(heat.record)
+    assert (found.calls_done, found.stopped) == (6, False)
+    assert heat.record.tally.accepted == 6
+    assert found.throttles == sum(heat.record.throttles.values())
+    assert all(row.done == row.calls for row in heat.standing().rows)
+
+
+def test_a_governed_heat_never_touches_the_users_own_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "mine"))
+    monkeypatch.setenv("FLYBALL_URL", f"sqlite://{tmp_path}/mine.db")
+    (tmp_path / "demo").mkdir()
+    heat = finished(SETUP, governed=True, folder=tmp_path / "demo")
+    assert heat.record.calls_done == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_what_the_governor_did_can_be_told(tmp_path: Path) -> None:
+    with Heat(replace(SETUP, capacity=Capacity.of("0")), governed=True, folder=tmp_path) as heat:
+        # It has one worker: before its second refusal it reported the first.
+        while heat.record.throttles.get("blog", 0) < 2:
+            heat.step(0.05)
+        heat.setup = replace(heat.setup, limit_s=0.0)
+        heat.step(0.0)
+    assert any("retry after" in words for words in heat.story)
+
+
+def test_no_worker_outlives_its_heat(tmp_path: Path) -> None:
+    with Heat(SETUP, governed=False, folder=tmp_path) as heat:
+        heat.step(0.01)
+    assert all(worker.process.returncode is not None for worker in heat.workers)
+
+
+def test_a_heat_that_cannot_end_is_stopped_and_says_so(tmp_path: Path) -> None:
+    setup = replace(SETUP, capacity=Capacity.of("0"), limit_s=0.2)
+    found = score(finished(setup, governed=False, folder=tmp_path).record)
+    assert (found.calls_done, found.stopped) == (0, True)
+
+
+def test_a_worker_that_dies_ends_the_heat_with_its_name(tmp_path: Path) -> None:
+    setup = replace(SETUP, capacity=Capacity.of("0"))
+    with Heat(setup, governed=False, folder=tmp_path) as heat:
+        os.kill(heat.workers[0].process.pid, signal.SIGKILL)
+        with pytest.raises(AgentError, match="shop died"):
+            run_to_its_end(heat)
+
+
+def test_a_worker_whose_parent_is_gone_leaves_at_once() -> None:
+    told = {"url": "http://127.0.0.1:9", "project": "shop", "name": "w", "pool": None, "seed": "1"}
+    command = [sys.executable, "-m", "flyball.sim.worker", json.dumps(told)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        assert worker.stdin is not None
+        assert worker.stdout.readline() == b"ready\n"
+        worker.stdin.close()
+    assert worker.returncode == 0
