@@ -61,7 +61,7 @@ class Patient:
                 census, now, wrong = reader.census(), reader.now(), reader.miscounts()
                 # Where rows are missing the pools cannot be judged before they are counted again.
                 with suppress(LookupError) if wrong else nullcontext():
-                    pools = status_of(reader).pools
+                    pools = status_of(reader, self.address).pools
             finally:
                 reader.close()
         except StoreUnreadableError as error:

@@ -14,7 +14,7 @@ from flyball.core.model import Outcome
 from flyball.core.verdict import Verdict, span_words
 from flyball.errors import AgentError, UsageError
 from flyball.governor import nested
-from flyball.governor.caller import default_pool, default_project
+from flyball.governor.caller import default_pool, default_project, name_of
 from flyball.governor.doors import thread_mail
 from flyball.governor.governor import Asking, Governor
 from flyball.governor.lease import Lease
@@ -78,7 +78,7 @@ def _asking(args: argparse.Namespace, argv: list[str]) -> Asking:
     return Asking(
         pool=args.pool if args.pool is not None else default_pool(argv),
         project=args.project if args.project is not None else default_project(),
-        name=args.name if args.name is not None else f"{os.path.basename(argv[0])}-{os.getpid()}",
+        name=args.name if args.name is not None else name_of(argv[0]),
         slots=args.slots,
         priority=args.priority,
         resources=dict(args.resource),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from flyball.cli.render import Block, Column, Line, Table, Words, print_json, show
 from flyball.cli.subverbs import add_action
 from flyball.cli.units import key_limit, size_or_off, size_words, whole_or_off
-from flyball.core.settings import MachineSettings, check_name
+from flyball.core.settings import MachineChanges, check_name
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.status import MachineStatus
@@ -66,19 +66,14 @@ def run(args: argparse.Namespace) -> int:
 def _set(governor: Governor, args: argparse.Namespace) -> None:
     if not args.resource and not hasattr(args, "ceiling") and not hasattr(args, "memory_floor"):
         raise UsageError("nothing to set; for example: flyball machine set --ceiling 20")
-    governor.set_machine(changed(governor.store.machine(), args))
-
-
-def changed(old: MachineSettings, args: argparse.Namespace) -> MachineSettings:
-    """``old`` with exactly what the command line names."""
-    new = old
+    changes = MachineChanges()
     if hasattr(args, "ceiling"):
-        new = replace(new, ceiling=args.ceiling)
+        changes["ceiling"] = args.ceiling
     if hasattr(args, "memory_floor"):
-        new = replace(new, memory_floor_bytes=args.memory_floor)
-    named = {check_name("resource", kind): count for kind, count in args.resource}
-    resources = {kind: count for kind, count in {**old.resources, **named}.items() if count != 0}
-    return replace(new, resources=resources)
+        changes["memory_floor_bytes"] = args.memory_floor
+    if args.resource:
+        changes["resources"] = {check_name("resource", kind): count for kind, count in args.resource}
+    governor.change_machine(**changes)
 
 
 def machine_screen(machine: MachineStatus, memory_free: int | None) -> list[Block]:

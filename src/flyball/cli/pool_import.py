@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from flyball.cli.units import size_words
 from flyball.core import koryph
 from flyball.core.cap import cap_of
 from flyball.core.model import Phase
-from flyball.core.settings import MachineSettings, PoolChanges
+from flyball.core.settings import MachineChanges, MachineSettings, PoolChanges
 from flyball.core.verdict import span_words
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
@@ -93,15 +93,14 @@ def _now(governor: Governor) -> float:
 def _write(governor: Governor, imported: koryph.Imported) -> None:
     for pool in imported.pools:
         governor.import_pool(pool.name, pool.changes, pool.memory)
-    old = governor.store.machine()
-    machine = replace(
-        old,
-        ceiling=imported.ceiling if imported.ceiling is not None else old.ceiling,
-        memory_floor_bytes=imported.memory_floor_bytes or old.memory_floor_bytes,
-        resources={**old.resources, **imported.resources},
-    )
-    if machine != old:
-        governor.set_machine(machine)
+    machine = MachineChanges()
+    if imported.ceiling is not None:
+        machine["ceiling"] = imported.ceiling
+    if imported.memory_floor_bytes:
+        machine["memory_floor_bytes"] = imported.memory_floor_bytes
+    if imported.resources:
+        machine["resources"] = dict(imported.resources)
+    governor.change_machine(**machine)
 
 
 def _report(args: argparse.Namespace, imported: koryph.Imported) -> ImportReport:

@@ -68,7 +68,7 @@ def view_of_changes(name: str, changes: PoolChanges, cap_now: int) -> PoolView:
 
 def default_view(name: str) -> PoolView:
     settings = resolve_pool({})
-    return PoolView(name, False, cap_of(first_memory(settings).cap, settings), {}, _as_mapping(settings))
+    return PoolView(name, False, cap_of(first_memory(settings, 0.0).cap, settings), {}, _as_mapping(settings))
 
 
 def _as_mapping(settings: PoolSettings) -> dict[str, object]:

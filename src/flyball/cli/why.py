@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     reader = open_reader(resolve())
     try:
-        status, facts, now = status_of(reader), reader.facts(limit=_ALL_FACTS), reader.now()
+        status, facts, now = status_of(reader, resolve()), reader.facts(limit=_ALL_FACTS), reader.now()
     finally:
         reader.close()
     answer = answer_for(args.query, status, facts, now=now, limit=max(0, args.limit))

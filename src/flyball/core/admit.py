@@ -117,16 +117,21 @@ def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | 
 
 
 def in_order(
-    waiting: Sequence[Candidate], projects: Mapping[str, ProjectUse], ageing_s: float, now: float
+    waiting: Sequence[Candidate],
+    projects: Mapping[str, ProjectUse],
+    *,
+    turn: float,
+    ageing_s: float,
+    now: float,
 ) -> list[Candidate]:
-    """The waiting, first in line first."""
+    """The waiting, first in line first. ``turn`` is where the hand-out stands (share.py)."""
     if not waiting:
         return []
     top = max(ask.priority for ask in waiting)
 
-    def rank(ask: Candidate) -> tuple[int, float, int]:
+    def rank(ask: Candidate) -> tuple[int, tuple[float, float], int]:
         aged = min(top, ask.priority + int(max(0.0, now - ask.asked_at) // ageing_s))
-        return (-aged, need(projects[ask.project]), ask.id)
+        return (-aged, need(projects[ask.project], turn), ask.id)
 
     return sorted(waiting, key=rank)
 
@@ -141,14 +146,22 @@ def choose(
     now: float,
 ) -> Candidate | None:
     """The next ask to grant, if any. ``waiting`` holds the oldest ask of each (project, priority) line."""
-    for ask in in_order(waiting, projects, limits.ageing_s, now):
+    for ask in in_order(waiting, projects, turn=meters.turn, ageing_s=limits.ageing_s, now=now):
         denial = judge(ask, limits, meters, counts, projects[ask.project], machine, now)
         if denial is None:
             return ask
-        out_of_room = denial.reason in (Reason.CAP, Reason.RESERVE) and ask.slots > 1
-        if out_of_room and now - ask.asked_at >= limits.ageing_s:
+        if _collects(ask, denial, limits, projects[ask.project], machine, now):
             break
     return None
+
+
+def _collects(
+    ask: Candidate, denial: Denial, limits: Limits, use: ProjectUse, machine: MachineUse, now: float
+) -> bool:
+    """A large ask that was overtaken for long enough keeps freed slots for itself, if they can suffice."""
+    lacks_room = denial.reason in (Reason.CAP, Reason.RESERVE, Reason.MACHINE) and ask.slots > 1
+    patient = now - ask.asked_at >= limits.ageing_s
+    return lacks_room and patient and not too_large(ask, limits, use, machine)
 
 
 def estimate_s(

@@ -10,6 +10,9 @@ quickly to just under it and probes slowly beyond it.
     quiet, below the failed level      half the distance to just under it, once per settle
     quiet, at or beyond it        one step per probe period
 
+Cuts that follow each other without the cap coming back in between are a fall; three of them are the breaker's
+business too. A cut at the level that failed before is the ordinary sawtooth and starts the count anew.
+
 Two rules keep growth honest: the cap grows only while it is what limits work (an idle pool proves
 nothing), and every change is followed by a settle, so that decisions are made against work that
 was admitted under the current cap.
@@ -70,6 +73,12 @@ def cap_of(state: CapState, s: PoolSettings) -> int:
     return max(s.cap_floor, min(int(state.level), s.cap_ceiling))
 
 
+def _within(state: CapState, s: PoolSettings) -> CapState:
+    """The bounds may have moved since the level was learned; what counts is the cap it stands for."""
+    level = max(float(s.cap_floor), min(state.level, float(s.cap_ceiling)))
+    return state if level == state.level else replace(state, level=level)
+
+
 def count_throttle(state: CapState, s: PoolSettings, *, project: str, name: str, now: float) -> CapState:
     """Remember a throttle without acting on it."""
     recent = [t for t in state.throttles if now - t[0] <= s.burst_window_s]
@@ -86,7 +95,7 @@ def on_throttle(
     state: CapState, s: PoolSettings, *, project: str, name: str, now: float
 ) -> tuple[CapState, CapEvent]:
     """Fold one throttle into the cap."""
-    state = count_throttle(state, s, project=project, name=name, now=now)
+    state = count_throttle(_within(state, s), s, project=project, name=name, now=now)
     settling = now < state.settle_until
     burst = len({(p, n) for _, p, n in state.throttles}) >= s.burst_count
     if settling and state.settling is Settling.CUT:
@@ -101,6 +110,9 @@ def on_throttle(
 
 def _cut(state: CapState, s: PoolSettings, *, factor: float, now: float) -> CapState:
     recent = tuple(at for at in state.cuts if now - at <= s.trip_window_s)
+    if state.failed_level is not None and state.level >= state.failed_level - 1:
+        # The cap had come back to where it failed: an ordinary sawtooth, not a fall that goes on.
+        recent = ()
     cut = _settle_cut(state, s, level=_divided(state.level, factor, s), now=now)
     return replace(
         cut,
@@ -152,9 +164,11 @@ def resume_at_floor(state: CapState, s: PoolSettings, now: float) -> CapState:
     return replace(
         state,
         level=float(s.cap_floor),
+        # Work from before the outage may still be throttled: that is no verdict on the floor.
         settle_until=now + s.settle_s,
-        settling=Settling.PROBE,
+        settling=Settling.CUT,
         grew_by=0.0,
+        cut_from=0.0,
         failed_level=state.episode_level or state.failed_level,
         cuts=(),
         throttles=(),
@@ -167,10 +181,14 @@ def grow(state: CapState, s: PoolSettings, *, bound_at: float, bound_oks: int, n
     ``bound_at`` is the last time the cap stopped or filled up with work; ``bound_oks`` how many calls
     succeeded since the last plan while it was full.
     """
+    state = _within(state, s)
     if now < state.settle_until or state.level >= s.cap_ceiling:
         return state
-    if s.growth is Growth.SUCCESS:
-        return _grow_by_success(state, s, bound_oks)
+    if s.growth is Growth.SUCCESS and bound_oks:
+        if state.settling is Settling.NONE:
+            return _grow_by_success(state, s, bound_oks)
+        # What succeeded while nothing may change belongs to the settle, not to what comes after it.
+        return replace(state, settling=Settling.NONE, grew_by=0.0)
     due = _probe_due_at(state, s)
     if now < due or bound_at < max(state.settle_until, now - s.probe_s):
         return state
@@ -217,7 +235,5 @@ def next_move_at(state: CapState, s: PoolSettings, now: float) -> float | None:
     """When time alone could raise the cap next; None where time alone changes nothing."""
     if not s.adaptive or state.level >= s.cap_ceiling:
         return None
-    if s.growth is Growth.SUCCESS:
-        return state.settle_until if now < state.settle_until else None
     due = _probe_due_at(state, s)
     return due if due > now else None

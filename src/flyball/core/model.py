@@ -112,6 +112,8 @@ class Meters:
     """Spacing: no grant before this."""
     bound_at: float = float("-inf")
     """The last time the cap was what limited work."""
+    capped: bool = False
+    """Somebody waits for more slots than the cap leaves."""
     bound_oks: int = 0
     """Successes since the last plan that ended while the cap was full: they are evidence for more."""
     trial_id: int | None = None
@@ -121,6 +123,8 @@ class Meters:
     trial_name: str = ""
     hold_mean_s: float = 0.0
     """Smoothed time a lease was held; 0 until one has ended."""
+    turn: float = 0.0
+    """Where the hand-out stands: the turn of the project that was last handed a slot."""
 
 
 @dataclass(slots=True)
@@ -144,6 +148,8 @@ class ProjectUse:
     maximum: int | None = None
     share: int | None = None
     """Strict sharing only: how many slots the plan allots; None before the first plan saw it."""
+    turn: float = 0.0
+    """When it is this project's turn again, on a clock that moves only with hand-outs (see share.py)."""
 
 
 @dataclass(frozen=True, slots=True)

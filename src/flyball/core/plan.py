@@ -19,12 +19,12 @@ from flyball.core.breaker import BreakerEvent, BreakerState
 from flyball.core.breaker import step as breaker_step
 from flyball.core.cap import CapEvent, CapState, cap_of
 from flyball.core.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts, ProjectUse
-from flyball.core.settings import Growth, PoolSettings, ShareRule
+from flyball.core.settings import PoolSettings, ShareRule
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.core.verdict import span_words
 
 FOLD_EVERY_S = 0.25
-"""How often successes are folded while a cap grows by success."""
+"""How long after a success at a full cap the plan is made anew, where a cap grows by success."""
 FOREVER_S = 3600.0
 """A plan that waits for nothing is still looked at once an hour."""
 
@@ -49,14 +49,21 @@ class Plan:
     facts: tuple[Fact, ...]
 
 
-def first_memory(s: PoolSettings) -> Memory:
-    """What a pool knows before anything happened."""
-    return Memory(CapState(level=float(s.cap)))
+def first_memory(s: PoolSettings, now: float) -> Memory:
+    """What a pool knows before anything happened. The quiet that a probe needs starts now."""
+    return Memory(CapState(level=float(s.cap), settle_until=now))
 
 
-def reseeded(memory: Memory, s: PoolSettings) -> Memory:
+def reseeded(memory: Memory, s: PoolSettings, now: float) -> Memory:
     """After a person set the cap: start from it, forget which level failed."""
-    cap = replace(memory.cap, level=float(s.cap), failed_level=None, episode_level=None, settle_until=0.0)
+    cap = CapState(
+        level=float(s.cap),
+        settle_until=now,
+        throttles=memory.cap.throttles,
+        throttle_count=memory.cap.throttle_count,
+        last_throttle_at=memory.cap.last_throttle_at,
+        last_cut_at=memory.cap.last_cut_at,
+    )
     return replace(memory, cap=cap)
 
 
@@ -194,8 +201,6 @@ def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float)
         if meters.trial_id is None:
             return []
         return [meters.trial_at + s.trial_clean_s, meters.trial_at + s.trial_timeout_s]
-    if s.growth is Growth.SUCCESS and now >= memory.cap.settle_until and memory.cap.level < s.cap_ceiling:
-        return [now + FOLD_EVERY_S]
     move = cap_control.next_move_at(memory.cap, s, now)
     return [move] if move is not None else [now + s.settle_s]
 
@@ -224,7 +229,7 @@ def _move_breaker(
 
 def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, note: _Notes) -> Memory:
     before = cap_of(memory.cap, s)
-    bound_now = counts.in_use >= before
+    bound_now = counts.in_use >= before or (meters.capped and counts.waiting > 0)
     grown = cap_control.grow(
         memory.cap,
         s,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypedDict, cast
 
@@ -50,15 +50,25 @@ class PoolChanges(TypedDict, total=False):
     cap: int
     cap_floor: int
     cap_ceiling: int
+    growth: str
+    step: float
+    cut_factor: float
+    burst_factor: float
+    burst_count: int
+    burst_window_s: float
     settle_s: float
     probe_s: float
+    trip_cuts: int
+    trip_window_s: float
     break_s: float
     break_max_s: float
     trial_clean_s: float
     trial_timeout_s: float
     spacing_s: float
+    spacing_jitter: float
     retry_after_max_s: float
     share: str
+    rotation_s: float
     weights: dict[str, float]
     maxima: dict[str, int]
     reserve: int
@@ -104,13 +114,15 @@ _DEFAULTS = PoolSettings()
 PROFILES: Mapping[str, Mapping[str, object]] = {
     "mixed": {},
     "agents": {"spacing_s": 3.0},
-    # The trip window, the break and the trial keep the ratio to settle that the agents' have.
+    # The windows, the break and the trial keep the ratio to settle that the agents' have.
     "calls": {
         "cap": 2,
         "cap_ceiling": 12,
         "growth": Growth.SUCCESS,
         "step": 0.5,
         "settle_s": 8.0,
+        "probe_s": 20.0,
+        "burst_window_s": 2.0,
         "trip_window_s": 40.0,
         "break_s": 20.0,
         "break_max_s": 240.0,
@@ -119,7 +131,15 @@ PROFILES: Mapping[str, Mapping[str, object]] = {
 }
 
 _NEVER_NEGATIVE = ("settle_s", "trial_clean_s", "trial_timeout_s", "spacing_s", "retry_after_max_s")
-_POSITIVE = ("ageing_s", "break_s", "break_max_s", "probe_s")
+_POSITIVE = ("ageing_s", "break_s", "break_max_s", "probe_s", "burst_window_s", "trip_window_s", "rotation_s")
+_AT_LEAST = {
+    "step": 0.01,
+    "cut_factor": 1.1,
+    "burst_factor": 1.1,
+    "burst_count": 1,
+    "trip_cuts": 1,
+    "spacing_jitter": 0,
+}
 
 
 def resolve_pool(changes: PoolChanges) -> PoolSettings:
@@ -128,18 +148,20 @@ def resolve_pool(changes: PoolChanges) -> PoolSettings:
     if profile not in PROFILES:
         raise UsageError(f"unknown profile {profile!r}; choose one of {', '.join(PROFILES)}")
     values: dict[str, object] = {**PROFILES[profile], **changes, "profile": profile}
-    cap = cast(int, values.get("cap", _DEFAULTS.cap))
+    cap = values.get("cap", _DEFAULTS.cap)
+    _whole("cap", cap)
     if "cap_ceiling" not in changes and ("cap" in changes or "cap_ceiling" not in PROFILES[profile]):
         # A cap named above the profile's own ceiling still needs room to probe.
-        values["cap_ceiling"] = max(cap * 2, cast(int, PROFILES[profile].get("cap_ceiling", 0)))
+        values["cap_ceiling"] = max(cast(int, cap) * 2, cast(int, PROFILES[profile].get("cap_ceiling", 0)))
     if "trial_clean_s" not in changes:
         values["trial_clean_s"] = values.get("settle_s", _DEFAULTS.settle_s)
-    if "share" in changes:
-        values["share"] = _share_rule(changes["share"])
-    known = {f.name for f in fields(PoolSettings)}
-    unknown = sorted(set(values) - known)
+    for name, words in (("share", ShareRule), ("growth", Growth)):
+        if name in changes:
+            values[name] = _choice(name, cast(str, values[name]), words)
+    unknown = sorted(set(changes) - set(PoolChanges.__annotations__))
     if unknown:
-        raise UsageError(f"unknown pool setting {unknown[0]!r}; known: {', '.join(sorted(known))}")
+        known = ", ".join(sorted(PoolChanges.__annotations__))
+        raise UsageError(f"unknown pool setting {unknown[0]!r}; known: {known}")
     settings = PoolSettings(**values)  # type: ignore[arg-type]
     _check(settings)
     return settings
@@ -156,16 +178,22 @@ def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
     return merged
 
 
-def _share_rule(word: str) -> ShareRule:
+def _choice(name: str, word: str, words: type[Enum]) -> Enum:
     try:
-        return ShareRule(word)
+        return words(word)
     except ValueError:
-        raise UsageError(f"unknown share rule {word!r}; choose strict or lend") from None
+        known = " or ".join(str(choice.value) for choice in words)
+        raise UsageError(f"{name} must be {known}, not {word!r}") from None
 
 
 def _check(s: PoolSettings) -> None:
-    for name in ("cap", "cap_floor", "cap_ceiling", "reserve"):
+    for name in ("cap", "cap_floor", "cap_ceiling", "reserve", "burst_count", "trip_cuts"):
         _whole(name, getattr(s, name))
+    for name, least in _AT_LEAST.items():
+        if not _is_number(getattr(s, name)) or getattr(s, name) < least:
+            raise UsageError(f"{name} must be a number of at least {least:g}, not {getattr(s, name)!r}")
+    if s.spacing_jitter > 1:
+        raise UsageError(f"spacing_jitter must be between 0 and 1, not {s.spacing_jitter!r}")
     if not isinstance(s.adaptive, bool):
         raise UsageError(f"adaptive must be true or false, not {s.adaptive!r}")
     if s.cap < 1:
@@ -207,6 +235,14 @@ def _duration(name: str, value: object, *, positive: bool) -> None:
         raise UsageError(f"{name} must be {'above 0' if positive else '0 or more'} seconds, not {value!r}")
 
 
+class MachineChanges(TypedDict, total=False):
+    """The limits over all pools that a person may name. None turns one off."""
+
+    ceiling: int | None
+    memory_floor_bytes: int | None
+    resources: dict[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class MachineSettings:
     """Limits over all pools of one machine. All off by default."""
@@ -223,6 +259,16 @@ class MachineSettings:
             _whole(f"capacity of resource {kind!r}", capacity)
             if capacity < 1:
                 raise UsageError(f"capacity of resource {kind!r} must be at least 1, not {capacity}")
+
+
+def merge_machine(old: MachineSettings, new: MachineChanges) -> MachineSettings:
+    """``old`` with what ``new`` names. Resources merge by kind; 0 removes one."""
+    resources = {**old.resources, **new.get("resources", {})}
+    return MachineSettings(
+        ceiling=new.get("ceiling", old.ceiling),
+        memory_floor_bytes=new.get("memory_floor_bytes", old.memory_floor_bytes),
+        resources={kind: count for kind, count in resources.items() if count != 0},
+    )
 
 
 def _whole_or_bytes(name: str, value: object) -> None:

@@ -4,6 +4,10 @@ strict   every demanding project owns its part, used or not; the remainder rotat
          projects than slots each gets its turn. Parts always sum to the cap.
 lend     idle parts are lent: any free slot may be taken, and the next freed one goes to the
          project that has least for its weight. Over time that is weighted max-min fairness.
+
+Among projects that have equally little, turns decide (start-time fair queueing): every slot handed to a
+project moves its turn on by slots / weight, and the lowest turn is next. So a project with many processes,
+which always has the oldest ask in line, gets no more than its part even where only one slot is shared.
 """
 
 from __future__ import annotations
@@ -42,26 +46,34 @@ def fair_shares(cap: int, wants: Mapping[str, tuple[int, float]]) -> dict[str, i
     >>> fair_shares(8, {"a": (20, 1), "b": (1, 1), "c": (20, 1)})
     {'a': 4, 'b': 1, 'c': 3}
     """
-    got = dict.fromkeys(sorted(wants), 0)
-    left = cap
-    while hungry := [name for name in got if got[name] < wants[name][0]]:
-        total = sum(wants[name][1] for name in hungry)
-        rounds = {
-            name: min(wants[name][0] - got[name], int(left * wants[name][1] / total)) for name in hungry
-        }
-        if not any(rounds.values()):
-            for name in sorted(hungry, key=lambda name: (got[name] / wants[name][1], name))[:left]:
-                got[name] += 1
+    level = _water_level(cap, wants)
+    got = {name: min(want, int(level * weight + 1e-9)) for name, (want, weight) in sorted(wants.items())}
+    for _ in range(cap - sum(got.values())):
+        hungry = [name for name in got if got[name] < wants[name][0]]
+        if not hungry:
             break
-        for name, slots in rounds.items():
-            got[name] += slots
-        left = cap - sum(got.values())
+        got[min(hungry, key=lambda name: (got[name] / wants[name][1], name))] += 1
     return got
 
 
-def need(use: ProjectUse) -> float:
-    """How much a project has for its weight: the lowest is the neediest."""
-    return use.in_use / use.weight
+def _water_level(cap: int, wants: Mapping[str, tuple[int, float]]) -> float:
+    """Slots per unit of weight at which the cap is just used up."""
+    left, weights = float(cap), sum(weight for _, weight in wants.values())
+    for want, weight in sorted(wants.values(), key=lambda pair: pair[0] / pair[1]):
+        if want / weight * weights >= left:
+            return left / weights
+        left, weights = left - want, weights - weight
+    return float(cap)
+
+
+def need(use: ProjectUse, turn: float) -> tuple[float, float]:
+    """How much a project has for its weight, then whose turn it is: the lowest is the neediest."""
+    return use.in_use / use.weight, start_of_turn(use, turn)
+
+
+def start_of_turn(use: ProjectUse, turn: float) -> float:
+    """A project that was away does not get back the turns it did not want."""
+    return max(use.turn, turn)
 
 
 def demanding(projects: Iterable[ProjectUse], announced: Sequence[str]) -> dict[str, float]:

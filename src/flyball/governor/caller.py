@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from flyball.core.settings import DEFAULT_POOL
+from flyball.core.settings import DEFAULT_POOL, NAME_LIMIT
 
 
 def default_project(folder: Path | None = None) -> str:
@@ -28,13 +28,15 @@ def _main_worktree(git_file: Path) -> Path | None:
         pointed = git_file.read_text(errors="replace").removeprefix("gitdir:").strip()
     except OSError:
         return None
-    before, found, _ = pointed.partition("/.git/worktrees/")
+    before, found, _ = os.path.normpath(git_file.parent / pointed).partition("/.git/worktrees/")
     return Path(before) if found else None
 
 
 def _named(folder: Path) -> str:
-    # A name with undecodable bytes is shown the way Python escapes it, so that it can be stored and printed.
-    return folder.name.encode("utf-8", "backslashreplace").decode() or "root"
+    """A folder's name as something that can be stored and shown, whatever it is made of."""
+    name = folder.name.encode("utf-8", "backslashreplace").decode()
+    shown = "".join(char if char.isprintable() else "?" for char in name)
+    return shown[:NAME_LIMIT] or "root"
 
 
 _POOL_OF = {"claude": "anthropic", "codex": "openai", "gemini": "google"}
@@ -63,5 +65,9 @@ def _opencode_provider(argv: Sequence[str]) -> str:
 
 def default_name() -> str:
     """The running program and its pid."""
-    program = Path(sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python").name
-    return f"{_named(Path(program))}-{os.getpid()}"
+    return name_of(sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python")
+
+
+def name_of(program: str) -> str:
+    """A program's name and our pid."""
+    return f"{_named(Path(program))[: NAME_LIMIT - 12]}-{os.getpid()}"

@@ -130,20 +130,20 @@ class LoopMail:
                 future.set_result(Woken.MAIL)
 
     async def wait(self, wait: Wait) -> Woken:
-        import asyncio
-
         if wait.claim_id in self._early:
             self._early.discard(wait.claim_id)
             return Woken.MAIL
-        future = self._waiting[wait.claim_id] = self.loop.create_future()
+        future: asyncio.Future[Woken] = self.loop.create_future()
+        self._waiting[wait.claim_id] = future
+        # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.
+        timer = self.loop.call_later(wait.timeout_s, _finish, future, Woken.TIMER)
         watched = wait.watch.fds if wait.watch else ()
         for fd in watched:
             self.loop.add_reader(fd, _finish, future, Woken.DEATH)
         try:
-            return await asyncio.wait_for(future, wait.timeout_s)
-        except TimeoutError:
-            return Woken.TIMER
+            return await future
         finally:
+            timer.cancel()
             for fd in watched:
                 self.loop.remove_reader(fd)
             self._waiting.pop(wait.claim_id, None)
@@ -165,15 +165,15 @@ def _finish(future: asyncio.Future[Woken], result: Woken) -> None:
 
 async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]] | None = None) -> R:
     """Drive a flow on the running loop. ``undo`` gives back a result that a cancellation makes useless."""
-
-    cancelled: asyncio.CancelledError | None = None
+    cancelled: BaseException | None = None
     try:
         effect = next(flow)
         while True:
             try:
                 if isinstance(effect, Call):
-                    result, late = await _call_in_thread(effect)
+                    done, late = await _call_in_thread(effect)
                     cancelled = cancelled or late
+                    result = done.result()
                 elif cancelled is not None:
                     raise cancelled
                 else:
@@ -184,6 +184,10 @@ async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]
                 effect = flow.send(result)
     except StopIteration as stop:
         value: R = stop.value
+    except BaseException as error:
+        if cancelled is not None and error is not cancelled:
+            raise cancelled from error
+        raise
     if cancelled is not None:
         if undo is not None:
             await run_async(undo(value), mail)
@@ -191,20 +195,18 @@ async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]
     return value
 
 
-async def _call_in_thread(call: Call) -> tuple[Any, asyncio.CancelledError | None]:
-    """The call's result, and the cancellation that arrived meanwhile: no store call is left half done."""
+async def _call_in_thread(call: Call) -> tuple[asyncio.Future[Any], asyncio.CancelledError | None]:
+    """The finished call, and the cancellation that arrived meanwhile: no store call is left half done."""
     import asyncio
 
     task = asyncio.get_running_loop().run_in_executor(_executor(), call.run)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait({task})
         except asyncio.CancelledError as error:
             cancelled = error
-        except BaseException:
-            break
-    return task.result(), cancelled
+    return task, cancelled
 
 
 _executors: dict[int, Any] = {}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from flyball.core.model import Ask, Claim, Fact
+from flyball.core.model import Ask, Claim, Fact, Outcome
 from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict
 from flyball.errors import (
@@ -98,7 +98,7 @@ def acquire(
         try:
             after = yield Call(lambda: store.withdraw(waiter.verdict.claim_id))
         except StoreError:
-            store.remember(Release(waiter.verdict.claim_id))
+            store.remember(Release(waiter.verdict.claim_id, Outcome.ABANDONED))
         else:
             yield from settle(store, after, observers)
         raise
@@ -152,6 +152,9 @@ class _Waiter:
             # Somebody took our ask for dead, or a person removed it: stand in line again.
             verdict = yield from _admit(self.store, self.ask, wait=True, observers=self.observers)
         self.verdict = verdict
+        if verdict.reason is Reason.TOO_LARGE:
+            # Somebody lowered the limits below what we ask for: waiting has become useless.
+            raise TooLargeError(verdict)
 
     def _sleep(self, nap_s: float, *, watching: bool) -> Flow[Woken]:
         watch: DeathWatch | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flyball.core.model import Ask, Fact, Outcome
-from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineSettings, PoolChanges
+from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineChanges, MachineSettings, PoolChanges
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict
 from flyball.errors import UsageError
@@ -23,7 +23,7 @@ from flyball.governor.caller import default_name, default_project
 from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
 from flyball.governor.lease import Lease, Slot
 from flyball.governor.location import mail_home, open_reader, open_store, resolve
-from flyball.host.fork import forget_in_children
+from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
 from flyball.stores.port import After, Release, Store
 
@@ -69,7 +69,7 @@ class Governor:
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
             weakref.WeakKeyDictionary()
         )
-        forget_in_children(self)
+        survive_forks(self)
 
     @property
     def store(self) -> Store:
@@ -78,8 +78,14 @@ class Governor:
                 self._store = open_store(self.address)
             return self._store
 
-    def forget_after_fork(self) -> None:
-        """In a forked child: nothing of the parent's is used any more."""
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """The parent's event loops and their mailboxes are not ours."""
         self._lock = threading.Lock()
         self._loops = weakref.WeakKeyDictionary()
 
@@ -262,6 +268,7 @@ class Governor:
         self, pool: str, signal: Signal, *, project: str = "", name: str = "", claim_id: int | None = None
     ) -> None:
         """Tell a pool what the world said, outside any lease."""
+        pool = pool or DEFAULT_POOL
         self._settle(self.store.report(pool, signal, project=project, name=name, claim_id=claim_id))
 
     # -- work that runs by itself -------------------------------------------------------------------
@@ -292,13 +299,16 @@ class Governor:
 
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""
-        return self.store.rebind(lease.id, identify(pid), launcher_pid=os.getpid())
+        bound, after = self.store.rebind(lease.id, identify(pid), launcher_pid=os.getpid())
+        self._settle(after)
+        return bound
 
     def demand(
         self, pool: str = DEFAULT_POOL, project: str | None = None, *, ttl_s: float = DEMAND_TTL_S
     ) -> None:
         """Announce ready work, so that fair sharing counts this project; ``ttl_s=0`` takes it back."""
-        self._settle(self.store.demand(pool, project or default_project(), me(), ttl_s=ttl_s))
+        pool, project = pool or DEFAULT_POOL, project or default_project()
+        self._settle(self.store.demand(pool, project, me(), ttl_s=ttl_s))
 
     def reap(self) -> int:
         """Take back what dead processes hold, in every pool; how many were found."""
@@ -313,11 +323,11 @@ class Governor:
     def set_pool(self, pool: str, **changes: Unpack[PoolChanges]) -> None:
         """Change exactly the named settings of a pool."""
         if changes:
-            self._settle(self.store.set_pool(pool, changes))
+            self._settle(self.store.set_pool(pool or DEFAULT_POOL, changes))
 
     def reset_pool(self, pool: str) -> None:
         """Forget what a pool learned; its settings and leases stay."""
-        self._settle(self.store.reset_pool(pool))
+        self._settle(self.store.reset_pool(pool or DEFAULT_POOL))
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> None:
         """Take over a pool's settings and what it learned from another governor."""
@@ -333,15 +343,20 @@ class Governor:
         """Replace the machine-wide limits."""
         self._settle(self.store.set_machine(machine))
 
+    def change_machine(self, **changes: Unpack[MachineChanges]) -> None:
+        """Change exactly the named machine-wide limits; None turns one off."""
+        if changes:
+            self._settle(self.store.change_machine(changes))
+
     def status(self) -> Status:
         """Everything as it is now. Writes nothing, makes nothing, advances nothing."""
         from flyball.governor.status import status_of
 
         if self._store is not None:
-            return status_of(self._store)
+            return status_of(self._store, self.address)
         reader = open_reader(self.address)
         try:
-            return status_of(reader, location=self.address)
+            return status_of(reader, self.address)
         finally:
             reader.close()
 
@@ -378,7 +393,8 @@ def _ask(asking: Asking, mailbox: str) -> Ask:
 
 def _release(lease: Lease, outcome: Outcome | str) -> Release:
     try:
-        return Release(lease.id, Outcome(outcome), lease.oks)
+        ended = Outcome(outcome)
+        return Release(lease.id, ended, lease.successes)
     except ValueError:
         known = ", ".join(o.value for o in Outcome)
         raise UsageError(f"outcome must be one of {known}, not {outcome!r}") from None

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
 class Lease:
     """Slots of a pool, held until released or until this process dies."""
 
-    __slots__ = ("_governor", "_released", "id", "name", "nested", "oks", "pid", "pool", "project", "verdict")
+    __slots__ = (
+        "_governor",
+        "_released",
+        "_reported",
+        "id",
+        "name",
+        "nested",
+        "oks",
+        "pid",
+        "pool",
+        "project",
+        "verdict",
+    )
 
     def __init__(self, governor: Governor, asking: Asking, verdict: Verdict, *, nested: bool = False) -> None:
         self._governor = governor
@@ -29,6 +41,12 @@ class Lease:
         self.nested = nested
         """True where an outer ``exec`` already holds the slot: releasing this one releases nothing."""
         self.oks = 0
+        self._reported = False
+
+    @property
+    def successes(self) -> int | None:
+        """Calls reported as ok; None if nothing was reported at all."""
+        return self.oks if self._reported else None
 
     def report(self, status: int | Signal, headers: Mapping[str, str] | None = None) -> Signal:
         """Tell the pool what the provider said: an HTTP status with headers, or a ready-made signal.
@@ -36,6 +54,7 @@ class Lease:
         A throttle takes effect at once, for every process; successes travel with the release.
         """
         signal = status if isinstance(status, Signal) else from_http(status, headers)
+        self._reported = True
         if signal.kind is SignalKind.OK:
             self.oks += 1
         else:

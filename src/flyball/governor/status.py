@@ -121,7 +121,7 @@ class Status:
     machine: MachineStatus
 
 
-def status_of(store: Store, *, location: str | None = None) -> Status:
+def status_of(store: Store, location: str) -> Status:
     snapshot = store.snapshot()
     pools = tuple(_pool(pool, snapshot.now) for pool in snapshot.pools)
     machine = MachineStatus(
@@ -131,7 +131,7 @@ def status_of(store: Store, *, location: str | None = None) -> Status:
         snapshot.resources_in_use,
         sum(pool.in_use for pool in pools),
     )
-    return Status(location or store.location, pools, machine)
+    return Status(location, pools, machine)
 
 
 def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:

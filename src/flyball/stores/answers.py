@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from flyball.core.admit import Candidate, Denial, estimate_s, in_order, too_large
 from flyball.core.model import Claim
+from flyball.core.share import start_of_turn
 from flyball.core.verdict import Blocker, Kind, Reason, Verdict
 from flyball.stores.desk import PoolDesk, candidate
 
+EXACT_PLACES = 50
 _BLOCKED_BY_OLDEST = frozenset(
     {Reason.CAP, Reason.RESERVE, Reason.QUEUE, Reason.SHARE, Reason.MAXIMUM, Reason.MACHINE}
 )
@@ -35,8 +38,20 @@ def standing(desk: PoolDesk, claim: Claim) -> Verdict:
     """How a claim stands now."""
     if claim.held:
         return granted(desk, claim.id)
-    position = desk.rows.waiting_before(desk.row.name, claim.id) + 1
-    return waiting(desk, candidate(claim.id, claim, claim.asked_at), Kind.PARKED, position=position)
+    ask = candidate(claim.id, claim, claim.asked_at)
+    return never(desk, ask) or waiting(desk, ask, Kind.PARKED, position=place_of(desk, ask))
+
+
+def place_of(desk: PoolDesk, ask: Candidate) -> int:
+    """The place in the order of service; in a long line, where that is dear, the order of arrival."""
+    rows, row = desk.rows, desk.row
+    if row.counts.waiting > EXACT_PLACES:
+        return (rows.waiting_before(row.name, ask.id) if ask.id else row.counts.waiting) + 1
+    line = rows.waiting(row.name, limit=EXACT_PLACES)
+    if not ask.id:
+        ask = replace(ask, id=1 + max((other.id for other in line), default=0))
+        line = [*line, ask]
+    return [other.id for other in in_line(desk, line, limit=len(line))].index(ask.id) + 1
 
 
 def never(desk: PoolDesk, ask: Candidate) -> Verdict | None:
@@ -84,20 +99,22 @@ def _blocker(desk: PoolDesk, ask: Candidate, reason: Reason) -> Blocker | None:
     return Blocker(holder.project, holder.name, holder.holder.pid, holder.holder.host, age_s)
 
 
-def in_line(desk: PoolDesk, asks: list[Claim], *, limit: int) -> list[Claim]:
-    """The first ``limit`` waiting asks in the order they would be served if nothing changed."""
-    uses = {use.name: replace(use) for use in desk.rows.projects(desk.row.name)}
-    lines: dict[tuple[str, int], list[Claim]] = {}
-    for claim in sorted(asks, key=lambda c: c.id, reverse=True):
-        lines.setdefault((claim.project, claim.priority), []).append(claim)
-    ordered: list[Claim] = []
+def in_line(desk: PoolDesk, asks: Sequence[Candidate], *, limit: int) -> list[Candidate]:
+    """The first ``limit`` asks in the order they would be served if nothing changed."""
+    uses = {ask.project: replace(desk.project(ask.project)) for ask in asks}
+    lines: dict[tuple[str, int], list[Candidate]] = {}
+    for ask in sorted(asks, key=lambda ask: ask.id, reverse=True):
+        lines.setdefault((ask.project, ask.priority), []).append(ask)
+    ordered: list[Candidate] = []
+    turn, ageing_s = desk.row.meters.turn, desk.row.limits.ageing_s
     while lines and len(ordered) < limit:
-        heads = [candidate(group[-1].id, group[-1], group[-1].asked_at) for group in lines.values()]
-        first = in_order(heads, uses, desk.row.limits.ageing_s, desk.now)[0]
+        heads = [group[-1] for group in lines.values()]
+        first = in_order(heads, uses, turn=turn, ageing_s=ageing_s, now=desk.now)[0]
         group = lines[first.project, first.priority]
-        claim = group.pop()
-        ordered.append(claim)
-        uses[claim.project].in_use += claim.slots
+        ordered.append(group.pop())
+        use = uses[first.project]
+        turn = start_of_turn(use, turn)
+        use.in_use, use.turn = use.in_use + first.slots, turn + first.slots / use.weight
         if not group:
             del lines[first.project, first.priority]
     return ordered

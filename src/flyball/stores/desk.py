@@ -74,7 +74,7 @@ class PoolDesk:
     def _found(self, pool: str) -> PoolRow:
         """A pool nobody has used before starts with the defaults."""
         s = codec.load_settings("{}")
-        memory = planning.first_memory(s)
+        memory = planning.first_memory(s, self.now)
         first = planning.replan(
             memory,
             Meters(),

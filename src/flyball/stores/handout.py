@@ -6,15 +6,17 @@ same transaction, and names exactly those to be woken.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from flyball.core import plan as planning
-from flyball.core.admit import Candidate, choose
+from flyball.core.admit import Candidate, choose, judge
 from flyball.core.model import Ask, Claim, Outcome, Phase, ProjectUse
-from flyball.core.settings import CONFIRM_S, ShareRule
+from flyball.core.settings import CONFIRM_S, Growth, ShareRule
+from flyball.core.share import start_of_turn
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.spacing import next_grant_at
-from flyball.core.verdict import span_words
+from flyball.core.verdict import Reason, span_words
 from flyball.errors import invariant
 from flyball.stores import codec
 from flyball.stores.desk import PoolDesk, ask_fact
@@ -44,19 +46,58 @@ def hand_out(desk: PoolDesk) -> set[int]:
         lines, uses = {}, {}
         for ask, use in desk.rows.line_heads(desk.row.name):
             lines[ask.project, ask.priority], uses[use.name] = ask, use
-        while _room(desk) > 0 and (winner := _next(desk, list(lines.values()), uses)) is not None:
+        while _room(desk) > 0 and (winner := next_of(desk, list(lines.values()), uses)) is not None:
             _grant_waiting(desk, winner)
             granted.add(winner.id)
-            uses[winner.project].in_use += winner.slots
+            _take_turn(desk, uses[winner.project], winner)
             follower = desk.rows.line_head(desk.row.name, winner.project, winner.priority)
             if follower is not None:
                 lines[winner.project, winner.priority] = follower
             else:
                 del lines[winner.project, winner.priority]
-    if desk.row.counts.waiting and _room(desk) <= 0 and desk.row.meters.bound_at < desk.now:
-        desk.move_meters().bound_at = desk.now
+        _note_capped(desk, _capped(desk, lines.values(), uses))
+    else:
+        _note_capped(desk, True)
     _keep_watch(desk, granted)
     return granted
+
+
+def may_pass(desk: PoolDesk, newcomer: Candidate) -> bool:
+    """May an ask that fits start although others wait? Yes, if none of them could use what it takes."""
+    heads = desk.rows.line_heads(desk.row.name)
+    uses = {use.name: use for _, use in heads}
+    uses.setdefault(newcomer.project, desk.project(newcomer.project))
+    # Within its own line nobody is passed; against the others it comes last.
+    if any((ask.project, ask.priority) == (newcomer.project, newcomer.priority) for ask, _ in heads):
+        return False
+    last = replace(newcomer, id=1 + max((ask.id for ask, _ in heads), default=0))
+    return next_of(desk, [*(ask for ask, _ in heads), last], uses) == last
+
+
+def _capped(desk: PoolDesk, heads: Iterable[Candidate], uses: dict[str, ProjectUse]) -> bool:
+    """Is there room, but too little for somebody who waits?"""
+    row = desk.row
+    for ask in heads:
+        machine = desk.machine_for(ask)
+        denial = judge(ask, row.limits, row.meters, row.counts, uses[ask.project], machine, desk.now)
+        if denial is not None and denial.reason is Reason.CAP:
+            return True
+    return False
+
+
+def _note_capped(desk: PoolDesk, capped: bool) -> None:
+    """Remember whether the cap is what somebody waits for: only then may it grow."""
+    if capped != desk.row.meters.capped:
+        desk.move_meters().capped = capped
+
+
+def _take_turn(desk: PoolDesk, use: ProjectUse, winner: Candidate) -> None:
+    """Note that a project was served, so that the next of equals comes first next time."""
+    meters = desk.move_meters()
+    meters.turn = start_of_turn(use, meters.turn)
+    use.turn = meters.turn + winner.slots / use.weight
+    use.in_use += winner.slots
+    desk.rows.put_turn(desk.row.name, use.name, use.turn)
 
 
 def _room(desk: PoolDesk) -> int:
@@ -64,7 +105,8 @@ def _room(desk: PoolDesk) -> int:
     return (limits.ceiling if limits.phase is Phase.TRIAL else limits.cap) - desk.row.counts.in_use
 
 
-def _next(desk: PoolDesk, heads: list[Candidate], uses: dict[str, ProjectUse]) -> Candidate | None:
+def next_of(desk: PoolDesk, heads: list[Candidate], uses: dict[str, ProjectUse]) -> Candidate | None:
+    """Who of these would be granted now."""
     row = desk.row
     # A stand-in that asks for every kind, so that the machine's use of each is read once.
     kinds = {kind: 1 for ask in heads for kind in ask.resources}
@@ -144,23 +186,32 @@ def take_back(desk: PoolDesk, claim: Claim) -> None:
     hand_out(desk)
 
 
-def note_end(desk: PoolDesk, claim: Claim, outcome: Outcome, oks: int) -> None:
+def note_end(desk: PoolDesk, claim: Claim, outcome: Outcome, oks: int | None) -> None:
     """Fold a released lease into the meters, before the slot is handed on."""
     row, now = desk.row, desk.now
-    was_full = row.counts.in_use >= row.limits.cap or row.counts.waiting > 0
+    was_full = row.counts.in_use >= row.limits.cap
     held_s = max(0.0, now - (claim.granted_at if claim.granted_at is not None else now))
     if was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0:
         meters = desk.move_meters()
         weight = HOLD_SMOOTHING if meters.hold_mean_s else 1.0
         meters.hold_mean_s += (held_s - meters.hold_mean_s) * weight
         if was_full:
-            meters.bound_oks += max(oks, 1 if outcome is Outcome.FINISHED else 0)
+            meters.bound_oks += oks if oks is not None else int(outcome is Outcome.FINISHED)
+            _fold_soon(desk)
     was_trial = row.meters.trial_id == claim.id
     if outcome is Outcome.THROTTLED:
         throttled = Signal(SignalKind.THROTTLED, detail="released as throttled")
         desk.fold(throttled, project=claim.project, name=claim.name, claim_id=claim.id)
     if was_trial:
         _end_trial(desk, outcome)
+
+
+def _fold_soon(desk: PoolDesk) -> None:
+    """A cap that grows by success must not wait for the plan to get old."""
+    soon = desk.now + planning.FOLD_EVERY_S
+    if desk.settings.growth is Growth.SUCCESS and desk.row.limits.valid_until > soon:
+        desk.row.limits = replace(desk.row.limits, valid_until=soon)
+        desk.rows.put_plan(desk.row)
 
 
 def _end_trial(desk: PoolDesk, outcome: Outcome) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from flyball.core.admit import Candidate
 from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse
 from flyball.core.settings import MachineSettings
-from flyball.host.fork import forget_in_children
+from flyball.host.fork import survive_forks
 from flyball.stores.desk import World
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT, PoolRow, Rows
@@ -31,12 +31,19 @@ class MemoryStore(Verbs):
         super().__init__(world)
         self._lock = threading.Lock()
         self._rows = MemoryRows()
-        forget_in_children(self)
+        survive_forks(self)
 
-    def forget_after_fork(self) -> None:
-        """In a forked child: a copy of the state goes on by itself, with a lock nobody holds."""
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """A copy of the state goes on by itself. What could not be written is the parent's to write."""
         self._lock = threading.Lock()
         self._unwritten_lock = threading.Lock()
+        self._unwritten = []
 
     @contextmanager
     def _write(self) -> Iterator[Rows]:
@@ -78,6 +85,7 @@ class MemoryRows:
         self._lines: dict[tuple[str, str, int], dict[int, None]] = {}
         self._ask_facts: deque[tuple[int, Fact]] = deque(maxlen=ASK_FACTS_KEPT)
         self._pool_facts: deque[tuple[int, Fact]] = deque(maxlen=POOL_FACTS_KEPT)
+        self._new_facts: list[Fact] = []
         self._undo: list[Callable[[], None]] = []
         self._actions: list[Callable[[], None]] = []
 
@@ -85,9 +93,14 @@ class MemoryRows:
 
     def begin(self, now: float) -> None:
         self.now = now
-        self._undo, self._actions = [], []
+        self._undo, self._actions, self._new_facts = [], [], []
 
     def commit(self) -> None:
+        for fact in self._new_facts:
+            self._ids["fact"] += 1
+            kept = self._ask_facts if fact.kind in ASK_FACTS else self._pool_facts
+            kept.append((self._ids["fact"], fact))
+        self._new_facts = []
         for action in self._actions:
             action()
 
@@ -173,6 +186,9 @@ class MemoryRows:
         old = self._projects.get((pool, use.name)) or ProjectUse(use.name)
         changed = replace(old, weight=use.weight, maximum=use.maximum, share=use.share)
         self._set(self._projects, (pool, use.name), changed)
+
+    def put_turn(self, pool: str, project: str, turn: float) -> None:
+        self._set(self._projects, (pool, project), replace(self._projects[pool, project], turn=turn))
 
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
         mine = [(key, use) for key, use in self._projects.items() if key[0] == pool]
@@ -298,6 +314,10 @@ class MemoryRows:
         line = self._lines.get((pool, project, priority))
         return _candidate(self._claims[next(iter(line))]) if line else None
 
+    def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
+        ids = sorted(claim_id for (of, _, _), line in self._lines.items() if of == pool for claim_id in line)
+        return [_candidate(self._claims[claim_id]) for claim_id in ids[:limit]]
+
     def waiting_before(self, pool: str, claim_id: int) -> int:
         lines = (line for (of, _, _), line in self._lines.items() if of == pool)
         return sum(1 for line in lines for other in line if other < claim_id)
@@ -323,10 +343,7 @@ class MemoryRows:
         self._set(self._machine, "machine", machine)
 
     def add_facts(self, facts: Sequence[Fact]) -> None:
-        for fact in facts:
-            self._ids["fact"] += 1
-            kept = self._ask_facts if fact.kind in ASK_FACTS else self._pool_facts
-            kept.append((self._ids["fact"], fact))
+        self._new_facts.extend(facts)
 
     def facts(self, limit: int) -> list[Fact]:
         newest = sorted((*self._ask_facts, *self._pool_facts), key=lambda entry: entry[0])[-limit:]

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome, Phase
 from flyball.core.plan import Memory
-from flyball.core.settings import MachineSettings, PoolChanges, PoolSettings
+from flyball.core.settings import MachineChanges, MachineSettings, PoolChanges, PoolSettings
 from flyball.core.signals import Signal
 from flyball.core.verdict import Verdict
 
@@ -40,8 +40,8 @@ class Release:
 
     claim_id: int
     outcome: Outcome = Outcome.FINISHED
-    oks: int = 0
-    """Successes the lease reported on the way; a finished outcome counts as at least one."""
+    oks: int | None = None
+    """Calls that succeeded under the lease; None where nobody counted and the outcome speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Store(Protocol):
     def remember(self, release: Release) -> None:
         """Keep a release that could not be written; it rides in this process's next step."""
 
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
         """Make ``holder`` the one whose life the lease follows. False: the lease is gone."""
 
     def hold(self, ask: Ask) -> tuple[int, After]:
@@ -197,6 +197,9 @@ class Store(Protocol):
 
     def set_machine(self, machine: MachineSettings) -> After:
         """Replace the machine-wide limits."""
+
+    def change_machine(self, changes: MachineChanges) -> After:
+        """Change exactly the named machine-wide limits."""
 
     def machine(self) -> MachineSettings:
         """The machine-wide limits."""

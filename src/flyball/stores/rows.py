@@ -72,6 +72,8 @@ class Rows(Protocol):
     def put_project(self, pool: str, use: ProjectUse) -> None:
         """Insert a project, or update its weight, maximum and share (never its counts)."""
 
+    def put_turn(self, pool: str, project: str, turn: float) -> None: ...
+
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
         """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
 
@@ -109,6 +111,9 @@ class Rows(Protocol):
 
     def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
         """The oldest waiting ask of one of them."""
+
+    def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
+        """The oldest waiting asks of a pool."""
 
     def waiting_before(self, pool: str, claim_id: int) -> int: ...
 

@@ -6,9 +6,11 @@ shown as it would be, and stays stale in the store.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from flyball.core import share as fairness
+from flyball.core.admit import Candidate
 from flyball.core.model import Claim, Phase, ProjectUse
 from flyball.core.settings import ShareRule
 from flyball.core.verdict import Kind
@@ -29,6 +31,7 @@ _WRITES = frozenset(
         "put_watcher",
         "put_counts",
         "drop_idle_projects",
+        "put_turn",
         "add",
         "grant",
         "remove",
@@ -84,7 +87,8 @@ def take(rows: Rows, world: World) -> Snapshot:
 def _pool(desk: PoolDesk) -> PoolSnapshot:
     row, rows = desk.row, desk.rows
     claims = rows.claims(row.name)
-    waiting = answers.in_line(desk, [c for c in claims if not c.held], limit=ASKS_SHOWN)
+    asks = {c.id: c for c in claims if not c.held}
+    line = answers.in_line(desk, [candidate(c.id, c, c.asked_at) for c in asks.values()], limit=ASKS_SHOWN)
     meters = row.meters
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
@@ -103,19 +107,19 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
         next_grant_at=meters.next_grant_at,
         hold_mean_s=meters.hold_mean_s,
         leases=tuple(c for c in claims if c.held),
-        asks=tuple(_asks(desk, waiting)),
+        asks=tuple(_asks(desk, asks, line)),
         projects=_standings(desk),
         demands=tuple(d for d in rows.demands(row.name) if d.until > desk.now),
     )
 
 
-def _asks(desk: PoolDesk, line: list[Claim]) -> list[WaitingAsk]:
+def _asks(desk: PoolDesk, asks: Mapping[int, Claim], line: list[Candidate]) -> list[WaitingAsk]:
     return [
         WaitingAsk(
-            claim,
-            answers.waiting(desk, candidate(claim.id, claim, claim.asked_at), Kind.PARKED, position=position),
+            asks[ask.id],
+            answers.never(desk, ask) or answers.waiting(desk, ask, Kind.PARKED, position=position),
         )
-        for position, claim in enumerate(line, start=1)
+        for position, ask in enumerate(line, start=1)
     ]
 
 

@@ -16,11 +16,13 @@ from flyball.core import plan as planning
 from flyball.core.admit import Denial
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome, ProjectUse
 from flyball.core.settings import (
+    MachineChanges,
     MachineSettings,
     PoolChanges,
     PoolSettings,
     check_name,
     merge_changes,
+    merge_machine,
     resolve_pool,
 )
 from flyball.core.signals import Signal
@@ -32,6 +34,7 @@ from flyball.stores.handout import (
     TELLING_WAIT_S,
     grant_new,
     hand_out,
+    may_pass,
     note_end,
     stand_in_line,
     take_back,
@@ -84,7 +87,7 @@ class Verbs(ABC):
             # What time has freed belongs to those in line; nobody overtakes them by arriving late.
             hand_out(desk)
             denial = desk.denial(wanted, desk.project(ask.project))
-            if denial is None and desk.row.counts.waiting:
+            if denial is None and not may_pass(desk, wanted):
                 denial = Denial(Reason.QUEUE)
         if denial is None:
             return answers.granted(desk, grant_new(desk, ask))
@@ -95,8 +98,8 @@ class Verbs(ABC):
         return refusal
 
     def _not_now(self, desk: PoolDesk, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
-        kind, position = (Kind.PARKED if park else Kind.REFUSED), desk.row.counts.waiting + 1
-        verdict = answers.denied(desk, candidate(0, ask, desk.now), kind, denial, position=position)
+        wanted, kind = candidate(0, ask, desk.now), Kind.PARKED if park else Kind.REFUSED
+        verdict = answers.denied(desk, wanted, kind, denial, position=answers.place_of(desk, wanted))
         if not park:
             desk.tell([ask_fact(ask, desk.now, "refused", verdict.words())])
             return verdict
@@ -184,18 +187,20 @@ class Verbs(ABC):
 
     # -- holders ----------------------------------------------------------------------------------
 
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
         with self._write() as rows:
-            return rows.rebind(claim_id, holder, launcher_pid=launcher_pid)
+            carried = self._carry(rows)
+            return rows.rebind(claim_id, holder, launcher_pid=launcher_pid), carried
 
     def hold(self, ask: Ask) -> tuple[int, After]:
         check_ask(ask)
         with self._write() as rows:
+            carried = self._carry(rows)
             desk = self._desk(rows, ask.pool)
             desk.project(ask.project)
             claim_id = rows.add(ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
-            return claim_id, desk.done()
+            return claim_id, _joined(carried, desk.done())
 
     def granted(self, mailbox: str) -> list[int]:
         with self._read() as rows:
@@ -257,6 +262,7 @@ class Verbs(ABC):
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         check_name("project", project)
         with self._write() as rows:
+            carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
             demand = Demand(pool, project, holder, desk.now + ttl_s)
             if ttl_s > 0:
@@ -266,7 +272,7 @@ class Verbs(ABC):
                 rows.drop_demand(demand)
             desk.refresh()
             hand_out(desk)
-            return desk.done()
+            return _joined(carried, desk.done())
 
     # -- settings ---------------------------------------------------------------------------------
 
@@ -276,7 +282,9 @@ class Verbs(ABC):
     def _set_pool(self, pool: str, changes: PoolChanges, learned: planning.Memory | None) -> After:
         check_name("pool", pool)
         with self._write() as rows:
+            carried = self._carry(rows)
             desk = self._desk(rows, pool)
+            before = desk.settings
             merged = merge_changes(codec.load_changes(desk.row.settings), changes)
             desk.row.settings = codec.dump(merged)
             rows.put_settings(desk.row)
@@ -285,13 +293,13 @@ class Verbs(ABC):
             memory = codec.load_memory(desk.row.memory)
             if learned is not None:
                 memory = learned
-            elif "cap" in changes or "profile" in changes or changes.get("adaptive"):
-                memory = planning.reseeded(memory, settings)
+            elif "cap" in changes or _starts_anew(before, settings):
+                memory = planning.reseeded(memory, settings, desk.now)
             if not settings.adaptive or settings.spacing_s == 0:
                 desk.row.meters.next_grant_at = 0.0
             desk.refresh(memory)
             hand_out(desk)
-            return desk.done()
+            return _joined(carried, desk.done())
 
     def _apply_to_projects(self, desk: PoolDesk, settings: PoolSettings) -> None:
         pool = desk.row.name
@@ -303,27 +311,36 @@ class Verbs(ABC):
 
     def reset_pool(self, pool: str) -> After:
         with self._write() as rows:
+            carried = self._carry(rows)
             if rows.pool(pool) is None:
                 raise UsageError(f"there is no pool {pool!r}; `flyball status` lists the pools in use")
             desk = self._desk(rows, pool)
             meters = desk.row.meters
             meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
-            desk.refresh(planning.first_memory(desk.settings))
+            desk.refresh(planning.first_memory(desk.settings, desk.now))
             hand_out(desk)
-            return desk.done()
+            return _joined(carried, desk.done())
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
         return self._set_pool(pool, changes, memory)
 
     def set_machine(self, machine: MachineSettings) -> After:
         with self._write() as rows:
-            rows.put_machine(machine)
-            after = After()
-            for name in rows.pools():
-                desk = self._desk(rows, name)
-                hand_out(desk)
-                after = _joined(after, desk.done())
-            return after
+            return _joined(self._carry(rows), self._put_machine(rows, machine))
+
+    def _put_machine(self, rows: Rows, machine: MachineSettings) -> After:
+        rows.put_machine(machine)
+        after = After()
+        for name in rows.pools():
+            desk = self._desk(rows, name)
+            hand_out(desk)
+            after = _joined(after, desk.done())
+        return after
+
+    def change_machine(self, changes: MachineChanges) -> After:
+        with self._write() as rows:
+            machine = merge_machine(rows.machine(), changes)
+            return _joined(self._carry(rows), self._put_machine(rows, machine))
 
     def machine(self) -> MachineSettings:
         with self._read() as rows:
@@ -338,7 +355,7 @@ class Verbs(ABC):
     def recount(self) -> tuple[list[Miscount], After]:
         with self._write() as rows:
             found: list[Miscount] = []
-            after = After()
+            after = self._carry(rows)
             for pool in rows.pools():
                 recounted = recounting.recounted(rows, pool)
                 if recounted.wrong:
@@ -362,6 +379,11 @@ class Verbs(ABC):
 
     def _desk(self, rows: Rows, pool: str) -> PoolDesk:
         return PoolDesk(rows, pool, self._world)
+
+
+def _starts_anew(before: PoolSettings, after: PoolSettings) -> bool:
+    """Another profile, or adapting from now on: what was learned under the old rules says nothing."""
+    return before.profile != after.profile or (after.adaptive and not before.adaptive)
 
 
 def check_ask(ask: Ask) -> None:

@@ -20,12 +20,14 @@ CREATE TABLE pool (
     -- meters: written by admission, folded by the plan
     next_grant_at   REAL NOT NULL,
     bound_at        REAL NOT NULL,
+    capped          INTEGER NOT NULL,
     bound_oks       INTEGER NOT NULL,
     trial_id        INTEGER,
     trial_at        REAL NOT NULL,
     trial_project   TEXT NOT NULL,
     trial_name      TEXT NOT NULL,
     hold_mean_s     REAL NOT NULL,
+    turn            REAL NOT NULL,
     -- counts: written by the triggers below and nowhere else
     in_use          INTEGER NOT NULL DEFAULT 0,
     low_in_use      INTEGER NOT NULL DEFAULT 0,
@@ -39,6 +41,7 @@ CREATE TABLE project (
     weight          REAL NOT NULL DEFAULT 1,
     maximum         INTEGER,
     share           INTEGER,
+    turn            REAL NOT NULL DEFAULT 0,
     in_use          INTEGER NOT NULL DEFAULT 0,
     waiting         INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (pool, name)

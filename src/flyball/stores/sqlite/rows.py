@@ -21,6 +21,7 @@ from flyball.core.model import (
     ProjectUse,
 )
 from flyball.core.settings import MachineSettings, ShareRule
+from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT, PoolRow
@@ -31,12 +32,15 @@ _LIMITS = (
     "version, valid_until, cap, ceiling, reserve, phase, closed_until,"
     " spacing_s, spacing_jitter, share, ageing_s"
 )
-_METERS = "next_grant_at, bound_at, bound_oks, trial_id, trial_at, trial_project, trial_name, hold_mean_s"
+_METERS = (
+    "next_grant_at, bound_at, capped, bound_oks, "
+    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, turn"
+)
 _COUNTS = "in_use, low_in_use, waiting"
 _POOL = f"""
     SELECT pool.settings, memory, {_LIMITS}, {_METERS}, {_COUNTS}, watcher_id, machine.settings
     FROM pool, machine WHERE pool.name = ?"""
-_ADD_POOL = f"INSERT INTO pool (name, settings, memory, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 22)})"
+_ADD_POOL = f"INSERT INTO pool (name, settings, memory, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 24)})"
 
 
 def _assignments(columns: str) -> str:
@@ -49,7 +53,7 @@ _PUT_COUNTS = f"UPDATE pool SET {_assignments(_COUNTS)} WHERE name = ?"
 _PUT_USE = "UPDATE project SET in_use = ?, waiting = ? WHERE pool = ? AND name = ?"
 _COUNTS_OF = f"SELECT {_COUNTS} FROM pool WHERE name = ?"
 
-_USE = "name, in_use, waiting, weight, maximum, share"
+_USE = "name, in_use, waiting, weight, maximum, share, turn"
 _PROJECT = f"SELECT {_USE} FROM project WHERE pool = ? AND name = ?"
 _PROJECTS = f"SELECT {_USE} FROM project WHERE pool = ? ORDER BY name"
 _PUT_PROJECT = """
@@ -106,8 +110,11 @@ _LINE_HEADS = """
             (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
              AND project > head.project ORDER BY project, priority, id LIMIT 1)))
     SELECT claim.id, claim.project, claim.priority, slots, resources, asked_at,
-        project.in_use, project.waiting, weight, maximum, share
+        project.in_use, project.waiting, weight, maximum, share, turn
     FROM head JOIN claim USING (id) JOIN project ON project.pool = ?1 AND project.name = claim.project"""
+_WAITING = """
+    SELECT id, project, priority, slots, resources, asked_at FROM claim
+    WHERE pool = ? AND granted_at IS NULL ORDER BY id LIMIT ?"""
 _WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
 
 _OF_ASKS = ", ".join(f"'{kind}'" for kind in sorted(ASK_FACTS))
@@ -143,29 +150,10 @@ class SqliteRows:
         row = self._run(_POOL, (name,)).fetchone()
         if row is None:
             return None
-        limits = Limits(
-            row[2],
-            row[3],
-            row[4],
-            row[5],
-            row[6],
-            Phase(row[7]),
-            row[8],
-            row[9],
-            row[10],
-            ShareRule(row[11]),
-            row[12],
-        )
-        return PoolRow(
-            name,
-            row[0],
-            row[1],
-            limits,
-            Meters(*row[13:21]),
-            PoolCounts(*row[21:24]),
-            row[24],
-            codec.load_machine(row[25]),
-        )
+        try:
+            return _pool_row(name, row)
+        except ValueError as error:
+            raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error}") from error
 
     def pools(self) -> list[str]:
         return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
@@ -210,6 +198,9 @@ class SqliteRows:
 
     def put_project(self, pool: str, use: ProjectUse) -> None:
         self._run(_PUT_PROJECT, (pool, use.name, use.weight, use.maximum, use.share))
+
+    def put_turn(self, pool: str, project: str, turn: float) -> None:
+        self._run("UPDATE project SET turn = ? WHERE pool = ? AND name = ?", (turn, pool, project))
 
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
         self._run(_DROP_IDLE, (pool, keep))
@@ -291,6 +282,9 @@ class SqliteRows:
         row = self._run(_LINE_HEAD, (pool, project, priority)).fetchone()
         return _candidate(row) if row is not None else None
 
+    def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
+        return [_candidate(row) for row in self._run(_WAITING, (pool, limit))]
+
     def waiting_before(self, pool: str, claim_id: int) -> int:
         (before,) = self._run(_WAITING_BEFORE, (pool, claim_id)).fetchone()
         return int(before)
@@ -334,6 +328,32 @@ class SqliteRows:
         return [Fact(*row) for row in found]
 
 
+def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
+    limits = Limits(
+        row[2],
+        row[3],
+        row[4],
+        row[5],
+        row[6],
+        Phase(row[7]),
+        row[8],
+        row[9],
+        row[10],
+        ShareRule(row[11]),
+        row[12],
+    )
+    return PoolRow(
+        name,
+        row[0],
+        row[1],
+        limits,
+        Meters(row[13], row[14], bool(row[15]), *row[16:23]),
+        PoolCounts(*row[23:26]),
+        row[26],
+        codec.load_machine(row[27]),
+    )
+
+
 def _limits(limits: Limits) -> tuple[object, ...]:
     return (
         limits.version,
@@ -354,12 +374,14 @@ def _meters(meters: Meters) -> tuple[object, ...]:
     return (
         meters.next_grant_at,
         meters.bound_at,
+        meters.capped,
         meters.bound_oks,
         meters.trial_id,
         meters.trial_at,
         meters.trial_project,
         meters.trial_name,
         meters.hold_mean_s,
+        meters.turn,
     )
 
 

@@ -5,7 +5,8 @@ unfair (one of eight processes waited over a second). The lock is held for one s
 
 Mind, all of it tried:
 - The database file is never opened by hand: closing such a descriptor would drop SQLite's own locks.
-- After a fork the child abandons its parent's connection without closing it, and opens its own.
+- A fork waits until no transaction is open. The child closes the idle connection it inherited, then opens its
+  own: with the inherited one still known to it, SQLite would take no locks of its own in the child.
 - On a full disk even a DELETE fails; the verbs keep such a release and write it with the next step.
 """
 
@@ -30,7 +31,7 @@ from flyball.errors import (
     invariant,
 )
 from flyball.host.filesystem import network_type
-from flyball.host.fork import forget_in_children
+from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
 from flyball.stores.desk import World
 from flyball.stores.rows import Rows
@@ -44,9 +45,6 @@ OLDEST_SQLITE = (3, 35, 0)
 CHECKPOINT_EVERY = 1000
 LOG_LIMIT_PAGES = 16_000
 """Where nobody got to it before, a commit itself moves the log into the file."""
-
-_abandoned: list[sqlite3.Connection] = []
-"""Connections a forked child inherited. Kept so that they are never closed from the wrong process."""
 
 
 class StoreEmptyError(StoreError):
@@ -83,7 +81,8 @@ class SqliteStore(Verbs):
         self._connection: sqlite3.Connection | None = None
         self._rows: SqliteRows | None = None
         self._commits = 0
-        forget_in_children(self)
+        self._inherited: sqlite3.Connection | None = None
+        survive_forks(self)
         with self._mutex, self._translated():
             self._open()
 
@@ -167,20 +166,31 @@ class SqliteStore(Verbs):
                 self._connection.close()
             self._connection = self._rows = None
 
-    def forget_after_fork(self) -> None:
-        """In a forked child: let go of what belongs to the parent, without touching it."""
+    def before_fork(self) -> None:
+        self._mutex.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._mutex.release()
+
+    def after_fork_in_child(self) -> None:
+        """Nobody was inside, so the connection is idle; it is put away before this process opens its own.
+
+        Merely abandoning it would not do: SQLite keeps one record per file and process, and would believe
+        that the locks its parent holds are its own.
+        """
         self._mutex = threading.RLock()
         self._unwritten_lock = threading.Lock()
         self._unwritten = []
-        if self._connection is not None:
-            _abandoned.append(self._connection)
-        self._connection = self._rows = None
+        self._inherited, self._connection, self._rows = self._connection, None, None
 
     # -- opening ----------------------------------------------------------------------------------
 
     def _open(self) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; flyball needs 3.35 or newer")
+        if self._inherited is not None:
+            self._inherited.close()
+            self._inherited = None
         if not self._read_only:
             self._prepare_home()
             self._file_lock = LockFile.of(f"{self.path}.lock")
@@ -257,7 +267,8 @@ class SqliteStore(Verbs):
         """The schema's version. Refuses files that are not ours or from the future."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        if version and application != APPLICATION_ID:
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if (version or tables) and application != APPLICATION_ID:
             raise StoreUnreadableError(
                 f"{self.path} is a database of another program; set FLYBALL_HOME elsewhere"
             )

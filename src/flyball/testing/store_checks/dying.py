@@ -42,7 +42,8 @@ def a_slot_handed_to_a_dead_waiter_is_handed_on(s: Scene) -> None:
 def nobody_is_buried_whose_lease_has_a_new_holder(s: Scene) -> None:
     launcher, child = s.holder(), s.holder()
     lease = s.take(holder=launcher)
-    expect(s.store.rebind(lease, child, launcher_pid=launcher.pid), "rebound")
+    rebound, _ = s.store.rebind(lease, child, launcher_pid=launcher.pid)
+    expect(rebound, "rebound")
     s.store.bury([(lease, launcher)])
     expect(s.held(lease), "the lease lives with the child now")
     expect_equal((s.claim(lease).holder, s.claim(lease).launcher_pid), (child, launcher.pid), "whose it is")
@@ -63,7 +64,8 @@ def a_recycled_pid_is_not_the_holder(s: Scene) -> None:
 def a_lease_that_is_gone_cannot_be_rebound(s: Scene) -> None:
     lease = s.take()
     s.release(lease)
-    expect(not s.store.rebind(lease, s.holder(), launcher_pid=1), "rebound a released lease")
+    rebound, _ = s.store.rebind(lease, s.holder(), launcher_pid=1)
+    expect(not rebound, "rebound a released lease")
 
 
 @store_check

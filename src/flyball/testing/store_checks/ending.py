@@ -77,7 +77,7 @@ def _other_verbs(s: Scene) -> dict[str, Callable[[], object]]:
     """Every verb that writes, as a step that has nothing to do with the release."""
     lease, doomed, held = s.take(pool="q"), s.take(pool="q"), s.take(pool="q")
     ask = s.ask("b", pool="q")
-    memory = first_memory(PoolSettings())
+    memory = first_memory(PoolSettings(), 0.0)
     return {
         "admit": lambda: s.store.admit(ask, park=False),
         "look": lambda: s.store.look(held, advance=True),
@@ -92,6 +92,8 @@ def _other_verbs(s: Scene) -> dict[str, Callable[[], object]]:
         "reset_pool": lambda: s.store.reset_pool("q"),
         "import_pool": lambda: s.store.import_pool("q", {}, memory),
         "set_machine": lambda: s.store.set_machine(MachineSettings()),
+        "change_machine": lambda: s.store.change_machine({"ceiling": 99}),
+        "recount": lambda: s.store.recount(),
     }
 
 

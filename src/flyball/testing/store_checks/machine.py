@@ -133,6 +133,16 @@ def where_free_memory_is_unknown_the_floor_is_ignored(s: Scene) -> None:
 
 
 @store_check
+def a_change_of_the_machine_touches_only_what_it_names(s: Scene) -> None:
+    s.store.set_machine(MachineSettings(ceiling=7, memory_floor_bytes=GIB, resources={"gpu": 2}))
+    s.store.change_machine({"resources": {"docker": 3}})
+    s.store.change_machine({"memory_floor_bytes": None})
+    expect_equal(s.store.machine(), MachineSettings(7, None, {"gpu": 2, "docker": 3}), "the settings")
+    s.store.change_machine({"resources": {"gpu": 0}})
+    expect_equal(dict(s.store.machine().resources), {"docker": 3}, "the resources")
+
+
+@store_check
 def machine_settings_are_kept(s: Scene) -> None:
     wanted = MachineSettings(ceiling=7, memory_floor_bytes=GIB, resources={"gpu": 2, "docker": 3})
     s.store.set_machine(wanted)

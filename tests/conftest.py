@@ -1,0 +1,41 @@
+"""Shared by all tests: hypothesis profiles, and stores and homes that belong to one test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from flyball.testing import MakeStore, Scene, make_memory, make_sqlite
+
+_COMMON = {
+    "deadline": None,
+    "print_blob": True,
+    # Explaining a failure takes longer than finding it.
+    "phases": [phase for phase in Phase if phase is not Phase.explain],
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+settings.register_profile("quick", max_examples=100, **_COMMON)  # type: ignore[arg-type]
+settings.register_profile("soak", max_examples=3000, **_COMMON)  # type: ignore[arg-type]
+settings.load_profile("soak" if os.environ.get("FLYBALL_SOAK") else "quick")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    """Makes empty stores of each kind, as many as a test wants."""
+    if request.param == "memory":
+        return make_memory
+    numbers = count()
+    return lambda world: make_sqlite(world, tmp_path / f"{next(numbers)}.db")
+
+
+@pytest.fixture
+def scene(make_store: MakeStore) -> Iterator[Scene]:
+    """One store of each kind in a simulated world."""
+    scene = Scene(make_store)
+    yield scene
+    scene.close()

@@ -1,0 +1,176 @@
+"""What people may write, what it becomes, and what is refused with the way out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flyball.core.settings import (
+    NAME_LIMIT,
+    Growth,
+    MachineSettings,
+    PoolChanges,
+    PoolSettings,
+    ShareRule,
+    check_name,
+    merge_changes,
+    resolve_pool,
+)
+from flyball.errors import UsageError
+from tests.core.kit import pool
+
+
+def test_out_of_the_box_a_pool_has_eight_slots_and_room_to_sixteen() -> None:
+    s = pool()
+    assert (s.profile, s.cap, s.cap_floor, s.cap_ceiling, s.settle_s, s.probe_s) == (
+        *("mixed", 8, 1, 16),
+        *(120.0, 300.0),
+    )
+
+
+def test_the_agents_profile_has_the_constants_of_the_seed() -> None:
+    s = pool(profile="agents")
+    assert (s.cap, s.settle_s, s.probe_s, s.spacing_s, s.spacing_jitter) == (8, 120.0, 300.0, 3.0, 0.5)
+    assert (s.cut_factor, s.burst_factor, s.burst_count, s.burst_window_s) == (2.0, 4.0, 3, 30.0)
+    assert (s.trip_cuts, s.trip_window_s, s.break_s, s.break_max_s) == (3, 600.0, 300.0, 3600.0)
+    assert (s.trial_timeout_s, s.rotation_s) == (1800.0, 60.0)
+
+
+def test_the_calls_profile_has_the_constants_of_the_article() -> None:
+    s = pool(profile="calls")
+    assert (s.cap, s.cap_floor, s.cap_ceiling) == (2, 1, 12)
+    assert (s.growth, s.step, s.cut_factor, s.settle_s, s.spacing_s) == (Growth.SUCCESS, 0.5, 2.0, 8.0, 0.0)
+
+
+@pytest.mark.parametrize(("cap", "ceiling"), [(1, 2), (4, 8), (100, 200)])
+def test_the_ceiling_is_twice_the_cap_unless_named(cap: int, ceiling: int) -> None:
+    assert pool(cap=cap).cap_ceiling == ceiling
+    assert pool(cap=cap, cap_ceiling=cap).cap_ceiling == cap
+
+
+def test_a_profiles_ceiling_gives_way_to_a_named_cap_above_it() -> None:
+    assert pool(profile="calls", cap=20).cap_ceiling == 40
+
+
+def test_a_trial_is_judged_after_one_settle_unless_named() -> None:
+    assert pool(settle_s=30.0).trial_clean_s == 30.0
+    assert pool(settle_s=30.0, trial_clean_s=5.0).trial_clean_s == 5.0
+
+
+def test_the_share_rule_is_a_word() -> None:
+    assert pool(share="strict").share is ShareRule.STRICT
+    assert pool(share="lend").share is ShareRule.LEND
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"profile": "fast"},
+        {"share": "greedy"},
+        {"cap": 0},
+        {"cap": 1.5},
+        {"cap": True},
+        {"cap": "8"},
+        {"cap": 10**10},
+        {"cap": 8, "cap_ceiling": 4},
+        {"cap": 8, "cap_floor": 9},
+        {"cap_floor": 0},
+        {"reserve": -1},
+        {"cap": 4, "reserve": 4},
+        {"adaptive": "yes"},
+        {"settle_s": -1},
+        {"settle_s": float("nan")},
+        {"settle_s": float("inf")},
+        {"ageing_s": 0},
+        {"break_s": 0},
+        {"probe_s": 0},
+        {"spacing_s": "3s"},
+        {"weights": {"a": -1}},
+        {"weights": {"a": float("nan")}},
+        {"maxima": {"a": -1}},
+        {"maxima": {"a": 1.5}},
+        {"cap_cieling": 4},
+        {"cut_factor": 0},
+    ],
+)
+def test_nonsense_is_refused(changes: PoolChanges) -> None:
+    with pytest.raises(UsageError):
+        resolve_pool(changes)
+
+
+def test_a_refusal_names_the_setting_and_the_way_out() -> None:
+    with pytest.raises(UsageError, match="cap_ceiling 4 is below cap 8; raise the ceiling or lower the cap"):
+        pool(cap=8, cap_ceiling=4)
+
+
+def test_zero_turns_spacing_off() -> None:
+    assert pool(profile="agents", spacing_s=0.0).spacing_s == 0.0
+
+
+# -- merging ----------------------------------------------------------------------------------------
+
+_changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "adaptive": st.booleans(),
+        "cap": st.integers(5, 20),
+        "settle_s": st.floats(0, 1000),
+        "spacing_s": st.floats(0, 10),
+        "reserve": st.integers(0, 4),
+        "share": st.sampled_from(["strict", "lend"]),
+        "weights": st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 9)),
+    },
+)
+
+
+@given(_changes, _changes)
+def test_a_change_touches_only_what_it_names(old: PoolChanges, new: PoolChanges) -> None:
+    merged = merge_changes(old, new)
+    for key in old.keys() - new.keys():
+        assert merged[key] == old[key]  # type: ignore[literal-required]
+    for key in new.keys() - {"weights"}:
+        assert merged[key] == new[key]  # type: ignore[literal-required]
+
+
+@given(_changes)
+def test_naming_nothing_changes_nothing(old: PoolChanges) -> None:
+    assert merge_changes(old, {}) == old
+
+
+def test_weights_merge_by_project_and_zero_removes() -> None:
+    merged = merge_changes({"weights": {"a": 2.0, "b": 3.0}}, {"weights": {"b": 0, "c": 4.0}})
+    assert merged["weights"] == {"a": 2.0, "c": 4.0}
+
+
+def test_a_merge_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError):
+        merge_changes({"cap": 8, "reserve": 6}, {"cap": 4})
+
+
+# -- machine and names ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"ceiling": 0}, {"ceiling": True}, {"memory_floor_bytes": -1}, {"resources": {"gpu": 0}}],
+)
+def test_a_machine_limit_that_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        MachineSettings(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a", "my app/ü 🚀", "x" * NAME_LIMIT, "provider:account", "'; DROP TABLE"])
+def test_any_printable_name_is_fine(name: str) -> None:
+    assert check_name("pool", name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\x00", "x" * (NAME_LIMIT + 1), "\ud83d", 7, None])
+def test_a_name_that_cannot_be_shown_or_stored_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="project"):
+        check_name("project", name)
+
+
+def test_settings_are_values() -> None:
+    assert pool(cap=4) == pool(cap=4)
+    assert pool() == PoolSettings()

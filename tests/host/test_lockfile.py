@@ -1,0 +1,150 @@
+"""The lock between processes: exclusive, freed by death, and honest about who is stuck."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flyball.errors import StoreBusyError, StoreReadOnlyError
+from flyball.host.lockfile import LockFile
+
+_HOLD = """
+import sys
+from flyball.host.lockfile import LockFile
+LockFile.of(sys.argv[1]).acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+_COUNT = """
+import sys
+from flyball.host.lockfile import LockFile
+lock, path = LockFile.of(sys.argv[1]), sys.argv[2]
+for _ in range(100):
+    lock.acquire()
+    number = int(open(path).read())
+    open(path, "w").write(str(number + 1))
+    lock.release()
+"""
+
+Hold = Callable[[], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "lock")
+
+
+@pytest.fixture
+def hold(path: str) -> Iterator[Hold]:
+    """Start a process that holds the lock until its stdin ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_processes_take_turns(path: str, tmp_path: Path) -> None:
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    command = [sys.executable, "-c", _COUNT, path, str(counter)]
+    for process in [subprocess.Popen(command) for _ in range(4)]:
+        assert process.wait(60) == 0
+    assert counter.read_text() == "400"
+
+
+def test_threads_take_turns(path: str) -> None:
+    lock, inside, most = LockFile.of(path), [0], [0]
+
+    def work() -> None:
+        for _ in range(100):
+            lock.acquire()
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            inside[0] -= 1
+            lock.release()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+
+
+def test_the_lock_of_a_killed_holder_is_free(path: str, hold: Hold) -> None:
+    holder = hold()
+    assert LockFile.of(path).waits_for() != ""
+    holder.kill()
+    holder.wait()
+    lock = LockFile.of(path)
+    lock.acquire()
+    lock.release()
+
+
+def test_a_holder_that_is_stopped_is_named_with_the_way_out(path: str, hold: Hold) -> None:
+    holder = hold()
+    holder.send_signal(signal.SIGSTOP)
+    lock = LockFile.of(path, stuck_after_s=0.1)
+    with pytest.raises(StoreBusyError, match=f"process {holder.pid} has held .*kill -CONT {holder.pid}"):
+        lock.acquire()
+    holder.send_signal(signal.SIGCONT)
+    holder.communicate("")
+    lock.acquire()
+    lock.release()
+
+
+def test_a_busy_lock_is_not_a_stuck_one(path: str, tmp_path: Path) -> None:
+    """As long as holders come and go, everybody waits its turn."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    command = [sys.executable, "-c", _COUNT, path, str(counter)]
+    busy = [subprocess.Popen(command) for _ in range(2)]
+    lock = LockFile.of(path, stuck_after_s=5.0)
+    for _ in range(50):
+        lock.acquire()
+        lock.release()
+    assert [process.wait(60) for process in busy] == [0, 0]
+
+
+def test_a_lock_that_was_refused_can_be_taken_later_by_any_thread(path: str, hold: Hold) -> None:
+    holder = hold()
+    lock = LockFile.of(path, stuck_after_s=0.05)
+    for _ in range(2):
+        with pytest.raises(StoreBusyError):
+            lock.acquire()
+    holder.communicate("")
+    lock.acquire()
+    lock.release()
+
+
+def test_one_process_has_one_lock_per_path(path: str) -> None:
+    assert LockFile.of(path) is LockFile.of(path)
+    assert LockFile.of(path) is not LockFile.of(path + "2")
+
+
+def test_a_lock_file_is_private(path: str) -> None:
+    LockFile.of(path)
+    assert os.stat(path).st_mode & 0o077 == 0
+
+
+def test_a_lock_that_cannot_be_opened_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(StoreReadOnlyError, match="FLYBALL_HOME"):
+        LockFile.of(str(tmp_path))

@@ -1,0 +1,142 @@
+"""Which process is which, and is it still alive?"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flyball.errors import UsageError
+from flyball.host.memory import free_bytes
+from flyball.host.process import DeathWatch, alive, boot_id, identify, me
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def _make_zombie(process: subprocess.Popen[bytes]) -> None:
+    """Kill it and do not reap it."""
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_this_process_is_alive() -> None:
+    assert me() == identify(os.getpid())
+    assert alive(me()) is True
+
+
+def test_a_child_is_somebody_else(sleeper: subprocess.Popen[bytes]) -> None:
+    holder = identify(sleeper.pid)
+    assert alive(holder) is True
+    assert holder != me()
+    assert (holder.host, holder.boot, holder.pidns) == (me().host, me().boot, me().pidns)
+
+
+def test_a_recycled_pid_is_not_the_process_that_had_it(sleeper: subprocess.Popen[bytes]) -> None:
+    holder = identify(sleeper.pid)
+    assert alive(replace(holder, start=holder.start - 1)) is False
+
+
+def test_a_process_that_was_killed_and_reaped_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
+    holder = identify(sleeper.pid)
+    sleeper.kill()
+    sleeper.wait()
+    assert alive(holder) is False
+
+
+def test_a_zombie_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
+    holder = identify(sleeper.pid)
+    _make_zombie(sleeper)
+    assert alive(holder) is False
+    with pytest.raises(UsageError, match=str(sleeper.pid)):
+        identify(sleeper.pid)
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**30])
+def test_nobody_has_no_identity(pid: int) -> None:
+    with pytest.raises(UsageError, match="no running process"):
+        identify(pid)
+    assert alive(replace(me(), pid=pid)) is False
+
+
+def test_who_cannot_be_seen_from_here_is_neither_alive_nor_dead() -> None:
+    assert alive(replace(me(), host="elsewhere")) is None
+    assert alive(replace(me(), pidns=me().pidns + 1)) is None
+
+
+def test_nobody_survives_a_reboot() -> None:
+    assert alive(replace(me(), boot="another")) is False
+
+
+@pytest.mark.parametrize("name", ["a ) b", "S 1 (x) 2", "x y"])
+def test_a_command_may_have_any_name(tmp_path: Path, name: str) -> None:
+    program = tmp_path / name
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
+    process = subprocess.Popen([str(program), "600"])
+    holder = identify(process.pid)
+    assert alive(holder) is True
+    process.kill()
+    process.wait()
+    assert alive(holder) is False
+
+
+def test_a_boot_has_one_name() -> None:
+    assert boot_id() == boot_id() != ""
+
+
+def test_free_memory_is_known_here() -> None:
+    assert (free_bytes() or 0) > 1 << 20
+
+
+# -- watching ---------------------------------------------------------------------------------------
+
+
+def _ready(watch: DeathWatch, timeout_s: float) -> bool:
+    return bool(select.select(watch.fds, [], [], timeout_s)[0])
+
+
+def test_a_watch_notices_a_death(sleeper: subprocess.Popen[bytes]) -> None:
+    watch = DeathWatch([identify(sleeper.pid)])
+    assert not _ready(watch, 0)
+    sleeper.kill()
+    assert _ready(watch, 5)
+    assert not watch.partial
+    watch.close()
+    assert watch.fds == []
+
+
+def test_a_watch_on_a_zombie_is_not_relied_upon(sleeper: subprocess.Popen[bytes]) -> None:
+    holder = identify(sleeper.pid)
+    _make_zombie(sleeper)
+    watch = DeathWatch([holder])
+    assert watch.partial or _ready(watch, 0)
+    watch.close()
+
+
+def test_a_watch_on_a_recycled_pid_is_not_relied_upon(sleeper: subprocess.Popen[bytes]) -> None:
+    watch = DeathWatch([replace(identify(sleeper.pid), start=1)])
+    assert watch.partial
+    watch.close()
+
+
+def test_a_watch_leaves_out_who_cannot_be_seen() -> None:
+    watch = DeathWatch([replace(me(), host="elsewhere")])
+    assert (watch.fds, watch.partial) == ([], False)
+    watch.close()
+
+
+def test_closing_a_watch_twice_is_harmless(sleeper: subprocess.Popen[bytes]) -> None:
+    watch = DeathWatch([identify(sleeper.pid)])
+    watch.close()
+    watch.close()

@@ -1,0 +1,101 @@
+"""Promises that hold whatever happens: the cap, the books, the first in line, and no ask lost for good."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from hypothesis import settings
+from hypothesis.stateful import invariant
+
+from flyball.core.model import Phase
+from flyball.core.settings import MachineSettings
+from flyball.stores.port import PoolSnapshot
+from flyball.testing import Scene, make_memory
+from flyball.testing.store_checks.seeing import expect_balanced
+from tests.stores.traces import Told, Trace
+
+SOAK = bool(os.environ.get("FLYBALL_SOAK"))
+EXAMPLES = settings(max_examples=3000 if SOAK else 100, stateful_step_count=100 if SOAK else 40)
+
+
+class OneStore(Trace):
+    def open_scenes(self) -> Sequence[Scene]:
+        return [Scene(make_memory)]
+
+    @property
+    def scene(self) -> Scene:
+        return self.scenes[0]
+
+    def pools(self) -> tuple[PoolSnapshot, ...]:
+        return self.scene.store.snapshot().pools
+
+
+class Bounded(OneStore):
+    """What admission granted fits what it may grant; only ``hold`` may go above."""
+
+    def do(self, step: Callable[[Scene], Told]) -> Told:
+        before = {pool.name: pool for pool in self.pools()}
+        held = {lease.id for pool in before.values() for lease in pool.leases}
+        said = super().do(step)
+        for pool in self.pools():
+            new = [lease for lease in pool.leases if lease.id not in held]
+            if new and said and said[0] != new[0].id:
+                # A step may carry an old release, hand its slot on, and then fold a throttle.
+                limit = max(usable(pool), usable(before.get(pool.name, pool)))
+                assert pool.in_use <= limit, f"{pool.in_use} of {limit} in use after granting {new}"
+        return said
+
+    @invariant()
+    def the_books_balance(self) -> None:
+        expect_balanced(self.scene.store.snapshot())
+
+    @invariant()
+    def what_a_recount_says_is_what_was_kept(self) -> None:
+        assert self.scene.store.miscounts() == []
+
+
+class Watched(OneStore):
+    """Where asks wait, exactly one of them watches the holders."""
+
+    @invariant()
+    def one_watches(self) -> None:
+        for pool in self.pools():
+            watchers = [ask.claim.id for ask in pool.asks if ask.verdict.watch]
+            assert len(watchers) == (1 if pool.asks else 0), f"watchers of {pool.name}: {watchers}"
+
+
+class Served(OneStore):
+    """When all work ends and nothing stands in the way, everybody in line is served in the end."""
+
+    def teardown(self) -> None:
+        self.scene.store.set_machine(MachineSettings(resources={"gpu": 9, "docker": 9, "tpu": 9}))
+        # Less than a probe period from look to look: whoever watches a line looks more often.
+        rounds = 200
+        while (waiting := self.waiting()) and (rounds := rounds - 1):
+            for pool in self.pools():
+                for lease in pool.leases:
+                    self.scene.store.withdraw(lease.id)
+            self.scene.wait(200.0)
+            for claim_id in waiting:
+                self.scene.store.look(claim_id, advance=True)
+        super().teardown()
+        assert not waiting, f"lost for good: {waiting}"
+
+    def waiting(self) -> list[int]:
+        return [ask.claim.id for pool in self.pools() for ask in pool.asks if possible(pool, ask.claim.slots)]
+
+
+def usable(pool: PoolSnapshot) -> int:
+    """How many slots admission may give out; the trial may go up to the ceiling."""
+    return pool.ceiling if pool.phase is Phase.TRIAL else pool.cap
+
+
+def possible(pool: PoolSnapshot, slots: int) -> bool:
+    """Could an ask of this size be granted under the pool's settings at all?"""
+    maxima = pool.settings.maxima.values()
+    return slots <= min([pool.ceiling - pool.settings.reserve, *maxima])
+
+
+TestBounded, TestWatched, TestServed = Bounded.TestCase, Watched.TestCase, Served.TestCase
+TestBounded.settings = TestWatched.settings = TestServed.settings = EXAMPLES

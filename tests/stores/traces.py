@@ -1,0 +1,233 @@
+"""Any trace of verbs, as hypothesis rules. What must hold after each step is said by the subclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from flyball.core.model import Holder, Outcome
+from flyball.core.settings import MachineSettings, PoolChanges
+from flyball.core.signals import Signal, SignalKind
+from flyball.errors import UsageError
+from flyball.stores.port import After, Release
+from flyball.testing import Scene
+
+POOLS = ("p", "q")
+pools = st.sampled_from("pppq")
+projects = st.sampled_from("aabc")
+names = st.sampled_from(["", "t-1", "t-2", "t-3"])
+numbers = st.integers(0, 10_000)
+waits = st.one_of(
+    st.sampled_from([0.0, 0.1, 1.0, 2.5, 8.0, 29.0, 60.0, 119.0, 120.0, 300.0, 600.0, 1800.0]),
+    st.sampled_from([3600.0, 86_400.0, 30 * 86_400.0]),
+)
+pool_changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "profile": st.sampled_from(["mixed", "agents", "calls"]),
+        "adaptive": st.booleans(),
+        "cap": st.integers(0, 6),
+        "cap_ceiling": st.integers(1, 9),
+        "share": st.sampled_from(["strict", "lend"]),
+        "reserve": st.integers(0, 2),
+        "spacing_s": st.sampled_from([0.0, 2.0]),
+        "ageing_s": st.sampled_from([10.0, 60.0]),
+        "weights": st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 0.5, 2.0]), max_size=2),
+        "maxima": st.dictionaries(st.sampled_from("ab"), st.integers(0, 3), max_size=2),
+    },
+)
+machines = st.builds(
+    MachineSettings,
+    st.sampled_from([None, None, 2, 4]),
+    st.sampled_from([None, None, 1 << 30]),
+    st.sampled_from([{}, {"gpu": 1}, {"gpu": 2, "docker": 1}]),
+)
+resources = st.sampled_from([{}, {}, {}, {}, {"gpu": 1}, {"gpu": 2}, {"tpu": 1}])
+
+Told = tuple[object, ...]
+
+
+class Trace(RuleBasedStateMachine):
+    """One or more stores that live through the same story. ``do`` plays one step on all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scenes = self.open_scenes()
+        self.claims: list[int] = []
+
+    def open_scenes(self) -> Sequence[Scene]:
+        raise NotImplementedError
+
+    def do(self, step: Callable[[Scene], Told]) -> Told:
+        """Play a step everywhere; what it said must be the same everywhere."""
+        said = [_said(step, scene) for scene in self.scenes]
+        assert all(other == said[0] for other in said), f"stores disagree: {said}"
+        return said[0]
+
+    def teardown(self) -> None:
+        for scene in self.scenes:
+            scene.close()
+
+    def pick(self, number: int) -> int:
+        return self.claims[number % len(self.claims)]
+
+    # -- rules ------------------------------------------------------------------------------------
+
+    @initialize(cap=st.integers(1, 4), changes=pool_changes, machine=machines)
+    def begin(self, cap: int, changes: PoolChanges, machine: MachineSettings) -> None:
+        """Small pools, so that something is always in the way."""
+        self.set_pool("p", {**changes, "cap": cap})
+        self.set_machine(machine, None)
+
+    @rule(asks=st.lists(st.tuples(projects, st.integers(1, 3)), min_size=1, max_size=4))
+    def crowd(self, asks: list[tuple[str, int]]) -> None:
+        """Several who are willing to wait arrive at once."""
+        for project, slots in asks:
+            self.admit("p", project, 0, slots, {}, True, False)
+
+    @rule(
+        pool=pools,
+        project=projects,
+        priority=st.sampled_from([0, 0, 0, 1, -1, 4]),
+        slots=st.sampled_from([1, 1, 1, 2, 3]),
+        needs=resources,
+        park=st.booleans(),
+        stranger=st.sampled_from([False, False, False, True]),
+    )
+    def admit(
+        self,
+        pool: str,
+        project: str,
+        priority: int,
+        slots: int,
+        needs: Mapping[str, int],
+        park: bool,
+        stranger: bool,
+    ) -> None:
+        def step(s: Scene) -> Told:
+            holder = s.stranger() if stranger else s.holder()
+            ask = s.ask(project, pool=pool, slots=slots, priority=priority, resources=needs, holder=holder)
+            verdict, after = s.store.admit(ask, park=park)
+            return (verdict, verdict.claim_id, *told(after))
+
+        said = self.do(step)
+        if len(said) > 2 and isinstance(said[1], int) and said[1]:
+            self.claims.append(said[1])
+
+    @precondition(lambda self: self.claims)
+    @rule(number=numbers, advance=st.booleans())
+    def look(self, number: int, advance: bool) -> None:
+        claim_id = self.pick(number)
+
+        def step(s: Scene) -> Told:
+            verdict, after = s.store.look(claim_id, advance=advance)
+            return (verdict, *told(after))
+
+        self.do(step)
+
+    @precondition(lambda self: self.claims)
+    @rule(number=numbers)
+    def withdraw(self, number: int) -> None:
+        self.do(lambda s: told(s.store.withdraw(self.pick(number))))
+
+    @precondition(lambda self: self.claims)
+    @rule(number=numbers, outcome=st.sampled_from(Outcome), oks=st.integers(0, 3), later=st.booleans())
+    def release(self, number: int, outcome: Outcome, oks: int, later: bool) -> None:
+        release = Release(self.pick(number), outcome, oks)
+
+        def keep(s: Scene) -> Told:
+            s.store.remember(release)
+            return ()
+
+        self.do(keep if later else lambda s: told(s.store.release(release)))
+
+    @rule(
+        pool=pools,
+        kind=st.sampled_from([SignalKind.THROTTLED, SignalKind.THROTTLED, *SignalKind]),
+        retry_after_s=st.sampled_from([None, None, None, 5.0, 10_000.0]),
+        project=projects,
+        name=names,
+        number=st.none() | numbers,
+    )
+    def report(
+        self,
+        pool: str,
+        kind: SignalKind,
+        retry_after_s: float | None,
+        project: str,
+        name: str,
+        number: int | None,
+    ) -> None:
+        claim_id = self.pick(number) if number is not None and self.claims else None
+        signal = Signal(kind, retry_after_s)
+        self.do(lambda s: told(s.store.report(pool, signal, project=project, name=name, claim_id=claim_id)))
+
+    @rule(pool=pools, project=projects, ttl_s=st.sampled_from([0.0, 30.0, 600.0]))
+    def demand(self, pool: str, project: str, ttl_s: float) -> None:
+        self.do(lambda s: told(s.demand(project, pool=pool, ttl_s=ttl_s)))
+
+    @precondition(lambda self: self.claims)
+    @rule(dead=st.lists(numbers, max_size=3), wrong=st.booleans(), demands=st.booleans())
+    def bury(self, dead: list[int], wrong: bool, demands: bool) -> None:
+        def step(s: Scene) -> Told:
+            found = [claim for n in dead if (claim := s.store.claim(self.pick(n))) is not None]
+            holders: list[tuple[int, Holder]] = [
+                (c.id, replace(c.holder, start=-1) if wrong else c.holder) for c in found
+            ]
+            return told(s.store.bury(holders, s.store.census().demands if demands else ()))
+
+        self.do(step)
+
+    @precondition(lambda self: self.claims)
+    @rule(number=numbers)
+    def rebind(self, number: int) -> None:
+        def step(s: Scene) -> Told:
+            rebound, after = s.store.rebind(self.pick(number), s.holder(), launcher_pid=1)
+            return (rebound, *told(after))
+
+        self.do(step)
+
+    @rule(pool=pools, project=projects, slots=st.sampled_from([1, 1, 3]))
+    def hold(self, pool: str, project: str, slots: int) -> None:
+        def step(s: Scene) -> Told:
+            claim_id, after = s.store.hold(s.ask(project, pool=pool, slots=slots))
+            return (claim_id, *told(after))
+
+        claim_id = self.do(step)[0]
+        assert isinstance(claim_id, int)
+        self.claims.append(claim_id)
+
+    @rule(pool=pools, changes=pool_changes)
+    def set_pool(self, pool: str, changes: PoolChanges) -> None:
+        self.do(lambda s: told(s.store.set_pool(pool, changes)))
+
+    @rule(pool=pools)
+    def reset(self, pool: str) -> None:
+        self.do(lambda s: told(s.store.reset_pool(pool)))
+
+    @rule(machine=machines, memory_free_bytes=st.sampled_from([None, 1 << 20, 1 << 34]))
+    def set_machine(self, machine: MachineSettings, memory_free_bytes: int | None) -> None:
+        def step(s: Scene) -> Told:
+            s.world.memory_free_bytes = memory_free_bytes
+            return told(s.store.set_machine(machine))
+
+        self.do(step)
+
+    @rule(seconds=waits)
+    def wait(self, seconds: float) -> None:
+        for scene in self.scenes:
+            scene.wait(seconds)
+
+
+def told(after: After) -> Told:
+    return (after.wakes, after.facts)
+
+
+def _said(step: Callable[[Scene], Told], scene: Scene) -> Told:
+    try:
+        return step(scene)
+    except UsageError as error:
+        return ("refused as nonsense", str(error))
