@@ -8,7 +8,7 @@
 ``choose`` orders the waiting: aged priority, then the neediest project, then arrival. Ageing lets a
 low ask catch up with the highest priority that waits, never overtake it, so a queue of equals is
 ordered by fairness alone. An ask too large for the free slots may be overtaken for one ageing
-period, then the slots collect for it.
+period, then the slots collect for it; one too large for its project's strict share may then run alone.
 
 The breaker's trial is exempt from spacing and from the adaptive cap (work that was admitted before
 the breaker opened may hold more than the floor for hours), never from the ceiling.
@@ -81,11 +81,11 @@ def judge(
         return Denial(Reason.TRIAL, until=limits.valid_until)
     if not trial and now < meters.next_grant_at:
         return Denial(Reason.SPACING, until=meters.next_grant_at)
-    return _judge_room(ask, limits, counts, project, trial=trial) or _judge_machine(ask, machine, now)
+    return _judge_room(ask, limits, counts, project, now, trial=trial) or _judge_machine(ask, machine, now)
 
 
 def _judge_room(
-    ask: Candidate, limits: Limits, counts: PoolCounts, project: ProjectUse, *, trial: bool
+    ask: Candidate, limits: Limits, counts: PoolCounts, project: ProjectUse, now: float, *, trial: bool
 ) -> Denial | None:
     cap = limits.ceiling if trial else limits.cap
     if counts.in_use + ask.slots > cap:
@@ -96,10 +96,17 @@ def _judge_room(
         return Denial(Reason.RESERVE)
     if project.maximum is not None and project.in_use + ask.slots > project.maximum:
         return Denial(Reason.MAXIMUM, detail=f"{project.name!r} is at its maximum of {project.maximum}")
-    if limits.share is ShareRule.STRICT and not trial and project.in_use + ask.slots > (project.share or 0):
+    if limits.share is ShareRule.STRICT and not trial and not _fits_share(ask, limits, project, now):
         detail = f"{project.name!r} uses {project.in_use} of its fair share {project.share or 0}"
         return Denial(Reason.SHARE, until=limits.valid_until, detail=detail)
     return None
+
+
+def _fits_share(ask: Candidate, limits: Limits, project: ProjectUse, now: float) -> bool:
+    """Within the share; or too large for any share, patient, and alone: else it would wait for ever."""
+    if project.in_use + ask.slots <= (project.share or 0):
+        return True
+    return ask.slots > 1 and project.in_use == 0 and now - ask.asked_at >= limits.ageing_s
 
 
 def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | None:

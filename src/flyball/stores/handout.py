@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from flyball.core import plan as planning
-from flyball.core.admit import Candidate, choose, judge
+from flyball.core.admit import Candidate, choose, judge, too_large
 from flyball.core.model import Ask, Claim, Outcome, Phase, ProjectUse
 from flyball.core.settings import CONFIRM_S, Growth, ShareRule
 from flyball.core.share import start_of_turn
@@ -45,7 +45,9 @@ def hand_out(desk: PoolDesk) -> set[int]:
     if _room(desk) > 0:
         lines, uses = {}, {}
         for ask, use in desk.rows.line_heads(desk.row.name):
-            lines[ask.project, ask.priority], uses[use.name] = ask, use
+            possible = _first_possible(desk, ask, use)
+            if possible is not None:
+                lines[ask.project, ask.priority], uses[use.name] = possible, use
         while _room(desk) > 0 and (winner := next_of(desk, list(lines.values()), uses)) is not None:
             _grant_waiting(desk, winner)
             granted.add(winner.id)
@@ -60,6 +62,21 @@ def hand_out(desk: PoolDesk) -> set[int]:
         _note_capped(desk, True)
     _keep_watch(desk, granted)
     return granted
+
+
+def _first_possible(desk: PoolDesk, head: Candidate | None, use: ProjectUse) -> Candidate | None:
+    """The first of a line that could ever be granted. Lowered limits may have made others too large: they
+    leave the line, and their owners, told to look, ask again and hear why."""
+    while head is not None and (words := too_large(head, desk.row.limits, use, desk.machine_for(head))):
+        claim = desk.rows.claim(head.id)
+        if claim is not None:
+            desk.rows.remove(claim.id)
+            desk.gone.add(claim.id)
+            desk.count(claim, waiting=-1)
+            desk.tell([ask_fact(claim, desk.now, "refused", words)])
+            desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+        head = desk.rows.line_head(desk.row.name, head.project, head.priority)
+    return head
 
 
 def may_pass(desk: PoolDesk, newcomer: Candidate) -> bool:
@@ -80,7 +97,7 @@ def _capped(desk: PoolDesk, heads: Iterable[Candidate], uses: dict[str, ProjectU
     for ask in heads:
         machine = desk.machine_for(ask)
         denial = judge(ask, row.limits, row.meters, row.counts, uses[ask.project], machine, desk.now)
-        if denial is not None and denial.reason is Reason.CAP:
+        if denial is not None and denial.reason in (Reason.CAP, Reason.RESERVE):
             return True
     return False
 

@@ -125,7 +125,11 @@ class Verbs(ABC):
             elif not claim.held:
                 hand_out(desk)
                 desk.after.wakes = [wake for wake in desk.after.wakes if wake.claim_id != claim_id]
-            verdict = answers.standing(desk, rows.claim(claim_id) or claim)
+            found = rows.claim(claim_id) or claim
+            verdict = answers.standing(desk, found)
+            if verdict.kind is Kind.REFUSED:
+                # The limits were lowered below what it asks for: it must not keep its line waiting.
+                take_back(desk, found)
             return verdict, _joined(carried, desk.done())
 
     def withdraw(self, claim_id: int) -> After:

@@ -107,6 +107,18 @@ def an_ask_that_has_become_too_large_does_not_block_the_line(s: Scene) -> None:
 
 
 @store_check
+def an_ask_that_has_become_too_large_does_not_block_its_own_project_either(s: Scene) -> None:
+    s.static(4)
+    lease = s.take(slots=4)
+    s.park(slots=4)
+    behind = s.park()
+    s.static(2)
+    s.wait(600)
+    s.release(lease)
+    expect(s.look(behind).granted, "an ask that can never be granted keeps those behind it waiting")
+
+
+@store_check
 def a_parked_ask_knows_its_place_and_when_to_look_again(s: Scene) -> None:
     s.static(1)
     s.take()
