@@ -189,7 +189,7 @@ def test_a_damaged_page_is_noticed(cli: Cli, governor: Governor) -> None:
 def test_learned_state_that_cannot_be_read_is_damage_too(cli: Cli, governor: Governor) -> None:
     governor.set_pool("anthropic", cap=3)
     governor.close()
-    edit(cli, "UPDATE pool SET memory = '{'")
+    edit(cli, "UPDATE mind SET memory = '{'")
     assert kinds(cli) == {("damaged", ""): False}
     assert kinds(cli, "--fix") == {("damaged", ""): True}
 

@@ -108,12 +108,13 @@ def test_refusals_are_the_same_as_for_threads(gov: Governor) -> None:
 
 def test_many_tasks_never_hold_more_than_the_cap(gov: Governor) -> None:
     gov.set_pool("p", cap=3)
-    running, most = 0, 0
+    running, most, served = 0, 0, 0
 
     async def one() -> None:
-        nonlocal running, most
+        nonlocal running, most, served
         async with gov.slot("p"):
             running += 1
+            served += 1
             most = max(most, running)
             await asyncio.sleep(0)
             running -= 1
@@ -122,7 +123,8 @@ def test_many_tasks_never_hold_more_than_the_cap(gov: Governor) -> None:
         await asyncio.gather(*(one() for _ in range(60)))
 
     run(story())
-    assert most == 3
+    assert served == 60
+    assert most <= 3
     assert nothing_left(gov)
 
 

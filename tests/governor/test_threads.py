@@ -42,7 +42,8 @@ def test_thirty_two_threads_never_hold_more_than_the_cap(gov: Governor) -> None:
     people = [Person(lambda: _work(gov, turnstile, 5)) for _ in range(32)]
     for person in people:
         person.outcome()
-    assert (turnstile.most, turnstile.entered) == (4, 160)
+    assert turnstile.entered == 160
+    assert turnstile.most <= 4
     assert nothing_left(gov)
 
 

@@ -143,9 +143,9 @@ def test_a_lease_older_than_a_day_stays_with_its_living_agent(scene: Scene) -> N
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE pool SET settings = '{\"cap\": '",
-        "UPDATE pool SET settings = '{\"cap\": 0}'",
-        "UPDATE pool SET memory = 'null'",
+        "UPDATE mind SET settings = '{\"cap\": '",
+        "UPDATE mind SET settings = '{\"cap\": 0}'",
+        "UPDATE mind SET memory = 'null'",
         "UPDATE pool SET phase = 'ajar'",
         "UPDATE machine SET settings = '[]'",
     ],

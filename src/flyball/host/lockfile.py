@@ -3,8 +3,9 @@
 POSIX record locks: released by the kernel with the process, not inherited by fork. They belong to the whole
 process, so the file is opened once per process and a thread lock goes in front.
 
-Waiting is a short poll instead of a blocking call: it is no slower, and it can notice that the holder makes
-no progress and say who it is (docs/decisions/0004).
+Waiting blocks in the kernel, where the lock is passed on without delay. But a blocked call cannot be given
+up, and a process stopped while it holds the lock would hang everybody for ever: so a helper thread blocks,
+and the caller watches whether the holder still makes progress (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import contextlib
 import errno
 import fcntl
 import os
-import random
 import threading
 import time
 
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
 
-_FIRST_NAP_S = 0.00005
-_LONGEST_NAP_S = 0.001
+_GLANCE_S = 1.0
 _STAMP_LENGTH = 32
 
 
@@ -38,6 +37,7 @@ class LockFile:
         self._turn = 0
         # The kernel's lock belongs to the whole process: between its threads this one decides.
         self._threads = threading.Lock()
+        self._helper: _Helper | None = None
 
     @staticmethod
     def of(path: str, *, stuck_after_s: float = 10.0) -> LockFile:
@@ -56,22 +56,25 @@ class LockFile:
             raise
 
     def _acquire_from_processes(self) -> None:
-        nap_s = _FIRST_NAP_S
-        stamp, since = b"", 0.0
-        while not self._try():
-            time.sleep(nap_s * (0.5 + random.random()))
-            nap_s = min(nap_s * 1.5, _LONGEST_NAP_S)
-            if nap_s == _LONGEST_NAP_S:
-                now = time.monotonic()
-                seen = os.pread(self._fd, _STAMP_LENGTH, 0)
-                if seen != stamp or since == 0.0:
-                    stamp, since = seen, now
-                elif now - since > self.stuck_after_s:
-                    raise StoreBusyError(self._stuck(stamp))
+        if not self._try():
+            self._wait_for_processes()
         self._turn += 1
         # Who holds it is for the message only: a full disk must not keep anybody from letting go of a slot.
         with contextlib.suppress(OSError):
             os.pwrite(self._fd, f"{os.getpid()} {self._turn}".ljust(_STAMP_LENGTH).encode(), 0)
+
+    def _wait_for_processes(self) -> None:
+        """Let the helper block; give up when the lock's holder writes nothing new for too long."""
+        if self._helper is None:
+            self._helper = _Helper(self._fd)
+        self._helper.start_waiting()
+        stamp, since = b"", time.monotonic()
+        while not self._helper.has_it(within_s=_GLANCE_S):
+            seen, now = os.pread(self._fd, _STAMP_LENGTH, 0), time.monotonic()
+            if seen != stamp:
+                stamp, since = seen, now
+            elif now - since > self.stuck_after_s and self._helper.stop_waiting():
+                raise StoreBusyError(self._stuck(stamp))
 
     def _try(self) -> bool:
         try:
@@ -100,6 +103,54 @@ class LockFile:
             f"process {pid} has held the lock {self.path} for over {self.stuck_after_s:.0f} s "
             f"without progress; if it is stopped, continue it with `kill -CONT {pid}` or end it"
         )
+
+
+class _Helper:
+    """A thread that may block in the kernel where the caller must be able to give up.
+
+    Whoever gives up leaves it blocked; if the lock comes after all, it is let go at once, or kept if by then
+    somebody waits again. One caller at a time.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._state = threading.Lock()
+        self._wanted = self._blocked = False
+        # Two locks used as signals: held until the other side has something to say.
+        self._go, self._done = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._done.acquire()
+        threading.Thread(target=self._run, name="flyball-lock", daemon=True).start()
+
+    def start_waiting(self) -> None:
+        with self._state:
+            self._wanted = True
+            if not self._blocked:
+                self._blocked = True
+                self._go.release()
+
+    def has_it(self, *, within_s: float) -> bool:
+        return self._done.acquire(timeout=within_s)
+
+    def stop_waiting(self) -> bool:
+        """True if nobody got the lock for us in the meantime."""
+        with self._state:
+            if not self._blocked:
+                return False
+            self._wanted = False
+            return True
+
+    def _run(self) -> None:
+        while True:
+            self._go.acquire()
+            fcntl.lockf(self._fd, fcntl.LOCK_EX)
+            with self._state:
+                self._blocked = False
+                if self._wanted:
+                    self._wanted = False
+                    self._done.release()
+                else:
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN)
 
 
 _open: dict[tuple[int, str], LockFile] = {}

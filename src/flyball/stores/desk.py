@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from flyball.core import plan as planning
 from flyball.core.admit import Candidate, Denial, judge
 from flyball.core.model import Ask, Claim, Fact, Holder, MachineUse, Meters, PoolCounts, ProjectUse
-from flyball.core.settings import PoolSettings, ShareRule
+from flyball.core.settings import PoolChanges, PoolSettings, ShareRule
 from flyball.core.signals import Signal
 from flyball.errors import UsageError
 from flyball.stores import codec
 from flyball.stores.port import After
-from flyball.stores.rows import PoolRow, Rows
+from flyball.stores.rows import ID_BLOCK, PoolRow, Rows
 
 PROJECTS_KEPT = 1000
 """Idle projects are forgotten once a pool knows more than this many."""
@@ -49,6 +49,7 @@ class PoolDesk:
         self.gone: set[int] = set()
         """Claims that this step removed."""
         self._meters_moved = False
+        self._settings: PoolSettings | None = None
         self.row = rows.pool(pool) or self._found(pool)
         self.refresh_if_stale()
 
@@ -63,6 +64,13 @@ class PoolDesk:
         """The meters, to be changed: they are written once, at the end."""
         self._meters_moved = True
         return self.row.meters
+
+    def take_id(self) -> int:
+        """An id for a new claim."""
+        if self.row.next_id % ID_BLOCK == 0:
+            self.row.next_id = self.rows.take_block()
+        self.row.next_id += 1
+        return self.row.next_id - 1
 
     def tell(self, facts: Sequence[Fact]) -> None:
         if facts:
@@ -88,14 +96,26 @@ class PoolDesk:
             trial_live=False,
             now=self.now,
         )
-        text = codec.dump(memory)
-        row = PoolRow(pool, "{}", text, first.limits, first.meters, PoolCounts(), 0, self.rows.machine())
-        self.rows.add_pool(row)
+        next_id, machine = self.rows.take_block(), self.rows.machine()
+        row = PoolRow(pool, first.limits, first.meters, PoolCounts(), 0, next_id, machine)
+        self.rows.add_pool(row, settings="{}", memory=codec.dump(memory))
         return row
 
     @property
     def settings(self) -> PoolSettings:
-        return codec.load_settings(self.row.settings)
+        if self._settings is None:
+            self._settings = codec.load_settings(self.rows.settings(self.row.name))
+        return self._settings
+
+    def put_settings(self, changes: PoolChanges) -> PoolSettings:
+        """Store what a person named; the settings that follow from it."""
+        self.rows.put_settings(self.row.name, codec.dump(changes))
+        self._settings = None
+        return self.settings
+
+    @property
+    def memory(self) -> planning.Memory:
+        return codec.load_memory(self.rows.memory(self.row.name))
 
     def refresh_if_stale(self) -> None:
         valid_for_s = self.row.limits.valid_until - self.now
@@ -106,8 +126,8 @@ class PoolDesk:
     def refresh(self, memory: planning.Memory | None = None, *, arriving: str | None = None) -> None:
         """Recompute the limits now, from ``memory`` or the stored one."""
         plan = self._plan(memory, arriving)
-        self.row.memory = codec.dump(plan.memory)
         self.row.limits, self.row.meters = plan.limits, plan.meters
+        self.rows.put_memory(self.row.name, codec.dump(plan.memory))
         self.rows.put_plan(self.row)
         self._meters_moved = False
         if self.settings.share is ShareRule.STRICT:
@@ -124,7 +144,7 @@ class PoolDesk:
         demands = [d for d in rows.demands(row.name) if d.until > self.now] if strict else []
         trial = row.meters.trial_id
         return planning.replan(
-            memory if memory is not None else codec.load_memory(row.memory),
+            memory if memory is not None else self.memory,
             row.meters,
             self.settings,
             pool=row.name,
@@ -140,7 +160,7 @@ class PoolDesk:
     def fold(self, signal: Signal, *, project: str, name: str, claim_id: int | None) -> None:
         """Take a signal in and replan at once."""
         memory, facts = planning.fold(
-            codec.load_memory(self.row.memory),
+            self.memory,
             self.row.meters,
             self.settings,
             signal,

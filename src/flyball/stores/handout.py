@@ -18,7 +18,6 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.core.spacing import next_grant_at
 from flyball.core.verdict import Reason, span_words
 from flyball.errors import invariant
-from flyball.stores import codec
 from flyball.stores.desk import PoolDesk, ask_fact
 from flyball.stores.port import Wake
 
@@ -31,7 +30,8 @@ TELLING_WAIT_S = 1.0
 
 def grant_new(desk: PoolDesk, ask: Ask) -> int:
     """A lease for an ask that never had to wait."""
-    claim_id = desk.rows.add(ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
+    claim_id = desk.take_id()
+    desk.rows.add(claim_id, ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
     desk.count(ask, slots=ask.slots)
     _after_grant(desk, claim_id, ask)
     return claim_id
@@ -169,7 +169,8 @@ def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
 
 def stand_in_line(desk: PoolDesk, ask: Ask, why: str) -> int:
     """Queue an ask. The newest in line watches: it arrived awake, and it is there longest."""
-    claim_id = desk.rows.add(ask, now=desk.now, granted=False, launcher_pid=ask.holder.pid, why=why)
+    claim_id = desk.take_id()
+    desk.rows.add(claim_id, ask, now=desk.now, granted=False, launcher_pid=ask.holder.pid, why=why)
     desk.count(ask, waiting=1)
     _watch(desk, claim_id)
     return claim_id
@@ -234,7 +235,7 @@ def _fold_soon(desk: PoolDesk) -> None:
 def _end_trial(desk: PoolDesk, outcome: Outcome) -> None:
     row = desk.row
     memory, facts = planning.fold_trial_end(
-        codec.load_memory(row.memory), row.meters, desk.settings, outcome, pool=row.name, now=desk.now
+        desk.memory, row.meters, desk.settings, outcome, pool=row.name, now=desk.now
     )
     desk.tell(facts)
     row.meters.trial_id = None

@@ -15,7 +15,7 @@ from flyball.core.settings import MachineSettings
 from flyball.host.fork import survive_forks
 from flyball.stores.desk import World
 from flyball.stores.port import Demand
-from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT, PoolRow, Rows
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, PoolRow, Rows
 from flyball.stores.verbs import Verbs
 
 K = TypeVar("K")
@@ -76,12 +76,13 @@ class MemoryRows:
     def __init__(self) -> None:
         self.now = 0.0
         self._pools: dict[str, PoolRow] = {}
+        self._texts: dict[tuple[str, str], str] = {}
         self._projects: dict[tuple[str, str], ProjectUse] = {}
         self._claims: dict[int, Claim] = {}
         self._held: dict[tuple[str, int], None] = {}
         self._demands: dict[tuple[str, str, Holder], Demand] = {}
         self._machine: dict[str, MachineSettings] = {"machine": MachineSettings()}
-        self._ids: dict[str, int] = {"next": 1, "fact": 0}
+        self._ids: dict[str, int] = {"block": 0, "fact": 0}
         self._lines: dict[tuple[str, str, int], dict[int, None]] = {}
         self._ask_facts: deque[tuple[int, Fact]] = deque(maxlen=ASK_FACTS_KEPT)
         self._pool_facts: deque[tuple[int, Fact]] = deque(maxlen=POOL_FACTS_KEPT)
@@ -136,16 +137,32 @@ class MemoryRows:
     def pools(self) -> list[str]:
         return sorted(self._pools)
 
-    def add_pool(self, row: PoolRow) -> None:
+    def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
         self._set(self._pools, row.name, _copied(row))
+        self.put_settings(row.name, settings)
+        self.put_memory(row.name, memory)
 
-    def put_settings(self, row: PoolRow) -> None:
-        self._change_pool(row.name, lambda mine: replace(mine, settings=row.settings))
+    def settings(self, pool: str) -> str:
+        return self._texts[pool, "settings"]
+
+    def memory(self, pool: str) -> str:
+        return self._texts[pool, "memory"]
+
+    def put_settings(self, pool: str, settings: str) -> None:
+        self._set(self._texts, (pool, "settings"), settings)
+
+    def put_memory(self, pool: str, memory: str) -> None:
+        self._set(self._texts, (pool, "memory"), memory)
+
+    def take_block(self) -> int:
+        first = self._ids["block"] * ID_BLOCK + 1
+        self._set(self._ids, "block", self._ids["block"] + 1)
+        return first
 
     def put_plan(self, row: PoolRow) -> None:
         self._change_pool(
             row.name,
-            lambda mine: replace(mine, memory=row.memory, limits=row.limits, meters=replace(row.meters)),
+            lambda mine: replace(mine, limits=row.limits, meters=replace(row.meters)),
         )
 
     def put_meters(self, row: PoolRow) -> None:
@@ -199,9 +216,9 @@ class MemoryRows:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = "") -> int:
-        claim_id = self._ids["next"]
-        self._set(self._ids, "next", claim_id + 1)
+    def add(
+        self, claim_id: int, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = ""
+    ) -> None:
         claim = Claim(
             claim_id,
             ask.pool,
@@ -219,8 +236,8 @@ class MemoryRows:
             None,
             why,
         )
+        self._change_pool(ask.pool, lambda mine: replace(mine, next_id=claim_id + 1))
         self._enter(claim)
-        return claim_id
 
     def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None:
         claim = self._claims[claim_id]

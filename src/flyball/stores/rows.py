@@ -19,19 +19,21 @@ from flyball.stores.port import Demand
 
 @dataclass(slots=True)
 class PoolRow:
-    """One pool: settings and memory as text, what admission reads as fields."""
+    """What admission reads and writes of a pool. Settings and memory are texts of their own."""
 
     name: str
-    settings: str
-    memory: str
     limits: Limits
     meters: Meters
     counts: PoolCounts
     watcher_id: int
     """The waiting ask that watches the holders for the whole line; 0 for none."""
+    next_id: int
+    """The id of its next claim."""
     machine: MachineSettings
 
 
+ID_BLOCK = 1000
+"""Pools take ids by the block: no claim costs the write of a counter, and none is ever reused."""
 ASK_FACTS_KEPT = 4096
 POOL_FACTS_KEPT = 1024
 
@@ -47,12 +49,21 @@ class Rows(Protocol):
 
     def pools(self) -> list[str]: ...
 
-    def add_pool(self, row: PoolRow) -> None: ...
+    def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None: ...
 
-    def put_settings(self, row: PoolRow) -> None: ...
+    def settings(self, pool: str) -> str: ...
+
+    def memory(self, pool: str) -> str: ...
+
+    def put_settings(self, pool: str, settings: str) -> None: ...
+
+    def put_memory(self, pool: str, memory: str) -> None: ...
 
     def put_plan(self, row: PoolRow) -> None:
-        """Write memory, limits and meters together."""
+        """Write limits and meters together."""
+
+    def take_block(self) -> int:
+        """The first of a block of ids that nobody else will use."""
 
     def put_meters(self, row: PoolRow) -> None: ...
 
@@ -77,7 +88,9 @@ class Rows(Protocol):
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
         """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
 
-    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = "") -> int: ...
+    def add(
+        self, claim_id: int, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = ""
+    ) -> None: ...
 
     def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None: ...
 

@@ -46,10 +46,11 @@ _WRITES = frozenset(
 
 
 class _Projection:
-    """Reads pass through; writes are forgotten, but for shares, which planning reads back."""
+    """Reads pass through; writes are forgotten, but for what planning reads back."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._memory: dict[str, str] = {}
         self._shares: dict[tuple[str, str], int | None] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -57,6 +58,15 @@ class _Projection:
 
     def put_project(self, pool: str, use: ProjectUse) -> None:
         self._shares[pool, use.name] = use.share
+
+    def put_memory(self, pool: str, memory: str) -> None:
+        self._memory[pool] = memory
+
+    def memory(self, pool: str) -> str:
+        return self._memory.get(pool) or self._rows.memory(pool)
+
+    def take_block(self) -> int:
+        return 0
 
     def project(self, pool: str, name: str) -> ProjectUse | None:
         use = self._rows.project(pool, name)
@@ -93,9 +103,9 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
         name=row.name,
-        named=codec.load_changes(row.settings),
+        named=codec.load_changes(rows.settings(row.name)),
         settings=desk.settings,
-        memory=codec.load_memory(row.memory),
+        memory=desk.memory,
         cap=row.limits.cap,
         ceiling=row.limits.ceiling,
         in_use=row.counts.in_use,

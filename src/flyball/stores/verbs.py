@@ -23,7 +23,6 @@ from flyball.core.settings import (
     check_name,
     merge_changes,
     merge_machine,
-    resolve_pool,
 )
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict, span_words
@@ -202,7 +201,8 @@ class Verbs(ABC):
             carried = self._carry(rows)
             desk = self._desk(rows, ask.pool)
             desk.project(ask.project)
-            claim_id = rows.add(ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
+            claim_id = desk.take_id()
+            rows.add(claim_id, ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
             return claim_id, _joined(carried, desk.done())
 
@@ -289,12 +289,9 @@ class Verbs(ABC):
             carried = self._carry(rows)
             desk = self._desk(rows, pool)
             before = desk.settings
-            merged = merge_changes(codec.load_changes(desk.row.settings), changes)
-            desk.row.settings = codec.dump(merged)
-            rows.put_settings(desk.row)
-            settings = resolve_pool(merged)
+            settings = desk.put_settings(merge_changes(codec.load_changes(rows.settings(pool)), changes))
             self._apply_to_projects(desk, settings)
-            memory = codec.load_memory(desk.row.memory)
+            memory = desk.memory
             if learned is not None:
                 memory = learned
             elif "cap" in changes or _starts_anew(before, settings):

@@ -1,10 +1,15 @@
 -- What one machine's governor knows. Times are seconds on the store's clock (see clock.py).
 -- A claim is an ask (granted_at IS NULL) or the lease it became, under one id that is never reused.
 
+-- What only the plan reads is kept apart from the row that every grant and release rewrites.
+CREATE TABLE mind (
+    pool            TEXT PRIMARY KEY,
+    settings        TEXT NOT NULL,      -- JSON: only what a person named
+    memory          TEXT NOT NULL       -- JSON: what the pool learned
+) WITHOUT ROWID;
+
 CREATE TABLE pool (
     name            TEXT PRIMARY KEY,
-    settings        TEXT NOT NULL,      -- JSON: only what a person named
-    memory          TEXT NOT NULL,      -- JSON: what the plan learned; nobody else reads it
     -- limits: written by the plan, compared by admission
     version         INTEGER NOT NULL,
     valid_until     REAL NOT NULL,
@@ -32,8 +37,16 @@ CREATE TABLE pool (
     in_use          INTEGER NOT NULL DEFAULT 0,
     low_in_use      INTEGER NOT NULL DEFAULT 0,
     waiting         INTEGER NOT NULL DEFAULT 0,
-    watcher_id      INTEGER NOT NULL DEFAULT 0
+    watcher_id      INTEGER NOT NULL DEFAULT 0,
+    next_id         INTEGER NOT NULL    -- the next claim's, from a block of its own (see sequence)
 ) WITHOUT ROWID;
+
+-- Ids are never reused. Pools take them by the block, so that a claim costs no write of a counter.
+CREATE TABLE sequence (
+    one             INTEGER PRIMARY KEY CHECK (one = 1),
+    next_block      INTEGER NOT NULL
+);
+INSERT INTO sequence VALUES (1, 0);
 
 CREATE TABLE project (
     pool            TEXT NOT NULL,
@@ -48,7 +61,7 @@ CREATE TABLE project (
 ) WITHOUT ROWID;
 
 CREATE TABLE claim (
-    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    id              INTEGER PRIMARY KEY,
     pool            TEXT NOT NULL,
     project         TEXT NOT NULL,
     name            TEXT NOT NULL,
@@ -69,10 +82,9 @@ CREATE TABLE claim (
     why             TEXT NOT NULL       -- what it was told when it had to wait
 );
 
--- Each index serves one question, and only the rows it is about.
+-- Each index serves one question, and only the rows it is about: none is touched by a grant without waiting.
 CREATE INDEX claim_line ON claim (pool, project, priority, id) WHERE granted_at IS NULL;
 CREATE INDEX claim_waiting ON claim (pool, id) WHERE granted_at IS NULL;
-CREATE INDEX claim_held ON claim (pool, id) WHERE granted_at IS NOT NULL;
 CREATE INDEX claim_expiry ON claim (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX claim_resources ON claim (id) WHERE resources IS NOT NULL;
 
@@ -80,7 +92,8 @@ CREATE TRIGGER claim_added AFTER INSERT ON claim BEGIN
     UPDATE pool SET
         in_use = in_use + iif(NEW.granted_at IS NULL, 0, NEW.slots),
         low_in_use = low_in_use + iif(NEW.granted_at IS NULL OR NEW.priority > 0, 0, NEW.slots),
-        waiting = waiting + (NEW.granted_at IS NULL)
+        waiting = waiting + (NEW.granted_at IS NULL),
+        next_id = NEW.id + 1
     WHERE name = NEW.pool;
     UPDATE project SET
         in_use = in_use + iif(NEW.granted_at IS NULL, 0, NEW.slots),

@@ -24,7 +24,7 @@ from flyball.core.settings import MachineSettings, ShareRule
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores.port import Demand
-from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT, PoolRow
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, PoolRow
 
 _FACT_SWEEP = 256
 
@@ -38,16 +38,16 @@ _METERS = (
 )
 _COUNTS = "in_use, low_in_use, waiting"
 _POOL = f"""
-    SELECT pool.settings, memory, {_LIMITS}, {_METERS}, {_COUNTS}, watcher_id, machine.settings
-    FROM pool, machine WHERE pool.name = ?"""
-_ADD_POOL = f"INSERT INTO pool (name, settings, memory, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 24)})"
+    SELECT {_LIMITS}, {_METERS}, {_COUNTS}, watcher_id, next_id, settings
+    FROM pool, machine WHERE name = ?"""
+_ADD_POOL = f"INSERT INTO pool (name, next_id, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 23)})"
 
 
 def _assignments(columns: str) -> str:
     return ", ".join(f"{name.strip()} = ?" for name in columns.split(","))
 
 
-_PUT_PLAN = f"UPDATE pool SET memory = ?, {_assignments(_LIMITS)}, {_assignments(_METERS)} WHERE name = ?"
+_PUT_PLAN = f"UPDATE pool SET {_assignments(_LIMITS)}, {_assignments(_METERS)} WHERE name = ?"
 _PUT_METERS = f"UPDATE pool SET {_assignments(_METERS)} WHERE name = ?"
 _PUT_COUNTS = f"UPDATE pool SET {_assignments(_COUNTS)} WHERE name = ?"
 _PUT_USE = "UPDATE project SET in_use = ?, waiting = ? WHERE pool = ? AND name = ?"
@@ -69,7 +69,7 @@ _CLAIM = (
     f"id, pool, project, name, {_WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
     " asked_at, granted_at, expires_at, why"
 )
-_ADD = f"INSERT INTO claim ({_CLAIM.removeprefix('id, ')}) VALUES ({', '.join('?' * 18)})"
+_ADD = f"INSERT INTO claim ({_CLAIM}) VALUES ({', '.join('?' * 19)})"
 _BY_ID = f"SELECT {_CLAIM} FROM claim WHERE id = ?"
 _ALL = f"SELECT {_CLAIM} FROM claim ORDER BY id"
 _OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? ORDER BY id"
@@ -158,14 +158,34 @@ class SqliteRows:
     def pools(self) -> list[str]:
         return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
 
-    def add_pool(self, row: PoolRow) -> None:
-        self._run(_ADD_POOL, (row.name, row.settings, row.memory, *_limits(row.limits), *_meters(row.meters)))
+    def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
+        self._run(_ADD_POOL, (row.name, row.next_id, *_limits(row.limits), *_meters(row.meters)))
+        self._run("INSERT INTO mind (pool, settings, memory) VALUES (?, ?, ?)", (row.name, settings, memory))
 
-    def put_settings(self, row: PoolRow) -> None:
-        self._run("UPDATE pool SET settings = ? WHERE name = ?", (row.settings, row.name))
+    def settings(self, pool: str) -> str:
+        return self._text("SELECT settings FROM mind WHERE pool = ?", pool)
+
+    def memory(self, pool: str) -> str:
+        return self._text("SELECT memory FROM mind WHERE pool = ?", pool)
+
+    def _text(self, query: str, pool: str) -> str:
+        row = self._run(query, (pool,)).fetchone()
+        if row is None:
+            raise StoreUnreadableError(f"pool {pool!r} has lost its settings")
+        return str(row[0])
+
+    def put_settings(self, pool: str, settings: str) -> None:
+        self._run("UPDATE mind SET settings = ? WHERE pool = ?", (settings, pool))
+
+    def put_memory(self, pool: str, memory: str) -> None:
+        self._run("UPDATE mind SET memory = ? WHERE pool = ?", (memory, pool))
+
+    def take_block(self) -> int:
+        taken = self._run("UPDATE sequence SET next_block = next_block + 1 RETURNING next_block").fetchall()
+        return (int(taken[0][0]) - 1) * ID_BLOCK + 1
 
     def put_plan(self, row: PoolRow) -> None:
-        self._run(_PUT_PLAN, (row.memory, *_limits(row.limits), *_meters(row.meters), row.name))
+        self._run(_PUT_PLAN, (*_limits(row.limits), *_meters(row.meters), row.name))
 
     def put_meters(self, row: PoolRow) -> None:
         self._run(_PUT_METERS, (*_meters(row.meters), row.name))
@@ -207,10 +227,13 @@ class SqliteRows:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    def add(self, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = "") -> int:
-        cursor = self._run(
+    def add(
+        self, claim_id: int, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = ""
+    ) -> None:
+        self._run(
             _ADD,
             (
+                claim_id,
                 ask.pool,
                 ask.project,
                 ask.name,
@@ -227,7 +250,6 @@ class SqliteRows:
                 why,
             ),
         )
-        return cursor.lastrowid or 0
 
     def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None:
         self._run("UPDATE claim SET granted_at = ?, expires_at = ? WHERE id = ?", (now, expires_at, claim_id))
@@ -329,28 +351,26 @@ class SqliteRows:
 
 
 def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
-    limits = Limits(
-        row[2],
-        row[3],
-        row[4],
-        row[5],
-        row[6],
-        Phase(row[7]),
-        row[8],
-        row[9],
-        row[10],
-        ShareRule(row[11]),
-        row[12],
-    )
     return PoolRow(
         name,
-        row[0],
-        row[1],
-        limits,
-        Meters(row[13], row[14], bool(row[15]), *row[16:23]),
-        PoolCounts(*row[23:26]),
-        row[26],
-        codec.load_machine(row[27]),
+        Limits(
+            row[0],
+            row[1],
+            row[2],
+            row[3],
+            row[4],
+            Phase(row[5]),
+            row[6],
+            row[7],
+            row[8],
+            ShareRule(row[9]),
+            row[10],
+        ),
+        Meters(row[11], row[12], bool(row[13]), *row[14:21]),
+        PoolCounts(*row[21:24]),
+        row[24],
+        row[25],
+        codec.load_machine(row[26]),
     )
 
 
