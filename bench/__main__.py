@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bench import contention, handoff, machine, startup, store_cost
+from bench.quote import quote
 from bench.report import Progress, Section, as_markdown, as_record, as_text
 
 BENCHES: Mapping[str, ModuleType] = {
@@ -38,6 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     file = arguments.json or (RESULTS if whole else None)
     if file is not None:
         keep(file, sections, described)
+    if file == RESULTS:
+        quote(RESULTS)
     print(_summary(sections))
     return 0
 

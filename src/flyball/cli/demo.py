@@ -111,6 +111,9 @@ def shortened(speedup: float) -> PoolChanges:
     return PoolChanges(
         profile="calls",
         settle_s=usual.settle_s / speedup,
+        probe_s=usual.probe_s / speedup,
+        burst_window_s=usual.burst_window_s / speedup,
+        trip_window_s=usual.trip_window_s / speedup,
         break_s=usual.break_s / speedup,
         break_max_s=usual.break_max_s / speedup,
     )

@@ -1,0 +1,46 @@
+"""The README quotes the figures that have a target, word for word from the committed result file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bench.report import shown
+
+README = Path(__file__).parents[1] / "README.md"
+OPENING, CLOSING = "<!-- figures -->", "<!-- /figures -->"
+
+
+def table(record: dict[str, Any]) -> str:
+    """A row for each figure that has a target."""
+    rows = ["| what | flyball | beside it | target | result |", "| --- | --- | --- | --- | --- |"]
+    for name, bench in record["benches"].items():
+        rows += [_row(name, figure) for figure in bench["figures"] if figure["target"] is not None]
+    return "\n".join(rows)
+
+
+def _row(bench: str, figure: dict[str, Any]) -> str:
+    unit, target = figure["unit"], figure["target"]
+    beside = f"{shown(figure['theirs'], unit)} ({figure['beside']})" if figure["theirs"] is not None else ""
+    limit = f"{target['limit']:g} x" if target["of"] == "ratio" else shown(target["limit"], unit)
+    wanted = f"{'at least' if target['at_least'] else 'at most'} {limit}"
+    if target["of"] == "beyond":
+        wanted += " beyond"
+    reached = f"{figure['ratio']:.2f} x" if target["of"] == "ratio" else ""
+    result = f"{'met' if figure['met'] else 'short'}{f', {reached}' if reached else ''}"
+    return f"| {bench}: {figure['what']} | {shown(figure['ours'], unit)} | {beside} | {wanted} | {result} |"
+
+
+def quoted(readme: str) -> str:
+    """What stands between the marks now."""
+    return readme.partition(OPENING)[2].partition(CLOSING)[0].strip()
+
+
+def quote(results: Path, readme: Path = README) -> None:
+    """Put the table of a result file between the marks."""
+    text = readme.read_text(encoding="utf-8")
+    before, _, rest = text.partition(OPENING)
+    _, _, after = rest.partition(CLOSING)
+    record = json.loads(results.read_text(encoding="utf-8"))
+    readme.write_text(f"{before}{OPENING}\n{table(record)}\n{CLOSING}{after}", encoding="utf-8")

@@ -1,0 +1,58 @@
+"""What the README says is true: its examples run, its commands parse, its figures are the committed ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import RESULTS
+from bench.quote import quoted, table
+from flyball.cli.main import load_verb, verb_parser
+
+REPOSITORY = Path(__file__).parents[1]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_the_examples_run(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path))
+    exec(compile(code, "README.md", "exec"), {})
+    for expected in re.findall(r"print\(.*# (.+)", code):
+        assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("flyball ")]
+)
+def test_the_commands_parse(line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    verb_parser(words[0], load_verb(words[0])).parse_args(words[1:])
+
+
+def test_a_working_example_comes_within_thirty_lines() -> None:
+    first = README.index("```python")
+    assert README[:first].count("\n") < 30
+
+
+def test_the_figures_are_those_of_the_committed_results() -> None:
+    assert quoted(README) == table(json.loads(RESULTS.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "page",
+    sorted(path.relative_to(REPOSITORY) for path in REPOSITORY.glob("**/*.md") if ".venv" not in path.parts),
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (REPOSITORY / page).parent.joinpath(target).exists(), target
