@@ -16,10 +16,11 @@ whom), and a bare datagram between two processes, the least a wake-up costs on t
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,7 @@ from bench.homes import address, scratch
 from bench.peers.doors import FLYBALL, POOL, PORTALOCKER, check_interval_s, open_door, prepared
 from bench.report import Figure, Progress, Section, Target, beside, percentile
 from flyball.core.model import Fact
+from flyball.stores import handout
 
 NAME = "handoff"
 TITLE = "a line of waiting processes on two slots"
@@ -44,6 +46,8 @@ class Sizes:
     slots: int = 2
     hold_s: float = 0.020
     pings: int = 60
+    warm: bool = True
+    """Whether the processes have handed a slot over before: a first time in a process's life costs more."""
 
 
 FULL = Sizes()
@@ -84,10 +88,13 @@ def run(sizes: Sizes, progress: Progress) -> Section:
         _round(PORTALOCKER, sizes, theirs)
         progress(f"{words}, bare datagrams")
         pings.append(median(_pings(sizes.pings)))
-    return Section(NAME, TITLE, _figures(ours, theirs, pings), _notes(ours, theirs, sizes))
+    progress(f"{NAME}: {sizes.processes} processes that never did it before")
+    first = Tally()
+    _round(FLYBALL, replace(sizes, warm=False), first)
+    return Section(NAME, TITLE, _figures(ours, theirs, pings, first), _notes(ours, theirs, sizes))
 
 
-def _figures(ours: Tally, theirs: Tally, pings: Sequence[float]) -> tuple[Figure, ...]:
+def _figures(ours: Tally, theirs: Tally, pings: Sequence[float], first: Tally) -> tuple[Figure, ...]:
     def ms(tally: Tally, percent: float) -> float:
         return percentile(tally.latencies_s, percent) * 1e3
 
@@ -115,6 +122,7 @@ def _figures(ours: Tally, theirs: Tally, pings: Sequence[float]) -> tuple[Figure
             unit="ms",
             name="a bare datagram",
         ),
+        Figure(what="the same, the first in each process's life: p50", ours=ms(first, 50), unit="ms"),
         beside(
             "utilisation",
             ours.utilisations,
@@ -183,10 +191,14 @@ def _flyball_turn(pipe: Connection[Any, Any], home: Path, asker: int, project: s
     followers: list[int] = []
 
     def note(fact: Fact) -> None:
-        if fact.kind == "granted" and fact.name != str(asker):
+        if fact.pool == POOL and fact.kind == "granted" and fact.name != str(asker):
             followers.append(int(fact.name))
 
+    # Every hand-over is told, however short the wait, so that it can be matched; that costs a row each.
+    handout.TELLING_WAIT_S = 0.0
     governor = flyball.Governor(address(home), observers=[note])
+    if sizes.warm:
+        _work_before(governor, asker)
     pipe.send("here")
     pipe.recv()
     lease = governor.acquire(
@@ -199,6 +211,21 @@ def _flyball_turn(pipe: Connection[Any, Any], home: Path, asker: int, project: s
     governor.release(lease)
     turn = Turn(asker, project, granted, releasing, time.monotonic(), tuple(followers))
     _answer(pipe, turn)
+
+
+def _work_before(governor: flyball.Governor, asker: int) -> None:
+    """Hand one slot over inside this process, as a worker has that did not start a moment ago."""
+    pool = f"before-{asker}"
+    governor.set_pool(pool, cap=1, adaptive=False)
+    first = governor.acquire(pool)
+    second = threading.Thread(target=lambda: governor.acquire(pool, timeout=60.0).release())
+    second.start()
+    while not governor.store.holders(pool) or not any(
+        p.waiting for p in governor.status().pools if p.name == pool
+    ):
+        time.sleep(0.001)
+    governor.release(first)
+    second.join()
 
 
 def _portalocker_turn(pipe: Connection[Any, Any], home: Path, asker: int, project: str, sizes: Sizes) -> None:
@@ -227,7 +254,7 @@ def _granted_order(home: Path) -> list[int]:
     governor = flyball.Governor(address(home))
     facts = governor.facts(limit=4096)
     governor.close()
-    return [int(fact.name) for fact in reversed(facts) if fact.kind == "granted"]
+    return [int(fact.name) for fact in reversed(facts) if fact.pool == POOL and fact.kind == "granted"]
 
 
 # -- counting ---------------------------------------------------------------------------------------

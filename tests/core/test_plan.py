@@ -30,17 +30,8 @@ def told(
     claim_id: int | None = None,
 ) -> tuple[Memory, list[str]]:
     """The memory after one signal, and the kinds of facts it left."""
-    memory, facts = fold(
-        memory,
-        meters or Meters(),
-        s,
-        signal,
-        pool="p",
-        project=project,
-        name=name,
-        claim_id=claim_id,
-        now=now,
-    )
+    who = {"project": project, "name": name}
+    memory, facts = fold(memory, meters or Meters(), s, signal, pool="p", **who, claim_id=claim_id, now=now)
     return memory, [fact.kind for fact in facts]
 
 
@@ -259,6 +250,13 @@ def test_a_plan_is_good_for_a_while_but_not_for_ever(memory: Memory, s: PoolSett
     now = T0 + later_s
     valid_until = planned(memory, s, now=now).limits.valid_until
     assert now < valid_until <= now + FOREVER_S
+
+
+@pytest.mark.parametrize("settle_s", [0.0, 1.0, 120.0])
+def test_a_plan_does_not_outlive_the_next_chance_to_grow(settle_s: float) -> None:
+    """Long idle, then full: the cap must not wait longer than one quiet period for its probe."""
+    s, now = pool(settle_s=settle_s), T0 + 5000
+    assert planned(CALM, s, now=now).limits.valid_until <= now + PROBE_S
 
 
 def test_a_static_pool_has_no_breaker_no_spacing_and_its_own_cap_as_ceiling() -> None:

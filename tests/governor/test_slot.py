@@ -203,6 +203,19 @@ def test_observers_hear_what_happened_after_it_is_written(url: str) -> None:
     gov.close()
 
 
+def test_an_observer_that_fails_does_not_hide_the_callers_error(url: str) -> None:
+    def fail(fact: Fact) -> None:
+        raise RuntimeError(f"cannot handle {fact.kind}")
+
+    gov = Governor(url, observers=[fail])
+    gov.set_pool("p", cap=1, break_s=600.0)
+    lease = gov.acquire("p")
+    with pytest.raises(ZeroDivisionError), lease:
+        raise ZeroDivisionError(lease.report(503).kind)
+    assert nothing_left(gov)
+    gov.close()
+
+
 def test_facts_can_be_read_later(gov: Governor) -> None:
     gov.acquire("p")
     with pytest.raises(AtCapacityError):

@@ -25,6 +25,8 @@ from flyball.core.verdict import span_words
 
 FOLD_EVERY_S = 0.25
 """How long after a success at a full cap the plan is made anew, where a cap grows by success."""
+LOOK_AGAIN_S = 1.0
+"""A cap that could grow as soon as it is full is looked at again at least this much later."""
 FOREVER_S = 3600.0
 """A plan that waits for nothing is still looked at once an hour."""
 
@@ -202,7 +204,7 @@ def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float)
             return []
         return [meters.trial_at + s.trial_clean_s, meters.trial_at + s.trial_timeout_s]
     move = cap_control.next_move_at(memory.cap, s, now)
-    return [move] if move is not None else [now + s.settle_s]
+    return [move] if move is not None else [now + max(s.settle_s, LOOK_AGAIN_S)]
 
 
 def _move_breaker(

@@ -251,15 +251,25 @@ def is_gone(claim: Claim, now: float) -> bool:
 def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[None]:
     """What follows a committed step: wake the waiters it named, tell the observers."""
     while True:
-        for fact in after.facts:
-            for observer in observers:
-                observer(fact)
         gone = [wake for wake in after.wakes if not _delivered(wake)]
+        _tell(observers, after.facts)
         if not gone:
             return
         # Nobody listens: that waiter is dead. Take the slot back and hand it on.
         dead = [(wake.claim_id, wake.holder) for wake in gone]
         after = yield Call(lambda dead=dead: store.bury(dead))  # type: ignore[misc]
+
+
+def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
+    """An observer that fails is its own problem: it neither stops a hand-off nor hides a caller's error."""
+    for fact in facts:
+        for observer in observers:
+            try:
+                observer(fact)
+            except Exception:
+                import logging
+
+                logging.getLogger("flyball").exception("an observer failed on %r", fact)
 
 
 def _delivered(wake: Wake) -> bool:

@@ -224,6 +224,11 @@ class Governor:
         claim = self.store.claim(claim_id)
         if claim is None or not claim.held or claim.pool != asking.pool:
             return None
+        if asking.slots > claim.slots:
+            raise UsageError(
+                f"asks for {asking.slots} slots of {asking.pool} inside a lease of {claim.slots}, "
+                f"which it uses; give the outer one more (flyball exec --slots {asking.slots})"
+            )
         verdict = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
         return Lease(self, asking, verdict, nested=True)
 

@@ -101,7 +101,7 @@ def _blocker(desk: PoolDesk, ask: Candidate, reason: Reason) -> Blocker | None:
 
 def in_line(desk: PoolDesk, asks: Sequence[Candidate], *, limit: int) -> list[Candidate]:
     """The first ``limit`` asks in the order they would be served if nothing changed."""
-    uses = {ask.project: replace(desk.project(ask.project)) for ask in asks}
+    uses = {name: replace(desk.project(name)) for name in {ask.project for ask in asks}}
     lines: dict[tuple[str, int], list[Candidate]] = {}
     for ask in sorted(asks, key=lambda ask: ask.id, reverse=True):
         lines.setdefault((ask.project, ask.priority), []).append(ask)

@@ -52,12 +52,13 @@ def hand_out(desk: PoolDesk) -> set[int]:
             _grant_waiting(desk, winner)
             granted.add(winner.id)
             _take_turn(desk, uses[winner.project], winner)
-            follower = desk.rows.line_head(desk.row.name, winner.project, winner.priority)
+            line = (winner.project, winner.priority)
+            follower = desk.rows.line_head(desk.row.name, *line) if _room(desk) > 0 else None
             if follower is not None:
-                lines[winner.project, winner.priority] = follower
+                lines[line] = follower
             else:
-                del lines[winner.project, winner.priority]
-        _note_capped(desk, _capped(desk, lines.values(), uses))
+                del lines[line]
+        _note_capped(desk, _room(desk) <= 0 or _capped(desk, lines.values(), uses))
     else:
         _note_capped(desk, True)
     _keep_watch(desk, granted)
@@ -227,8 +228,9 @@ def note_end(desk: PoolDesk, claim: Claim, outcome: Outcome, oks: int | None) ->
 def _fold_soon(desk: PoolDesk) -> None:
     """A cap that grows by success must not wait for the plan to get old."""
     soon = desk.now + planning.FOLD_EVERY_S
-    if desk.settings.growth is Growth.SUCCESS and desk.row.limits.valid_until > soon:
-        desk.row.limits = replace(desk.row.limits, valid_until=soon)
+    limits = desk.row.limits
+    if limits.valid_until > soon and limits.cap < limits.ceiling and desk.settings.growth is Growth.SUCCESS:
+        desk.row.limits = replace(limits, valid_until=soon)
         desk.rows.put_plan(desk.row)
 
 

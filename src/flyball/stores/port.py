@@ -148,7 +148,7 @@ class Store(Protocol):
         """Make ``holder`` the one whose life the lease follows. False: the lease is gone."""
 
     def hold(self, ask: Ask) -> tuple[int, After]:
-        """Record work that already runs; may exceed the cap."""
+        """Record work that already runs; may exceed the cap. Recorded twice, it counts once."""
 
     def report(self, pool: str, signal: Signal, *, project: str, name: str, claim_id: int | None) -> After:
         """Fold one signal into the plan, at once."""

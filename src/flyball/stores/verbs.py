@@ -201,6 +201,10 @@ class Verbs(ABC):
             carried = self._carry(rows)
             desk = self._desk(rows, ask.pool)
             desk.project(ask.project)
+            for known in rows.watched(ask.pool):
+                same = (known.holder, known.project, known.name) == (ask.holder, ask.project, ask.name)
+                if known.held and same:
+                    return known.id, _joined(carried, desk.done())
             claim_id = desk.take_id()
             rows.add(claim_id, ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
