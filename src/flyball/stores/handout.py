@@ -18,7 +18,7 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.core.spacing import next_grant_at
 from flyball.core.verdict import Reason, span_words
 from flyball.errors import invariant
-from flyball.stores.desk import PoolDesk, ask_fact
+from flyball.stores.desk import PoolDesk, ask_fact, candidate
 from flyball.stores.port import Wake
 
 HOLD_SMOOTHING = 0.2
@@ -43,53 +43,61 @@ def hand_out(desk: PoolDesk) -> set[int]:
     if not desk.row.counts.waiting:
         return granted
     if _room(desk) > 0:
-        lines, uses = {}, {}
-        for ask, use in desk.rows.line_heads(desk.row.name):
-            possible = _first_possible(desk, ask, use)
+        lines: dict[tuple[str, int], Claim] = {}
+        uses: dict[str, ProjectUse] = {}
+        for head, use in desk.rows.line_heads(desk.row.name):
+            possible = _first_possible(desk, head, use)
             if possible is not None:
-                lines[ask.project, ask.priority], uses[use.name] = possible, use
-        while _room(desk) > 0 and (winner := next_of(desk, list(lines.values()), uses)) is not None:
-            _grant_waiting(desk, winner)
+                lines[head.project, head.priority], uses[use.name] = possible, use
+        while _room(desk) > 0 and (winner := next_of(desk, _asks(lines.values()), uses)) is not None:
+            line = (winner.project, winner.priority)
+            _grant_waiting(desk, lines[line])
             granted.add(winner.id)
             _take_turn(desk, uses[winner.project], winner)
-            line = (winner.project, winner.priority)
             follower = desk.rows.line_head(desk.row.name, *line) if _room(desk) > 0 else None
             if follower is not None:
                 lines[line] = follower
             else:
                 del lines[line]
-        _note_capped(desk, _room(desk) <= 0 or _capped(desk, lines.values(), uses))
+        _note_capped(desk, _room(desk) <= 0 or _capped(desk, _asks(lines.values()), uses))
     else:
         _note_capped(desk, True)
     _keep_watch(desk, granted)
     return granted
 
 
-def _first_possible(desk: PoolDesk, head: Candidate | None, use: ProjectUse) -> Candidate | None:
+def _asks(claims: Iterable[Claim]) -> list[Candidate]:
+    return [candidate(claim.id, claim, claim.asked_at) for claim in claims]
+
+
+def _first_possible(desk: PoolDesk, head: Claim | None, use: ProjectUse) -> Claim | None:
     """The first of a line that could ever be granted. Lowered limits may have made others too large: they
     leave the line, and their owners, told to look, ask again and hear why."""
-    while head is not None and (words := too_large(head, desk.row.limits, use, desk.machine_for(head))):
-        claim = desk.rows.claim(head.id)
-        if claim is not None:
-            desk.rows.remove(claim.id)
-            desk.gone.add(claim.id)
-            desk.count(claim, waiting=-1)
-            desk.tell([ask_fact(claim, desk.now, "refused", words)])
-            desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+    while head is not None:
+        ask = candidate(head.id, head, head.asked_at)
+        words = too_large(ask, desk.row.limits, use, desk.machine_for(ask))
+        if not words:
+            break
+        desk.rows.remove(head.id)
+        desk.gone.add(head.id)
+        desk.count(head, waiting=-1)
+        desk.tell([ask_fact(head, desk.now, "refused", words)])
+        desk.after.wakes.append(Wake(head.mailbox, head.id, head.holder))
         head = desk.rows.line_head(desk.row.name, head.project, head.priority)
     return head
 
 
 def may_pass(desk: PoolDesk, newcomer: Candidate) -> bool:
     """May an ask that fits start although others wait? Yes, if none of them could use what it takes."""
-    heads = desk.rows.line_heads(desk.row.name)
-    uses = {use.name: use for _, use in heads}
+    found = desk.rows.line_heads(desk.row.name)
+    uses = {use.name: use for _, use in found}
     uses.setdefault(newcomer.project, desk.project(newcomer.project))
+    heads = _asks(claim for claim, _ in found)
     # Within its own line nobody is passed; against the others it comes last.
-    if any((ask.project, ask.priority) == (newcomer.project, newcomer.priority) for ask, _ in heads):
+    if any((ask.project, ask.priority) == (newcomer.project, newcomer.priority) for ask in heads):
         return False
-    last = replace(newcomer, id=1 + max((ask.id for ask, _ in heads), default=0))
-    return next_of(desk, [*(ask for ask, _ in heads), last], uses) == last
+    last = replace(newcomer, id=1 + max((ask.id for ask in heads), default=0))
+    return next_of(desk, [*heads, last], uses) == last
 
 
 def _capped(desk: PoolDesk, heads: Iterable[Candidate], uses: dict[str, ProjectUse]) -> bool:
@@ -132,11 +140,8 @@ def next_of(desk: PoolDesk, heads: list[Candidate], uses: dict[str, ProjectUse])
     return choose(heads, row.limits, row.meters, row.counts, uses, machine, desk.now)
 
 
-def _grant_waiting(desk: PoolDesk, winner: Candidate) -> None:
-    claim = desk.rows.claim(winner.id)
-    invariant(claim is not None and not claim.held, "whoever is first in line waits")
-    if claim is None:
-        return
+def _grant_waiting(desk: PoolDesk, claim: Claim) -> None:
+    invariant(not claim.held, "whoever is first in line waits")
     # A waiter we cannot check may have died in line: it must show that it lives.
     expires_at = None if desk.world.checkable(claim.holder) else desk.now + CONFIRM_S
     desk.rows.grant(claim.id, now=desk.now, expires_at=expires_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -56,6 +56,9 @@ class MemoryStore(Verbs):
                 rows.rollback()
                 raise
             rows.commit()
+
+    def _peek(self) -> AbstractContextManager[Rows]:
+        return self._read()
 
     @contextmanager
     def _read(self) -> Iterator[Rows]:
@@ -297,6 +300,13 @@ class MemoryRows:
     def claim(self, claim_id: int) -> Claim | None:
         return self._claims.get(claim_id)
 
+    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
+        claim = self._claims.get(claim_id)
+        if claim is None or not claim.held or claim.expires_at is not None:
+            return None
+        row = self._pools[claim.pool]
+        return claim.pool, row.counts.in_use, row.limits.cap
+
     def granted(self, mailbox: str) -> list[int]:
         return sorted(claim_id for _, claim_id in self._held if self._claims[claim_id].mailbox == mailbox)
 
@@ -322,14 +332,14 @@ class MemoryRows:
     def leases_with_resources(self) -> list[Claim]:
         return [c for c in self.claims(None) if c.held and c.resources]
 
-    def line_heads(self, pool: str) -> list[tuple[Candidate, ProjectUse]]:
+    def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         heads = (next(iter(line)) for (of, _, _), line in sorted(self._lines.items()) if of == pool)
         claims = [self._claims[claim_id] for claim_id in heads]
-        return [(_candidate(claim), replace(self._projects[pool, claim.project])) for claim in claims]
+        return [(claim, replace(self._projects[pool, claim.project])) for claim in claims]
 
-    def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
+    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
         line = self._lines.get((pool, project, priority))
-        return _candidate(self._claims[next(iter(line))]) if line else None
+        return self._claims[next(iter(line))] if line else None
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         ids = sorted(claim_id for (of, _, _), line in self._lines.items() if of == pool for claim_id in line)

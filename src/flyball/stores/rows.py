@@ -103,6 +103,9 @@ class Rows(Protocol):
 
     def claim(self, claim_id: int) -> Claim | None: ...
 
+    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
+        """The pool of a lease that need not be confirmed, its slots in use, and its cap."""
+
     def granted(self, mailbox: str) -> list[int]: ...
 
     def claims(self, pool: str | None) -> list[Claim]: ...
@@ -119,10 +122,10 @@ class Rows(Protocol):
 
     def leases_with_resources(self) -> list[Claim]: ...
 
-    def line_heads(self, pool: str) -> list[tuple[Candidate, ProjectUse]]:
+    def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         """The oldest waiting ask of each (project, priority), with its project."""
 
-    def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
+    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
         """The oldest waiting ask of one of them."""
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:

@@ -12,6 +12,7 @@ import os
 import socket
 import stat
 from enum import Enum
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
@@ -109,17 +110,21 @@ def mail_folder(home: Path) -> Path:
 
 def send(address: str, claim_id: int) -> Delivery:
     """Tell the owner of a mailbox to look at a claim. Never blocks."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.setblocking(False)
-        try:
-            sender.sendto(str(claim_id).encode(), address)
-        except BlockingIOError:
-            return Delivery.FULL
-        except OSError as error:
-            if error.errno == errno.ENOBUFS:
-                return Delivery.FULL
-            return Delivery.NOBODY
+    try:
+        _sender().sendto(str(claim_id).encode(), address)
+    except BlockingIOError:
+        return Delivery.FULL
+    except OSError as error:
+        return Delivery.FULL if error.errno == errno.ENOBUFS else Delivery.NOBODY
     return Delivery.SENT
+
+
+@lru_cache(maxsize=1)
+def _sender() -> socket.socket:
+    """One socket for all that this process says; it has no name, so children may share it."""
+    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sender.setblocking(False)
+    return sender
 
 
 def discard(address: str) -> None:

@@ -84,9 +84,12 @@ _HOLDERS = f"""
     SELECT {_WHO} FROM claim
     WHERE id = (SELECT watcher_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
 _NEWEST_WAITING = f"SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NULL ORDER BY id DESC LIMIT 1"
-_LINE_HEAD = """
-    SELECT id, project, priority, slots, resources, asked_at FROM claim
+_LINE_HEAD = f"""
+    SELECT {_CLAIM} FROM claim
     WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? ORDER BY id LIMIT 1"""
+_GRANT_OF = """
+    SELECT claim.pool, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
+    WHERE id = ? AND granted_at IS NOT NULL AND expires_at IS NULL"""
 _GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = ? ORDER BY id"
 _EXPIRED = f"SELECT {_CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"
 _OLDEST = f"SELECT {_CLAIM} FROM claim WHERE granted_at IS NOT NULL ORDER BY id LIMIT 1"
@@ -98,7 +101,8 @@ _WITH_RESOURCES = (
     f"SELECT {_CLAIM} FROM claim WHERE resources IS NOT NULL AND granted_at IS NOT NULL ORDER BY id"
 )
 # Jumps along the index from one (project, priority) line to the next instead of reading every ask.
-_LINE_HEADS = """
+_CLAIM_OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in _CLAIM.split(","))
+_LINE_HEADS = f"""
     WITH RECURSIVE head (id, project, priority) AS (
         SELECT * FROM (
             SELECT id, project, priority FROM claim WHERE pool = ?1 AND granted_at IS NULL
@@ -109,9 +113,9 @@ _LINE_HEADS = """
              AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
             (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
              AND project > head.project ORDER BY project, priority, id LIMIT 1)))
-    SELECT claim.id, claim.project, claim.priority, slots, resources, asked_at,
-        project.in_use, project.waiting, weight, maximum, share, turn
-    FROM head JOIN claim USING (id) JOIN project ON project.pool = ?1 AND project.name = claim.project"""
+    SELECT {_CLAIM_OF_CLAIM}, project.in_use, project.waiting, weight, maximum, share, turn
+    FROM head JOIN claim ON claim.id = head.id
+    JOIN project ON project.pool = ?1 AND project.name = claim.project"""
 _WAITING = """
     SELECT id, project, priority, slots, resources, asked_at FROM claim
     WHERE pool = ? AND granted_at IS NULL ORDER BY id LIMIT ?"""
@@ -270,6 +274,10 @@ class SqliteRows:
     def claim(self, claim_id: int) -> Claim | None:
         return _one(self._run(_BY_ID, (claim_id,)).fetchall())
 
+    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
+        found: tuple[str, int, int] | None = self._run(_GRANT_OF, (claim_id,)).fetchone()
+        return found
+
     def granted(self, mailbox: str) -> list[int]:
         return [claim_id for (claim_id,) in self._run(_GRANTED, (mailbox,))]
 
@@ -296,13 +304,12 @@ class SqliteRows:
     def leases_with_resources(self) -> list[Claim]:
         return [_claim(row) for row in self._run(_WITH_RESOURCES)]
 
-    def line_heads(self, pool: str) -> list[tuple[Candidate, ProjectUse]]:
-        found = self._run(_LINE_HEADS, (pool,))
-        return [(_candidate(row), ProjectUse(row[1], *row[6:])) for row in found]
+    def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
+        found = self._run(_LINE_HEADS, (pool,)).fetchall()
+        return [(_claim(row[:19]), ProjectUse(row[2], *row[19:])) for row in found]
 
-    def line_head(self, pool: str, project: str, priority: int) -> Candidate | None:
-        row = self._run(_LINE_HEAD, (pool, project, priority)).fetchone()
-        return _candidate(row) if row is not None else None
+    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
+        return _one(self._run(_LINE_HEAD, (pool, project, priority)).fetchall())
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         return [_candidate(row) for row in self._run(_WAITING, (pool, limit))]

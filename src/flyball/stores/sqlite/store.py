@@ -102,6 +102,11 @@ class SqliteStore(Verbs):
             finally:
                 connection.execute("ROLLBACK")
 
+    @contextmanager
+    def _peek(self) -> Iterator[Rows]:
+        with self._mutex, self._translated():
+            yield self._ready()[1]
+
     def begin(self) -> SqliteRows:
         """Take the locks and open a write transaction; everything is let go if that fails."""
         self._mutex.acquire()
