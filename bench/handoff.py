@@ -4,13 +4,13 @@ A hundred processes of several projects get in line for two slots, one after the
 asking is known from outside. Then the two slots are released, and each process in turn holds one for 20 ms.
 All processes are there before the clock starts, and stay until it has stopped.
 
-latency       from the call of release in one process to the return of acquire in the next. The releasing
-              process hears from its observer to whom the slot went, so the two are matched exactly.
+latency       from the call of release in one process to the return of acquire in the next; releases and
+              grants are matched in order of time
 utilisation   the time the slots were really held, over two slots times the whole span
 inversions    asks of one project that were granted, by the governor's own account, before an older one
 
-Beside it: portalocker, whose waiters poll (matched in order of time, since nobody can tell who followed
-whom), and a bare datagram between two processes, the least a wake-up costs on this machine.
+Beside it: portalocker, whose waiters poll, and a bare datagram between two processes, the least a wake-up
+costs on this machine.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from bench.fleet import Fleet
 from bench.homes import address, scratch
 from bench.peers.doors import FLYBALL, POOL, PORTALOCKER, check_interval_s, open_door, prepared
 from bench.report import Figure, Progress, Section, Target, beside, percentile
-from flyball.core.model import Fact
-from flyball.stores import handout
 
 NAME = "handoff"
 TITLE = "a line of waiting processes on two slots"
@@ -63,8 +61,8 @@ class Turn:
     granted: float
     releasing: float
     released: float
-    followers: tuple[int, ...] = ()
-    """Who was granted in the transaction of this release, in that order."""
+    place: float = 0.0
+    """When it was granted by the governor's own clock."""
 
 
 @dataclass(slots=True)
@@ -74,7 +72,6 @@ class Tally:
     inversions: list[int] = field(default_factory=list)
     seen_inversions: list[int] = field(default_factory=list)
     medians_s: list[float] = field(default_factory=list)
-    guessed: int = 0
 
 
 def run(sizes: Sizes, progress: Progress) -> Section:
@@ -143,12 +140,10 @@ def _figures(ours: Tally, theirs: Tally, pings: Sequence[float], first: Tally) -
 
 
 def _notes(ours: Tally, theirs: Tally, sizes: Sizes) -> tuple[str, ...]:
-    total = sizes.rounds * sizes.processes
     return (
         f"{sizes.rounds} rounds of {sizes.processes} processes of {sizes.projects} projects, "
         f"{sizes.slots} slots, {sizes.hold_s * 1e3:g} ms each",
         f"each portalocker waiter polls every {check_interval_s():g} s, spread evenly over that time",
-        f"{ours.guessed} of {total} grants were not told by a releasing process and matched in order of time",
         "inversions by the order in which acquire returned, two at once included: "
         f"flyball {sum(ours.seen_inversions)}, portalocker {sum(theirs.seen_inversions)}",
     )
@@ -182,21 +177,12 @@ def _round(side: str, sizes: Sizes, tally: Tally) -> None:
         time.sleep(sizes.processes * sizes.hold_s / sizes.slots)
         fleet.tell_all("report")
         turns: list[Turn] = fleet.gather(timeout_s=60.0)
-        granted = _granted_order(home) if side == FLYBALL else []
         fleet.tell_all("leave")
-    _count(turns, opened, granted, sizes, tally)
+    _count(turns, opened, sizes, tally)
 
 
 def _flyball_turn(pipe: Connection[Any, Any], home: Path, asker: int, project: str, sizes: Sizes) -> None:
-    followers: list[int] = []
-
-    def note(fact: Fact) -> None:
-        if fact.pool == POOL and fact.kind == "granted" and fact.name != str(asker):
-            followers.append(int(fact.name))
-
-    # Every hand-over is told, however short the wait, so that it can be matched; that costs a row each.
-    handout.TELLING_WAIT_S = 0.0
-    governor = flyball.Governor(address(home), observers=[note])
+    governor = flyball.Governor(address(home))
     if sizes.warm:
         _work_before(governor, asker)
     pipe.send("here")
@@ -205,11 +191,12 @@ def _flyball_turn(pipe: Connection[Any, Any], home: Path, asker: int, project: s
         POOL, project=project, name=str(asker), on_wait=lambda _: pipe.send("parked"), timeout=60.0
     )
     granted = time.monotonic()
-    followers.clear()
+    claim = governor.store.claim(lease.id)
     time.sleep(sizes.hold_s)
     releasing = time.monotonic()
     governor.release(lease)
-    turn = Turn(asker, project, granted, releasing, time.monotonic(), tuple(followers))
+    place = claim.granted_at if claim is not None and claim.granted_at is not None else 0.0
+    turn = Turn(asker, project, granted, releasing, time.monotonic(), place)
     _answer(pipe, turn)
 
 
@@ -249,46 +236,27 @@ def _answer(pipe: Connection[Any, Any], turn: Turn) -> None:
         pipe.recv()
 
 
-def _granted_order(home: Path) -> list[int]:
-    """Who was granted, in order, by the governor's own account."""
-    governor = flyball.Governor(address(home))
-    facts = governor.facts(limit=4096)
-    governor.close()
-    return [int(fact.name) for fact in reversed(facts) if fact.pool == POOL and fact.kind == "granted"]
-
-
 # -- counting ---------------------------------------------------------------------------------------
 
 
-def _count(
-    turns: Sequence[Turn], opened: Sequence[float], granted: Sequence[int], sizes: Sizes, tally: Tally
-) -> None:
-    seen = [turn.asker for turn in sorted(turns, key=lambda turn: turn.granted)]
-    latencies_s, guessed = latencies(turns, opened)
+def _count(turns: Sequence[Turn], opened: Sequence[float], sizes: Sizes, tally: Tally) -> None:
+    seen = sorted(turns, key=lambda turn: turn.granted)
+    placed = sorted(turns, key=lambda turn: (turn.place, turn.granted))
+    latencies_s = latencies(turns, opened)
     span_s = max(turn.releasing for turn in turns) - min(opened)
     held_s = sum(turn.releasing - turn.granted for turn in turns)
     tally.latencies_s.extend(latencies_s)
     tally.medians_s.append(median(latencies_s))
-    tally.guessed += guessed
     tally.utilisations.append(held_s / (sizes.slots * span_s))
-    tally.seen_inversions.append(inversions(seen, sizes.projects))
-    tally.inversions.append(inversions(granted or seen, sizes.projects))
+    tally.seen_inversions.append(inversions([turn.asker for turn in seen], sizes.projects))
+    tally.inversions.append(inversions([turn.asker for turn in placed], sizes.projects))
 
 
-def latencies(turns: Sequence[Turn], opened: Sequence[float]) -> tuple[list[float], int]:
-    """From each release to the grant it led to, and how many of the matches are by order of time only."""
-    granted = {turn.asker: turn.granted for turn in turns}
-    found: list[float] = []
-    unmatched = list(opened)
-    for turn in turns:
-        told = [asker for asker in turn.followers if asker in granted]
-        found += [granted.pop(asker) - turn.releasing for asker in told]
-        if not told:
-            unmatched.append(turn.releasing)
-    # The opening releases are nobody's turn, and the last ones found nobody waiting.
-    rest = sorted(granted.values())
-    found += [end - start for start, end in zip(sorted(unmatched), rest, strict=False)]
-    return found, max(0, len(rest) - len(opened))
+def latencies(turns: Sequence[Turn], opened: Sequence[float]) -> list[float]:
+    """From each release to the grant it led to. The last releases found nobody waiting."""
+    releases = sorted([*opened, *(turn.releasing for turn in turns)])
+    grants = sorted(turn.granted for turn in turns)
+    return [grant - release for release, grant in zip(releases, grants, strict=False)]
 
 
 def inversions(order: Sequence[int], projects: int) -> int:

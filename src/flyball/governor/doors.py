@@ -86,8 +86,9 @@ def _wait_sync(wait: Wait, box: Mailbox | None) -> Woken:
         if any(box is None or fd != box.fileno() for fd, _ in ready):
             return Woken.DEATH
         # Mail for an earlier claim of this thread is old news.
-        if box is not None and wait.claim_id in box.drain():
-            return Woken.MAIL
+        while box is not None and (told := box.receive()) is not None:
+            if told == wait.claim_id:
+                return Woken.MAIL
 
 
 # -- async ------------------------------------------------------------------------------------------

@@ -50,16 +50,22 @@ class Mailbox:
         """False in a forked child, which must not read its parent's mail."""
         return self._pid == os.getpid()
 
-    def drain(self) -> list[int]:
-        """The claims we were told to look at."""
-        found: list[int] = []
+    def receive(self) -> int | None:
+        """The next claim we were told to look at; None if there is no mail."""
         while True:
             try:
-                found.append(int(self._socket.recv(32)))
+                return int(self._socket.recv(32))
             except (BlockingIOError, ConnectionError):
-                return found
+                return None
             except ValueError:
                 continue
+
+    def drain(self) -> list[int]:
+        """All the claims we were told to look at."""
+        found: list[int] = []
+        while (claim_id := self.receive()) is not None:
+            found.append(claim_id)
+        return found
 
     def close(self) -> None:
         self._socket.close()
