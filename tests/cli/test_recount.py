@@ -10,7 +10,7 @@ import pytest
 
 from flyball.core.model import PoolCounts, ProjectUse
 from flyball.governor.governor import Governor
-from flyball.stores.port import Miscount
+from flyball.stores.seen import Miscount
 from flyball.stores.verbs import Verbs
 
 

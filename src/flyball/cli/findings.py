@@ -18,7 +18,8 @@ from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.verdict import span_words
 from flyball.governor.status import PoolStatus
 from flyball.host.process import alive
-from flyball.stores.port import Census, Demand, Miscount
+from flyball.stores.port import Census, Demand
+from flyball.stores.seen import Miscount
 
 PINNED_S = 1800.0
 AHEAD_S = 5.0

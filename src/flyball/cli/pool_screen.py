@@ -11,7 +11,7 @@ from flyball.core.cap import cap_of
 from flyball.core.plan import first_memory
 from flyball.core.settings import PROFILES, PoolChanges, PoolSettings, resolve_pool
 from flyball.core.verdict import span_words
-from flyball.stores.port import PoolSnapshot
+from flyball.stores.seen import PoolSnapshot
 
 _FLAGS = {
     "cap": "--cap",

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from flyball.core.model import Holder
     from flyball.core.plan import Memory
     from flyball.governor.status import Status
-    from flyball.stores.port import Demand, Miscount
+    from flyball.stores.port import Demand
+    from flyball.stores.seen import Miscount
 
 
 @dataclass(frozen=True, slots=True)

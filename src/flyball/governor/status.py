@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from flyball.core.model import Claim, Phase
 from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.host.process import alive
-from flyball.stores.port import Demand, PoolSnapshot, ProjectStanding, Store, WaitingAsk
+from flyball.stores.port import Demand, Store
+from flyball.stores.seen import PoolSnapshot, ProjectStanding, WaitingAsk
 
 
 @dataclass(frozen=True, slots=True)

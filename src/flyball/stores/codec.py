@@ -1,29 +1,30 @@
-"""Settings and learned state as text. The only place that knows their stored shape."""
+"""Settings and learned state as text. The only place that knows their stored shape.
+
+msgspec is imported when something really has to be read or written: an admission under a fresh plan needs
+none of it, and every start of an agent would pay for it.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
-
-import msgspec
+from typing import TypeVar
 
 from flyball.core.plan import Memory
 from flyball.core.settings import MachineSettings, PoolChanges, PoolSettings, resolve_pool
 from flyball.errors import StoreUnreadableError
 
-_changes = msgspec.json.Decoder(PoolChanges)
-_memory = msgspec.json.Decoder(Memory)
-_machine = msgspec.json.Decoder(MachineSettings)
+T = TypeVar("T")
+NOTHING_NAMED = "{}"
 
 
 def dump(value: PoolChanges | Memory | MachineSettings) -> str:
+    import msgspec
+
     return msgspec.json.encode(value).decode()
 
 
 def load_changes(text: str) -> PoolChanges:
-    try:
-        return _changes.decode(text)
-    except msgspec.DecodeError as error:
-        raise StoreUnreadableError(f"stored pool settings are not readable: {error}") from error
+    return _decoded(text, PoolChanges, "stored pool settings") if text != NOTHING_NAMED else PoolChanges()
 
 
 @lru_cache(maxsize=64)
@@ -33,15 +34,20 @@ def load_settings(text: str) -> PoolSettings:
 
 
 def load_memory(text: str) -> Memory:
-    try:
-        return _memory.decode(text)
-    except msgspec.DecodeError as error:
-        raise StoreUnreadableError(f"the pool's learned state is not readable: {error}") from error
+    return _decoded(text, Memory, "the pool's learned state")
 
 
 @lru_cache(maxsize=8)
 def load_machine(text: str) -> MachineSettings:
+    if text == NOTHING_NAMED:
+        return MachineSettings()
+    return _decoded(text, MachineSettings, "stored machine settings")
+
+
+def _decoded(text: str, shape: type[T], what: str) -> T:
+    import msgspec
+
     try:
-        return _machine.decode(text)
+        return msgspec.json.decode(text, type=shape)
     except msgspec.DecodeError as error:
-        raise StoreUnreadableError(f"stored machine settings are not readable: {error}") from error
+        raise StoreUnreadableError(f"{what} cannot be read: {error}") from error

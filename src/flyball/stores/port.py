@@ -6,15 +6,18 @@ tell observers. A store never wakes anybody itself and never looks at processes;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from flyball.core.model import Ask, Claim, Fact, Holder, Outcome, Phase
-from flyball.core.plan import Memory
-from flyball.core.settings import MachineChanges, MachineSettings, PoolChanges, PoolSettings
-from flyball.core.signals import Signal
-from flyball.core.verdict import Verdict
+from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
+
+if TYPE_CHECKING:
+    from flyball.core.plan import Memory
+    from flyball.core.settings import MachineChanges, MachineSettings, PoolChanges
+    from flyball.core.signals import Signal
+    from flyball.core.verdict import Verdict
+    from flyball.stores.seen import Miscount, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,67 +63,6 @@ class Census:
 
     claims: tuple[Claim, ...]
     demands: tuple[Demand, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Miscount:
-    """A kept count that differs from the claims themselves. ``project`` is empty for the pool's own."""
-
-    pool: str
-    project: str
-    what: str
-    kept: int
-    found: int
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingAsk:
-    claim: Claim
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectStanding:
-    name: str
-    in_use: int
-    waiting: int
-    weight: float
-    maximum: int | None
-    fair_share: int
-    demanding: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSnapshot:
-    """One pool as it would be judged right now. Taking it changes nothing."""
-
-    name: str
-    named: PoolChanges
-    """The settings a person named; ``settings`` is what they resolve to."""
-    settings: PoolSettings
-    memory: Memory
-    cap: int
-    ceiling: int
-    in_use: int
-    waiting: int
-    phase: Phase
-    closed_until: float | None
-    trial: str
-    trial_since: float | None
-    next_grant_at: float
-    hold_mean_s: float
-    leases: tuple[Claim, ...]
-    asks: tuple[WaitingAsk, ...]
-    projects: tuple[ProjectStanding, ...]
-    demands: tuple[Demand, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    now: float
-    pools: tuple[PoolSnapshot, ...]
-    machine: MachineSettings
-    resources_in_use: Mapping[str, int]
 
 
 class Store(Protocol):

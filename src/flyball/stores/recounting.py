@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flyball.core.model import PoolCounts, ProjectUse
-from flyball.stores.port import Miscount
 from flyball.stores.rows import Rows
+from flyball.stores.seen import Miscount
 
 
 @dataclass(frozen=True, slots=True)

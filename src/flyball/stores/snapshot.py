@@ -1,91 +1,24 @@
 """Looking without touching: what every pool would decide right now.
 
-``projection`` wraps rows so that planning can run on them and nothing is written; a stale plan is
-shown as it would be, and stays stale in the store.
+It works on a projection: a stale plan is shown as it would be, and stays stale in the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 from flyball.core import share as fairness
 from flyball.core.admit import Candidate
-from flyball.core.model import Claim, Phase, ProjectUse
+from flyball.core.model import Claim, Phase
 from flyball.core.settings import ShareRule
 from flyball.core.verdict import Kind
 from flyball.stores import answers, codec
 from flyball.stores.desk import PoolDesk, World, candidate, resources_in_use
-from flyball.stores.port import PoolSnapshot, ProjectStanding, Snapshot, WaitingAsk
 from flyball.stores.rows import Rows
+from flyball.stores.seen import PoolSnapshot, ProjectStanding, Snapshot, WaitingAsk
 
 ASKS_SHOWN = 200
 """A line may be thousands long; people and programs look at its front."""
-
-_WRITES = frozenset(
-    [
-        "add_pool",
-        "put_settings",
-        "put_plan",
-        "put_meters",
-        "put_watcher",
-        "put_counts",
-        "drop_idle_projects",
-        "put_turn",
-        "add",
-        "grant",
-        "remove",
-        "rebind",
-        "confirm",
-        "put_demand",
-        "drop_demand",
-        "put_machine",
-        "add_facts",
-    ]
-)
-
-
-class _Projection:
-    """Reads pass through; writes are forgotten, but for what planning reads back."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self._memory: dict[str, str] = {}
-        self._shares: dict[tuple[str, str], int | None] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return _forget if name in _WRITES else getattr(self._rows, name)
-
-    def put_project(self, pool: str, use: ProjectUse) -> None:
-        self._shares[pool, use.name] = use.share
-
-    def put_memory(self, pool: str, memory: str) -> None:
-        self._memory[pool] = memory
-
-    def memory(self, pool: str) -> str:
-        return self._memory.get(pool) or self._rows.memory(pool)
-
-    def take_block(self) -> int:
-        return 0
-
-    def project(self, pool: str, name: str) -> ProjectUse | None:
-        use = self._rows.project(pool, name)
-        return self._with_share(pool, use) if use is not None else None
-
-    def projects(self, pool: str) -> list[ProjectUse]:
-        return [self._with_share(pool, use) for use in self._rows.projects(pool)]
-
-    def _with_share(self, pool: str, use: ProjectUse) -> ProjectUse:
-        use.share = self._shares.get((pool, use.name), use.share)
-        return use
-
-
-def _forget(*_args: object, **_kwargs: object) -> None:
-    return None
-
-
-def projection(rows: Rows) -> Rows:
-    return cast(Rows, _Projection(rows))
 
 
 def take(rows: Rows, world: World) -> Snapshot:

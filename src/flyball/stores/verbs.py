@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from flyball.core import plan as planning
 from flyball.core.admit import Denial
@@ -27,7 +28,7 @@ from flyball.core.settings import (
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict, span_words
 from flyball.errors import UsageError
-from flyball.stores import answers, codec, recounting
+from flyball.stores import answers, codec
 from flyball.stores.desk import PoolDesk, World, ask_fact, candidate
 from flyball.stores.handout import (
     TELLING_WAIT_S,
@@ -38,9 +39,12 @@ from flyball.stores.handout import (
     stand_in_line,
     take_back,
 )
-from flyball.stores.port import After, Census, Demand, Miscount, Release, Snapshot
+from flyball.stores.port import After, Census, Demand, Release
+from flyball.stores.projection import projection
 from flyball.stores.rows import Rows
-from flyball.stores.snapshot import projection, take
+
+if TYPE_CHECKING:
+    from flyball.stores.seen import Miscount, Snapshot
 
 
 class Verbs(ABC):
@@ -372,10 +376,14 @@ class Verbs(ABC):
     # -- the doctor's ------------------------------------------------------------------------------
 
     def miscounts(self) -> list[Miscount]:
+        from flyball.stores import recounting
+
         with self._read() as rows:
             return [wrong for pool in rows.pools() for wrong in recounting.recounted(rows, pool).wrong]
 
     def recount(self) -> tuple[list[Miscount], After]:
+        from flyball.stores import recounting
+
         with self._write() as rows:
             found: list[Miscount] = []
             after = self._carry(rows)
@@ -394,6 +402,8 @@ class Verbs(ABC):
 
     def snapshot(self) -> Snapshot:
         with self._read() as rows:
+            from flyball.stores.snapshot import take
+
             return take(projection(rows), self._world)
 
     def facts(self, *, limit: int) -> list[Fact]:

@@ -14,7 +14,8 @@ from flyball.core.model import Ask, Claim, Holder, Outcome
 from flyball.core.settings import DEMAND_TTL_S
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.verdict import Reason, Verdict
-from flyball.stores.port import After, PoolSnapshot, Release, Store
+from flyball.stores.port import After, Release, Store
+from flyball.stores.seen import PoolSnapshot
 from flyball.testing.world import FakeWorld
 
 if TYPE_CHECKING:

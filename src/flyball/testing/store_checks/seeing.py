@@ -6,7 +6,7 @@ from random import Random
 
 from flyball.core.model import Outcome
 from flyball.core.verdict import Kind
-from flyball.stores.port import Snapshot
+from flyball.stores.seen import Snapshot
 from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
 
 
