@@ -26,13 +26,21 @@ POOL = "storm"
 
 
 class Witness:
-    """One lock file per slot."""
+    """One lock file per slot, and a gate: while one looks for a free file, nobody else may take one."""
 
     def __init__(self, folder: Path, slots: int) -> None:
+        self._gate = os.open(folder / "witness-gate", os.O_RDWR | os.O_CREAT, 0o600)
         self._files = [os.open(folder / f"witness-{n}", os.O_RDWR | os.O_CREAT, 0o600) for n in range(slots)]
         self._mine = -1
 
     def enter(self) -> bool:
+        fcntl.lockf(self._gate, fcntl.LOCK_EX)
+        try:
+            return self._take()
+        finally:
+            fcntl.lockf(self._gate, fcntl.LOCK_UN)
+
+    def _take(self) -> bool:
         for fd in self._files:
             try:
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

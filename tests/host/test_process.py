@@ -6,6 +6,8 @@ import os
 import select
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -140,3 +142,26 @@ def test_closing_a_watch_twice_is_harmless(sleeper: subprocess.Popen[bytes]) -> 
     watch = DeathWatch([identify(sleeper.pid)])
     watch.close()
     watch.close()
+
+
+def test_a_process_whose_first_thread_ended_lives_as_long_as_the_others() -> None:
+    """The kernel shows it as a zombie, yet it runs and holds its files."""
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=lambda: (print('on', flush=True), time.sleep(60))).start()\n"
+        "time.sleep(0.1)\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        holder = identify(process.pid)
+        assert process.stdout is not None
+        process.stdout.readline()
+        deadline = time.monotonic() + 10
+        stat = Path(f"/proc/{process.pid}/stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert alive(holder) is True
+        process.kill()
+        while alive(holder) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert alive(holder) is False

@@ -1,7 +1,8 @@
 """Which process is which, and is it still alive?
 
 A pid alone proves nothing: pids are recycled, and mean different things in different pid namespaces
-and after a reboot. A ``Holder`` names all of it. A zombie is dead: it runs nothing any more.
+and after a reboot. A ``Holder`` names all of it. A zombie is dead: it runs nothing any more, once its last
+thread has ended.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ def _start_from_proc(pid: int) -> int | None:
         return None
     # The command name may contain anything, spaces and brackets included: count from its end.
     fields = text[text.rfind(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    state, threads, start = fields[0], int(fields[17]), int(fields[19])
+    # A first thread that ended shows as a zombie while the others still run, and still hold their locks.
+    return None if state in (b"Z", b"X") and threads <= 1 else start
 
 
 def _start_from_psutil(pid: int) -> int | None:
