@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "Governor": "flyball.governor.governor",
     "slot": "flyball.governor.governor",
+    "AskOptions": "flyball.governor.asking",
     "Lease": "flyball.governor.lease",
     "Status": "flyball.governor.status",
     "Outcome": "flyball.core.model",
@@ -37,6 +38,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "AskOptions",
     "AtCapacityError",
     "FlyballError",
     "Governor",
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeoutError,
     )
+    from flyball.governor.asking import AskOptions
     from flyball.governor.governor import Governor, slot
     from flyball.governor.lease import Lease
     from flyball.governor.status import Status

@@ -14,9 +14,10 @@ from flyball.core.model import Outcome
 from flyball.core.verdict import Verdict, span_words
 from flyball.errors import AgentError, UsageError
 from flyball.governor import nested
+from flyball.governor.asking import Asking
 from flyball.governor.caller import default_pool, default_project, name_of
 from flyball.governor.doors import thread_mail
-from flyball.governor.governor import Asking, Governor
+from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease
 from flyball.governor.shim import GatedChild, become, die_like, passing_on
 

@@ -85,7 +85,8 @@ def one_line(view: PoolView) -> str:
             f"by itself; --static fixes it at {s['cap']}"
         )
     else:
-        words = f"{view.name}: {s['cap']} slots, fixed; --adaptive lets it find the real limit"
+        slots = "slot" if s["cap"] == 1 else "slots"
+        words = f"{view.name}: {s['cap']} {slots}, fixed; --adaptive lets it find the real limit"
     others = [key for key in view.named if key not in _SAID and s[key] != {}]
     return "; ".join([words, *(f"{_FLAGS[key].lstrip('-')} {_in_force(view, key)}" for key in others)])
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flyball.core.model import Ask, Fact, Outcome
@@ -19,7 +18,8 @@ from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict
 from flyball.errors import UsageError
 from flyball.governor import flow, nested
-from flyball.governor.caller import default_name, default_project
+from flyball.governor.asking import Asking, asking_for
+from flyball.governor.caller import default_project
 from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
 from flyball.governor.lease import Lease, Slot
 from flyball.governor.location import mail_home, open_reader, open_store, resolve
@@ -33,23 +33,10 @@ if TYPE_CHECKING:
 
     from flyball.core.model import Holder
     from flyball.core.plan import Memory
+    from flyball.governor.asking import AskOptions
     from flyball.governor.status import Status
     from flyball.stores.port import Demand
     from flyball.stores.seen import Miscount
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """A caller's wish with every default filled in."""
-
-    pool: str
-    project: str
-    name: str
-    slots: int = 1
-    priority: int = 0
-    resources: Mapping[str, int] = field(default_factory=dict)
-    model: str = ""
-    pid: int = 0
 
 
 class Governor:
@@ -93,91 +80,36 @@ class Governor:
     # -- asking -----------------------------------------------------------------------------------
 
     def slot(
-        self,
-        pool: str = DEFAULT_POOL,
-        *,
-        project: str | None = None,
-        name: str | None = None,
-        slots: int = 1,
-        priority: int = 0,
-        resources: Mapping[str, int] | None = None,
-        model: str = "",
-        timeout: float | None = None,
+        self, pool: str = DEFAULT_POOL, *, timeout: float | None = None, **ask: Unpack[AskOptions]
     ) -> Slot:
         """A lease for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds."""
-        asking = self.asking(pool, project, name, slots, priority, resources, model)
-        return Slot(self, asking, timeout)
+        return Slot(self, asking_for(pool, **ask), timeout)
 
     def acquire(
         self,
         pool: str = DEFAULT_POOL,
         *,
-        project: str | None = None,
-        name: str | None = None,
-        slots: int = 1,
-        priority: int = 0,
-        resources: Mapping[str, int] | None = None,
-        model: str = "",
         timeout: float | None = None,
         on_wait: flow.OnWait | None = None,
+        **ask: Unpack[AskOptions],
     ) -> Lease:
         """Wait for slots. ``on_wait`` hears the verdict at once and then every 30 seconds."""
-        asking = self.asking(pool, project, name, slots, priority, resources, model)
-        return self.acquire_asking(asking, timeout=timeout, on_wait=on_wait)
+        return self.acquire_asking(asking_for(pool, **ask), timeout=timeout, on_wait=on_wait)
 
-    def acquire_nowait(
-        self,
-        pool: str = DEFAULT_POOL,
-        *,
-        project: str | None = None,
-        name: str | None = None,
-        slots: int = 1,
-        priority: int = 0,
-        resources: Mapping[str, int] | None = None,
-        model: str = "",
-    ) -> Lease:
+    def acquire_nowait(self, pool: str = DEFAULT_POOL, **ask: Unpack[AskOptions]) -> Lease:
         """Slots now, or a RefusedError that says why not and when to come back."""
-        asking = self.asking(pool, project, name, slots, priority, resources, model)
-        return self.acquire_asking(asking, wait=False)
+        return self.acquire_asking(asking_for(pool, **ask), wait=False)
 
     async def acquire_async(
         self,
         pool: str = DEFAULT_POOL,
         *,
-        project: str | None = None,
-        name: str | None = None,
-        slots: int = 1,
-        priority: int = 0,
-        resources: Mapping[str, int] | None = None,
-        model: str = "",
         timeout: float | None = None,
         on_wait: flow.OnWait | None = None,
+        **ask: Unpack[AskOptions],
     ) -> Lease:
         """``acquire`` for an event loop. Cancelling it leaves neither an ask nor a lease behind."""
-        asking = self.asking(pool, project, name, slots, priority, resources, model)
-        return await self.acquire_asking_async(asking, timeout=timeout, on_wait=on_wait)
-
-    def asking(
-        self,
-        pool: str,
-        project: str | None,
-        name: str | None,
-        slots: int,
-        priority: int,
-        resources: Mapping[str, int] | None,
-        model: str,
-    ) -> Asking:
-        """Fill in what the caller left out: the repository's name, the program and its pid."""
-        return Asking(
-            pool or DEFAULT_POOL,
-            project if project is not None else default_project(),
-            name if name is not None else default_name(),
-            slots,
-            priority,
-            dict(resources or {}),
-            model,
-            os.getpid(),
-        )
+        return await self.acquire_asking_async(asking_for(pool, **ask), timeout=timeout, on_wait=on_wait)
 
     def acquire_asking(
         self,
@@ -290,7 +222,7 @@ class Governor:
         model: str = "",
     ) -> int:
         """Record an agent that already runs; it counts, even above the cap. Returns the lease's id."""
-        asking = self.asking(pool, project, name or f"pid-{pid}", slots, 0, None, model)
+        asking = asking_for(pool, project=project, name=name or f"pid-{pid}", slots=slots, model=model)
         ask = Ask(
             pool=asking.pool,
             project=asking.project,
@@ -424,29 +356,11 @@ def shared_governor() -> Governor:
         return _shared[address]
 
 
-def slot(
-    pool: str = DEFAULT_POOL,
-    *,
-    project: str | None = None,
-    name: str | None = None,
-    slots: int = 1,
-    priority: int = 0,
-    resources: Mapping[str, int] | None = None,
-    model: str = "",
-    timeout: float | None = None,
-) -> Slot:
+def slot(pool: str = DEFAULT_POOL, *, timeout: float | None = None, **ask: Unpack[AskOptions]) -> Slot:
     """Hold a slot of a pool for the length of a ``with`` or ``async with`` block.
 
     State is shared by every process of the machine (``FLYBALL_HOME``, ``FLYBALL_URL``). Waits until a slot is
-    free, at most ``timeout`` seconds, then raises ``WaitTimeoutError``.
+    free, at most ``timeout`` seconds, then raises ``WaitTimeoutError``. ``AskOptions`` lists what else an ask
+    may say: project, name, slots, priority, resources, model.
     """
-    return shared_governor().slot(
-        pool,
-        project=project,
-        name=name,
-        slots=slots,
-        priority=priority,
-        resources=resources,
-        model=model,
-        timeout=timeout,
-    )
+    return shared_governor().slot(pool, timeout=timeout, **ask)

@@ -11,7 +11,8 @@ from flyball.core.signals import Signal, SignalKind, from_http
 from flyball.core.verdict import Verdict
 
 if TYPE_CHECKING:
-    from flyball.governor.governor import Asking, Governor
+    from flyball.governor.asking import Asking
+    from flyball.governor.governor import Governor
 
 
 class Lease:
