@@ -43,14 +43,24 @@ class World:
 class PoolDesk:
     """``done()`` ends the work on it; two desks for one pool are never open at once."""
 
-    def __init__(self, rows: Rows, pool: str, world: World) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        pool: str,
+        world: World,
+        *,
+        row: PoolRow | None = None,
+        use: ProjectUse | None = None,
+    ) -> None:
+        """``row`` and ``use``: the pool and one project of it, where they have just been read."""
         self.rows, self.world, self.now = rows, world, rows.now
         self.after = After()
         self.gone: set[int] = set()
         """Claims that this step removed."""
         self._meters_moved = False
         self._settings: PoolSettings | None = None
-        self.row = rows.pool(pool) or self._found(pool)
+        self._use = use
+        self.row = row or rows.pool(pool) or self._found(pool)
         self.refresh_if_stale()
 
     def done(self) -> After:
@@ -125,6 +135,7 @@ class PoolDesk:
 
     def refresh(self, memory: planning.Memory | None = None, *, arriving: str | None = None) -> None:
         """Recompute the limits now, from ``memory`` or the stored one."""
+        self._use = None
         plan = self._plan(memory, arriving)
         self.row.limits, self.row.meters = plan.limits, plan.meters
         self.rows.put_memory(self.row.name, codec.dump(plan.memory))
@@ -176,6 +187,10 @@ class PoolDesk:
     # -- who and what is around ---------------------------------------------------------------------
 
     def project(self, name: str) -> ProjectUse:
+        just_read, self._use = self._use, None
+        if just_read is not None and just_read.name == name:
+            # Good for one question only: whatever comes after may have changed it.
+            return just_read
         use = self.rows.project(self.row.name, name)
         if use is None:
             s = self.settings

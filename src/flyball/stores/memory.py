@@ -137,6 +137,15 @@ class MemoryRows:
         row = self._pools.get(name)
         return replace(_copied(row), machine=self.machine()) if row is not None else None
 
+    def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
+        row = self.pool(pool)
+        return (row, self.project(pool, project)) if row is not None else None
+
+    def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
+        claim = self._claims.get(claim_id)
+        row = self.pool(claim.pool) if claim is not None else None
+        return (claim, row) if claim is not None and row is not None else None
+
     def pools(self) -> list[str]:
         return sorted(self._pools)
 

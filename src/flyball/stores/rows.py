@@ -47,6 +47,12 @@ class Rows(Protocol):
 
     def pool(self, name: str) -> PoolRow | None: ...
 
+    def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
+        """A pool and one of its projects, in one read."""
+
+    def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
+        """A claim and its pool, in one read."""
+
     def pools(self) -> list[str]: ...
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None: ...

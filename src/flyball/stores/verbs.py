@@ -81,7 +81,8 @@ class Verbs(ABC):
         check_ask(ask)
         with self._write() as rows:
             carried = self._carry(rows)
-            desk = self._desk(rows, ask.pool)
+            row, use = rows.entry(ask.pool, ask.project) or (None, None)
+            desk = PoolDesk(rows, ask.pool, self._world, row=row, use=use)
             verdict = self._admit(desk, ask, park=park)
             return verdict, _joined(carried, desk.done())
 
@@ -187,10 +188,11 @@ class Verbs(ABC):
             self._unwritten = [release for release in self._unwritten if release not in kept]
 
     def _end_in(self, rows: Rows, release: Release) -> After:
-        claim = rows.claim(release.claim_id)
-        if claim is None:
+        found = rows.leaving(release.claim_id)
+        if found is None:
             return After()
-        desk = self._desk(rows, claim.pool)
+        claim, row = found
+        desk = PoolDesk(rows, claim.pool, self._world, row=row)
         if claim.held:
             note_end(desk, claim, release.outcome, release.oks)
         elif desk.now - claim.asked_at >= TELLING_WAIT_S:

@@ -40,7 +40,15 @@ _COUNTS = "in_use, low_in_use, waiting"
 _POOL = f"""
     SELECT {_LIMITS}, {_METERS}, {_COUNTS}, watcher_id, next_id, settings
     FROM pool, machine WHERE name = ?"""
+_POOL_COLUMNS = 28
+_OF_POOL = ", ".join(f"pool.{name.strip()}" for name in f"{_LIMITS}, {_METERS}, {_COUNTS}".split(","))
 _ADD_POOL = f"INSERT INTO pool (name, next_id, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 23)})"
+
+
+_ENTRY = f"""
+    SELECT {_OF_POOL}, watcher_id, next_id, settings,
+        project.name, project.in_use, project.waiting, weight, maximum, project.share, project.turn
+    FROM machine, pool LEFT JOIN project ON project.pool = ?1 AND project.name = ?2 WHERE pool.name = ?1"""
 
 
 def _assignments(columns: str) -> str:
@@ -70,9 +78,13 @@ _CLAIM = (
     " asked_at, granted_at, expires_at, why"
 )
 _ADD = f"INSERT INTO claim ({_CLAIM}) VALUES ({', '.join('?' * 19)})"
+_OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in _CLAIM.split(","))
+_LEAVING = f"""
+    SELECT {_OF_POOL}, watcher_id, next_id, settings, {_OF_CLAIM}
+    FROM claim JOIN pool ON pool.name = claim.pool, machine WHERE claim.id = ?"""
 _BY_ID = f"SELECT {_CLAIM} FROM claim WHERE id = ?"
 _ALL = f"SELECT {_CLAIM} FROM claim ORDER BY id"
-_OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? ORDER BY id"
+_ALL_OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? ORDER BY id"
 _WATCHED = f"""
     SELECT {_CLAIM} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
     UNION ALL
@@ -101,7 +113,6 @@ _WITH_RESOURCES = (
     f"SELECT {_CLAIM} FROM claim WHERE resources IS NOT NULL AND granted_at IS NOT NULL ORDER BY id"
 )
 # Jumps along the index from one (project, priority) line to the next instead of reading every ask.
-_CLAIM_OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in _CLAIM.split(","))
 _LINE_HEADS = f"""
     WITH RECURSIVE head (id, project, priority) AS (
         SELECT * FROM (
@@ -113,7 +124,7 @@ _LINE_HEADS = f"""
              AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
             (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
              AND project > head.project ORDER BY project, priority, id LIMIT 1)))
-    SELECT {_CLAIM_OF_CLAIM}, project.in_use, project.waiting, weight, maximum, share, turn
+    SELECT {_OF_CLAIM}, project.in_use, project.waiting, weight, maximum, share, turn
     FROM head JOIN claim ON claim.id = head.id
     JOIN project ON project.pool = ?1 AND project.name = claim.project"""
 _WAITING = """
@@ -152,12 +163,21 @@ class SqliteRows:
 
     def pool(self, name: str) -> PoolRow | None:
         row = self._run(_POOL, (name,)).fetchone()
+        return _pool_row(name, row) if row is not None else None
+
+    def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
+        row = self._run(_ENTRY, (pool, project)).fetchone()
         if row is None:
             return None
-        try:
-            return _pool_row(name, row)
-        except ValueError as error:
-            raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error}") from error
+        use = row[_POOL_COLUMNS - 1 :]
+        return _pool_row(pool, row), ProjectUse(*use) if use[0] is not None else None
+
+    def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
+        row = self._run(_LEAVING, (claim_id,)).fetchone()
+        if row is None:
+            return None
+        claim = _claim(row[_POOL_COLUMNS - 1 :])
+        return claim, _pool_row(claim.pool, row)
 
     def pools(self) -> list[str]:
         return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
@@ -282,7 +302,7 @@ class SqliteRows:
         return [claim_id for (claim_id,) in self._run(_GRANTED, (mailbox,))]
 
     def claims(self, pool: str | None) -> list[Claim]:
-        found = self._run(_ALL) if pool is None else self._run(_OF_POOL, (pool,))
+        found = self._run(_ALL) if pool is None else self._run(_ALL_OF_POOL, (pool,))
         return [_claim(row) for row in found]
 
     def watched(self, pool: str) -> list[Claim]:
@@ -358,6 +378,10 @@ class SqliteRows:
 
 
 def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
+    try:
+        phase, share = Phase(row[5]), ShareRule(row[9])
+    except ValueError as error:
+        raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error}") from error
     return PoolRow(
         name,
         Limits(
@@ -366,11 +390,11 @@ def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
             row[2],
             row[3],
             row[4],
-            Phase(row[5]),
+            phase,
             row[6],
             row[7],
             row[8],
-            ShareRule(row[9]),
+            share,
             row[10],
         ),
         Meters(row[11], row[12], bool(row[13]), *row[14:21]),
