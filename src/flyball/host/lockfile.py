@@ -10,7 +10,6 @@ and the caller watches whether the holder still makes progress (docs/decisions/0
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -20,6 +19,7 @@ import time
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
 
 _GLANCE_S = 1.0
+_POLITE_TRIES = 40
 _STAMP_LENGTH = 32
 
 
@@ -34,7 +34,7 @@ class LockFile:
         except OSError as error:
             words = f"cannot open {path} ({error.strerror}); set FLYBALL_HOME to a folder you can write to"
             raise StoreReadOnlyError(words) from error
-        self._turn = 0
+        self._turn, self._pid = 0, os.getpid()
         # The kernel's lock belongs to the whole process: between its threads this one decides.
         self._threads = threading.Lock()
         self._helper: _Helper | None = None
@@ -56,12 +56,22 @@ class LockFile:
             raise
 
     def _acquire_from_processes(self) -> None:
-        if not self._try():
+        if not self._try() and not self._try_politely():
             self._wait_for_processes()
         self._turn += 1
         # Who holds it is for the message only: a full disk must not keep anybody from letting go of a slot.
-        with contextlib.suppress(OSError):
-            os.pwrite(self._fd, f"{os.getpid()} {self._turn}".ljust(_STAMP_LENGTH).encode(), 0)
+        try:
+            os.pwrite(self._fd, b"%d %-20d" % (self._pid, self._turn), 0)
+        except OSError:
+            return
+
+    def _try_politely(self) -> bool:
+        """A transaction is shorter than going to sleep and being woken: let the holder run, and try again."""
+        for _ in range(_POLITE_TRIES):
+            os.sched_yield()
+            if self._try():
+                return True
+        return False
 
     def _wait_for_processes(self) -> None:
         """Let the helper block; give up when the lock's holder writes nothing new for too long."""

@@ -426,10 +426,9 @@ def check_ask(ask: Ask) -> None:
     check_name("pool", ask.pool)
     check_name("project", ask.project)
     check_name("name", ask.name)
-    numbers: dict[str, object] = {"slots": ask.slots, "priority": ask.priority}
-    for what, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise UsageError(f"{what} must be a whole number, not {value!r}")
+    # type() and not isinstance: True is no number of slots.
+    if type(ask.slots) is not int or type(ask.priority) is not int:
+        raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
     if ask.slots < 1:
         raise UsageError(f"slots must be at least 1, not {ask.slots}")
     if abs(ask.priority) > PRIORITY_LIMIT:
@@ -448,4 +447,6 @@ def _in_the_way(rows: Rows, pool: str) -> list[str]:
 
 
 def _joined(first: After, second: After) -> After:
+    if not first.wakes and not first.facts:
+        return second
     return After(first.wakes + second.wakes, first.facts + second.facts)

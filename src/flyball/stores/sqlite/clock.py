@@ -59,10 +59,11 @@ class StoreClock:
             (self._boot(), self._offset_s, self(), self._wall()),
         )
 
-    def seen(self, connection: sqlite3.Connection) -> None:
-        """Note now and then that time has come this far, so a reboot knows where to go on."""
+    def seen(self, connection: sqlite3.Connection) -> float:
+        """The time; noted now and then in the file, so that after a reboot one knows where to go on."""
         now = self()
         if now - self._seen_at < SEEN_EVERY_S:
-            return
+            return now
         self._seen_at = now
         connection.execute("UPDATE clock SET seen_at = max(seen_at, ?), seen_wall = ?", (now, self._wall()))
+        return now

@@ -118,8 +118,7 @@ class SqliteStore(Verbs):
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    self._clock.seen(connection)
-                    rows.now, rows.actions = self._clock(), []
+                    rows.now, rows.actions = self._clock.seen(connection), []
                 except BaseException:
                     connection.execute("ROLLBACK")
                     raise
