@@ -6,30 +6,18 @@ clock. Everything that decides is in ``core``; everything that touches one pool 
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flyball.core import plan as planning
 from flyball.core.admit import Denial
-from flyball.core.model import Ask, Claim, Fact, Holder, Outcome, ProjectUse
-from flyball.core.settings import (
-    MachineChanges,
-    MachineSettings,
-    PoolChanges,
-    PoolSettings,
-    check_name,
-    merge_changes,
-    merge_machine,
-)
+from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
+from flyball.core.settings import check_name
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict, span_words
 from flyball.errors import UsageError
-from flyball.stores import answers, codec
-from flyball.stores.desk import PoolDesk, World, ask_fact, candidate
+from flyball.stores import answers
+from flyball.stores.desk import PoolDesk, ask_fact, candidate
 from flyball.stores.handout import (
     TELLING_WAIT_S,
     grant_new,
@@ -42,38 +30,15 @@ from flyball.stores.handout import (
 from flyball.stores.port import After, Census, Demand, Release
 from flyball.stores.projection import projection
 from flyball.stores.rows import Rows
+from flyball.stores.setting import SettingVerbs
+from flyball.stores.steps import joined
 
 if TYPE_CHECKING:
-    from flyball.stores.seen import Miscount, Snapshot
+    from flyball.stores.seen import Snapshot
 
 
-class Verbs(ABC):
+class Verbs(SettingVerbs):
     """Implements ``Store``. Thread-safe as far as ``_write`` and ``_read`` are."""
-
-    location: str
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._unwritten: list[Release] = []
-        self._unwritten_lock = threading.Lock()
-
-    @abstractmethod
-    def _write(self) -> AbstractContextManager[Rows]:
-        """Open an exclusive transaction; commits at the end, rolls back on an exception."""
-
-    @abstractmethod
-    def _read(self) -> AbstractContextManager[Rows]:
-        """Open a consistent read-only view; must never write."""
-
-    @abstractmethod
-    def _peek(self) -> AbstractContextManager[Rows]:
-        """For a single read: no view that has to be opened and closed."""
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def now(self) -> float:
-        return self._world.clock()
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -84,7 +49,7 @@ class Verbs(ABC):
             row, use = rows.entry(ask.pool, ask.project) or (None, None)
             desk = PoolDesk(rows, ask.pool, self._world, row=row, use=use)
             verdict = self._admit(desk, ask, park=park)
-            return verdict, _joined(carried, desk.done())
+            return verdict, joined(carried, desk.done())
 
     def _admit(self, desk: PoolDesk, ask: Ask, *, park: bool) -> Verdict:
         wanted = candidate(0, ask, desk.now)
@@ -141,7 +106,7 @@ class Verbs(ABC):
             if verdict.kind is Kind.REFUSED:
                 # The limits were lowered below what it asks for: it must not keep its line waiting.
                 take_back(desk, found)
-            return verdict, _joined(carried, desk.done())
+            return verdict, joined(carried, desk.done())
 
     def _granted_already(self, claim_id: int) -> Verdict | None:
         """The answer to most looks, in one small read: whoever was woken was usually granted."""
@@ -162,30 +127,10 @@ class Verbs(ABC):
     def release(self, release: Release) -> After:
         return self._end(release)
 
-    def remember(self, release: Release) -> None:
-        with self._unwritten_lock:
-            self._unwritten.append(release)
-
     def _end(self, release: Release) -> After:
         with self._write() as rows:
             carried = self._carry(rows)
-            return _joined(carried, self._end_in(rows, release))
-
-    def _carry(self, rows: Rows) -> After:
-        """Write the releases that could not be written before. They stay kept if this step fails."""
-        if not self._unwritten:
-            return After()
-        with self._unwritten_lock:
-            kept = list(self._unwritten)
-        after = After()
-        for release in kept:
-            after = _joined(after, self._end_in(rows, release))
-        rows.on_commit(lambda: self._forget(kept))
-        return after
-
-    def _forget(self, kept: list[Release]) -> None:
-        with self._unwritten_lock:
-            self._unwritten = [release for release in self._unwritten if release not in kept]
+            return joined(carried, self._end_in(rows, release))
 
     def _end_in(self, rows: Rows, release: Release) -> After:
         found = rows.leaving(release.claim_id)
@@ -199,7 +144,7 @@ class Verbs(ABC):
             waited = f"gave up after waiting {span_words(desk.now - claim.asked_at)} ({claim.why})"
             desk.tell([ask_fact(claim, desk.now, "gave up", waited)])
         take_back(desk, claim)
-        return _joined(desk.done(), self._elsewhere(desk, claim))
+        return joined(desk.done(), self._elsewhere(desk, claim))
 
     def _elsewhere(self, here: PoolDesk, ended: Claim) -> After:
         """A freed slot or resource may be what another pool's waiters were waiting for."""
@@ -209,7 +154,7 @@ class Verbs(ABC):
                 if name != ended.pool:
                     desk = self._desk(here.rows, name)
                     hand_out(desk)
-                    after = _joined(after, desk.done())
+                    after = joined(after, desk.done())
         return after
 
     # -- holders ----------------------------------------------------------------------------------
@@ -228,11 +173,11 @@ class Verbs(ABC):
             for known in rows.watched(ask.pool):
                 same = (known.holder, known.project, known.name) == (ask.holder, ask.project, ask.name)
                 if known.held and same:
-                    return known.id, _joined(carried, desk.done())
+                    return known.id, joined(carried, desk.done())
             claim_id = desk.take_id()
             rows.add(claim_id, ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
-            return claim_id, _joined(carried, desk.done())
+            return claim_id, joined(carried, desk.done())
 
     def granted(self, mailbox: str) -> list[int]:
         with self._read() as rows:
@@ -262,12 +207,12 @@ class Verbs(ABC):
             for demand in demands:
                 rows.drop_demand(demand)
             for claim_id, holder in (*claims, *((c.id, c.holder) for c in rows.expired(rows.now))):
-                after = _joined(after, self._bury_one(rows, claim_id, holder))
+                after = joined(after, self._bury_one(rows, claim_id, holder))
             for pool in {demand.pool for demand in demands}:
                 desk = self._desk(rows, pool)
                 desk.refresh()
                 hand_out(desk)
-                after = _joined(after, desk.done())
+                after = joined(after, desk.done())
             return after
 
     def _bury_one(self, rows: Rows, claim_id: int, holder: Holder) -> After:
@@ -280,7 +225,7 @@ class Verbs(ABC):
         words = f"{'slot taken back' if found.held else 'ask dropped'}: pid {found.holder.pid} {gone}"
         desk.tell([ask_fact(found, now, "reclaimed", words)])
         take_back(desk, found)
-        return _joined(desk.done(), self._elsewhere(desk, found))
+        return joined(desk.done(), self._elsewhere(desk, found))
 
     # -- signals and demand -----------------------------------------------------------------------
 
@@ -289,7 +234,7 @@ class Verbs(ABC):
             carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
             desk.fold(signal, project=project, name=name, claim_id=claim_id)
-            return _joined(carried, desk.done())
+            return joined(carried, desk.done())
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         check_name("project", project)
@@ -304,101 +249,7 @@ class Verbs(ABC):
                 rows.drop_demand(demand)
             desk.refresh()
             hand_out(desk)
-            return _joined(carried, desk.done())
-
-    # -- settings ---------------------------------------------------------------------------------
-
-    def set_pool(self, pool: str, changes: PoolChanges) -> After:
-        return self._set_pool(pool, changes, None)
-
-    def _set_pool(self, pool: str, changes: PoolChanges, learned: planning.Memory | None) -> After:
-        check_name("pool", pool)
-        with self._write() as rows:
-            carried = self._carry(rows)
-            desk = self._desk(rows, pool)
-            before = desk.settings
-            settings = desk.put_settings(merge_changes(codec.load_changes(rows.settings(pool)), changes))
-            self._apply_to_projects(desk, settings)
-            memory = desk.memory
-            if learned is not None:
-                memory = learned
-            elif "cap" in changes or _starts_anew(before, settings):
-                memory = planning.reseeded(memory, settings, desk.now)
-            if not settings.adaptive or settings.spacing_s == 0:
-                desk.row.meters.next_grant_at = 0.0
-            desk.refresh(memory)
-            hand_out(desk)
-            return _joined(carried, desk.done())
-
-    def _apply_to_projects(self, desk: PoolDesk, settings: PoolSettings) -> None:
-        pool = desk.row.name
-        known = {use.name: use for use in desk.rows.projects(pool)}
-        for name in (*known, *settings.weights, *settings.maxima):
-            use = known.get(name) or ProjectUse(name)
-            use.weight, use.maximum = settings.weights.get(name, 1.0), settings.maxima.get(name)
-            desk.rows.put_project(pool, use)
-
-    def reset_pool(self, pool: str) -> After:
-        with self._write() as rows:
-            carried = self._carry(rows)
-            if rows.pool(pool) is None:
-                raise UsageError(f"there is no pool {pool!r}; `flyball status` lists the pools in use")
-            desk = self._desk(rows, pool)
-            meters = desk.row.meters
-            meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
-            desk.refresh(planning.first_memory(desk.settings, desk.now))
-            hand_out(desk)
-            return _joined(carried, desk.done())
-
-    def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
-        return self._set_pool(pool, changes, memory)
-
-    def set_machine(self, machine: MachineSettings) -> After:
-        with self._write() as rows:
-            return _joined(self._carry(rows), self._put_machine(rows, machine))
-
-    def _put_machine(self, rows: Rows, machine: MachineSettings) -> After:
-        rows.put_machine(machine)
-        after = After()
-        for name in rows.pools():
-            desk = self._desk(rows, name)
-            hand_out(desk)
-            after = _joined(after, desk.done())
-        return after
-
-    def change_machine(self, changes: MachineChanges) -> After:
-        with self._write() as rows:
-            machine = merge_machine(rows.machine(), changes)
-            return _joined(self._carry(rows), self._put_machine(rows, machine))
-
-    def machine(self) -> MachineSettings:
-        with self._read() as rows:
-            return rows.machine()
-
-    # -- the doctor's ------------------------------------------------------------------------------
-
-    def miscounts(self) -> list[Miscount]:
-        from flyball.stores import recounting
-
-        with self._read() as rows:
-            return [wrong for pool in rows.pools() for wrong in recounting.recounted(rows, pool).wrong]
-
-    def recount(self) -> tuple[list[Miscount], After]:
-        from flyball.stores import recounting
-
-        with self._write() as rows:
-            found: list[Miscount] = []
-            after = self._carry(rows)
-            for pool in rows.pools():
-                recounted = recounting.recounted(rows, pool)
-                if recounted.wrong:
-                    found += recounted.wrong
-                    recounting.write(rows, recounted)
-                    desk = self._desk(rows, pool)
-                    desk.refresh()
-                    hand_out(desk)
-                    after = _joined(after, desk.done())
-            return found, after
+            return joined(carried, desk.done())
 
     # -- seeing -----------------------------------------------------------------------------------
 
@@ -411,14 +262,6 @@ class Verbs(ABC):
     def facts(self, *, limit: int) -> list[Fact]:
         with self._read() as rows:
             return rows.facts(limit)
-
-    def _desk(self, rows: Rows, pool: str) -> PoolDesk:
-        return PoolDesk(rows, pool, self._world)
-
-
-def _starts_anew(before: PoolSettings, after: PoolSettings) -> bool:
-    """Another profile, or adapting from now on: what was learned under the old rules says nothing."""
-    return before.profile != after.profile or (after.adaptive and not before.adaptive)
 
 
 def check_ask(ask: Ask) -> None:
@@ -444,9 +287,3 @@ def _in_the_way(rows: Rows, pool: str) -> list[str]:
     """The pools whose holders may keep this pool's line waiting: all, under limits over all pools."""
     machine = rows.machine()
     return rows.pools() if machine.ceiling is not None or machine.resources else [pool]
-
-
-def _joined(first: After, second: After) -> After:
-    if not first.wakes and not first.facts:
-        return second
-    return After(first.wakes + second.wakes, first.facts + second.facts)

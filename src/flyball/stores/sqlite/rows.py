@@ -1,4 +1,4 @@
-"""The statements. What admission reads is columns; counts are moved by the schema's triggers."""
+"""One connection seen as rows: statements in, values out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from flyball.core.admit import Candidate
 from flyball.core.model import (
-    ASK_FACTS,
     Ask,
     Claim,
     Fact,
@@ -24,126 +23,10 @@ from flyball.core.settings import MachineSettings, ShareRule
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores.port import Demand
-from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, PoolRow
+from flyball.stores.rows import ID_BLOCK, PoolRow
+from flyball.stores.sqlite import statements as sql
 
 _FACT_SWEEP = 256
-
-_LIMITS = (
-    "version, valid_until, cap, ceiling, reserve, phase, closed_until,"
-    " spacing_s, spacing_jitter, share, ageing_s"
-)
-_METERS = (
-    "next_grant_at, bound_at, capped, bound_oks, "
-    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, turn"
-)
-_COUNTS = "in_use, low_in_use, waiting"
-_POOL = f"""
-    SELECT {_LIMITS}, {_METERS}, {_COUNTS}, watcher_id, next_id, settings
-    FROM pool, machine WHERE name = ?"""
-_POOL_COLUMNS = 28
-_OF_POOL = ", ".join(f"pool.{name.strip()}" for name in f"{_LIMITS}, {_METERS}, {_COUNTS}".split(","))
-_ADD_POOL = f"INSERT INTO pool (name, next_id, {_LIMITS}, {_METERS}) VALUES ({', '.join('?' * 23)})"
-
-
-_ENTRY = f"""
-    SELECT {_OF_POOL}, watcher_id, next_id, settings,
-        project.name, project.in_use, project.waiting, weight, maximum, project.share, project.turn
-    FROM machine, pool LEFT JOIN project ON project.pool = ?1 AND project.name = ?2 WHERE pool.name = ?1"""
-
-
-def _assignments(columns: str) -> str:
-    return ", ".join(f"{name.strip()} = ?" for name in columns.split(","))
-
-
-_PUT_PLAN = f"UPDATE pool SET {_assignments(_LIMITS)}, {_assignments(_METERS)} WHERE name = ?"
-_PUT_METERS = f"UPDATE pool SET {_assignments(_METERS)} WHERE name = ?"
-_PUT_COUNTS = f"UPDATE pool SET {_assignments(_COUNTS)} WHERE name = ?"
-_PUT_USE = "UPDATE project SET in_use = ?, waiting = ? WHERE pool = ? AND name = ?"
-_COUNTS_OF = f"SELECT {_COUNTS} FROM pool WHERE name = ?"
-
-_USE = "name, in_use, waiting, weight, maximum, share, turn"
-_PROJECT = f"SELECT {_USE} FROM project WHERE pool = ? AND name = ?"
-_PROJECTS = f"SELECT {_USE} FROM project WHERE pool = ? ORDER BY name"
-_PUT_PROJECT = """
-    INSERT INTO project (pool, name, weight, maximum, share) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (pool, name) DO UPDATE
-    SET weight = excluded.weight, maximum = excluded.maximum, share = excluded.share"""
-_DROP_IDLE = """
-    DELETE FROM project WHERE pool = ?1 AND in_use = 0 AND waiting = 0
-    AND (SELECT count(*) FROM project WHERE pool = ?1) > ?2"""
-
-_WHO = "host, boot, pidns, pid, start"
-_CLAIM = (
-    f"id, pool, project, name, {_WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
-    " asked_at, granted_at, expires_at, why"
-)
-_ADD = f"INSERT INTO claim ({_CLAIM}) VALUES ({', '.join('?' * 19)})"
-_OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in _CLAIM.split(","))
-_LEAVING = f"""
-    SELECT {_OF_POOL}, watcher_id, next_id, settings, {_OF_CLAIM}
-    FROM claim JOIN pool ON pool.name = claim.pool, machine WHERE claim.id = ?"""
-_BY_ID = f"SELECT {_CLAIM} FROM claim WHERE id = ?"
-_ALL = f"SELECT {_CLAIM} FROM claim ORDER BY id"
-_ALL_OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? ORDER BY id"
-_WATCHED = f"""
-    SELECT {_CLAIM} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
-    UNION ALL
-    SELECT {_CLAIM} FROM claim
-    WHERE id = (SELECT watcher_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
-_HOLDERS = f"""
-    SELECT {_WHO} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
-    UNION
-    SELECT {_WHO} FROM claim
-    WHERE id = (SELECT watcher_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
-_NEWEST_WAITING = f"SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NULL ORDER BY id DESC LIMIT 1"
-_LINE_HEAD = f"""
-    SELECT {_CLAIM} FROM claim
-    WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? ORDER BY id LIMIT 1"""
-_GRANT_OF = """
-    SELECT claim.pool, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
-    WHERE id = ? AND granted_at IS NOT NULL AND expires_at IS NULL"""
-_GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = ? ORDER BY id"
-_EXPIRED = f"SELECT {_CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"
-_OLDEST = f"SELECT {_CLAIM} FROM claim WHERE granted_at IS NOT NULL ORDER BY id LIMIT 1"
-_OLDEST_OF_POOL = f"SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL ORDER BY id LIMIT 1"
-_OLDEST_OF_PROJECT = f"""
-    SELECT {_CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL AND project = ? ORDER BY id
-    LIMIT 1"""
-_WITH_RESOURCES = (
-    f"SELECT {_CLAIM} FROM claim WHERE resources IS NOT NULL AND granted_at IS NOT NULL ORDER BY id"
-)
-# Jumps along the index from one (project, priority) line to the next instead of reading every ask.
-_LINE_HEADS = f"""
-    WITH RECURSIVE head (id, project, priority) AS (
-        SELECT * FROM (
-            SELECT id, project, priority FROM claim WHERE pool = ?1 AND granted_at IS NULL
-            ORDER BY project, priority, id LIMIT 1)
-        UNION ALL
-        SELECT next.id, next.project, next.priority FROM head JOIN claim AS next ON next.id = coalesce(
-            (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
-             AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
-            (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
-             AND project > head.project ORDER BY project, priority, id LIMIT 1)))
-    SELECT {_OF_CLAIM}, project.in_use, project.waiting, weight, maximum, share, turn
-    FROM head JOIN claim ON claim.id = head.id
-    JOIN project ON project.pool = ?1 AND project.name = claim.project"""
-_WAITING = """
-    SELECT id, project, priority, slots, resources, asked_at FROM claim
-    WHERE pool = ? AND granted_at IS NULL ORDER BY id LIMIT ?"""
-_WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
-
-_OF_ASKS = ", ".join(f"'{kind}'" for kind in sorted(ASK_FACTS))
-_SWEEP_ASK_FACTS = f"""
-    DELETE FROM fact WHERE kind IN ({_OF_ASKS}) AND id <= (
-        SELECT id FROM fact WHERE kind IN ({_OF_ASKS}) ORDER BY id DESC LIMIT 1 OFFSET {ASK_FACTS_KEPT})"""
-_SWEEP_POOL_FACTS = f"""
-    DELETE FROM fact WHERE kind NOT IN ({_OF_ASKS}) AND id <= (
-        SELECT id FROM fact WHERE kind NOT IN ({_OF_ASKS})
-        ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
-
-_DEMANDS = f"SELECT pool, project, {_WHO}, until FROM demand"
-_PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {_WHO}, until) VALUES ({', '.join('?' * 8)})"
-_DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {_WHO}) = (?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteRows:
@@ -162,28 +45,28 @@ class SqliteRows:
     # -- pools ------------------------------------------------------------------------------------
 
     def pool(self, name: str) -> PoolRow | None:
-        row = self._run(_POOL, (name,)).fetchone()
+        row = self._run(sql.POOL, (name,)).fetchone()
         return _pool_row(name, row) if row is not None else None
 
     def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
-        row = self._run(_ENTRY, (pool, project)).fetchone()
+        row = self._run(sql.ENTRY, (pool, project)).fetchone()
         if row is None:
             return None
-        use = row[_POOL_COLUMNS - 1 :]
+        use = row[sql.POOL_COLUMNS - 1 :]
         return _pool_row(pool, row), ProjectUse(*use) if use[0] is not None else None
 
     def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
-        row = self._run(_LEAVING, (claim_id,)).fetchone()
+        row = self._run(sql.LEAVING, (claim_id,)).fetchone()
         if row is None:
             return None
-        claim = _claim(row[_POOL_COLUMNS - 1 :])
+        claim = _claim(row[sql.POOL_COLUMNS - 1 :])
         return claim, _pool_row(claim.pool, row)
 
     def pools(self) -> list[str]:
         return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
-        self._run(_ADD_POOL, (row.name, row.next_id, *_limits(row.limits), *_meters(row.meters)))
+        self._run(sql.ADD_POOL, (row.name, row.next_id, *_limits(row.limits), *_meters(row.meters)))
         self._run("INSERT INTO mind (pool, settings, memory) VALUES (?, ?, ?)", (row.name, settings, memory))
 
     def settings(self, pool: str) -> str:
@@ -209,23 +92,23 @@ class SqliteRows:
         return (int(taken[0][0]) - 1) * ID_BLOCK + 1
 
     def put_plan(self, row: PoolRow) -> None:
-        self._run(_PUT_PLAN, (*_limits(row.limits), *_meters(row.meters), row.name))
+        self._run(sql.PUT_PLAN, (*_limits(row.limits), *_meters(row.meters), row.name))
 
     def put_meters(self, row: PoolRow) -> None:
-        self._run(_PUT_METERS, (*_meters(row.meters), row.name))
+        self._run(sql.PUT_METERS, (*_meters(row.meters), row.name))
 
     def put_watcher(self, pool: str, claim_id: int) -> None:
         self._run("UPDATE pool SET watcher_id = ? WHERE name = ?", (claim_id, pool))
 
     def newest_waiting(self, pool: str) -> Claim | None:
-        return _one(self._run(_NEWEST_WAITING, (pool,)).fetchall())
+        return _one(self._run(sql.NEWEST_WAITING, (pool,)).fetchall())
 
     def counts(self, pool: str) -> PoolCounts:
-        return PoolCounts(*self._run(_COUNTS_OF, (pool,)).fetchone())
+        return PoolCounts(*self._run(sql.COUNTS_OF, (pool,)).fetchone())
 
     def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
-        self._run(_PUT_COUNTS, (counts.in_use, counts.low_in_use, counts.waiting, pool))
-        self._many(_PUT_USE, [(use.in_use, use.waiting, pool, use.name) for use in projects])
+        self._run(sql.PUT_COUNTS, (counts.in_use, counts.low_in_use, counts.waiting, pool))
+        self._many(sql.PUT_USE, [(use.in_use, use.waiting, pool, use.name) for use in projects])
 
     def slots_in_use(self) -> int:
         (total,) = self._run("SELECT coalesce(sum(in_use), 0) FROM pool").fetchone()
@@ -234,20 +117,20 @@ class SqliteRows:
     # -- projects ---------------------------------------------------------------------------------
 
     def project(self, pool: str, name: str) -> ProjectUse | None:
-        row = self._run(_PROJECT, (pool, name)).fetchone()
+        row = self._run(sql.PROJECT, (pool, name)).fetchone()
         return ProjectUse(*row) if row is not None else None
 
     def projects(self, pool: str) -> list[ProjectUse]:
-        return [ProjectUse(*row) for row in self._run(_PROJECTS, (pool,))]
+        return [ProjectUse(*row) for row in self._run(sql.PROJECTS, (pool,))]
 
     def put_project(self, pool: str, use: ProjectUse) -> None:
-        self._run(_PUT_PROJECT, (pool, use.name, use.weight, use.maximum, use.share))
+        self._run(sql.PUT_PROJECT, (pool, use.name, use.weight, use.maximum, use.share))
 
     def put_turn(self, pool: str, project: str, turn: float) -> None:
         self._run("UPDATE project SET turn = ? WHERE pool = ? AND name = ?", (turn, pool, project))
 
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
-        self._run(_DROP_IDLE, (pool, keep))
+        self._run(sql.DROP_IDLE, (pool, keep))
 
     # -- claims -----------------------------------------------------------------------------------
 
@@ -255,7 +138,7 @@ class SqliteRows:
         self, claim_id: int, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = ""
     ) -> None:
         self._run(
-            _ADD,
+            sql.ADD,
             (
                 claim_id,
                 ask.pool,
@@ -283,7 +166,7 @@ class SqliteRows:
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         done = self._run(
-            f"UPDATE claim SET ({_WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?) WHERE id = ?",
+            f"UPDATE claim SET ({sql.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?) WHERE id = ?",
             (*_who(holder), launcher_pid, claim_id),
         )
         return done.rowcount == 1
@@ -292,66 +175,66 @@ class SqliteRows:
         self._run("UPDATE claim SET expires_at = NULL WHERE id = ?", (claim_id,))
 
     def claim(self, claim_id: int) -> Claim | None:
-        return _one(self._run(_BY_ID, (claim_id,)).fetchall())
+        return _one(self._run(sql.BY_ID, (claim_id,)).fetchall())
 
     def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
-        found: tuple[str, int, int] | None = self._run(_GRANT_OF, (claim_id,)).fetchone()
+        found: tuple[str, int, int] | None = self._run(sql.GRANT_OF, (claim_id,)).fetchone()
         return found
 
     def granted(self, mailbox: str) -> list[int]:
-        return [claim_id for (claim_id,) in self._run(_GRANTED, (mailbox,))]
+        return [claim_id for (claim_id,) in self._run(sql.GRANTED, (mailbox,))]
 
     def claims(self, pool: str | None) -> list[Claim]:
-        found = self._run(_ALL) if pool is None else self._run(_ALL_OF_POOL, (pool,))
+        found = self._run(sql.ALL) if pool is None else self._run(sql.ALL_OF_POOL, (pool,))
         return [_claim(row) for row in found]
 
     def watched(self, pool: str) -> list[Claim]:
-        return [_claim(row) for row in self._run(_WATCHED, (pool,))]
+        return [_claim(row) for row in self._run(sql.WATCHED, (pool,))]
 
     def holders(self, pool: str) -> list[Holder]:
-        return [Holder(*row) for row in self._run(_HOLDERS, (pool,))]
+        return [Holder(*row) for row in self._run(sql.HOLDERS, (pool,))]
 
     def expired(self, now: float) -> list[Claim]:
-        return [_claim(row) for row in self._run(_EXPIRED, (now,))]
+        return [_claim(row) for row in self._run(sql.EXPIRED, (now,))]
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
         if pool is None:
-            return _one(self._run(_OLDEST).fetchall())
+            return _one(self._run(sql.OLDEST).fetchall())
         if project is None:
-            return _one(self._run(_OLDEST_OF_POOL, (pool,)).fetchall())
-        return _one(self._run(_OLDEST_OF_PROJECT, (pool, project)).fetchall())
+            return _one(self._run(sql.OLDEST_OF_POOL, (pool,)).fetchall())
+        return _one(self._run(sql.OLDEST_OF_PROJECT, (pool, project)).fetchall())
 
     def leases_with_resources(self) -> list[Claim]:
-        return [_claim(row) for row in self._run(_WITH_RESOURCES)]
+        return [_claim(row) for row in self._run(sql.WITH_RESOURCES)]
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
-        found = self._run(_LINE_HEADS, (pool,)).fetchall()
+        found = self._run(sql.LINE_HEADS, (pool,)).fetchall()
         return [(_claim(row[:19]), ProjectUse(row[2], *row[19:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
-        return _one(self._run(_LINE_HEAD, (pool, project, priority)).fetchall())
+        return _one(self._run(sql.LINE_HEAD, (pool, project, priority)).fetchall())
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
-        return [_candidate(row) for row in self._run(_WAITING, (pool, limit))]
+        return [_candidate(row) for row in self._run(sql.WAITING, (pool, limit))]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
-        (before,) = self._run(_WAITING_BEFORE, (pool, claim_id)).fetchone()
+        (before,) = self._run(sql.WAITING_BEFORE, (pool, claim_id)).fetchone()
         return int(before)
 
     # -- the rest ---------------------------------------------------------------------------------
 
     def demands(self, pool: str | None) -> list[Demand]:
         if pool is None:
-            found = self._run(f"{_DEMANDS} ORDER BY pool, project, pid")
+            found = self._run(f"{sql.DEMANDS} ORDER BY pool, project, pid")
         else:
-            found = self._run(f"{_DEMANDS} WHERE pool = ? ORDER BY pool, project, pid", (pool,))
+            found = self._run(f"{sql.DEMANDS} WHERE pool = ? ORDER BY pool, project, pid", (pool,))
         return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
 
     def put_demand(self, demand: Demand) -> None:
-        self._run(_PUT_DEMAND, (demand.pool, demand.project, *_who(demand.holder), demand.until))
+        self._run(sql.PUT_DEMAND, (demand.pool, demand.project, *_who(demand.holder), demand.until))
 
     def drop_demand(self, demand: Demand) -> None:
-        self._run(_DROP_DEMAND, (demand.pool, demand.project, *_who(demand.holder)))
+        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *_who(demand.holder)))
 
     def machine(self) -> MachineSettings:
         (text,) = self._run("SELECT settings FROM machine").fetchone()
@@ -367,8 +250,8 @@ class SqliteRows:
                 (f.at, f.pool, f.kind, f.words, f.project, f.name, f.pid),
             )
             if (cursor.lastrowid or 0) % _FACT_SWEEP == 0:
-                self._run(_SWEEP_ASK_FACTS)
-                self._run(_SWEEP_POOL_FACTS)
+                self._run(sql.SWEEP_ASK_FACTS)
+                self._run(sql.SWEEP_POOL_FACTS)
 
     def facts(self, limit: int) -> list[Fact]:
         found = self._run(

@@ -1,0 +1,128 @@
+"""The verbs that people use: set, reset and import a pool, limit the machine, count again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flyball.core import plan as planning
+from flyball.core.model import ProjectUse
+from flyball.core.settings import (
+    MachineChanges,
+    MachineSettings,
+    PoolChanges,
+    PoolSettings,
+    check_name,
+    merge_changes,
+    merge_machine,
+)
+from flyball.errors import UsageError
+from flyball.stores import codec
+from flyball.stores.desk import PoolDesk
+from flyball.stores.handout import hand_out
+from flyball.stores.port import After
+from flyball.stores.rows import Rows
+from flyball.stores.steps import Steps, joined
+
+if TYPE_CHECKING:
+    from flyball.stores.seen import Miscount
+
+
+class SettingVerbs(Steps):
+    """The part of the port that changes what a person decided."""
+
+    def set_pool(self, pool: str, changes: PoolChanges) -> After:
+        return self._set_pool(pool, changes, None)
+
+    def _set_pool(self, pool: str, changes: PoolChanges, learned: planning.Memory | None) -> After:
+        check_name("pool", pool)
+        with self._write() as rows:
+            carried = self._carry(rows)
+            desk = self._desk(rows, pool)
+            before = desk.settings
+            settings = desk.put_settings(merge_changes(codec.load_changes(rows.settings(pool)), changes))
+            self._apply_to_projects(desk, settings)
+            memory = desk.memory
+            if learned is not None:
+                memory = learned
+            elif "cap" in changes or _starts_anew(before, settings):
+                memory = planning.reseeded(memory, settings, desk.now)
+            if not settings.adaptive or settings.spacing_s == 0:
+                desk.row.meters.next_grant_at = 0.0
+            desk.refresh(memory)
+            hand_out(desk)
+            return joined(carried, desk.done())
+
+    def _apply_to_projects(self, desk: PoolDesk, settings: PoolSettings) -> None:
+        pool = desk.row.name
+        known = {use.name: use for use in desk.rows.projects(pool)}
+        for name in (*known, *settings.weights, *settings.maxima):
+            use = known.get(name) or ProjectUse(name)
+            use.weight, use.maximum = settings.weights.get(name, 1.0), settings.maxima.get(name)
+            desk.rows.put_project(pool, use)
+
+    def reset_pool(self, pool: str) -> After:
+        with self._write() as rows:
+            carried = self._carry(rows)
+            if rows.pool(pool) is None:
+                raise UsageError(f"there is no pool {pool!r}; `flyball status` lists the pools in use")
+            desk = self._desk(rows, pool)
+            meters = desk.row.meters
+            meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
+            desk.refresh(planning.first_memory(desk.settings, desk.now))
+            hand_out(desk)
+            return joined(carried, desk.done())
+
+    def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
+        return self._set_pool(pool, changes, memory)
+
+    def set_machine(self, machine: MachineSettings) -> After:
+        with self._write() as rows:
+            return joined(self._carry(rows), self._put_machine(rows, machine))
+
+    def _put_machine(self, rows: Rows, machine: MachineSettings) -> After:
+        rows.put_machine(machine)
+        after = After()
+        for name in rows.pools():
+            desk = self._desk(rows, name)
+            hand_out(desk)
+            after = joined(after, desk.done())
+        return after
+
+    def change_machine(self, changes: MachineChanges) -> After:
+        with self._write() as rows:
+            machine = merge_machine(rows.machine(), changes)
+            return joined(self._carry(rows), self._put_machine(rows, machine))
+
+    def machine(self) -> MachineSettings:
+        with self._read() as rows:
+            return rows.machine()
+
+    # -- the doctor's ------------------------------------------------------------------------------
+
+    def miscounts(self) -> list[Miscount]:
+        from flyball.stores import recounting
+
+        with self._read() as rows:
+            return [wrong for pool in rows.pools() for wrong in recounting.recounted(rows, pool).wrong]
+
+    def recount(self) -> tuple[list[Miscount], After]:
+        from flyball.stores import recounting
+
+        with self._write() as rows:
+            found: list[Miscount] = []
+            after = self._carry(rows)
+            for pool in rows.pools():
+                recounted = recounting.recounted(rows, pool)
+                if recounted.wrong:
+                    found += recounted.wrong
+                    recounting.write(rows, recounted)
+                    desk = self._desk(rows, pool)
+                    desk.refresh()
+                    hand_out(desk)
+                    after = joined(after, desk.done())
+            return found, after
+
+
+def _starts_anew(before: PoolSettings, after: PoolSettings) -> bool:
+    """Another profile, or adapting from now on: what was learned under the old rules says nothing."""
+    return before.profile != after.profile or (after.adaptive and not before.adaptive)
