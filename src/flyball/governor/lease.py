@@ -71,10 +71,6 @@ class Lease:
         first, self._released = not self._released, True
         return first and not self.nested
 
-    @property
-    def released(self) -> bool:
-        return self._released
-
     def __enter__(self) -> Lease:
         return self
 

@@ -25,8 +25,6 @@ V = TypeVar("V")
 class MemoryStore(Verbs):
     """Everything of the port within one process."""
 
-    location = "memory:"
-
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._lock = threading.Lock()

@@ -68,9 +68,6 @@ class Census:
 class Store(Protocol):
     """The port. Implementations pass one conformance suite and give identical verdicts."""
 
-    location: str
-    """Where the state is, for people; never contains a password."""
-
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         """Grant, or park in line (``park``), or refuse."""
 

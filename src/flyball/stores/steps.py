@@ -14,8 +14,6 @@ from flyball.stores.rows import Rows
 class Steps(ABC):
     """What every verb needs: transactions, the desk of a pool, and releases that could not be written."""
 
-    location: str
-
     def __init__(self, world: World) -> None:
         self._world = world
         self._unwritten: list[Release] = []

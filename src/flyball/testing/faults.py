@@ -10,7 +10,7 @@ from flyball.stores.port import Store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VERBS = frozenset(name for name in vars(Store) if not name.startswith("_")) - {"location"}
+VERBS = frozenset(name for name in vars(Store) if not name.startswith("_"))
 
 
 class FaultyStore:

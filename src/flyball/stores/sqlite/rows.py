@@ -36,7 +36,6 @@ class SqliteRows:
         self.now = 0.0
         self._run = connection.execute
         self._many = connection.executemany
-        self._machine: tuple[int, MachineSettings] | None = None
         self.actions: list[Callable[[], None]] = []
 
     def on_commit(self, action: Callable[[], None]) -> None:

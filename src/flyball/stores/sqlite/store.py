@@ -74,7 +74,6 @@ class SqliteStore(Verbs):
     def __init__(self, path: Path, world: World, clock: StoreClock, *, read_only: bool = False) -> None:
         super().__init__(world)
         self.path = path
-        self.location = str(path)
         self._clock = clock
         self._read_only = read_only
         self._mutex = threading.RLock()
