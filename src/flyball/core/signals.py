@@ -1,7 +1,15 @@
 """What the world told us, as one vocabulary.
 
-A ``Signal`` is built once, at the edge, from whatever the provider said; everything behind it
-speaks only of kinds. Strict in meaning: an unknown status is ``UNKNOWN``, never a throttle.
+A ``Signal`` is built once, at the edge, from whatever the provider or an agent's stream said; everything
+behind it speaks only of kinds. Strict in meaning: what cannot be told is ``UNKNOWN``, never a throttle.
+
+    slow down          throttled, overloaded, timeout      the cap or the breaker answers
+    hold still         near limit, slow                    no growth for a while
+    wait for the reset window used up                      retry_after_s says when, scope says which
+    a person's turn    credit gone, auth                   trying again changes nothing
+    not about load     client error, server error, unknown
+
+Who builds them: ``answer.py`` from an HTTP answer, ``runtimes/`` from the stream of an agent.
 """
 
 from __future__ import annotations
@@ -31,6 +39,36 @@ class SignalKind(Enum):
 CONGESTION = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.TIMEOUT})
 """Kinds that ask for fewer calls. Everything else leaves the cap alone."""
 
+LIMITING = frozenset(
+    {SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP, SignalKind.CREDIT_GONE}
+)
+"""Kinds that end a run as *limited*: nothing was wrong with the work itself."""
+
+
+class Certainty(Enum):
+    """How we know. Compare by meaning, not by order."""
+
+    STATED = "stated"
+    """A field made for it said so: a status, a header, an error type."""
+    WORDED = "worded"
+    """Only the words of a message that is flagged as an error said so."""
+    GUESSED = "guessed"
+    """Only an exit status, or the absence of anything better, suggests it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One quota as the provider reported it with an answer.
+
+    ``reset_s`` is how long until it is full again, counted from the answer.
+    """
+
+    name: str
+    """``requests``, ``tokens``, ``input-tokens`` or ``output-tokens``."""
+    limit: float | None
+    remaining: float
+    reset_s: float | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Signal:
@@ -39,13 +77,18 @@ class Signal:
     kind: SignalKind
     retry_after_s: float | None = None
     detail: str = ""
+    scope: str = ""
+    """Which window or quota it is about (``5h``, ``7d``, ``tokens``, ``concurrency``); empty: the whole pool."""
+    certainty: Certainty = Certainty.STATED
+    buckets: tuple[Bucket, ...] = ()
+    """What the answer's headers said about quotas, whatever its kind."""
 
 
 def from_http(status: int, headers: Mapping[str, str] | None = None) -> Signal:
     """Judge one HTTP answer by its status and headers.
 
-    >>> from_http(429, {"Retry-After": "7"})
-    Signal(kind=<SignalKind.THROTTLED: 'throttled'>, retry_after_s=7.0, detail='HTTP 429')
+    >>> from_http(429, {"Retry-After": "7"}).retry_after_s
+    7.0
     >>> from_http(200, {"x-quota-remaining": "3"}).kind
     <SignalKind.NEAR_LIMIT: 'near limit'>
     """
