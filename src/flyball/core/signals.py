@@ -14,11 +14,8 @@ Who builds them: ``answer.py`` from an HTTP answer, ``runtimes/`` from the strea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-
-NEAR_LIMIT_REMAINING = 5
 
 
 class SignalKind(Enum):
@@ -64,7 +61,7 @@ class Bucket:
     """
 
     name: str
-    """``requests``, ``tokens``, ``input-tokens`` or ``output-tokens``."""
+    """``requests``, ``tokens``, ``input-tokens``, ``output-tokens``; ``quota`` where it has no name."""
     limit: float | None
     remaining: float
     reset_s: float | None = None
@@ -78,56 +75,7 @@ class Signal:
     retry_after_s: float | None = None
     detail: str = ""
     scope: str = ""
-    """Which window or quota it is about (``5h``, ``7d``, ``tokens``, ``concurrency``); empty: the whole pool."""
+    """Which window or quota it is about (``5h``, ``7d``, ``tokens``, ``concurrency``); empty: all of it."""
     certainty: Certainty = Certainty.STATED
     buckets: tuple[Bucket, ...] = ()
     """What the answer's headers said about quotas, whatever its kind."""
-
-
-def from_http(status: int, headers: Mapping[str, str] | None = None) -> Signal:
-    """Judge one HTTP answer by its status and headers.
-
-    >>> from_http(429, {"Retry-After": "7"}).retry_after_s
-    7.0
-    >>> from_http(200, {"x-quota-remaining": "3"}).kind
-    <SignalKind.NEAR_LIMIT: 'near limit'>
-    """
-    lowered = {key.lower(): value for key, value in (headers or {}).items()}
-    return Signal(_kind(status, lowered), _retry_after_s(lowered), f"HTTP {status}")
-
-
-def _kind(status: int, headers: Mapping[str, str]) -> SignalKind:
-    if status == 429:
-        return SignalKind.THROTTLED
-    if status in (503, 529):
-        return SignalKind.OVERLOADED
-    if status in (401, 403):
-        return SignalKind.AUTH
-    if status in (408, 504):
-        return SignalKind.TIMEOUT
-    if 200 <= status < 400:
-        remaining = _number(headers.get("x-quota-remaining"))
-        low = remaining is not None and remaining < NEAR_LIMIT_REMAINING
-        return SignalKind.NEAR_LIMIT if low else SignalKind.OK
-    if 400 <= status < 500:
-        return SignalKind.CLIENT_ERROR
-    if 500 <= status < 600:
-        return SignalKind.SERVER_ERROR
-    return SignalKind.UNKNOWN
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds from ``retry-after-ms`` or ``retry-after``. Zero, negative or unreadable means None."""
-    millis = _number(headers.get("retry-after-ms"))
-    if millis is not None and millis > 0:
-        return millis / 1000
-    seconds = _number(headers.get("retry-after"))
-    return seconds if seconds is not None and seconds > 0 else None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text.strip()) if text is not None else None
-    except ValueError:
-        return None
-    return value if value is None or abs(value) < 1e12 else None
