@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flyball.core.breaker import BreakerState
-from flyball.core.cap import CapState
+from flyball.core.learned import CapState
 from flyball.core.model import Phase
 from flyball.core.plan import Memory
 from flyball.core.signals import Signal, SignalKind

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flyball.core import koryph
-from flyball.core.cap import Settling
+from flyball.core.learned import Settling
 from flyball.core.model import Phase
 from flyball.core.settings import MachineSettings
 from flyball.errors import UsageError

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from flyball.core.breaker import BreakerState
-from flyball.core.cap import CapState
+from flyball.core.learned import CapState
 from flyball.core.model import Phase
 from flyball.core.plan import Memory
 from flyball.core.settings import MachineSettings
@@ -45,7 +45,7 @@ def test_shows_who_runs_who_waits_and_why(cli: Cli, governor: Governor, people: 
 def test_an_adaptive_pool_shows_operator_cap_dynamic_cap_bounds_and_settle(
     cli: Cli, governor: Governor
 ) -> None:
-    governor.set_pool("anthropic", cap=8, profile="agents")
+    governor.set_pool("anthropic", cap=8, profile="agents", controller="koryph")
     governor.report("anthropic", THROTTLED, project="blog", name="t-14")
     out = cli("status").out
     assert "4 now, adaptive between 1 and 16; operator cap 8; breaker closed" in out

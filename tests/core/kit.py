@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flyball.core.cap import CapEvent, CapState, Settling, on_throttle
+from flyball.core.control.aimd import on_throttle
+from flyball.core.learned import CapEvent, CapState, Settling
 from flyball.core.model import Limits, Phase
 from flyball.core.settings import PoolChanges, PoolSettings, ShareRule, resolve_pool
 
@@ -30,7 +31,9 @@ LIMITS = Limits(
 
 
 def pool(**changes: Unpack[PoolChanges]) -> PoolSettings:
-    return resolve_pool(changes)
+    """The seeds' controllers, unless another is named: their rules are what most tests here tell."""
+    usual = "article" if changes.get("profile") == "calls" else "koryph"
+    return resolve_pool({"controller": usual, **changes})
 
 
 def at(level: float, **fields: object) -> CapState:

@@ -8,10 +8,19 @@ from hypothesis import strategies as st
 
 from flyball.core.breaker import TRANSITIONS, BreakerEvent, BreakerState, step
 from flyball.core.model import Phase
+from flyball.core.settings import PoolSettings
 from flyball.errors import InvariantError
 from tests.core.kit import T0, pool
 
 S = pool()
+
+
+def stepped(
+    state: BreakerState, event: BreakerEvent, s: PoolSettings, *, now: float, why: str = ""
+) -> BreakerState:
+    return step(state, event, now=now, break_s=s.break_s, break_max_s=s.break_max_s, why=why)
+
+
 OPEN, TRIAL = BreakerState(Phase.OPEN, T0 + 300, since=T0), BreakerState(Phase.TRIAL, T0, since=T0)
 
 
@@ -20,10 +29,10 @@ OPEN, TRIAL = BreakerState(Phase.OPEN, T0 + 300, since=T0), BreakerState(Phase.T
 def test_every_phase_and_event_is_listed_or_refused(phase: Phase, event: BreakerEvent) -> None:
     state = BreakerState(phase)
     if (phase, event) in TRANSITIONS:
-        assert step(state, event, S, now=T0).phase is TRANSITIONS[phase, event]
+        assert stepped(state, event, S, now=T0).phase is TRANSITIONS[phase, event]
     else:
         with pytest.raises(InvariantError, match=phase.value):
-            step(state, event, S, now=T0)
+            stepped(state, event, S, now=T0)
 
 
 def test_the_table_is_the_one_in_the_design() -> None:
@@ -38,31 +47,31 @@ def test_the_table_is_the_one_in_the_design() -> None:
 
 
 def test_the_first_break_is_five_minutes_and_says_why() -> None:
-    opened = step(BreakerState(), BreakerEvent.TRIP, S, now=T0, why="three cuts")
+    opened = stepped(BreakerState(), BreakerEvent.TRIP, S, now=T0, why="three cuts")
     assert (opened.open_until, opened.since, opened.why, opened.reopens) == (T0 + 300, T0, "three cuts", 0)
 
 
 @pytest.mark.parametrize("event", [BreakerEvent.THROTTLED, BreakerEvent.VANISHED])
 def test_each_failed_trial_doubles_the_break_up_to_an_hour(event: BreakerEvent) -> None:
-    state, breaks = step(BreakerState(), BreakerEvent.TRIP, S, now=T0), []
+    state, breaks = stepped(BreakerState(), BreakerEvent.TRIP, S, now=T0), []
     for _ in range(6):
-        state = step(step(state, BreakerEvent.ELAPSED, S, now=T0), event, S, now=T0)
+        state = stepped(stepped(state, BreakerEvent.ELAPSED, S, now=T0), event, S, now=T0)
         breaks.append(state.open_until - T0)
     assert breaks == [600, 1200, 2400, 3600, 3600, 3600]
 
 
 def test_a_clean_trial_resets_the_doubling() -> None:
-    closed = step(BreakerState(Phase.TRIAL, reopens=5), BreakerEvent.CLEAN, S, now=T0)
+    closed = stepped(BreakerState(Phase.TRIAL, reopens=5), BreakerEvent.CLEAN, S, now=T0)
     assert closed == BreakerState(since=T0)
-    assert step(closed, BreakerEvent.TRIP, S, now=T0).open_until == T0 + 300
+    assert stepped(closed, BreakerEvent.TRIP, S, now=T0).open_until == T0 + 300
 
 
-def test_the_trial_keeps_how_often_the_breaker_reopened() -> None:
-    assert step(BreakerState(Phase.OPEN, reopens=2), BreakerEvent.ELAPSED, S, now=T0).reopens == 2
+def test_the_trial_keeps_how_often_the_breaker_restepped() -> None:
+    assert stepped(BreakerState(Phase.OPEN, reopens=2), BreakerEvent.ELAPSED, S, now=T0).reopens == 2
 
 
 @given(st.integers(0, 10**6), st.floats(1, 1e6), st.floats(1, 1e6))
 def test_a_break_is_never_longer_than_its_limit(reopens: int, break_s: float, break_max_s: float) -> None:
     s = pool(break_s=break_s, break_max_s=break_max_s)
-    opened = step(BreakerState(Phase.TRIAL, reopens=reopens), BreakerEvent.THROTTLED, s, now=T0)
+    opened = stepped(BreakerState(Phase.TRIAL, reopens=reopens), BreakerEvent.THROTTLED, s, now=T0)
     assert T0 < opened.open_until <= T0 + break_max_s

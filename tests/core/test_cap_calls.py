@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.cap import CapEvent, CapState, cap_of, count_throttle, freeze, grow, resume_at_floor
+from flyball.core.cap import cap_of, count_throttle
+from flyball.core.control.aimd import freeze, grow, resume_at_floor
+from flyball.core.learned import CapEvent, CapState
 from flyball.core.settings import PoolSettings
 from tests.core.kit import T0, at, pool, throttle
 

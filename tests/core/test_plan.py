@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flyball.core.breaker import BreakerState
+from flyball.core.cap import cap_of
 from flyball.core.model import Meters, Outcome, Phase, PoolCounts, ProjectUse
 from flyball.core.plan import FOREVER_S, Memory, Plan, first_memory, fold, fold_trial_end, replan, reseeded
 from flyball.core.settings import PoolSettings
@@ -31,7 +32,10 @@ def told(
 ) -> tuple[Memory, list[str]]:
     """The memory after one signal, and the kinds of facts it left."""
     who = {"project": project, "name": name}
-    memory, facts = fold(memory, meters or Meters(), s, signal, pool="p", **who, claim_id=claim_id, now=now)
+    meters = meters or Meters()
+    memory, facts = fold(
+        memory, meters, s, signal, pool="p", **who, claim_id=claim_id, now=now, in_use=cap_of(memory.cap, s)
+    )
     return memory, [fact.kind for fact in facts]
 
 
@@ -79,15 +83,31 @@ def test_congestion_cuts(kind: SignalKind) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [k for k in SignalKind if k.value not in ("throttled", "overloaded", "timeout", "near limit")],
+    [SignalKind.OK, SignalKind.CLIENT_ERROR, SignalKind.SERVER_ERROR, SignalKind.UNKNOWN],
 )
-def test_everything_else_leaves_the_cap_alone(kind: SignalKind) -> None:
+def test_what_is_not_about_load_changes_nothing(kind: SignalKind) -> None:
     assert told(CALM, Signal(kind)) == (CALM, [])
 
 
-def test_near_the_limit_growth_stops_without_a_cut() -> None:
-    memory, _ = told(CALM, Signal(SignalKind.NEAR_LIMIT))
+@pytest.mark.parametrize("kind", [SignalKind.NEAR_LIMIT, SignalKind.SLOW])
+def test_near_the_limit_or_slow_growth_stops_without_a_cut(kind: SignalKind) -> None:
+    memory, _ = told(CALM, Signal(kind))
     assert (memory.cap.level, memory.cap.settle_until) == (8, T0 + SETTLE_S)
+
+
+def test_a_used_up_window_closes_the_pool_until_its_reset_and_cuts_nothing() -> None:
+    memory, facts = told(CALM, Signal(SignalKind.WINDOW_USED_UP, 1800.0, scope="5h"))
+    assert (memory.retry_until, memory.cap.level, facts) == (T0 + 1800, 8, ["closed"])
+
+
+def test_a_used_up_window_is_asked_about_again_after_an_hour() -> None:
+    memory, _ = told(CALM, Signal(SignalKind.WINDOW_USED_UP, 5 * 86400.0, scope="7d"))
+    assert memory.retry_until == T0 + 3600
+
+
+@pytest.mark.parametrize("kind", [SignalKind.CREDIT_GONE, SignalKind.AUTH])
+def test_what_only_a_person_can_change_is_told_and_changes_nothing(kind: SignalKind) -> None:
+    assert told(CALM, Signal(kind)) == (CALM, ["person"])
 
 
 def test_a_throttle_at_the_floor_opens_the_breaker() -> None:

@@ -173,4 +173,4 @@ def test_a_name_that_cannot_be_shown_or_stored_is_refused(name: str) -> None:
 
 def test_settings_are_values() -> None:
     assert pool(cap=4) == pool(cap=4)
-    assert pool() == PoolSettings()
+    assert pool(controller="measured") == PoolSettings()

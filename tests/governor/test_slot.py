@@ -170,7 +170,7 @@ def test_a_reported_throttle_takes_effect_at_once(gov: Governor) -> None:
 
 
 def test_reported_successes_travel_with_the_release(gov: Governor) -> None:
-    gov.set_pool("q", profile="calls")
+    gov.set_pool("q", profile="calls", controller="article")
     with gov.slot("q", slots=2) as lease:
         for _ in range(4):
             lease.report(200)

@@ -104,7 +104,7 @@ def test_an_ask_that_could_not_be_withdrawn_never_counts_as_work_that_finished(
     broken: FaultyStore, gov: Governor, url: str
 ) -> None:
     """Another process hands it the trial after its owner gave up: that says nothing about the provider."""
-    gov.set_pool("q", cap=1, cap_ceiling=2, break_s=0.1, trial_clean_s=600.0)
+    gov.set_pool("q", cap=1, controller="koryph", cap_ceiling=2, break_s=0.1, trial_clean_s=600.0)
     with gov.slot("q") as lease:
         lease.report(429)
     broken.break_on("withdraw")

@@ -27,6 +27,7 @@ def _half_open(s: Scene) -> None:
 
 def test_throttled_work_that_asks_again_passes_admission(scene: Scene) -> None:
     """Mistake 1: every requeue bypassed admission, even while the breaker was open."""
+    scene.pool(controller="koryph")
     scene.pool(cap=1)
     scene.release(scene.take(), Outcome.THROTTLED)
     scene.refused(Reason.BREAKER)
@@ -37,6 +38,7 @@ def test_throttled_work_that_asks_again_passes_admission(scene: Scene) -> None:
 
 def test_a_healthy_trial_that_runs_for_hours_closes_the_breaker_after_its_clean_period(scene: Scene) -> None:
     """Mistake 2: a trial longer than its timeout re-opened the breaker, and blocked the pool until then."""
+    scene.pool(controller="koryph")
     _half_open(scene)
     trial = scene.take()
     waiting = scene.park()
@@ -61,6 +63,7 @@ def _grown_to_nine(s: Scene) -> None:
 
 def test_a_throttle_right_after_an_increase_undoes_it(scene: Scene) -> None:
     """Mistake 3: settle after an increase ignored the throttles it caused (10 in 50 s, cap unmoved)."""
+    scene.pool(controller="koryph")
     _grown_to_nine(scene)
     for task in range(10):
         scene.wait(5)
@@ -89,6 +92,7 @@ def test_an_idle_pool_does_not_grow(scene: Scene) -> None:
 
 def test_after_an_outage_the_cap_is_back_within_minutes(scene: Scene) -> None:
     """Mistake 6: recovery 1 -> 8 took 47 minutes."""
+    scene.pool(controller="koryph")
     for _ in range(3):
         scene.throttle()
         scene.wait(121)

@@ -62,7 +62,7 @@ def test_strict_shares_hold_under_contention(scene: Scene) -> None:
 
 
 def test_a_burst_of_throttles_from_many_threads_cuts_once(scene: Scene) -> None:
-    scene.pool(cap=16)
+    scene.pool(cap=16, controller="koryph")
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: scene.throttle("a", "t-1"), range(8)))
     assert (scene.seen().cap, scene.seen().memory.cap.throttle_count) == (8, 8)
@@ -77,6 +77,7 @@ def make_shared(tmp_path: Path) -> MakeStore:
 def test_two_handles_over_one_file_share_one_adaptive_cap(make_shared: MakeStore) -> None:
     world = FakeWorld()
     first, second = Scene(make_shared, world), Scene(make_shared, world)
+    first.pool(controller="koryph")
     first.throttle()
     assert second.seen().cap == 4
     for _ in range(4):

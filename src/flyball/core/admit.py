@@ -3,7 +3,7 @@
 ``judge`` is a handful of comparisons of counts and meters against ``Limits``, in one fixed order:
 
     machine ceiling -> retry-after, breaker, trial -> spacing -> cap and reserve
-    -> fair share and maximum -> resources -> memory
+    -> fair share and maximum -> windows -> resources -> memory
 
 ``choose`` orders the waiting: aged priority, then the neediest project, then arrival. Ageing lets a
 low ask catch up with the highest priority that waits, never overtake it, so a queue of equals is
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flyball.core import window as windowing
 from flyball.core.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.settings import ShareRule
 from flyball.core.share import need
@@ -38,6 +39,7 @@ class Candidate:
     slots: int = 1
     resources: Mapping[str, int] = field(default_factory=dict)
     asked_at: float = 0.0
+    cost: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,11 @@ def judge(
         return Denial(Reason.TRIAL, until=limits.valid_until)
     if not trial and now < meters.next_grant_at:
         return Denial(Reason.SPACING, until=meters.next_grant_at)
-    return _judge_room(ask, limits, counts, project, now, trial=trial) or _judge_machine(ask, machine, now)
+    return (
+        _judge_room(ask, limits, counts, project, now, trial=trial)
+        or (_judge_windows(ask, meters, now) if meters.windows else None)
+        or _judge_machine(ask, machine, now)
+    )
 
 
 def _judge_room(
@@ -100,6 +106,16 @@ def _judge_room(
         detail = f"{project.name!r} uses {project.in_use} of its fair share {project.share or 0}"
         return Denial(Reason.SHARE, until=limits.valid_until, detail=detail)
     return None
+
+
+def _judge_windows(ask: Candidate, meters: Meters, now: float) -> Denial | None:
+    at, name = windowing.room_at(meters.windows, ask.cost, now)
+    if at <= now:
+        return None
+    window = next(window for window in meters.windows if window.name == name)
+    left, need = max(0.0, window.level_at(now)), windowing.cost_in(window, ask.cost)
+    detail = f"{window.source.value} window {name}: {left:.0f} of {window.limit:.0f} left, {need:.0f} needed"
+    return Denial(Reason.WINDOW, until=at, detail=detail)
 
 
 def _fits_share(ask: Candidate, limits: Limits, project: ProjectUse, now: float) -> bool:
@@ -157,6 +173,9 @@ def choose(
         denial = judge(ask, limits, meters, counts, projects[ask.project], machine, now)
         if denial is None:
             return ask
+        if denial.reason is Reason.WINDOW:
+            # Whoever is first waits for room; smaller ones behind it would keep the window empty for ever.
+            break
         if _collects(ask, denial, limits, projects[ask.project], machine, now):
             break
     return None

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from flyball.core.model import Phase
-from flyball.core.settings import PoolSettings
 from flyball.errors import invariant
 
 
@@ -53,9 +52,18 @@ FLAPPING_REOPENS = 2
 
 
 def step(
-    state: BreakerState, event: BreakerEvent, s: PoolSettings, *, now: float, why: str = ""
+    state: BreakerState,
+    event: BreakerEvent,
+    *,
+    now: float,
+    break_s: float = 0.0,
+    break_max_s: float = 0.0,
+    why: str = "",
 ) -> BreakerState:
-    """The state after ``event``; raises InvariantError for one the table does not list."""
+    """The state after ``event``; raises InvariantError for one the table does not list.
+
+    ``break_s`` and ``break_max_s`` matter where it opens: how long at first, and how long at most.
+    """
     key = (state.phase, event)
     invariant(key in TRANSITIONS, f"breaker: no transition from {state.phase.value} on {event.value}")
     phase = TRANSITIONS[key]
@@ -64,9 +72,9 @@ def step(
     if phase is Phase.TRIAL:
         return replace(state, phase=phase, since=now)
     reopens = state.reopens if event is BreakerEvent.TRIP else state.reopens + 1
-    return BreakerState(phase, now + _break_s(s, reopens), reopens, now, why)
+    return BreakerState(phase, now + _doubled(break_s, break_max_s, reopens), reopens, now, why)
 
 
-def _break_s(s: PoolSettings, reopens: int) -> float:
+def _doubled(break_s: float, break_max_s: float, reopens: int) -> float:
     # 2**reopens is bounded before it can overflow a float.
-    return min(s.break_max_s, s.break_s * 2.0 ** min(reopens, 64))
+    return min(break_max_s, break_s * 2.0 ** min(reopens, 64))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from flyball.core.breaker import BreakerState
-from flyball.core.cap import CapState, Settling
+from flyball.core.learned import CapState, Settling
 from flyball.core.model import Phase
 from flyball.core.plan import Memory
 from flyball.core.settings import DEFAULT_POOL, PoolChanges, PoolSettings, check_name, resolve_pool

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from flyball.core.settings import ShareRule
+from flyball.core.window import Window
 
 
 class Outcome(Enum):
@@ -58,6 +59,8 @@ class Ask:
     model: str = ""
     mailbox: str = ""
     """Where to tell the waiter to look; empty for one that only polls."""
+    cost: Mapping[str, float] = field(default_factory=dict)
+    """What it expects to use of the pool's windows, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,11 @@ class Claim:
     expires_at: float | None
     why: str = ""
     """What it was told when it had to wait."""
+    level: int = 0
+    """Slots of the pool in use right after it was granted, its own included."""
+    cost: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)
+    """How much of each window had been spent when it was granted (window.py)."""
 
     @property
     def held(self) -> bool:
@@ -123,8 +131,15 @@ class Meters:
     trial_name: str = ""
     hold_mean_s: float = 0.0
     """Smoothed time a lease was held; 0 until one has ended."""
+    high: int = 0
+    """The most that was in flight with a call that was sent after the last refusal and has succeeded
+    since."""
     turn: float = 0.0
     """Where the hand-out stands: the turn of the project that was last handed a slot."""
+    work: float = 0.0
+    """Grants counted since refusals began, for whoever has to find out a quota; 0 while nobody counts."""
+    work_tokens: float = 0.0
+    windows: tuple[Window, ...] = ()
 
 
 @dataclass(slots=True)

@@ -13,16 +13,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flyball.core import cap as cap_control
+from flyball.core import quota as quotas
 from flyball.core import share as fairness
+from flyball.core import window as windowing
 from flyball.core.breaker import BreakerEvent, BreakerState
 from flyball.core.breaker import step as breaker_step
-from flyball.core.cap import CapEvent, CapState, cap_of
+from flyball.core.cap import cap_of, count_throttle
+from flyball.core.control.named import controller_of
+from flyball.core.control.port import Heard, Seen
+from flyball.core.learned import CapEvent, CapState
 from flyball.core.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts, ProjectUse
+from flyball.core.quota import Quota
 from flyball.core.settings import PoolSettings, ShareRule
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.core.verdict import span_words
 
+QUOTA_SCOPES = frozenset({"requests", "tokens", "input-tokens", "output-tokens"})
+A_PERSONS_TURN = (SignalKind.CREDIT_GONE, SignalKind.AUTH)
+WINDOW_CLOSED_S = 3600.0
+"""A used-up window closes the pool until its reset, but is asked about again after this long."""
+HOLD_STILL = (SignalKind.NEAR_LIMIT, SignalKind.SLOW)
+COUNT_FOR_S = 900.0
+"""So long after a refusal the work is counted, in case a quota is behind it."""
 FOLD_EVERY_S = 0.25
 """How long after a success at a full cap the plan is made anew, where a cap grows by success."""
 LOOK_AGAIN_S = 1.0
@@ -38,6 +50,7 @@ class Memory:
     cap: CapState
     breaker: BreakerState = field(default_factory=BreakerState)
     retry_until: float | None = None
+    quota: Quota = field(default_factory=Quota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,34 +93,85 @@ def fold(
     name: str,
     claim_id: int | None,
     now: float,
+    in_use: int,
+    sent_at: float | None = None,
+    in_flight: int | None = None,
+    work: Mapping[str, float] | None = None,
+    explained: bool = False,
 ) -> tuple[Memory, tuple[Fact, ...]]:
-    """Take one signal in, at once. Says what it changed."""
-    if signal.kind is SignalKind.NEAR_LIMIT and s.adaptive:
-        return replace(memory, cap=cap_control.freeze(memory.cap, s, now)), ()
+    """Take one signal in, at once. Says what it changed.
+
+    ``sent_at`` and ``in_flight``: when the call was admitted that this answers, and how many were in use
+    then. ``work``: what was accepted so far, by unit, where somebody counts. ``explained``: a window we
+    know was empty, so the refusal says nothing about how much may be in flight.
+    """
+    control = controller_of(s)
+    if signal.kind in HOLD_STILL and s.adaptive:
+        return replace(memory, cap=control.freeze(memory.cap, s, now)), ()
+    note = _Notes(pool, project, name, now)
+    if signal.kind in A_PERSONS_TURN:
+        note.add("person", f"{signal.kind.value}: {signal.detail or 'only a person can change that'}")
+        return memory, note.facts
+    if signal.kind is SignalKind.WINDOW_USED_UP:
+        return _close_for_retry_after(memory, s, signal, now, note), note.facts
     if signal.kind not in CONGESTION:
         return memory, ()
-    note = _Notes(pool, project, name, now)
     memory = _close_for_retry_after(memory, s, signal, now, note)
-    if not s.adaptive or memory.breaker.phase is Phase.OPEN:
+    if (
+        not s.adaptive
+        or memory.breaker.phase is Phase.OPEN
+        or (explained and memory.breaker.phase is Phase.CLOSED)
+    ):
         return _counted(memory, s, project, name, now), note.facts
     if memory.breaker.phase is Phase.TRIAL:
         memory = _counted(memory, s, project, name, now)
         if _is_trial(meters, project, name, claim_id):
             why = f"the trial {project}/{name or '?'} was throttled"
-            return _opened(memory, BreakerEvent.THROTTLED, s, why, note), note.facts
+            return _opened(memory, BreakerEvent.THROTTLED, s, why, meters, note), note.facts
         return memory, note.facts
     before = cap_of(memory.cap, s)
-    cap, event = cap_control.on_throttle(memory.cap, s, project=project, name=name, now=now)
+    heard = Heard(
+        signal=signal,
+        now=now,
+        in_use=in_use,
+        project=project,
+        name=name,
+        sent_at=sent_at,
+        in_flight=in_flight,
+        hold_mean_s=meters.hold_mean_s,
+    )
+    if work is not None and control.blames_quota(memory.cap, s, heard):
+        believed, quota = memory.quota.believed, _refused(memory.quota, heard, work)
+        memory = replace(memory, quota=quota)
+        if quota.believed:
+            if not believed:
+                note.add("quota", _quota_words(quota))
+                memory = replace(memory, cap=control.forgive(memory.cap, s, now))
+            return _counted(memory, s, project, name, now), note.facts
+    cap, event = control.hear(memory.cap, s, heard)
     memory = replace(memory, cap=cap)
     after = cap_of(cap, s)
     if event in _CAP_WORDS:
         note.add(_CAP_FACTS[event], f"cap {before} -> {after}: {_CAP_WORDS[event]} ({project}/{name})")
-    if event is CapEvent.AT_FLOOR:
-        return _opened(memory, BreakerEvent.TRIP, s, "a throttle at the floor", note), note.facts
-    if event is CapEvent.CUT and len(cap.cuts) >= s.trip_cuts:
-        why = f"{len(cap.cuts)} cuts in {span_words(s.trip_window_s)}"
-        return _opened(memory, BreakerEvent.TRIP, s, why, note), note.facts
+    why = control.trips(cap, s, event)
+    if why:
+        memory = _opened(memory, BreakerEvent.TRIP, s, why, meters, note)
     return memory, note.facts
+
+
+def _refused(quota: Quota, heard: Heard, work: Mapping[str, float]) -> Quota:
+    return quotas.refused(
+        quota,
+        work=work,
+        in_flight=float(heard.in_flight if heard.in_flight is not None else heard.in_use),
+        named=heard.signal.scope in QUOTA_SCOPES,
+        hold_s=heard.hold_mean_s,
+        now=heard.now,
+    )
+
+
+def _quota_words(quota: Quota) -> str:
+    return f"paced by an estimated quota of {quota.per_s * 60:.0f} {quota.unit}/min"
 
 
 _CAP_FACTS = {CapEvent.CUT: "cut", CapEvent.DEEPENED: "cut", CapEvent.UNDONE: "undo"}
@@ -149,7 +213,18 @@ def replan(
         memory = _grow(memory, meters, s, counts, note)
     if memory.retry_until is not None and now >= memory.retry_until:
         memory = replace(memory, retry_until=None)
-    meters = replace(meters, bound_oks=0)
+    high = max(float(meters.high), controller_of(s).firm(memory.cap))
+    quota = quotas.served(memory.quota, high=high, hold_s=meters.hold_mean_s, now=now)
+    memory = replace(memory, quota=quota)
+    counting = memory.quota.believed or now - memory.quota.refused_at < COUNT_FOR_S
+    windows = windowing.declare(meters.windows, s.windows, now)
+    meters = replace(
+        meters,
+        bound_oks=0,
+        high=0,
+        work=meters.work if counting else 0.0,
+        windows=quotas.applied(windows, memory.quota, now),
+    )
     limits = _limits(memory, s, version=version + 1, now=now)
     shares: Mapping[str, int] = {}
     if s.share is ShareRule.STRICT:
@@ -164,6 +239,8 @@ def replan(
 def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Limits:
     phase = memory.breaker.phase if s.adaptive else Phase.CLOSED
     closings = [memory.retry_until or 0.0, memory.breaker.open_until if phase is Phase.OPEN else 0.0]
+    if s.adaptive:
+        closings.append(memory.cap.hold_until)
     closed_until = max(closings)
     return Limits(
         version=version,
@@ -202,8 +279,10 @@ def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float)
     if phase is Phase.TRIAL:
         if meters.trial_id is None:
             return []
-        return [meters.trial_at + s.trial_clean_s, meters.trial_at + s.trial_timeout_s]
-    move = cap_control.next_move_at(memory.cap, s, now)
+        return [meters.trial_at + _trial_clean_s(memory, meters, s), meters.trial_at + s.trial_timeout_s]
+    move = controller_of(s).next_move_at(memory.cap, s, now)
+    if memory.cap.hold_until > now:
+        return [memory.cap.hold_until, *([move] if move is not None else [])]
     return [move] if move is not None else [now + max(s.settle_s, LOOK_AGAIN_S)]
 
 
@@ -214,16 +293,18 @@ def _move_breaker(
         return memory, replace(meters, trial_id=None)
     breaker, now = memory.breaker, note.now
     if breaker.phase is Phase.OPEN and now >= breaker.open_until:
-        memory = replace(memory, breaker=breaker_step(breaker, BreakerEvent.ELAPSED, s, now=now))
+        memory = replace(memory, breaker=breaker_step(breaker, BreakerEvent.ELAPSED, now=now))
         note.add("trial", "breaker half open: the next admitted ask is the trial")
         return memory, replace(meters, trial_id=None)
     if breaker.phase is Phase.TRIAL and meters.trial_id is not None:
-        if trial_live and now >= meters.trial_at + s.trial_clean_s:
+        clean_s = _trial_clean_s(memory, meters, s)
+        if trial_live and now >= meters.trial_at + clean_s:
             trial = f"{meters.trial_project}/{meters.trial_name}"
-            why = f"{trial} ran {span_words(s.trial_clean_s)} without a throttle"
+            why = f"{trial} ran {span_words(clean_s)} without a throttle"
             memory = _closed(memory, s, why, note)
         elif not trial_live and now >= meters.trial_at + s.trial_timeout_s:
-            memory = _opened(memory, BreakerEvent.VANISHED, s, "the trial vanished without a word", note)
+            why = "the trial vanished without a word"
+            memory = _opened(memory, BreakerEvent.VANISHED, s, why, meters, note)
     if memory.breaker.phase is not Phase.TRIAL:
         meters = replace(meters, trial_id=None)
     return memory, meters
@@ -232,13 +313,15 @@ def _move_breaker(
 def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, note: _Notes) -> Memory:
     before = cap_of(memory.cap, s)
     bound_now = counts.in_use >= before or (meters.capped and counts.waiting > 0)
-    grown = cap_control.grow(
-        memory.cap,
-        s,
-        bound_at=note.now if bound_now else meters.bound_at,
-        bound_oks=meters.bound_oks,
+    seen = Seen(
         now=note.now,
+        in_use=counts.in_use,
+        bound_now=bound_now,
+        bound_at=meters.bound_at,
+        bound_oks=meters.bound_oks,
+        hold_mean_s=meters.hold_mean_s,
     )
+    grown = controller_of(s).see(memory.cap, s, seen)
     after = cap_of(grown, s)
     if after != before:
         note.add("probe", f"cap {before} -> {after}: quiet while the cap was full")
@@ -251,33 +334,39 @@ def _close_for_retry_after(
     """The first Retry-After of an episode closes the pool; repeats while it is closed do not extend it."""
     if signal.retry_after_s is None or (memory.retry_until is not None and now < memory.retry_until):
         return memory
-    wait_s = min(signal.retry_after_s, s.retry_after_max_s)
+    window = signal.kind is SignalKind.WINDOW_USED_UP
+    wait_s = min(signal.retry_after_s, max(s.retry_after_max_s, WINDOW_CLOSED_S if window else 0.0))
     if wait_s <= 0:
         return memory
-    note.add(
-        "closed",
-        f"the provider said retry after {span_words(signal.retry_after_s)}: closed {span_words(wait_s)}",
-    )
+    which = f"the {signal.scope or 'usage'} window is used up, back in"
+    said = which if window else "the provider said retry after"
+    note.add("closed", f"{said} {span_words(signal.retry_after_s)}: closed {span_words(wait_s)}")
     return replace(memory, retry_until=now + wait_s)
 
 
 def _counted(memory: Memory, s: PoolSettings, project: str, name: str, now: float) -> Memory:
-    return replace(memory, cap=cap_control.count_throttle(memory.cap, s, project=project, name=name, now=now))
+    return replace(memory, cap=count_throttle(memory.cap, s, project=project, name=name, now=now))
 
 
-def _opened(memory: Memory, event: BreakerEvent, s: PoolSettings, why: str, note: _Notes) -> Memory:
-    breaker = breaker_step(memory.breaker, event, s, now=note.now, why=why)
+def _opened(
+    memory: Memory, event: BreakerEvent, s: PoolSettings, why: str, meters: Meters, note: _Notes
+) -> Memory:
+    times = controller_of(s).breaker_times(memory.cap, s, meters.hold_mean_s)
+    breaker = breaker_step(
+        memory.breaker, event, now=note.now, break_s=times.break_s, break_max_s=times.break_max_s, why=why
+    )
     note.add("open", f"breaker open for {span_words(breaker.open_until - note.now)}: {why}")
     return replace(memory, breaker=breaker)
 
 
 def _closed(memory: Memory, s: PoolSettings, why: str, note: _Notes) -> Memory:
-    note.add("close", f"breaker closed, cap resumes at {s.cap_floor}: {why}")
-    return replace(
-        memory,
-        breaker=breaker_step(memory.breaker, BreakerEvent.CLEAN, s, now=note.now),
-        cap=cap_control.resume_at_floor(memory.cap, s, note.now),
-    )
+    cap = controller_of(s).resume(memory.cap, s, note.now)
+    note.add("close", f"breaker closed, cap resumes at {cap_of(cap, s)}: {why}")
+    return replace(memory, breaker=breaker_step(memory.breaker, BreakerEvent.CLEAN, now=note.now), cap=cap)
+
+
+def _trial_clean_s(memory: Memory, meters: Meters, s: PoolSettings) -> float:
+    return controller_of(s).breaker_times(memory.cap, s, meters.hold_mean_s).trial_clean_s
 
 
 def _is_trial(meters: Meters, project: str, name: str, claim_id: int | None) -> bool:

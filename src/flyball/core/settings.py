@@ -6,7 +6,9 @@ top. Only the named values are stored, so a better default reaches everyone who 
 
     mixed    out of the box: the agents' timing, no spacing, so agents and calls can share a pool
     agents   holds of minutes: settle 120 s, one probe per 5 quiet minutes, 3 s between starts
-    calls    holds of seconds: +0.5 per success, cooldown 8 s, halve; breaker times scaled alike
+    calls    holds of seconds: start 2, ceiling 12, +0.5 per success, cooldown 8 s; breaker times scaled alike
+
+A *controller* is the algorithm that moves the cap (``core/control``); any controller runs under any profile.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypedDict, cast
 
+from flyball.core.window import rate
 from flyball.errors import UsageError
 
 DEFAULT_POOL = "anthropic"
@@ -36,7 +39,7 @@ class ShareRule(Enum):
 
 
 class Growth(Enum):
-    """What makes an adaptive cap rise."""
+    """What makes the cap of one of the seeds' controllers rise."""
 
     QUIET = "quiet"
     SUCCESS = "success"
@@ -46,11 +49,12 @@ class PoolChanges(TypedDict, total=False):
     """The settings a person may name for a pool; also the keyword arguments of ``set_pool``."""
 
     profile: str
+    controller: str
     adaptive: bool
     cap: int
     cap_floor: int
     cap_ceiling: int
-    growth: str
+    confirm_s: float
     step: float
     cut_factor: float
     burst_factor: float
@@ -71,6 +75,7 @@ class PoolChanges(TypedDict, total=False):
     rotation_s: float
     weights: dict[str, float]
     maxima: dict[str, int]
+    windows: dict[str, str]
     reserve: int
     ageing_s: float
 
@@ -80,11 +85,14 @@ class PoolSettings:
     """Everything the plan needs to know that a person decided. Durations in seconds."""
 
     profile: str = "mixed"
+    controller: str = "measured"
     adaptive: bool = True
     cap: int = 8
     cap_floor: int = 1
     cap_ceiling: int = 16
-    growth: Growth = Growth.QUIET
+    confirm_s: float = 30.0
+    """How long a new level has to stay without a throttle to be trusted, until it is known how long one
+    takes."""
     step: float = 1.0
     cut_factor: float = 2.0
     burst_factor: float = 4.0
@@ -105,20 +113,29 @@ class PoolSettings:
     rotation_s: float = 60.0
     weights: Mapping[str, float] = field(default_factory=dict)
     maxima: Mapping[str, int] = field(default_factory=dict)
+    windows: Mapping[str, str] = field(default_factory=dict)
+    """Budgets over time by name, as people write them: ``60/min``."""
     reserve: int = 0
     ageing_s: float = 60.0
 
+    @property
+    def growth(self) -> Growth:
+        return Growth.SUCCESS if self.controller == "article" else Growth.QUIET
+
+
+CONTROLLERS = ("measured", "article", "koryph", "gradient2", "fixed")
+"""In the order in which help shows them; the first is the default."""
 
 _DEFAULTS = PoolSettings()
 
 PROFILES: Mapping[str, Mapping[str, object]] = {
     "mixed": {},
-    "agents": {"spacing_s": 3.0},
+    "agents": {"spacing_s": 3.0, "confirm_s": 60.0},
     # The windows, the break and the trial keep the ratio to settle that the agents' have.
     "calls": {
         "cap": 2,
         "cap_ceiling": 12,
-        "growth": Growth.SUCCESS,
+        "confirm_s": 1.0,
         "step": 0.5,
         "settle_s": 8.0,
         "probe_s": 20.0,
@@ -131,7 +148,16 @@ PROFILES: Mapping[str, Mapping[str, object]] = {
 }
 
 _NEVER_NEGATIVE = ("settle_s", "trial_clean_s", "trial_timeout_s", "spacing_s", "retry_after_max_s")
-_POSITIVE = ("ageing_s", "break_s", "break_max_s", "probe_s", "burst_window_s", "trip_window_s", "rotation_s")
+_POSITIVE = (
+    "confirm_s",
+    "ageing_s",
+    "break_s",
+    "break_max_s",
+    "probe_s",
+    "burst_window_s",
+    "trip_window_s",
+    "rotation_s",
+)
 _AT_LEAST = {
     "step": 0.01,
     "cut_factor": 1.1,
@@ -155,9 +181,12 @@ def resolve_pool(changes: PoolChanges) -> PoolSettings:
         values["cap_ceiling"] = max(cast(int, cap) * 2, cast(int, PROFILES[profile].get("cap_ceiling", 0)))
     if "trial_clean_s" not in changes:
         values["trial_clean_s"] = values.get("settle_s", _DEFAULTS.settle_s)
-    for name, words in (("share", ShareRule), ("growth", Growth)):
-        if name in changes:
-            values[name] = _choice(name, cast(str, values[name]), words)
+    if "share" in changes:
+        values["share"] = _choice("share", changes["share"], ShareRule)
+    if values.get("controller", _DEFAULTS.controller) not in CONTROLLERS:
+        raise UsageError(
+            f"unknown controller {values['controller']!r}; choose one of {', '.join(CONTROLLERS)}"
+        )
     unknown = sorted(set(changes) - set(PoolChanges.__annotations__))
     if unknown:
         known = ", ".join(sorted(PoolChanges.__annotations__))
@@ -168,12 +197,14 @@ def resolve_pool(changes: PoolChanges) -> PoolSettings:
 
 
 def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
-    """``old`` with what ``new`` names. Weights and maxima merge by project; 0 removes an entry."""
+    """``old`` with what ``new`` names. Weights, maxima and windows merge by name; 0 removes an entry."""
     merged: PoolChanges = {**old, **new}
-    for key in ("weights", "maxima"):
+    for key in ("weights", "maxima", "windows"):
         if key in new:
             entries = {**old.get(key, {}), **new[key]}
-            merged[key] = {name: value for name, value in entries.items() if value != 0}
+            merged[key] = {  # type: ignore[typeddict-item]
+                name: value for name, value in entries.items() if value not in (0, "0")
+            }
     resolve_pool(merged)
     return merged
 
@@ -210,6 +241,7 @@ def _check(s: PoolSettings) -> None:
         raise UsageError(f"reserve must be between 0 and cap - 1 ({s.cap - 1}), not {s.reserve}")
     for name in (*_NEVER_NEGATIVE, *_POSITIVE):
         _duration(name, getattr(s, name), positive=name in _POSITIVE)
+    _check_windows(s.windows)
     for project, weight in s.weights.items():
         if not _is_number(weight) or not weight > 0:
             raise UsageError(f"weight of {project!r} must be a positive number, not {weight!r}")
@@ -217,6 +249,14 @@ def _check(s: PoolSettings) -> None:
         _whole(f"maximum of {project!r}", maximum)
         if maximum < 1:
             raise UsageError(f"maximum of {project!r} must be at least 1, not {maximum}")
+
+
+def _check_windows(windows: Mapping[str, str]) -> None:
+    for name, text in windows.items():
+        check_name("window", name)
+        amount, per_s = rate(text)
+        if not 0 < amount < 1e15 or not 0 < per_s <= 366 * 86400:
+            raise UsageError(f"window {name!r} of {text!r} is out of range")
 
 
 def _is_number(value: object) -> bool:

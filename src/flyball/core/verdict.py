@@ -22,6 +22,7 @@ class Reason(Enum):
     MAXIMUM = "maximum"
     QUEUE = "queue"
     SPACING = "spacing"
+    WINDOW = "window"
     RETRY_AFTER = "retry-after"
     BREAKER = "breaker"
     TRIAL = "trial"
@@ -32,7 +33,7 @@ class Reason(Enum):
 
 
 CLOSED_REASONS = frozenset({Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL})
-_TIMED_REASONS = CLOSED_REASONS | {Reason.SPACING, Reason.SHARE}
+_TIMED_REASONS = CLOSED_REASONS | {Reason.SPACING, Reason.SHARE, Reason.WINDOW}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ _PHRASES = {
     Reason.SHARE: "the project uses its fair share",
     Reason.MAXIMUM: "the project is at its maximum",
     Reason.SPACING: "starts are spaced",
-    Reason.RETRY_AFTER: "the provider said to retry later",
+    Reason.WINDOW: "a window has no room",
+    Reason.RETRY_AFTER: "the provider refuses for now",
     Reason.BREAKER: "breaker open after repeated throttles",
     Reason.TRIAL: "breaker half open, one trial at a time",
     Reason.MACHINE: "the machine's ceiling over all pools is reached",

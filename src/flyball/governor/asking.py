@@ -27,6 +27,8 @@ class AskOptions(TypedDict, total=False):
     resources: Mapping[str, int] | None
     """Machine-wide resources taken along, such as ``{"docker": 1}``."""
     model: str
+    cost: Mapping[str, float] | None
+    """What the call is expected to use of the pool's windows, such as ``{"tokens": 1200}``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Asking:
     resources: Mapping[str, int] = field(default_factory=dict)
     model: str = ""
     pid: int = 0
+    cost: Mapping[str, float] = field(default_factory=dict)
 
 
 def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
@@ -60,4 +63,5 @@ def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
         dict(options.get("resources") or {}),
         options.get("model", ""),
         os.getpid(),
+        dict(options.get("cost") or {}),
     )

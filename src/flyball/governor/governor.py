@@ -203,11 +203,20 @@ class Governor:
             )
 
     def report(
-        self, pool: str, signal: Signal, *, project: str = "", name: str = "", claim_id: int | None = None
+        self,
+        pool: str,
+        signal: Signal,
+        *,
+        project: str = "",
+        name: str = "",
+        claim_id: int | None = None,
+        first: bool = False,
     ) -> None:
-        """Tell a pool what the world said, outside any lease."""
+        """Tell a pool what the world said. ``first``: it answers the one call a lease was taken for."""
         pool = pool or DEFAULT_POOL
-        self._settle(self.store.report(pool, signal, project=project, name=name, claim_id=claim_id))
+        self._settle(
+            self.store.report(pool, signal, project=project, name=name, claim_id=claim_id, first=first)
+        )
 
     # -- work that runs by itself -------------------------------------------------------------------
 
@@ -326,13 +335,14 @@ def _ask(asking: Asking, mailbox: str) -> Ask:
         resources=asking.resources,
         model=asking.model,
         mailbox=mailbox,
+        cost=asking.cost,
     )
 
 
 def _release(lease: Lease, outcome: Outcome | str) -> Release:
     try:
         ended = Outcome(outcome)
-        return Release(lease.id, ended, lease.successes)
+        return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets)
     except ValueError:
         known = ", ".join(o.value for o in Outcome)
         raise UsageError(f"outcome must be one of {known}, not {outcome!r}") from None

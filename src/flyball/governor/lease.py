@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from flyball.core.answer import from_http
 from flyball.core.model import Outcome
-from flyball.core.signals import Signal, SignalKind, from_http
+from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict
 
 if TYPE_CHECKING:
+    from flyball.core.body import Body
+    from flyball.core.headers import HeaderLines
     from flyball.governor.asking import Asking
     from flyball.governor.governor import Governor
 
@@ -22,6 +25,7 @@ class Lease:
         "_governor",
         "_released",
         "_reported",
+        "buckets",
         "id",
         "name",
         "nested",
@@ -29,6 +33,8 @@ class Lease:
         "pid",
         "pool",
         "project",
+        "rejected",
+        "used",
         "verdict",
     )
 
@@ -43,24 +49,40 @@ class Lease:
         """True where an outer ``exec`` already holds the slot: releasing this one releases nothing."""
         self.oks = 0
         self._reported = False
+        self.rejected = False
+        """The last thing heard was a refusal: what was reserved of the windows was not used."""
+        self.used: dict[str, float] = {}
+        self.buckets: tuple[Bucket, ...] = ()
 
     @property
     def successes(self) -> int | None:
         """Calls reported as ok; None if nothing was reported at all."""
         return self.oks if self._reported else None
 
-    def report(self, status: int | Signal, headers: Mapping[str, str] | None = None) -> Signal:
-        """Tell the pool what the provider said: an HTTP status with headers, or a ready-made signal.
+    def report(self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None) -> Signal:
+        """Tell the pool what the provider said: an HTTP status with headers and body, or a ready-made signal.
 
-        A throttle takes effect at once, for every process; successes travel with the release.
+        The body tells a throttle from a window that is used up; it is only looked at when the status is an
+        error. A throttle takes effect at once, for every process; successes travel with the release.
         """
-        signal = status if isinstance(status, Signal) else from_http(status, headers)
-        self._reported = True
+        if isinstance(status, Signal):
+            signal = status
+        else:
+            signal = from_http(status, headers, body, wall_s=time.time())
+        first, self._reported = not self._reported, True
+        self.rejected = signal.kind in (SignalKind.THROTTLED, SignalKind.OVERLOADED)
         if signal.kind is SignalKind.OK:
             self.oks += 1
+            self.buckets = signal.buckets or self.buckets
         else:
-            self._governor.report(self.pool, signal, project=self.project, name=self.name, claim_id=self.id)
+            self._governor.report(
+                self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first
+            )
         return signal
+
+    def settle(self, **used: float) -> None:
+        """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
+        self.used.update(used)
 
     def release(self, outcome: Outcome | str = Outcome.FINISHED) -> None:
         """Give the slots back. A second call does nothing."""

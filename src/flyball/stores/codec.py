@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from flyball.core.plan import Memory
 from flyball.core.settings import MachineSettings, PoolChanges, PoolSettings, resolve_pool
+from flyball.core.window import Window
 from flyball.errors import StoreUnreadableError
 
 T = TypeVar("T")
@@ -35,6 +36,18 @@ def load_settings(text: str) -> PoolSettings:
 
 def load_memory(text: str) -> Memory:
     return _decoded(text, Memory, "the pool's learned state")
+
+
+def dump_windows(windows: tuple[Window, ...]) -> str:
+    if not windows:
+        return ""
+    import msgspec
+
+    return msgspec.json.encode(windows).decode()
+
+
+def load_windows(text: str) -> tuple[Window, ...]:
+    return _decoded(text, tuple[Window, ...], "the pool's windows") if text else ()
 
 
 @lru_cache(maxsize=8)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from flyball.core import plan as planning
+from flyball.core import window as windowing
 from flyball.core.admit import Candidate, Denial, judge
 from flyball.core.model import Ask, Claim, Fact, Holder, MachineUse, Meters, PoolCounts, ProjectUse
 from flyball.core.settings import PoolChanges, PoolSettings, ShareRule
-from flyball.core.signals import Signal
+from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores import codec
 from flyball.stores.port import After
@@ -168,21 +169,41 @@ class PoolDesk:
             now=self.now,
         )
 
-    def fold(self, signal: Signal, *, project: str, name: str, claim_id: int | None) -> None:
-        """Take a signal in and replan at once."""
+    def fold(
+        self, signal: Signal, *, project: str, name: str, claim_id: int | None, claim: Claim | None = None
+    ) -> None:
+        """Take a signal in and replan at once. ``claim``: the lease whose one call this answers."""
+        meters = self.row.meters
         memory, facts = planning.fold(
             self.memory,
-            self.row.meters,
+            meters,
             self.settings,
             signal,
             pool=self.row.name,
             project=project,
             name=name,
-            claim_id=claim_id,
+            claim_id=claim.id if claim is not None else claim_id,
             now=self.now,
+            in_use=self.row.counts.in_use,
+            sent_at=claim.granted_at if claim is not None else None,
+            in_flight=claim.level if claim is not None else None,
+            work={"requests": meters.work, "tokens": meters.work_tokens} if meters.work else None,
+            explained=claim is not None and windowing.explains(signal, claim.cost),
         )
+        if signal.kind is SignalKind.THROTTLED and not meters.work:
+            # From now on it is counted what is accepted: a quota may be behind the refusals.
+            meters.work = 1.0
+        if claim is not None and signal.buckets:
+            self.learn(claim, signal.buckets)
         self.tell(facts)
         self.refresh(memory)
+
+    def learn(self, claim: Claim, buckets: Sequence[Bucket]) -> None:
+        """Mirror what the headers of an answer said about quotas."""
+        meters = self.move_meters()
+        meters.windows = windowing.learn(
+            meters.windows, buckets, sent_at=claim.granted_at or self.now, mark=claim.marks, now=self.now
+        )
 
     # -- who and what is around ---------------------------------------------------------------------
 
@@ -249,7 +270,7 @@ _NO_MACHINE_LIMITS = MachineUse()
 
 
 def candidate(claim_id: int, ask: Ask | Claim, asked_at: float) -> Candidate:
-    return Candidate(claim_id, ask.project, ask.priority, ask.slots, ask.resources, asked_at)
+    return Candidate(claim_id, ask.project, ask.priority, ask.slots, ask.resources, asked_at, ask.cost)
 
 
 def resources_in_use(rows: Rows) -> dict[str, int]:

@@ -10,17 +10,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from flyball.core import plan as planning
+from flyball.core import window as windowing
 from flyball.core.admit import Candidate, choose, judge, too_large
 from flyball.core.model import Ask, Claim, Outcome, Phase, ProjectUse
-from flyball.core.settings import CONFIRM_S, Growth, ShareRule
+from flyball.core.settings import CONFIRM_S, ShareRule
 from flyball.core.share import start_of_turn
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.spacing import next_grant_at
 from flyball.core.verdict import Reason, span_words
 from flyball.errors import invariant
 from flyball.stores.desk import PoolDesk, ask_fact, candidate
-from flyball.stores.port import Wake
+from flyball.stores.port import Release, Wake
+from flyball.stores.rows import Grant
 
+BY_SUCCESS = ("measured", "article", "gradient2")
+"""Controllers that want to hear of successes soon."""
 HOLD_SMOOTHING = 0.2
 HOLD_SAMPLE = 8
 """Holds under a second in an uncrowded pool come by the thousand: one in so many is enough to estimate."""
@@ -31,10 +35,26 @@ TELLING_WAIT_S = 1.0
 def grant_new(desk: PoolDesk, ask: Ask) -> int:
     """A lease for an ask that never had to wait."""
     claim_id = desk.take_id()
-    desk.rows.add(claim_id, ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
+    grant = _grant(desk, ask)
+    desk.rows.add(claim_id, ask, now=desk.now, launcher_pid=ask.holder.pid, grant=grant)
     desk.count(ask, slots=ask.slots)
     _after_grant(desk, claim_id, ask)
     return claim_id
+
+
+def _grant(desk: PoolDesk, ask: Ask | Claim) -> Grant:
+    """Spend what the ask needs of the windows; how things stand with it."""
+    row = desk.row
+    level = row.counts.in_use + ask.slots
+    if row.meters.work:
+        meters = desk.move_meters()
+        meters.work += 1
+        meters.work_tokens += ask.cost.get("tokens", 0.0)
+    if not row.meters.windows:
+        return Grant(level, _NO_MARKS)
+    meters = desk.move_meters()
+    meters.windows = windowing.take(meters.windows, ask.cost, desk.now)
+    return Grant(level, windowing.marks(meters.windows))
 
 
 def hand_out(desk: PoolDesk) -> set[int]:
@@ -144,7 +164,7 @@ def _grant_waiting(desk: PoolDesk, claim: Claim) -> None:
     invariant(not claim.held, "whoever is first in line waits")
     # A waiter we cannot check may have died in line: it must show that it lives.
     expires_at = None if desk.world.checkable(claim.holder) else desk.now + CONFIRM_S
-    desk.rows.grant(claim.id, now=desk.now, expires_at=expires_at)
+    desk.rows.grant(claim.id, _grant(desk, claim), now=desk.now, expires_at=expires_at)
     desk.count(claim, slots=claim.slots, waiting=-1)
     _after_grant(desk, claim.id, claim)
     desk.refresh_if_stale()
@@ -163,6 +183,7 @@ def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
         desk.move_meters().next_grant_at = next_grant_at(now, limits.spacing_s, limits.spacing_jitter, chance)
     if row.counts.in_use >= limits.cap:
         desk.move_meters().bound_at = now
+        _fold_soon(desk)
     if limits.phase is Phase.TRIAL:
         meters = row.meters
         meters.trial_id, meters.trial_at = claim_id, now
@@ -176,7 +197,7 @@ def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
 def stand_in_line(desk: PoolDesk, ask: Ask, why: str) -> int:
     """Queue an ask. The newest in line watches: it arrived awake, and it is there longest."""
     claim_id = desk.take_id()
-    desk.rows.add(claim_id, ask, now=desk.now, granted=False, launcher_pid=ask.holder.pid, why=why)
+    desk.rows.add(claim_id, ask, now=desk.now, launcher_pid=ask.holder.pid, why=why)
     desk.count(ask, waiting=1)
     _watch(desk, claim_id)
     return claim_id
@@ -210,9 +231,10 @@ def take_back(desk: PoolDesk, claim: Claim) -> None:
     hand_out(desk)
 
 
-def note_end(desk: PoolDesk, claim: Claim, outcome: Outcome, oks: int | None) -> None:
+def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
     """Fold a released lease into the meters, before the slot is handed on."""
-    row, now = desk.row, desk.now
+    row, now, outcome, oks = desk.row, desk.now, release.outcome, release.oks
+    _settle_windows(desk, claim, release)
     was_full = row.counts.in_use >= row.limits.cap
     held_s = max(0.0, now - (claim.granted_at if claim.granted_at is not None else now))
     if was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0:
@@ -221,20 +243,37 @@ def note_end(desk: PoolDesk, claim: Claim, outcome: Outcome, oks: int | None) ->
         meters.hold_mean_s += (held_s - meters.hold_mean_s) * weight
         if was_full:
             meters.bound_oks += oks if oks is not None else int(outcome is Outcome.FINISHED)
+            if outcome is Outcome.FINISHED and meters.work:
+                meters.high = max(meters.high, claim.level)
             _fold_soon(desk)
     was_trial = row.meters.trial_id == claim.id
     if outcome is Outcome.THROTTLED:
         throttled = Signal(SignalKind.THROTTLED, detail="released as throttled")
-        desk.fold(throttled, project=claim.project, name=claim.name, claim_id=claim.id)
+        desk.fold(throttled, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
     if was_trial:
         _end_trial(desk, outcome)
+
+
+def _settle_windows(desk: PoolDesk, claim: Claim, release: Release) -> None:
+    if release.buckets:
+        desk.learn(claim, release.buckets)
+    if release.rejected and desk.row.meters.work:
+        meters = desk.move_meters()
+        meters.work -= 1
+        meters.work_tokens -= claim.cost.get("tokens", 0.0)
+    if desk.row.meters.windows and (release.rejected or release.used):
+        meters, now = desk.move_meters(), desk.now
+        if release.rejected:
+            meters.windows = windowing.refund(meters.windows, claim.cost, now)
+        else:
+            meters.windows = windowing.settle(meters.windows, claim.cost, release.used, now)
 
 
 def _fold_soon(desk: PoolDesk) -> None:
     """A cap that grows by success must not wait for the plan to get old."""
     soon = desk.now + planning.FOLD_EVERY_S
     limits = desk.row.limits
-    if limits.valid_until > soon and limits.cap < limits.ceiling and desk.settings.growth is Growth.SUCCESS:
+    if limits.valid_until > soon and limits.cap < limits.ceiling and desk.settings.controller in BY_SUCCESS:
         desk.row.limits = replace(limits, valid_until=soon)
         desk.rows.put_plan(desk.row)
 
@@ -247,3 +286,6 @@ def _end_trial(desk: PoolDesk, outcome: Outcome) -> None:
     desk.tell(facts)
     row.meters.trial_id = None
     desk.refresh(memory)
+
+
+_NO_MARKS: dict[str, float] = {}

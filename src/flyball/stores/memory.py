@@ -15,7 +15,7 @@ from flyball.core.settings import MachineSettings
 from flyball.host.fork import survive_forks
 from flyball.stores.desk import World
 from flyball.stores.port import Demand
-from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, PoolRow, Rows
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, PoolRow, Rows
 from flyball.stores.verbs import Verbs
 
 K = TypeVar("K")
@@ -227,7 +227,14 @@ class MemoryRows:
     # -- claims -----------------------------------------------------------------------------------
 
     def add(
-        self, claim_id: int, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = ""
+        self,
+        claim_id: int,
+        ask: Ask,
+        *,
+        now: float,
+        launcher_pid: int,
+        grant: Grant | None = None,
+        why: str = "",
     ) -> None:
         claim = Claim(
             claim_id,
@@ -242,17 +249,22 @@ class MemoryRows:
             ask.mailbox,
             launcher_pid,
             now,
-            now if granted else None,
+            now if grant is not None else None,
             None,
             why,
+            grant.level if grant is not None else 0,
+            dict(ask.cost),
+            grant.marks if grant is not None else {},
         )
         self._change_pool(ask.pool, lambda mine: replace(mine, next_id=claim_id + 1))
         self._enter(claim)
 
-    def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None:
+    def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
         claim = self._claims[claim_id]
         self.remove(claim_id)
-        self._enter(replace(claim, granted_at=now, expires_at=expires_at))
+        self._enter(
+            replace(claim, granted_at=now, expires_at=expires_at, level=grant.level, marks=grant.marks)
+        )
 
     def remove(self, claim_id: int) -> None:
         claim = self._claims.get(claim_id)

@@ -6,7 +6,7 @@ tell observers. A store never wakes anybody itself and never looks at processes;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +15,7 @@ from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
 if TYPE_CHECKING:
     from flyball.core.plan import Memory
     from flyball.core.settings import MachineChanges, MachineSettings, PoolChanges
-    from flyball.core.signals import Signal
+    from flyball.core.signals import Bucket, Signal
     from flyball.core.verdict import Verdict
     from flyball.stores.seen import Miscount, Snapshot
 
@@ -45,6 +45,12 @@ class Release:
     outcome: Outcome = Outcome.FINISHED
     oks: int | None = None
     """Calls that succeeded under the lease; None where nobody counted and the outcome speaks."""
+    rejected: bool = False
+    """The call was refused: what it had reserved of the windows was not used."""
+    used: Mapping[str, float] = field(default_factory=dict)
+    """What it really used of the windows, where that is known."""
+    buckets: tuple[Bucket, ...] = ()
+    """What the last answer's headers said about the quotas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,17 @@ class Store(Protocol):
     def hold(self, ask: Ask) -> tuple[int, After]:
         """Record work that already runs; may exceed the cap. Recorded twice, it counts once."""
 
-    def report(self, pool: str, signal: Signal, *, project: str, name: str, claim_id: int | None) -> After:
-        """Fold one signal into the plan, at once."""
+    def report(
+        self,
+        pool: str,
+        signal: Signal,
+        *,
+        project: str,
+        name: str,
+        claim_id: int | None,
+        first: bool = False,
+    ) -> After:
+        """Fold one signal into the plan, at once. ``first``: it answers the call the lease was taken for."""
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         """Announce (ttl_s > 0) or drop (0) a project's standing demand."""

@@ -7,7 +7,7 @@ doctor's recount writes them otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,6 +30,14 @@ class PoolRow:
     next_id: int
     """The id of its next claim."""
     machine: MachineSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """How things stood when a lease began: what a refusal is later measured against."""
+
+    level: int
+    marks: Mapping[str, float]
 
 
 ID_BLOCK = 1000
@@ -95,10 +103,18 @@ class Rows(Protocol):
         """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
 
     def add(
-        self, claim_id: int, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = ""
-    ) -> None: ...
+        self,
+        claim_id: int,
+        ask: Ask,
+        *,
+        now: float,
+        launcher_pid: int,
+        grant: Grant | None = None,
+        why: str = "",
+    ) -> None:
+        """A lease where a grant is given, else an ask that waits."""
 
-    def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None: ...
+    def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None: ...
 
     def remove(self, claim_id: int) -> None: ...
 

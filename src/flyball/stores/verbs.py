@@ -29,7 +29,7 @@ from flyball.stores.handout import (
 )
 from flyball.stores.port import After, Census, Demand, Release
 from flyball.stores.projection import projection
-from flyball.stores.rows import Rows
+from flyball.stores.rows import Grant, Rows
 from flyball.stores.setting import SettingVerbs
 from flyball.stores.steps import joined
 
@@ -139,7 +139,7 @@ class Verbs(SettingVerbs):
         claim, row = found
         desk = PoolDesk(rows, claim.pool, self._world, row=row)
         if claim.held:
-            note_end(desk, claim, release.outcome, release.oks)
+            note_end(desk, claim, release)
         elif desk.now - claim.asked_at >= TELLING_WAIT_S:
             waited = f"gave up after waiting {span_words(desk.now - claim.asked_at)} ({claim.why})"
             desk.tell([ask_fact(claim, desk.now, "gave up", waited)])
@@ -175,7 +175,8 @@ class Verbs(SettingVerbs):
                 if known.held and same:
                     return known.id, joined(carried, desk.done())
             claim_id = desk.take_id()
-            rows.add(claim_id, ask, now=desk.now, granted=True, launcher_pid=ask.holder.pid)
+            grant = Grant(desk.row.counts.in_use + ask.slots, {})
+            rows.add(claim_id, ask, now=desk.now, launcher_pid=ask.holder.pid, grant=grant)
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
             return claim_id, joined(carried, desk.done())
 
@@ -229,11 +230,21 @@ class Verbs(SettingVerbs):
 
     # -- signals and demand -----------------------------------------------------------------------
 
-    def report(self, pool: str, signal: Signal, *, project: str, name: str, claim_id: int | None) -> After:
+    def report(
+        self,
+        pool: str,
+        signal: Signal,
+        *,
+        project: str,
+        name: str,
+        claim_id: int | None,
+        first: bool = False,
+    ) -> After:
         with self._write() as rows:
             carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
-            desk.fold(signal, project=project, name=name, claim_id=claim_id)
+            claim = rows.claim(claim_id) if first and claim_id is not None else None
+            desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
             return joined(carried, desk.done())
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
@@ -272,6 +283,10 @@ def check_ask(ask: Ask) -> None:
     # type() and not isinstance: True is no number of slots.
     if type(ask.slots) is not int or type(ask.priority) is not int:
         raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
+    for window, amount in ask.cost.items():
+        check_name("window", window)
+        if type(amount) not in (int, float) or not 0 <= amount < 1e15:
+            raise UsageError(f"the cost in {window!r} must be a number of 0 or more, not {amount!r}")
     if ask.slots < 1:
         raise UsageError(f"slots must be at least 1, not {ask.slots}")
     if abs(ask.priority) > PRIORITY_LIMIT:

@@ -32,7 +32,11 @@ CREATE TABLE pool (
     trial_project   TEXT NOT NULL,
     trial_name      TEXT NOT NULL,
     hold_mean_s     REAL NOT NULL,
+    high            INTEGER NOT NULL,
     turn            REAL NOT NULL,
+    work            REAL NOT NULL,
+    work_tokens     REAL NOT NULL,
+    windows         TEXT NOT NULL,      -- JSON, empty for none
     -- counts: written by the triggers below and nowhere else
     in_use          INTEGER NOT NULL DEFAULT 0,
     low_in_use      INTEGER NOT NULL DEFAULT 0,
@@ -79,7 +83,10 @@ CREATE TABLE claim (
     asked_at        REAL NOT NULL,
     granted_at      REAL,
     expires_at      REAL,
-    why             TEXT NOT NULL       -- what it was told when it had to wait
+    why             TEXT NOT NULL,      -- what it was told when it had to wait
+    level           INTEGER NOT NULL,   -- slots of the pool in use right after it was granted
+    cost            TEXT,               -- JSON: what it expects to use of the windows, NULL for nothing
+    marks           TEXT                -- JSON: what of each window had been spent when it was granted
 );
 
 -- Each index serves one question, and only the rows it is about: none is touched by a grant without waiting.

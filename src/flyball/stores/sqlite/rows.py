@@ -23,7 +23,7 @@ from flyball.core.settings import MachineSettings, ShareRule
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores.port import Demand
-from flyball.stores.rows import ID_BLOCK, PoolRow
+from flyball.stores.rows import ID_BLOCK, Grant, PoolRow
 from flyball.stores.sqlite import statements as sql
 
 _FACT_SWEEP = 256
@@ -134,7 +134,14 @@ class SqliteRows:
     # -- claims -----------------------------------------------------------------------------------
 
     def add(
-        self, claim_id: int, ask: Ask, *, now: float, granted: bool, launcher_pid: int, why: str = ""
+        self,
+        claim_id: int,
+        ask: Ask,
+        *,
+        now: float,
+        launcher_pid: int,
+        grant: Grant | None = None,
+        why: str = "",
     ) -> None:
         self._run(
             sql.ADD,
@@ -146,19 +153,22 @@ class SqliteRows:
                 *_who(ask.holder),
                 ask.slots,
                 ask.priority,
-                json.dumps(dict(ask.resources)) if ask.resources else None,
+                _text(ask.resources),
                 ask.model,
                 ask.mailbox,
                 launcher_pid,
                 now,
-                now if granted else None,
+                now if grant is not None else None,
                 None,
                 why,
+                grant.level if grant is not None else 0,
+                _text(ask.cost),
+                _text(grant.marks) if grant is not None else None,
             ),
         )
 
-    def grant(self, claim_id: int, *, now: float, expires_at: float | None) -> None:
-        self._run("UPDATE claim SET granted_at = ?, expires_at = ? WHERE id = ?", (now, expires_at, claim_id))
+    def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
+        self._run(sql.GRANT, (now, expires_at, grant.level, _text(grant.marks), claim_id))
 
     def remove(self, claim_id: int) -> None:
         self._run("DELETE FROM claim WHERE id = ?", (claim_id,))
@@ -208,7 +218,7 @@ class SqliteRows:
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._run(sql.LINE_HEADS, (pool,)).fetchall()
-        return [(_claim(row[:19]), ProjectUse(row[2], *row[19:])) for row in found]
+        return [(_claim(row[:22]), ProjectUse(row[2], *row[22:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
         return _one(self._run(sql.LINE_HEAD, (pool, project, priority)).fetchall())
@@ -279,11 +289,11 @@ def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
             share,
             row[10],
         ),
-        Meters(row[11], row[12], bool(row[13]), *row[14:21]),
-        PoolCounts(*row[21:24]),
-        row[24],
-        row[25],
-        codec.load_machine(row[26]),
+        Meters(*(*row[11:24], codec.load_windows(row[24]))),
+        PoolCounts(*row[25:28]),
+        row[28],
+        row[29],
+        codec.load_machine(row[30]),
     )
 
 
@@ -314,7 +324,11 @@ def _meters(meters: Meters) -> tuple[object, ...]:
         meters.trial_project,
         meters.trial_name,
         meters.hold_mean_s,
+        meters.high,
         meters.turn,
+        meters.work,
+        meters.work_tokens,
+        codec.dump_windows(meters.windows),
     )
 
 
@@ -322,31 +336,25 @@ def _who(holder: Holder) -> tuple[str, str, int, int, int]:
     return (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
 
 
-def _claim(row: Sequence[object]) -> Claim:
-    pool, project, name = row[1:4]
-    return Claim(
-        row[0],  # type: ignore[arg-type]
-        pool,  # type: ignore[arg-type]
-        project,  # type: ignore[arg-type]
-        name,  # type: ignore[arg-type]
-        Holder(*row[4:9]),  # type: ignore[arg-type]
-        row[9],  # type: ignore[arg-type]
-        row[10],  # type: ignore[arg-type]
-        _resources(row[11]),
-        *row[12:],  # type: ignore[arg-type]
-    )
+def _claim(row: Sequence[Any]) -> Claim:
+    cost, marks = _decoded(row[20]), _decoded(row[21])
+    return Claim(*(*row[:4], Holder(*row[4:9]), *row[9:11], _decoded(row[11]), *row[12:20], cost, marks))
 
 
 def _candidate(row: Sequence[Any]) -> Candidate:
-    return Candidate(row[0], row[1], row[2], row[3], _resources(row[4]), row[5])
+    return Candidate(row[0], row[1], row[2], row[3], _decoded(row[4]), row[5])
 
 
 def _one(found: list[tuple[object, ...]]) -> Claim | None:
     return _claim(found[0]) if found else None
 
 
-_NOTHING: Mapping[str, int] = {}
+_NOTHING: Mapping[str, Any] = {}
 
 
-def _resources(text: object) -> Mapping[str, int]:
+def _decoded(text: object) -> Mapping[str, Any]:
     return json.loads(text) if isinstance(text, str) else _NOTHING
+
+
+def _text(mapping: Mapping[str, float]) -> str | None:
+    return json.dumps(dict(mapping)) if mapping else None

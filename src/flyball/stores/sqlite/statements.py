@@ -15,15 +15,15 @@ LIMITS = (
 )
 METERS = (
     "next_grant_at, bound_at, capped, bound_oks, "
-    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, turn"
+    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, high, turn, work, work_tokens, windows"
 )
 COUNTS = "in_use, low_in_use, waiting"
 POOL = f"""
     SELECT {LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id, settings
     FROM pool, machine WHERE name = ?"""
-POOL_COLUMNS = 28
+POOL_COLUMNS = 32
 OF_POOL = ", ".join(f"pool.{name.strip()}" for name in f"{LIMITS}, {METERS}, {COUNTS}".split(","))
-ADD_POOL = f"INSERT INTO pool (name, next_id, {LIMITS}, {METERS}) VALUES ({', '.join('?' * 23)})"
+ADD_POOL = f"INSERT INTO pool (name, next_id, {LIMITS}, {METERS}) VALUES ({', '.join('?' * 27)})"
 
 
 ENTRY = f"""
@@ -56,9 +56,9 @@ DROP_IDLE = """
 WHO = "host, boot, pidns, pid, start"
 CLAIM = (
     f"id, pool, project, name, {WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
-    " asked_at, granted_at, expires_at, why"
+    " asked_at, granted_at, expires_at, why, level, cost, marks"
 )
-ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * 19)})"
+ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * 22)})"
 OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in CLAIM.split(","))
 LEAVING = f"""
     SELECT {OF_POOL}, watcher_id, next_id, settings, {OF_CLAIM}
@@ -80,6 +80,7 @@ NEWEST_WAITING = f"SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NU
 LINE_HEAD = f"""
     SELECT {CLAIM} FROM claim
     WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? ORDER BY id LIMIT 1"""
+GRANT = "UPDATE claim SET granted_at = ?, expires_at = ?, level = ?, marks = ? WHERE id = ?"
 GRANT_OF = """
     SELECT claim.pool, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
     WHERE id = ? AND granted_at IS NOT NULL AND expires_at IS NULL"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flyball.core.cap import CapState
+from flyball.core.learned import CapState
 from flyball.core.model import Outcome, Phase
 from flyball.core.plan import Memory
 from flyball.core.signals import Signal, SignalKind
@@ -12,6 +12,7 @@ from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal
 
 @store_check
 def a_throttle_lowers_the_cap_and_touches_no_running_work(s: Scene) -> None:
+    s.pool(controller="koryph")
     leases = [s.take() for _ in range(8)]
     s.throttle()
     expect_equal((s.seen().cap, s.seen().in_use), (4, 8), "cap and use")
@@ -24,6 +25,7 @@ def a_throttle_lowers_the_cap_and_touches_no_running_work(s: Scene) -> None:
 
 @store_check
 def a_throttle_during_settle_does_not_lower_the_cap_again(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.throttle("a", "t-1")
     s.wait(119)
     s.throttle("a", "t-1")
@@ -32,6 +34,7 @@ def a_throttle_during_settle_does_not_lower_the_cap_again(s: Scene) -> None:
 
 @store_check
 def a_lease_released_as_throttled_lowers_the_cap(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.release(s.take(), Outcome.THROTTLED)
     expect_equal(s.seen().cap, 4, "the cap")
 
@@ -55,6 +58,7 @@ def _full_since_a_settle(s: Scene) -> int:
 
 @store_check
 def a_pool_that_was_just_set_does_not_grow_before_a_quiet_period(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.pool(cap=2)
     s.take()
     s.take()
@@ -66,6 +70,7 @@ def a_pool_that_was_just_set_does_not_grow_before_a_quiet_period(s: Scene) -> No
 
 @store_check
 def the_cap_grows_by_one_per_quiet_period_while_it_is_full(s: Scene) -> None:
+    s.pool(controller="koryph")
     ask = _full_since_a_settle(s)
     s.wait(299)
     s.look(ask)
@@ -87,6 +92,7 @@ def the_cap_never_grows_beyond_its_ceiling(s: Scene) -> None:
 
 @store_check
 def after_a_cut_the_cap_returns_quickly_to_just_under_what_failed(s: Scene) -> None:
+    s.pool(controller="koryph")
     leases = [s.take() for _ in range(8)]
     s.throttle()
     for lease in leases[4:]:
@@ -104,7 +110,7 @@ def after_a_cut_the_cap_returns_quickly_to_just_under_what_failed(s: Scene) -> N
 @store_check
 def asks_that_wait_for_something_else_do_not_grow_the_cap(s: Scene) -> None:
     """Growth by success counts successes at a full cap; a project at its maximum fills nothing."""
-    s.pool(profile="calls", cap=8, cap_ceiling=16, maxima={"a": 1})
+    s.pool(profile="calls", controller="article", cap=8, cap_ceiling=16, maxima={"a": 1})
     lease = s.take("a")
     for _ in range(20):
         ask = s.park("a")
@@ -116,7 +122,7 @@ def asks_that_wait_for_something_else_do_not_grow_the_cap(s: Scene) -> None:
 
 @store_check
 def calls_grow_by_half_a_slot_per_success_while_full(s: Scene) -> None:
-    s.pool(profile="calls")
+    s.pool(profile="calls", controller="article")
     for cap in (2, 3):
         # The first of the two ends while the pool is full, the second does not.
         for lease in [s.take(), s.take()]:
@@ -128,6 +134,7 @@ def calls_grow_by_half_a_slot_per_success_while_full(s: Scene) -> None:
 
 @store_check
 def a_near_limit_warning_stops_growth_and_cuts_nothing(s: Scene) -> None:
+    s.pool(controller="koryph")
     ask = _full_since_a_settle(s)
     s.wait(250)
     s.store.report(POOL, Signal(SignalKind.NEAR_LIMIT), project="a", name="", claim_id=None)
@@ -173,6 +180,7 @@ def a_static_pool_ignores_throttles_and_spacing(s: Scene) -> None:
 
 @store_check
 def a_throttle_after_the_ceiling_was_lowered_still_lowers_the_cap(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.pool(cap=4, cap_ceiling=8)
     asks = [s.store.admit(s.ask(), park=True)[0].claim_id for _ in range(9)]
     for _ in range(20):
@@ -197,6 +205,7 @@ def retry_after_closes_static_and_adaptive_pools_until_then(s: Scene) -> None:
 
 @store_check
 def a_repeated_retry_after_does_not_extend_the_wait(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.throttle(retry_after_s=60)
     s.wait(30)
     s.throttle(retry_after_s=60)
@@ -224,6 +233,7 @@ def who_waits_for_retry_after_is_served_when_it_is_over(s: Scene) -> None:
 
 @store_check
 def nothing_in_one_pool_touches_another(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.take(pool="q")
     before = s.seen("q")
     s.pool(cap=1, spacing_s=5.0)

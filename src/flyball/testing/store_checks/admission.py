@@ -85,6 +85,7 @@ def an_ask_above_its_projects_maximum_is_refused_at_once(s: Scene) -> None:
 @store_check
 def an_ask_above_the_cap_but_within_the_ceiling_is_granted_in_the_end(s: Scene) -> None:
     """An idle pool whose head needs more than the cap: the cap is what limits work, so it must grow."""
+    s.pool(controller="koryph")
     s.pool(cap=4, cap_ceiling=8)
     ask = s.park(slots=6)
     for _ in range(100):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flyball.core.breaker import BreakerState
-from flyball.core.cap import CapState
+from flyball.core.learned import CapState
 from flyball.core.model import Outcome, Phase
 from flyball.core.plan import Memory
 from flyball.core.verdict import Reason
@@ -49,6 +49,7 @@ def an_open_breaker_leaves_running_work_alone(s: Scene) -> None:
 
 @store_check
 def three_cuts_in_ten_minutes_open_the_breaker(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.pool(cap=64)
     for cap in (32, 16):
         s.throttle()
@@ -94,6 +95,7 @@ def the_trial_is_named(s: Scene) -> None:
 
 @store_check
 def a_trial_without_a_throttle_for_a_clean_period_closes_the_breaker(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.pool(cap=8)
     for _ in range(3):
         s.throttle()
@@ -132,6 +134,7 @@ def a_trial_released_as_throttled_reopens_the_breaker(s: Scene) -> None:
 
 @store_check
 def the_break_doubles_up_to_its_limit_and_no_further(s: Scene) -> None:
+    s.pool(controller="koryph")
     lease = _trial(s)
     breaks = []
     for _ in range(6):
@@ -199,6 +202,7 @@ def a_trial_that_works_for_hours_does_not_keep_the_pool_shut(s: Scene) -> None:
 
 @store_check
 def the_trial_waits_for_no_spacing(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.pool(cap=1, spacing_s=1000.0)
     s.take()
     s.throttle()
@@ -246,6 +250,7 @@ def a_late_throttle_right_after_a_clean_trial_does_not_open_the_breaker_again(s:
 
 @store_check
 def throttled_work_that_asks_again_stands_before_the_same_gate(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.pool(cap=1)
     s.release(s.take(), Outcome.THROTTLED)
     s.refused(Reason.BREAKER)

@@ -64,7 +64,7 @@ def withdrawing_a_lease_that_just_came_hands_it_on(s: Scene) -> None:
 
 @store_check
 def an_abandoned_lease_is_no_success(s: Scene) -> None:
-    s.pool(profile="calls")
+    s.pool(profile="calls", controller="article")
     for _ in range(6):
         leases = [s.take(), s.take()]
         for lease in leases:

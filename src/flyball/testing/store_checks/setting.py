@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flyball.core.breaker import BreakerState
-from flyball.core.cap import CapState
+from flyball.core.learned import CapState
 from flyball.core.model import Phase
 from flyball.core.plan import Memory
 from flyball.core.verdict import Reason
@@ -53,6 +53,7 @@ def impossible_settings_are_refused_and_change_nothing(s: Scene) -> None:
 
 @store_check
 def a_named_cap_starts_the_adaptive_one_anew(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.throttle()
     expect_equal(s.seen().cap, 4, "the cap after a cut")
     s.pool(cap=6)
@@ -61,6 +62,7 @@ def a_named_cap_starts_the_adaptive_one_anew(s: Scene) -> None:
 
 @store_check
 def a_setting_beside_the_cap_keeps_what_was_learned(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.throttle()
     s.pool(spacing_s=1.0, adaptive=True)
     expect_equal(s.seen().cap, 4, "the learned cap")

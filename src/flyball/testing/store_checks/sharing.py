@@ -248,6 +248,7 @@ def high_priority_work_does_not_use_up_what_is_open_to_all(s: Scene) -> None:
 
 @store_check
 def a_reserve_never_takes_the_last_slot(s: Scene) -> None:
+    s.pool(controller="koryph")
     s.pool(cap=4, reserve=3)
     s.throttle()
     s.wait(130)

@@ -1,0 +1,44 @@
+"""No control at all: the cap a person set, whatever the world says. Retry-After and the breaker stay away
+too."""
+
+from __future__ import annotations
+
+from flyball.core.cap import count_throttle
+from flyball.core.control.port import BreakerTimes, Heard, Seen
+from flyball.core.learned import CapEvent, CapState
+from flyball.core.settings import PoolSettings
+
+
+class FixedController:
+    name = "fixed"
+
+    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+        counted = count_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
+        return counted, CapEvent.COUNTED
+
+    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:  # noqa: ARG002
+        return state
+
+    def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
+        return state
+
+    def resume(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
+        return state
+
+    def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:  # noqa: ARG002
+        return None
+
+    def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
+        return ""
+
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
+        return False
+
+    def firm(self, state: CapState) -> float:  # noqa: ARG002
+        return 0.0
+
+    def forgive(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
+        return state
+
+    def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:  # noqa: ARG002
+        return BreakerTimes(s.break_s, s.break_max_s, s.trial_clean_s)

@@ -1,0 +1,327 @@
+"""The default controller: it measures the capacity instead of guessing it.
+
+A rejected call is a measurement. When it was sent, so many calls were in flight and being served: that
+*is* the capacity, so the level becomes exactly that, not half of it.
+
+    refusal of a call sent before the last cut   old news, but it may refine what was measured
+    refusal of a probe                           back to what was measured, and probe less often
+    refusal on firm ground                       the capacity fell: down to what was measured; falls that
+                                                 follow each other at once go deeper, and starts pause
+    overload                                     everyone's trouble, not our quota: the level stays; the
+                                                 breaker opens when overloads come as fast as answers do
+    timeout                                      a quarter less, once per cut
+
+Upwards it asks by trying. A level is *firm* once a call was admitted that filled it and the time a
+rejection usually takes has passed in silence; nobody has to wait for that call to finish. From firm
+ground it probes: at once and with doubling strides while probes succeed, else one step after ``interval``
+successes. A probe that finds nothing doubles the interval and one that finds much shortens it, so a steady
+capacity costs one rejection in hundreds and a restless one is followed.
+
+After a single fall it tries the old level again at once, as long as that has paid lately: a blip and a
+real fall look the same from below.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from flyball.core.cap import cap_of, count_throttle
+from flyball.core.control.port import BreakerTimes, Heard, Seen
+from flyball.core.learned import INTERVAL_LEAST, CapEvent, CapState, Measured
+from flyball.core.settings import PoolSettings
+from flyball.core.signals import SignalKind
+
+INTERVAL_MOST = 360.0
+"""Successes between two probes. Waste is about one per probe, so the most bounds it near a third of a
+percent."""
+REJECT_TIMES = 1.5
+"""So many usual rejection times in silence mean: not rejected."""
+REJECT_SMOOTHING = 0.3
+DEEPER = (0.75, 0.5)
+"""A first fall goes to what was measured; one that follows at once goes this much deeper, and climbs back."""
+PAUSE = 0.25
+"""Nothing starts for this part of a usual hold after a second fall, doubling with each further one."""
+DEPTH_SMOOTHING = 0.3
+MUCH = 0.1
+OVERLOADS_TO_TRIP = 5
+BLIPS_MOST = 2
+FAR_BELOW, BEST_FADES = 0.8, 0.99
+OVERDUE_S = 600.0
+PROBE_SHARE = 0.0025
+"""The part of the slot time that probes may cost where holds are long."""
+
+
+class MeasuredController:
+    name = "measured"
+
+    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+        own = _own(state)
+        state = count_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
+        if heard.signal.kind is SignalKind.OVERLOADED:
+            return _overloaded(state, own, heard)
+        if _old_news(own, s, heard):
+            return _refined(state, own, s, heard), CapEvent.COUNTED
+        if heard.sent_at is not None:
+            own = replace(own, reject_s=_smoothed(own.reject_s, heard.now - heard.sent_at, heard.hold_mean_s))
+        if heard.signal.kind is SignalKind.TIMEOUT:
+            return _lowered(state, own, s, heard, level=state.level * 0.75)
+        served = _served(state, heard)
+        if _is_probe(state, own, heard):
+            return _undone(state, own, s, heard, served)
+        level = served * _kept(own)
+        if own.falls == 0:
+            # Refused with little in flight: then it is not about how much is. Be careful, not small.
+            level = max(level, state.level / 2)
+        return _lowered(state, own, s, heard, level=level)
+
+    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+        own = _own(state)
+        own = replace(own, oks=own.oks + seen.bound_oks)
+        if own.filled_at is None and seen.bound_at >= own.changed_at:
+            own = replace(own, filled_at=seen.bound_at)
+        elif own.filled_at is None and seen.bound_now and seen.in_use < int(state.level):
+            # Somebody waits for more slots than the whole level has: no admission will ever fill it.
+            own = replace(own, filled_at=seen.now)
+        if own.filled_at is None or seen.now < own.filled_at + _confirm_s(own, s):
+            return _with(state, own)
+        own = _firm(own, state.level)
+        ready = own.climbing or _due(own, state.level, seen.now)
+        if not (ready and seen.bound_now) or state.level >= s.cap_ceiling or seen.now < state.settle_until:
+            return _with(state, own)
+        return _raised(state, own, s, seen.now)
+
+    def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:
+        own = _own(state)
+        return replace(state, settle_until=max(state.settle_until, now + _confirm_s(own, s)), measured=own)
+
+    def resume(self, state: CapState, s: PoolSettings, now: float) -> CapState:
+        """At half: the capacity is probably what it was, but everybody else comes back at once too."""
+        own = _own(state)
+        level = max(float(s.cap_floor), float(int(own.firm / 2)))
+        own = replace(_cut_at(own, level, now), falls=0, overloads=(), climbing=True, testing=0.0)
+        return replace(state, level=level, measured=own)
+
+    def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:
+        own = _own(state)
+        if own.filled_at is None or state.level >= s.cap_ceiling:
+            return None
+        due = max(own.filled_at + _confirm_s(own, s), state.settle_until)
+        return due if due > now else None
+
+    def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
+        if event is CapEvent.AT_FLOOR:
+            return "a throttle at the floor"
+        return f"{OVERLOADS_TO_TRIP} overloads in a row" if event is CapEvent.OVERLOADED else ""
+
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+        if heard.signal.kind is not SignalKind.THROTTLED:
+            return False
+        own = _own(state)
+        return not _is_probe(state, own, heard) and not _old_news(own, s, heard)
+
+    def firm(self, state: CapState) -> float:
+        return state.measured.firm if state.measured is not None else 0.0
+
+    def forgive(self, state: CapState, s: PoolSettings, now: float) -> CapState:
+        own = _own(state)
+        level = max(state.level, own.testing, own.best)
+        level = min(float(s.cap_ceiling), level)
+        own = replace(_cut_at(own, level, now), falls=0, testing=0.0, climbing=False)
+        return replace(state, level=level, measured=own)
+
+    def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:
+        """In hold times, within what the settings allow: an outage should not outlive itself by much."""
+        own = _own(state)
+        usual = hold_mean_s if hold_mean_s > 0 else s.break_s
+        first = max(1.0, min(s.break_s, usual))
+        most = max(first, min(s.break_max_s, 2 * usual))
+        return BreakerTimes(first, most, min(s.trial_clean_s, _confirm_s(own, s)))
+
+
+def _kept(own: Measured) -> float:
+    """How much of what was measured a fall keeps. Where falls have been deep, the first one expects the
+    next."""
+    if own.falls == 0:
+        return 1 - own.depth / 2 if own.depth > MUCH else 1.0
+    return DEEPER[min(own.falls, len(DEEPER)) - 1]
+
+
+def _own(state: CapState) -> Measured:
+    """What it learned; before anything happened, the level a person set counts as firm."""
+    return state.measured or Measured(firm=state.level, changed_at=state.settle_until)
+
+
+def _with(state: CapState, own: Measured) -> CapState:
+    return state if own == _own(state) else replace(state, measured=own)
+
+
+def _is_probe(state: CapState, own: Measured, heard: Heard) -> bool:
+    """Was the refused call one of those that went beyond firm ground?"""
+    return state.level > own.firm and (heard.in_flight or heard.in_use) > own.firm
+
+
+def _confirm_s(own: Measured, s: PoolSettings) -> float:
+    """How long silence has to last before it means yes."""
+    return min(REJECT_TIMES * own.reject_s, s.settle_s) if own.reject_s > 0 else s.confirm_s
+
+
+def _old_news(own: Measured, s: PoolSettings, heard: Heard) -> bool:
+    if heard.sent_at is not None:
+        return heard.sent_at < own.epoch_at
+    return heard.now < own.epoch_at + _confirm_s(own, s)
+
+
+def _smoothed(usual: float, took_s: float, hold_mean_s: float) -> float:
+    if took_s <= 0 or (hold_mean_s > 0 and took_s > hold_mean_s):
+        # A throttle in the middle of a long run says nothing about how long a rejection takes.
+        return usual
+    return usual + (took_s - usual) * REJECT_SMOOTHING if usual > 0 else took_s
+
+
+def _firm(own: Measured, level: float) -> Measured:
+    if level <= own.firm:
+        return replace(own, falls=0)
+    if own.testing and level >= own.testing:
+        # Back where it was. Whether there is more beyond is another question, asked at the usual pace.
+        blips = min(BLIPS_MOST, own.blips + 1)
+        own = replace(own, firm=level, falls=0, testing=0.0, blips=blips, climbing=False, stride=1.0)
+        return replace(own, depth=own.depth * (1 - DEPTH_SMOOTHING))
+    return replace(own, firm=level, falls=0, climbing=True)
+
+
+def _due(own: Measured, level: float, now: float) -> bool:
+    """Is it time for a probe? After so many successes; where those are rare (agents), after a time that keeps
+    the slot time of failed probes small. Twice as often far below a level that once was served."""
+    often = 2.0 if level < FAR_BELOW * own.best else 1.0
+    if own.oks * often >= own.interval:
+        return True
+    elapsed_s = now - own.changed_at
+    return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
+
+
+def _raised(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
+    stride = own.stride if own.climbing else 1.0
+    level = min(float(s.cap_ceiling), state.level + stride)
+    if own.testing:
+        level = min(level, max(own.testing, state.level + 1))
+    # Until a rejection was seen nobody knows how long to wait for one: take long strides then, short
+    # ones later.
+    longest = max(2.0, state.level / 12) if own.reject_s > 0 else max(2.0, state.level / 3)
+    own = replace(
+        own,
+        climbed_from=own.climbed_from if own.climbing and own.climbed_from else state.level,
+        changed_at=now,
+        filled_at=None,
+        oks=0,
+        stride=min(longest, 2 * stride),
+    )
+    return replace(state, level=level, grew_by=level - state.level, measured=own)
+
+
+def _served(state: CapState, heard: Heard) -> float:
+    """How many were being served when the refused call was sent: the measurement."""
+    if heard.in_flight is not None:
+        return float(heard.in_flight - 1)
+    # Nothing of ours is running: nothing was measured, so guess as everybody does.
+    return float(heard.in_use - 1) if heard.in_use > 1 else state.level / 2
+
+
+def _refined(state: CapState, own: Measured, s: PoolSettings, heard: Heard) -> CapState:
+    """Of calls that were sent together and refused together, the one with the fewest beside it measures
+    best."""
+    together = heard.sent_at is not None and own.cohort_at <= heard.sent_at and own.epoch_at == own.changed_at
+    level = max(float(s.cap_floor), _served(state, heard))
+    if not together or heard.in_flight is None or level >= state.level:
+        return state
+    return replace(state, level=level, measured=replace(own, firm=level))
+
+
+def _undone(
+    state: CapState, own: Measured, s: PoolSettings, heard: Heard, served: float
+) -> tuple[CapState, CapEvent]:
+    level = max(float(s.cap_floor), min(served, state.level - 1))
+    blips = max(-BLIPS_MOST, own.blips - 1) if own.testing else own.blips
+    if own.testing:
+        fell = max(0.0, 1 - level / own.testing)
+        own = replace(own, depth=own.depth + (fell - own.depth) * DEPTH_SMOOTHING)
+    own = replace(
+        _cut_at(own, level, heard.now),
+        interval=_next_interval(own, level),
+        best=max(level, own.best * BEST_FADES),
+        climbing=False,
+        testing=0.0,
+        falls=own.falls if own.testing else 0,
+        blips=blips,
+    )
+    return _after_cut(state, own, level, heard.now), CapEvent.UNDONE
+
+
+def _next_interval(own: Measured, level: float) -> float:
+    """A probe that found nothing doubles it; one that found much shortens it: there is more to follow."""
+    found = level - own.climbed_from
+    if found < 1:
+        return min(INTERVAL_MOST, own.interval * 2)
+    if found < max(2.0, MUCH * level):
+        return own.interval
+    return max(INTERVAL_LEAST, own.interval / 2)
+
+
+def _lowered(
+    state: CapState, own: Measured, s: PoolSettings, heard: Heard, *, level: float
+) -> tuple[CapState, CapEvent]:
+    if cap_of(state, s) <= s.cap_floor:
+        return replace(state, measured=replace(own, epoch_at=heard.now)), CapEvent.AT_FLOOR
+    pause_s = _pause_s(own, s, heard)
+    wait_s = max(pause_s, min(heard.signal.retry_after_s or 0.0, s.retry_after_max_s))
+    if heard.hold_mean_s > 0:
+        # By the time it opens again fewer will be in flight: do not make up for them all at once.
+        level = min(level, heard.in_use * math.exp(-wait_s / heard.hold_mean_s) + 1)
+    lowered = max(float(s.cap_floor), min(float(int(level)), state.level - 1))
+    single = own.falls == 0
+    again = not single or own.blips >= 0
+    own = replace(
+        _cut_at(own, lowered, heard.now),
+        falls=own.falls + 1,
+        climbing=again,
+        # A failed test in BLIPS_MOST + 1 falls is the price of noticing when blips come back.
+        blips=own.blips if again else own.blips + 1,
+        testing=(state.level if single else max(own.testing, state.level)) if again else 0.0,
+    )
+    state = _after_cut(state, own, lowered, heard.now)
+    return replace(state, hold_until=heard.now + pause_s), CapEvent.CUT
+
+
+def _pause_s(own: Measured, s: PoolSettings, heard: Heard) -> float:
+    """Refusals that do not stop as less is in flight need time, not fewer calls: a quota refills
+    meanwhile."""
+    if own.falls == 0:
+        return _confirm_s(own, s)
+    return min(1.0, PAUSE * 2.0 ** (own.falls - 1)) * (heard.hold_mean_s or s.confirm_s)
+
+
+def _cut_at(own: Measured, level: float, now: float) -> Measured:
+    return replace(
+        own,
+        firm=level,
+        cohort_at=own.changed_at,
+        changed_at=now,
+        epoch_at=now,
+        filled_at=None,
+        oks=0,
+        stride=1.0,
+        climbed_from=0.0,
+    )
+
+
+def _after_cut(state: CapState, own: Measured, level: float, now: float) -> CapState:
+    return replace(state, level=level, failed_level=state.level, last_cut_at=now, grew_by=0.0, measured=own)
+
+
+def _overloaded(state: CapState, own: Measured, heard: Heard) -> tuple[CapState, CapEvent]:
+    """Open the breaker when overloads come as fast as answers usually do."""
+    recent = (*own.overloads, heard.now)[-OVERLOADS_TO_TRIP:]
+    own = replace(own, overloads=recent)
+    usual_s = OVERLOADS_TO_TRIP * heard.hold_mean_s / max(1, heard.in_use)
+    enough = len(recent) == OVERLOADS_TO_TRIP and recent[-1] - recent[0] <= max(usual_s, 1.0)
+    return replace(state, measured=own), CapEvent.OVERLOADED if enough else CapEvent.COUNTED

@@ -1,0 +1,190 @@
+"""A quota that nobody declares and no header reports: found out from its refusals alone.
+
+An empty bucket refuses whatever the load, so a controller of concurrency misreads it. What gives it away
+is *inversion*: a call is refused with so many in flight, and moments later calls are served with as many
+or more. Seats do not do that; their number changes now and then, not every few seconds.
+
+Once that is seen again and again, the refill follows: the work accepted between two empty moments,
+divided by the time between them, is always the same number. From then on work is paced by an *estimated
+window*: empty at the last refusal, refilled at the estimate and a little more. The little more grows
+while nothing is refused, so a raised quota is found; a little less at the start builds a cushion, so that
+the overdraft is met by it and not by refusals. Over a whole cycle everything that was refilled is spent.
+
+Refusals that go on in spite of the pacing refute it: it is given up, and not tried again for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from flyball.core.learned import NEVER
+from flyball.core.window import Source, Window
+
+STRAIGHT = 0.04
+"""How far the work accepted may stray from a straight line over time, as a part of all of it."""
+LEAST_EMPTIES = 5
+LEAST_GAP_S, LEAST_SPAN_S = 4.0, 20.0
+"""Between two empty moments, and between the first and the last: less holds too few calls to tell."""
+LEAST_REQUESTS = 20.0
+CHANGED = 0.15
+CUSHION_S, SAVING = 10.0, 0.25
+"""After an empty moment this part of the refill is saved until so many seconds' worth lie in the bucket."""
+OVERDRAFT, OVERDRAFT_PER_MIN, OVERDRAFT_PER_MIN2 = 0.003, 0.002, 0.0012
+SOON_HOLDS, LATELY_HOLDS = 1.5, 12.0
+INVERSIONS = 2
+"""So many inversions lately, each so soon after its refusal (in usual holds), and it is no matter of
+seats."""
+LATE_MIN, LATE_PER_MIN = 6.0, 0.1
+REFUTING, REFUTING_S = 6, 40.0
+"""So many refusals in a row, each before the cushion could be spent, and it was no quota."""
+GIVEN_UP_S = 900.0
+KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """One empty moment: when, and how much of each unit had been accepted until then."""
+
+    at: float
+    work: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What is suspected, and once it is clear, what is believed."""
+
+    empties: tuple[Empty, ...] = ()
+    unit: str = ""
+    """The unit that the refill is counted in; empty while nothing is believed."""
+    per_s: float = 0.0
+    anchor_at: float = 0.0
+    """The last empty moment: the window starts from it."""
+    first: Empty | None = None
+    """The first empty moment of the present belief: the longer the span, the better the estimate."""
+    recent: tuple[float, ...] = ()
+    given_up_until: float = 0.0
+    refused_at: float = NEVER
+    refused_level: float = 0.0
+    """The last refusal that was not a probe's: when, and how much was in flight, the refused call
+    included."""
+    inversions: tuple[float, ...] = ()
+
+    @property
+    def believed(self) -> bool:
+        return self.per_s > 0
+
+
+def refused(
+    quota: Quota, *, work: Mapping[str, float], in_flight: float, named: bool, hold_s: float, now: float
+) -> Quota:
+    """A call was refused that was no probe. ``named``: the provider itself said that it is a quota."""
+    if quota.believed:
+        return _again(quota, work, now)
+    if now < quota.given_up_until:
+        return quota
+    if (
+        now - quota.refused_at > SOON_HOLDS * hold_s
+        or quota.refused_level == 0
+        or in_flight < quota.refused_level
+    ):
+        quota = replace(quota, refused_at=now, refused_level=in_flight)
+    if not quota.empties or now - quota.empties[-1].at >= LEAST_GAP_S:
+        quota = replace(quota, empties=(*quota.empties, Empty(now, dict(work)))[-KEPT:])
+    since = now - LATELY_HOLDS * hold_s
+    inverted = sum(at >= since for at in quota.inversions) >= INVERSIONS
+    return _believed(quota, since, now) if named or inverted else quota
+
+
+def served(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
+    """Calls sent after the last refusal were served; ``high`` is the most that was in flight with one of
+    them."""
+    if high < quota.refused_level or quota.refused_level == 0 or quota.believed:
+        return quota
+    inverted = quota.inversions
+    if now - quota.refused_at <= (1 + SOON_HOLDS) * hold_s:
+        inverted = (*inverted, now)[-INVERSIONS:]
+    return replace(quota, refused_level=0.0, inversions=inverted)
+
+
+def _believed(quota: Quota, since: float, now: float) -> Quota:
+    # Over a long time everything lies on a line.
+    empties = tuple(empty for empty in quota.empties if empty.at >= since)
+    for first in range(len(empties) - LEAST_EMPTIES + 1):
+        found = _line(empties[first:])
+        if found is not None:
+            unit, per_s = found
+            return replace(quota, unit=unit, per_s=per_s, anchor_at=now, first=empties[first], recent=(now,))
+    return quota
+
+
+def _line(empties: tuple[Empty, ...]) -> tuple[str, float] | None:
+    """The unit whose accepted work grew in the straightest line from empty to empty, and how fast."""
+    start, end = empties[0], empties[-1]
+    span_s = end.at - start.at
+    if span_s < LEAST_SPAN_S or end.work["requests"] - start.work["requests"] < LEAST_REQUESTS:
+        return None
+    best: tuple[float, str, float] | None = None
+    for unit in end.work:
+        total = end.work[unit] - start.work[unit]
+        if total <= 0:
+            continue
+        per_s = total / span_s
+        strays = (abs(e.work[unit] - start.work[unit] - per_s * (e.at - start.at)) for e in empties[1:-1])
+        stray = max(strays) / total
+        if stray <= STRAIGHT and (best is None or stray < best[0]):
+            best = (stray, unit, per_s)
+    return (best[1], best[2]) if best is not None else None
+
+
+def _again(quota: Quota, work: Mapping[str, float], now: float) -> Quota:
+    soon = now - quota.anchor_at <= REFUTING_S
+    recent = (*quota.recent, now) if soon else (now,)
+    if len(recent) > REFUTING:
+        return Quota(given_up_until=now + GIVEN_UP_S)
+    if now - quota.anchor_at >= LEAST_GAP_S:
+        quota = replace(quota, empties=(*quota.empties, Empty(now, dict(work)))[-KEPT:])
+    first = quota.first or Empty(now, dict(work))
+    span_s, per_s = now - first.at, quota.per_s
+    if span_s >= LEAST_SPAN_S:
+        per_s = (work[quota.unit] - first.work[quota.unit]) / span_s
+    if abs(per_s / quota.per_s - 1) > CHANGED:
+        # Not the number it was: count anew from here.
+        first = Empty(now, dict(work))
+    # The more empty moments there are, the clearer it is what is being counted.
+    unit, per_s = _line(quota.empties) or (quota.unit, per_s)
+    return replace(quota, unit=unit, per_s=per_s, anchor_at=now, first=first, recent=recent)
+
+
+def window_of(quota: Quota, now: float) -> Window:
+    """The window to pace by, right after an empty moment."""
+    return Window(quota.unit, quota.per_s * 60.0, quota.per_s * (1 - SAVING), 0.0, now, Source.ESTIMATED)
+
+
+def growing(window: Window, quota: Quota, now: float) -> Window:
+    """The same window with the refill that is right for the time since the last empty moment."""
+    # Idle time earns a few seconds' worth, not more: whether the bucket was full is the provider's to know.
+    level = min(window.level_at(now), quota.per_s * CUSHION_S)
+    return replace(window, refill_per_s=quota.per_s * _pace(now - quota.anchor_at), level=level, at=now)
+
+
+def _pace(since_s: float) -> float:
+    minutes = (since_s - CUSHION_S / SAVING) / 60
+    if minutes < 0:
+        return 1 - SAVING
+    # Long without a refusal, the belief is losing its point.
+    late = LATE_PER_MIN * max(0.0, minutes - LATE_MIN)
+    return 1 + OVERDRAFT + OVERDRAFT_PER_MIN * minutes + OVERDRAFT_PER_MIN2 * minutes**2 + late
+
+
+def applied(windows: tuple[Window, ...], quota: Quota, now: float) -> tuple[Window, ...]:
+    """The windows with the estimated one in step with what is believed."""
+    paced = next((window for window in windows if window.source is Source.ESTIMATED), None)
+    if paced is None and not quota.believed:
+        return windows
+    others = tuple(window for window in windows if window.source is not Source.ESTIMATED)
+    if not quota.believed:
+        return others
+    if paced is None or paced.name != quota.unit or quota.anchor_at == now:
+        return (*others, window_of(quota, now))
+    return (*others, growing(paced, quota, now))

@@ -1,0 +1,207 @@
+"""The limiter: adaptive concurrency inside one process, for threads and event loops alike.
+
+It holds a gate (the plan that also governs pools, with plain attributes for rows) behind a turnstile. What
+a controller believes is one thing, what a person allows is another: ``maximum`` is checked where slots are
+handed out, whatever the controller says.
+
+For processes that share a limit there is ``flyball.slot``; each process has limiters of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from flyball.core.gate import Gate
+from flyball.core.model import Fact
+from flyball.core.settings import PoolChanges, check_name, merge_changes, resolve_pool
+from flyball.errors import UsageError
+from flyball.governor.callslot import AskedSlot, CallSlot
+from flyball.governor.limiter_terms import LimiterStats, check_maximum, check_settings
+from flyball.governor.turnstile import Turnstile
+from flyball.host.fork import survive_forks
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Cost = Mapping[str, float]
+Answer = tuple[int, Any, Any]
+"""Status, headers and body, as ``run`` takes them."""
+
+
+class Limiter:
+    """Bounds how many calls run at once, and finds out how many that should be.
+
+    >>> limiter = Limiter(maximum=20)
+    >>> with limiter.slot() as slot:
+    ...     slot.report(200).kind.value
+    'ok'
+    >>> limiter.run_sync(lambda: (429, {"Retry-After": "2"}, ""))[0]
+    429
+    >>> limiter.stats().closed_for_s > 1
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        maximum: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        name: str = "limiter",
+        **settings: Unpack[PoolChanges],
+    ) -> None:
+        """``maximum`` is the most that ever runs at once, whatever is learned; None: the cap's own ceiling.
+
+        The settings are a pool's, of the profile ``calls`` if none is named. ``controller`` chooses how the
+        cap moves. ``windows`` are budgets over time that were promised: ``{"requests": "60/min"}``; those
+        that a provider's headers name are found without.
+        """
+        check_settings(settings)
+        self._changes: PoolChanges = {"profile": "calls", **settings}
+        pool, now = resolve_pool(self._changes), clock()
+        gate = Gate(pool, now, name=check_name("limiter", name))
+        self._desk = Turnstile(gate, clock, check_maximum(maximum))
+        survive_forks(self)
+
+    # -- one call ---------------------------------------------------------------------------------
+
+    def slot(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
+        """A slot for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds.
+
+        Higher priority first, first come first served within one. ``cost`` is what the call will use of each
+        window: ``{"tokens": 1200}``; it counts as one request by itself.
+        """
+        if timeout is None and cost is None and not priority:
+            slot = CallSlot()
+        else:
+            slot = AskedSlot(priority, cost, timeout)
+        slot._desk = self._desk
+        return slot
+
+    def acquire(
+        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
+    ) -> Coroutine[Any, Any, CallSlot]:
+        """Wait for a slot in an event loop. Cancelling it leaves nothing behind."""
+        return self.slot(priority, cost, timeout).__aenter__()
+
+    def acquire_sync(
+        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
+    ) -> CallSlot:
+        """Wait for a slot in a thread."""
+        return self.slot(priority, cost, timeout).__enter__()
+
+    def acquire_nowait(self, cost: Cost | None = None) -> CallSlot:
+        """A slot now, or a RefusedError that says why not."""
+        return self.slot(0, cost).enter_nowait()
+
+    def release(self, slot: CallSlot) -> None:
+        """Give a slot back. A second time does nothing."""
+        slot.release()
+
+    # -- whole calls ------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        call: Callable[[], Awaitable[Answer]],
+        *,
+        priority: int = 0,
+        cost: Cost | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Run ``call`` in a slot and learn from the status, headers and body it returns.
+
+        A ``Throttled``, a timeout or a dropped connection that it raises is learned from and goes on up.
+        """
+        async with self.slot(priority, cost, timeout) as slot:
+            return _reported(slot, await call())
+
+    def run_sync(
+        self,
+        call: Callable[[], Answer],
+        *,
+        priority: int = 0,
+        cost: Cost | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """``run`` for threads."""
+        with self.slot(priority, cost, timeout) as slot:
+            return _reported(slot, call())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """As a decorator: every call of the function takes a slot; what it raises is learned from."""
+        if iscoroutinefunction(function):
+
+            @wraps(function)
+            async def in_slot(*args: P.args, **kwargs: P.kwargs) -> Any:
+                async with self.slot():
+                    return await function(*args, **kwargs)
+
+            return cast("Callable[P, R]", in_slot)
+
+        @wraps(function)
+        def in_slot_sync(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.slot():
+                return function(*args, **kwargs)
+
+        return in_slot_sync
+
+    def may_retry(self) -> bool:
+        """Whether a retry is affordable: timeouts and lost connections spend the budget, successes earn."""
+        desk = self._desk
+        with desk.lock:
+            return desk.budget.left(successes=desk.successes) > 0
+
+    # -- everything at once -----------------------------------------------------------------------
+
+    def set(self, *, maximum: int | None = None, **changes: Unpack[PoolChanges]) -> None:
+        """Change settings while calls run and wait. What is not named stays; running calls go on."""
+        check_settings(changes)
+        changed = merge_changes(self._changes, changes)
+        most = check_maximum(maximum) if maximum is not None else self._desk.maximum
+        self._desk.change(resolve_pool(changed), maximum=most, reseed="cap" in changes)
+        self._changes = changed
+
+    def look(self) -> None:
+        """Look at the clock now. Only tests with a clock of their own need it: nobody else's stands still."""
+        self._desk.look()
+
+    def stats(self) -> LimiterStats:
+        """What is happening now. Reading changes nothing."""
+        return LimiterStats.of(self._desk)
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What happened to the cap and the breaker lately, oldest first."""
+        return tuple(self._desk.facts)
+
+    def __repr__(self) -> str:
+        now = self.stats()
+        return f"<Limiter {now.name!r} {now.in_use}/{now.cap}, {now.waiting} waiting>"
+
+    # -- forking ----------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._desk.lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._desk.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Slots and waiters are the parent's; what it learned stays."""
+        left = self._desk
+        left.lock.release()
+        self._desk = left.heir()
+
+
+def _reported(slot: CallSlot, answer: Answer) -> Answer:
+    try:
+        status, headers, body = answer
+    except (TypeError, ValueError):
+        raise UsageError(f"the call must return (status, headers, body), not {answer!r:.80}") from None
+    slot.report(status, headers, body)
+    return answer
