@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
-from types import FrameType
-from typing import NoReturn
 
 from flyball.core.model import Outcome
 from flyball.core.verdict import Verdict, span_words
 from flyball.errors import AgentError, UsageError
 from flyball.governor import nested
 from flyball.governor.asking import Asking
-from flyball.governor.caller import default_pool, default_project, name_of
+from flyball.governor.caller import default_project, name_of
 from flyball.governor.doors import thread_mail
 from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease
-from flyball.governor.shim import GatedChild, become, die_like, passing_on
+from flyball.governor.shim import GatedChild, become, die_like, passing_on, stopped_by_signals
+from flyball.runtimes.known import COMMAND, NAMES, pool_of, runtime_of
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
-and exit status are the command's own."""
+and exit status are the command's own. An agent whose output goes to a file or a pipe is read on the way:
+throttles reach the pool at once, and one line says why it ended."""
 EXAMPLE = """flyball exec -- claude -p "fix the failing tests"
 flyball exec --pool openai --project blog --wait 10m -- codex exec "..."
-exit status: the command's own; 75 if no slot came in time; 126 or 127 if it cannot be run"""
+flyball exec --retry-limited 3 -- claude -p "..." --output-format stream-json --verbose > run.jsonl
+exit status: the command's own; 75 if no slot came in time or a limit ended it; 126, 127 if it cannot run"""
 _NOT_FOUND = 127
 _NOT_RUNNABLE = 126
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flyball.cli.units import duration, key_count
+    from flyball.cli.units import duration, key_count, whole
 
     parser.add_argument("--pool", help="the limited resource (default: by the command, else anthropic)")
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
@@ -57,7 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace", action="store_true", help="become the command instead of staying around it"
     )
-    parser.add_argument("--quiet", action="store_true", help="do not say why it waits")
+    parser.add_argument("--runtime", choices=NAMES, help="which agent it is (default: by the command)")
+    parser.add_argument(
+        "--retry-limited",
+        type=whole,
+        default=0,
+        metavar="N",
+        help="when a limit ends it, wait and go on with its session, up to N times",
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not say why it waits or why it ended")
     parser.add_argument("--json", action="store_true", help="say it as JSON lines on stderr")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="what to run")
 
@@ -69,15 +77,38 @@ def run(args: argparse.Namespace) -> int:
     problem = _cannot_run(argv[0])
     if problem is not None:
         return problem
-    governor = Governor()
-    lease = _acquire(governor, _asking(args, argv), args)
+    runtime = args.runtime or runtime_of(argv)
+    governor, asking = Governor(), _asking(args, argv, runtime)
+    if args.replace and (args.retry_limited or args.runtime):
+        raise UsageError("--replace leaves nobody behind to read or retry; drop it, or the other option")
+    if runtime != COMMAND and not args.replace:
+        return _run_agent(governor, asking, args, argv, runtime)
+    lease = _acquire(governor, asking, args)
     env = {**os.environ, nested.VARIABLE: nested.exported(governor.address, lease.pool, lease.id)}
     return _replace(governor, lease, argv, env) if args.replace else _stay(governor, lease, argv, env)
 
 
-def _asking(args: argparse.Namespace, argv: list[str]) -> Asking:
+def _run_agent(
+    governor: Governor, asking: Asking, args: argparse.Namespace, argv: list[str], runtime: str
+) -> int:
+    from flyball.cli.agent_run import AgentRun
+    from flyball.runtimes.known import load
+
+    run = AgentRun(
+        governor=governor,
+        load=lambda: load(runtime),
+        acquire=lambda: _acquire(governor, asking, args),
+        let_run=lambda lease, child: _let_run(governor, lease, child),
+        retries=args.retry_limited,
+        quiet=args.quiet,
+        as_json=args.json,
+    )
+    return run.until_done(argv)
+
+
+def _asking(args: argparse.Namespace, argv: list[str], runtime: str) -> Asking:
     return Asking(
-        pool=args.pool if args.pool is not None else default_pool(argv),
+        pool=args.pool if args.pool is not None else pool_of(argv, runtime),
         project=args.project if args.project is not None else default_project(),
         name=args.name if args.name is not None else name_of(argv[0]),
         slots=args.slots,
@@ -96,20 +127,12 @@ def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Le
         told.append(verdict)
         _say(args, verdict.words(), verdict)
 
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with stopped_by_signals():
         lease = governor.acquire_asking(asking, wait=not args.no_wait, timeout=args.wait, on_wait=on_wait)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if told:
         waited_s = time.monotonic() - started
         _say(args, f"granted after {span_words(waited_s)}: {lease.pool}", lease.verdict)
     return lease
-
-
-def _stop(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from flyball.core.settings import DEFAULT_POOL, NAME_LIMIT
+from flyball.core.settings import NAME_LIMIT
 
 
 def default_project(folder: Path | None = None) -> str:
@@ -37,30 +36,6 @@ def _named(folder: Path) -> str:
     name = folder.name.encode("utf-8", "backslashreplace").decode()
     shown = "".join(char if char.isprintable() else "?" for char in name)
     return shown[:NAME_LIMIT] or "root"
-
-
-_POOL_OF = {"claude": "anthropic", "codex": "openai", "gemini": "google"}
-
-
-def default_pool(argv: Sequence[str]) -> str:
-    """The pool a command line belongs to, by the agent it runs.
-
-    >>> default_pool(["/usr/bin/codex", "exec"]), default_pool(["opencode", "run", "-m", "openai/gpt-5.5"])
-    ('openai', 'openai')
-    """
-    program = os.path.basename(argv[0]) if argv else ""
-    if program == "opencode":
-        return _opencode_provider(argv) or DEFAULT_POOL
-    return _POOL_OF.get(program, DEFAULT_POOL)
-
-
-def _opencode_provider(argv: Sequence[str]) -> str:
-    """opencode names its model ``provider/model``."""
-    for flag, value in zip(argv, [*argv[1:], ""], strict=True):
-        named = value if flag in ("-m", "--model") else flag.removeprefix("--model=") if "=" in flag else ""
-        if "/" in named and not named.startswith("-"):
-            return named.partition("/")[0]
-    return ""
 
 
 def default_name() -> str:

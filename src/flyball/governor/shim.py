@@ -8,6 +8,9 @@
 Killed before 4, the launcher takes the pipe with it and the child ends without having run anything. Killed
 after 4, it takes nothing with it: the command runs on, and its lease lives exactly as long as it does.
 
+Its output may go to files instead of the launcher's own (``runfolder.py``): no pipe of ours is between the
+command and what it writes, so a launcher that dies breaks none.
+
 While the command runs the launcher is transparent: the terminal's signals reach the command by themselves,
 TERM and HUP are passed on, stop and continue are followed, and the launcher ends the way the command ended.
 """
@@ -18,7 +21,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -30,16 +33,21 @@ _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 class GatedChild:
-    """A forked child that becomes ``argv`` once the gate is opened."""
+    """A forked child that becomes ``argv`` once the gate is opened.
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    ``redirect`` says what its own descriptors become: ``{1: fd}`` makes ``fd`` its stdout.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], *, redirect: Mapping[int, int] | None = None
+    ) -> None:
         gate, self._gate = os.pipe()
         failure, self._failure = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._gate)
             os.close(failure)
-            _become_behind_gate(gate, self._failure, argv, env)
+            _become_behind_gate(gate, self._failure, argv, env, redirect or {})
         os.close(gate)
         os.close(self._failure)
         self._failure = failure
@@ -66,13 +74,25 @@ class GatedChild:
     def wait(self) -> int:
         """Wait for the command, stopping and continuing with it; its wait status."""
         while True:
-            _, status = os.waitpid(self.pid, os.WUNTRACED)
-            if not os.WIFSTOPPED(status):
+            status = self._waited(os.WUNTRACED)
+            if status is not None:
                 return status
-            # The command was stopped: stop with it, and when continued, continue it.
-            os.kill(os.getpid(), signal.SIGSTOP)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGCONT)
+
+    def poll(self) -> int | None:
+        """The wait status of a command that has ended, without waiting for it; stops and continues too."""
+        return self._waited(os.WUNTRACED | os.WNOHANG)
+
+    def _waited(self, options: int) -> int | None:
+        pid, status = os.waitpid(self.pid, options)
+        if pid == 0:
+            return None
+        if not os.WIFSTOPPED(status):
+            return status
+        # The command was stopped: stop with it, and when continued, continue it.
+        os.kill(os.getpid(), signal.SIGSTOP)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
+        return None
 
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
@@ -98,11 +118,15 @@ def die_like(status: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _become_behind_gate(gate: int, failure: int, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+def _become_behind_gate(
+    gate: int, failure: int, argv: Sequence[str], env: Mapping[str, str], redirect: Mapping[int, int]
+) -> NoReturn:
     """The child's side. Leaves only through exec or ``_exit``: nothing of the launcher may run twice."""
     try:
         opened = os.read(gate, 1)
         if opened:
+            for own, file in redirect.items():
+                os.dup2(file, own)
             _restore_signals()
             os.execvpe(argv[0], list(argv), dict(env))
     except OSError as error:
@@ -146,6 +170,22 @@ class passing_on:  # noqa: N801 - used as a statement
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, number)
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """While in the block, TERM and HUP end what we do ourselves, with the status a shell gives for them."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, _stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _terminal_signals_us() -> bool:

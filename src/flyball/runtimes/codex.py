@@ -1,0 +1,201 @@
+"""codex as ``codex exec`` prints it: JSON events, or text on stderr.
+
+``turn.completed`` and ``turn.failed`` are terminal; ``error`` events are not, they also carry its own retries
+("Reconnecting... 2/5 (...)"). There are no fields, so the words of the message decide. A signal leaves no
+terminal event behind. Its words for a 500, high demand, are those of a server error and not of an overload.
+
+In text mode what tools print goes to stderr as well, so only the last line before the count of tokens is
+believed there, and only at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from flyball.core.signals import Signal, SignalKind
+from flyball.runtimes import argv as command_line
+from flyball.runtimes import words
+from flyball.runtimes.decoding import Event, word
+from flyball.runtimes.port import Ending, Tokens
+from flyball.runtimes.reading import (
+    LineReader,
+    by_exit,
+    failed,
+    finished,
+    killed,
+    killed_by,
+    text_of,
+    unknown,
+)
+
+_ITEM = b'{"type":"item.'
+_TYPE = b'"type":"'
+_INTERRUPTED = 1
+"""What it exits with after an interrupt, when a turn was under way."""
+_OWN_WORDS: words.Words = {
+    "usage limit": SignalKind.WINDOW_USED_UP,
+    "quota exceeded": SignalKind.CREDIT_GONE,
+    "exceeded your current quota": SignalKind.CREDIT_GONE,
+    "experiencing high demand": SignalKind.SERVER_ERROR,
+}
+_RETRY = re.compile(r"^Reconnecting\.\.\. \d+/\d+ \((.*)\)$", re.DOTALL)
+_HEADER_LINES = 40
+_FOOTER = b"tokens used"
+"""Printed at the very end, and the number on a line of its own."""
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Line(msgspec.Struct):
+    type: Any = None
+    thread_id: Any = None
+    message: Any = None
+    error: Any = None
+    usage: Any = None
+
+
+_event, _usage = Event(_Line), Event(_Usage)
+
+
+class CodexReader(LineReader):
+    def __init__(self) -> None:
+        super().__init__()
+        self._streaming = False
+        self._in_turn = False
+        self._completed = False
+        self._failure: str | None = None
+        self._header_left = _HEADER_LINES
+        self._last_stderr = b""
+        self._in_footer = False
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(_ITEM):
+            self._item(line)
+        elif line.startswith(b"{"):
+            self._rare_line(line)
+
+    def _item(self, line: bytes) -> None:
+        self._streaming = True
+        at = line.find(_TYPE, len(_ITEM), 200)
+        end = line.find(b'"', at + len(_TYPE), at + 60)
+        kind = text_of(line[at + len(_TYPE) : end]) if 0 <= at < end else "item"
+        if kind != "error":
+            self._worked(kind.replace("_", " "))
+
+    def _rare_line(self, line: bytes) -> None:
+        event = _event.read(line)
+        if event is None or not isinstance(event.type, str):
+            return
+        self._streaming = True
+        kind = event.type
+        if kind == "thread.started":
+            self._session = word(event.thread_id) or self._session
+        elif kind == "turn.started":
+            self._in_turn, self._completed, self._failure = True, False, None
+        elif kind == "turn.completed":
+            self._in_turn, self._completed = False, True
+            self._worked("done")
+            self._count(event.usage)
+        elif kind == "turn.failed":
+            self._in_turn = False
+            self._failure = _message(event.error) or "the turn failed"
+            self._heard(self._signal(self._failure))
+        elif kind == "error" and isinstance(event.message, str):
+            retry = _RETRY.match(event.message)
+            self._activity = "trying again" if retry else "an error"
+            self._heard(self._signal(retry[1] if retry else event.message))
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            found = _usage.read(msgspec.json.encode(usage))
+            self._tokens = Tokens(found.input_tokens, found.output_tokens) if found else self._tokens
+
+    def _stderr_line(self, line: bytes) -> None:
+        stripped = line.strip()
+        footer = stripped == _FOOTER or (self._in_footer and stripped.replace(b",", b"").isdigit())
+        self._in_footer = stripped == _FOOTER
+        if stripped and not footer:
+            self._last_stderr = line[:4096]
+        if self._header_left:
+            self._header_left -= 1
+            key, _, value = text_of(line, 200).partition(": ")
+            if key == "session id" and self._session is None:
+                self._session = value.strip() or None
+            elif key == "model" and self._model is None:
+                self._model = value.strip() or None
+
+    def _judged(self, exit_code: int | None) -> Ending:
+        if self._failure is not None:
+            return self._by_signal(self._signal(self._failure))
+        number = killed_by(exit_code)
+        if self._completed:
+            if exit_code and number is None:
+                return failed(f"it said it is done and exited with status {exit_code}")
+            return finished()
+        if number is not None:
+            return killed(number)
+        if self._streaming:
+            if exit_code is None:
+                return unknown("its output ends before its turn did")
+            if self._in_turn and exit_code in (0, _INTERRUPTED):
+                return killed(None)
+            return by_exit(exit_code)
+        return self._by_text(exit_code)
+
+    def _by_text(self, exit_code: int | None) -> Ending:
+        text = text_of(self._last_stderr)
+        if exit_code == _INTERRUPTED and text.strip() == "turn interrupted":
+            return killed(None)
+        if not exit_code or not text.startswith("ERROR: "):
+            return by_exit(exit_code)
+        signal = self._signal(text.removeprefix("ERROR: "))
+        self._heard(signal)
+        return self._by_signal(signal)
+
+    def _signal(self, message: str) -> Signal:
+        return words.signal_of(message, wall_s=self._wall_s, own=_OWN_WORDS)
+
+
+def _message(error: Any) -> str | None:
+    return word(error.get("message")) if isinstance(error, dict) else word(error)
+
+
+_ONE_OPTIONS = (
+    "-c --config -m --model -p --profile -s --sandbox -a --ask-for-approval -C --cd -i --image "
+    "--output-schema -o --output-last-message --color --add-dir --enable --disable --local-provider"
+)
+
+
+class Codex:
+    name = "codex"
+    _ONE = frozenset(_ONE_OPTIONS.split())
+
+    def reader(self) -> CodexReader:
+        return CodexReader()
+
+    def wrote(self, stdout: bytes, stderr: bytes) -> bool:
+        for line in stdout.splitlines()[:50]:
+            event = _event.read(line) if line.startswith(b"{") else None
+            if event is not None and event.type == "thread.started" and event.thread_id is not None:
+                return True
+        return b"OpenAI Codex v" in stderr[:4096]
+
+    def resuming(self, argv: Sequence[str], session: str) -> list[str]:
+        """``codex exec resume ID``, with the options of the first run; other verbs cannot be resumed."""
+        launcher, program = command_line.split(argv)
+        places = command_line.positions(program, one=self._ONE)
+        verbs = [at for at in places if program[at] in ("exec", "e")][:1]
+        if not verbs:
+            return list(argv)
+        verb = verbs[0]
+        options = [
+            program[at] for at in range(verb + 1, len(program)) if at not in places and program[at] != "--"
+        ]
+        return [*launcher, *program[: verb + 1], "resume", *options, session, "Continue."]

@@ -1,0 +1,286 @@
+"""gemini (Gemini CLI) as ``gemini -p`` prints it: stream-json, one JSON object, or text.
+
+``result`` is the terminal event and ``status`` in it the truth. The exit status is the HTTP status modulo 256
+(173 is 429), except in text mode, and 0 after a signal, a blocked answer or a stream that broke off. Its own
+retries are told on stderr only, in blocks that begin with "Attempt n failed" or "Error when talking to".
+
+A stream that ends "without a finish reason" hides what ended it, a throttle as well as a lost connection:
+that is *unknown*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from flyball.core.signals import Certainty, Signal, SignalKind
+from flyball.core.spans import number
+from flyball.runtimes import argv as command_line
+from flyball.runtimes import words
+from flyball.runtimes.decoding import Event, status, word
+from flyball.runtimes.port import Ending, Tokens
+from flyball.runtimes.reading import (
+    LineReader,
+    by_exit,
+    failed,
+    finished,
+    killed,
+    killed_by,
+    text_of,
+    unknown,
+)
+
+_MESSAGE = b'{"type":"message"'
+_TOOL = (b'{"type":"tool_use"', b'{"type":"tool_result"')
+_STATUS_BY_EXIT = {code % 256: code for code in (400, 401, 403, 404, 408, 429, 500, 502, 503, 504, 529)}
+_OWN_WORDS: words.Words = {
+    "daily quota": SignalKind.WINDOW_USED_UP,
+    "exceeded your current quota": SignalKind.THROTTLED,
+    "quota exceeded": SignalKind.THROTTLED,
+}
+_HIDDEN = "without a finish reason"
+_ATTEMPT = re.compile(r"^Attempt \d+ failed")
+_FATAL = re.compile(r"^Error when talking to Gemini API")
+_REPORT = re.compile(r"^.*?Full report available at: \S+ ")
+_SIDE = re.compile(r"^Error generating content via API")
+_ATTEMPT_END = re.compile(r"Retrying after \d|Max attempts reached|Retrying with backoff")
+_JSON_LIMIT = 1 << 20
+_BLOCK_LIMIT = 8192
+
+
+class _Line(msgspec.Struct):
+    type: Any = None
+    session_id: Any = None
+    model: Any = None
+    severity: Any = None
+    message: Any = None
+    status: Any = None
+    error: Any = None
+    stats: Any = None
+    response: Any = None
+
+
+_event = Event(_Line)
+
+
+class GeminiReader(LineReader):
+    def __init__(self) -> None:
+        super().__init__()
+        self._streaming = False
+        self._printed = self._stderr_seen = False
+        self._result: _Line | None = None
+        self._last_error = ""
+        self._object: _Gathered | None = None
+        self._stderr_object: _Gathered | None = None
+        self._gathering: _Gathered | None = None
+        self._block: list[str] = []
+        self._block_size = 0
+        self._fatal = ""
+        """The last error block that it did not try again after."""
+
+    # -- stdout -----------------------------------------------------------------------------------
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(_MESSAGE):
+            self._streaming = True
+            if b'"role":"assistant"' in line[:200]:
+                self._worked("writing")
+        elif line.startswith(_TOOL):
+            self._streaming = True
+            self._worked("tool")
+        elif line.startswith(b'{"'):
+            self._rare_line(line)
+        elif line.rstrip() == b"{":
+            self._object = _Gathered(line)
+        elif self._object is not None:
+            self._object.add(line)
+        self._printed = True
+
+    def _rare_line(self, line: bytes) -> None:
+        event = _event.read(line)
+        if event is None or not isinstance(event.type, str):
+            return
+        self._streaming = True
+        self._session = word(event.session_id) or self._session
+        if event.type == "init":
+            self._model = word(event.model) or self._model
+            self._result = None
+        elif event.type == "error" and event.severity == "error":
+            self._last_error = word(event.message) or ""
+        elif event.type == "result" and event.status in ("success", "error"):
+            self._result = event
+            self._count(event.stats)
+            if event.status == "error":
+                self._heard(self._signal(self._error_text(event), None))
+            else:
+                self._worked("done")
+
+    def _error_text(self, event: _Line) -> str:
+        message = event.error.get("message") if isinstance(event.error, dict) else None
+        return word(message) or self._last_error
+
+    def _count(self, stats: Any) -> None:
+        if not isinstance(stats, dict):
+            return
+        models = stats.get("models")
+        if isinstance(models, dict) and models:
+            self._model = next(reversed(models)) if self._model in (None, "auto") else self._model
+        sent, came = number(stats.get("input_tokens")), number(stats.get("output_tokens"))
+        if sent is not None and came is not None:
+            self._tokens = Tokens(int(sent), int(came))
+        elif isinstance(models, dict):
+            each = [
+                m["tokens"]
+                for m in models.values()
+                if isinstance(m, dict) and isinstance(m.get("tokens"), dict)
+            ]
+            sums = [sum(number(t.get(key)) or 0 for t in each) for key in ("prompt", "candidates")]
+            self._tokens = Tokens(int(sums[0]), int(sums[1])) if each else None
+
+    # -- stderr -----------------------------------------------------------------------------------
+
+    def _stderr_line(self, line: bytes) -> None:
+        self._stderr_seen = True
+        text = text_of(line, _BLOCK_LIMIT)
+        if text == "{":
+            self._close_block()
+            self._gathering = self._stderr_object = _Gathered(line)
+        elif text.startswith("[ERROR] "):
+            self._last_error = text.removeprefix("[ERROR] ")
+        elif _ATTEMPT.match(text) or _FATAL.match(text) or _SIDE.match(text):
+            self._close_block()
+            self._add_to_block(text)
+        elif self._gathering is not None:
+            self._gathering.add(line)
+            self._gathering = None if text == "}" else self._gathering
+        elif self._block and not text.startswith("    at "):
+            self._add_to_block(text)
+
+    def _add_to_block(self, text: str) -> None:
+        if self._block_size < _BLOCK_LIMIT:
+            self._block.append(text)
+            self._block_size += len(text)
+        attempt = bool(_ATTEMPT.match(self._block[0]))
+        if (attempt and _ATTEMPT_END.search(text)) or text == "}":
+            self._close_block()
+
+    def _close_block(self) -> None:
+        if not self._block:
+            return
+        first, text = self._block[0], "\n".join(self._block)
+        self._block, self._block_size = [], 0
+        if _ATTEMPT.match(first):
+            self._activity = "trying again"
+            self._fatal = ""
+        elif _FATAL.match(first):
+            self._fatal = _REPORT.sub("", text)
+        self._heard(self._signal(text, None))
+
+    # -- the ending -------------------------------------------------------------------------------
+
+    def _judged(self, exit_code: int | None) -> Ending:
+        self._close_block()
+        self._read_objects()
+        if self._result is not None:
+            return self._by_result(self._result, exit_code)
+        number_of_signal = killed_by(exit_code)
+        if number_of_signal is not None:
+            return killed(number_of_signal)
+        if self._streaming:
+            if exit_code == 0:
+                return killed(None)
+            if exit_code is None:
+                return unknown("its output ends before its result")
+            return self._exited(exit_code)
+        return self._by_text(exit_code)
+
+    def _read_objects(self) -> None:
+        for gathered in (self._object, self._stderr_object):
+            event = gathered.read() if gathered is not None else None
+            if event is None or event.session_id is None:
+                continue
+            event.status = "error" if event.error is not None else "success"
+            self._session = word(event.session_id) or self._session
+            self._result = event
+            self._count(event.stats)
+
+    def _by_result(self, event: _Line, exit_code: int | None) -> Ending:
+        if event.status == "success":
+            if exit_code and killed_by(exit_code) is None:
+                return failed(f"it said it is done and exited with status {exit_code}")
+            return finished()
+        text = self._error_text(event)
+        code = event.error.get("code") if isinstance(event.error, dict) else None
+        return self._by_error(text, status(code) or _STATUS_BY_EXIT.get(exit_code or 0))
+
+    def _by_text(self, exit_code: int | None) -> Ending:
+        if exit_code == 0 and self._printed and not self._last_error:
+            return finished()
+        if self._fatal and exit_code:
+            return self._by_error(self._fatal, _STATUS_BY_EXIT.get(exit_code))
+        if self._last_error:
+            return self._by_error(self._last_error, _STATUS_BY_EXIT.get(exit_code or 0))
+        if exit_code == 0:
+            # An empty answer is told of on stderr; without having seen it nothing can be said.
+            return killed(None) if self._stderr_seen else unknown("it exited with 0 and printed nothing")
+        return self._exited(exit_code)
+
+    def _by_error(self, text: str, code: int | None) -> Ending:
+        if _HIDDEN in text and code is None:
+            return unknown("the model's stream broke off and nothing says why")
+        signal = self._signal(text, code)
+        self._heard(signal)
+        return self._by_signal(signal)
+
+    def _exited(self, exit_code: int | None) -> Ending:
+        code = _STATUS_BY_EXIT.get(exit_code or 0)
+        if code is None:
+            return by_exit(exit_code)
+        read = words.signal_of("", wall_s=self._wall_s, status=code)
+        signal = replace(read, detail=f"HTTP {code} by its exit status", certainty=Certainty.GUESSED)
+        self._heard(signal)
+        return self._by_signal(signal)
+
+    def _signal(self, text: str, code: int | None) -> Signal:
+        return words.signal_of(text, wall_s=self._wall_s, status=code, own=_OWN_WORDS)
+
+
+class _Gathered:
+    """One JSON object over many lines, bounded."""
+
+    def __init__(self, first: bytes) -> None:
+        self._lines, self._size = [first], len(first)
+
+    def add(self, line: bytes) -> None:
+        self._size += len(line)
+        if self._size <= _JSON_LIMIT:
+            self._lines.append(line)
+
+    def read(self) -> _Line | None:
+        return _event.read(b"\n".join(self._lines)) if self._size <= _JSON_LIMIT else None
+
+
+class Gemini:
+    name = "gemini"
+
+    def reader(self) -> GeminiReader:
+        return GeminiReader()
+
+    def wrote(self, stdout: bytes, stderr: bytes) -> bool:
+        for line in stdout.splitlines()[:50]:
+            event = _event.read(line) if line.startswith(b"{") else None
+            if event is not None and event.type == "init" and event.session_id is not None:
+                return True
+        pretty = stdout.startswith(b'{\n  "session_id"') and b'"response"' in stdout
+        return (
+            pretty or b"talking to Gemini API" in stderr or b"\nRipgrep is not available. Falling" in stderr
+        )
+
+    def resuming(self, argv: Sequence[str], session: str) -> list[str]:
+        """``--resume`` and the prompt again: a session that was not saved starts afresh without a word."""
+        launcher, program = command_line.split(argv)
+        return [*launcher, *command_line.without(program, valued=("-r", "--resume")), "--resume", session]

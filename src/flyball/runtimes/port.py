@@ -1,0 +1,112 @@
+"""What flyball asks of an agent's runtime: read its output, judge how it ended, say how to go on.
+
+A reader is fed bytes as they come, cut anywhere, mixed with garbage. It keeps a bounded amount of them, never
+raises for anything in them, and never looks at a clock: the wall clock comes in with each piece, because some
+runtimes state a reset as a time of day.
+
+Much is read, little is believed:
+
+    believed       a terminal event, an event flagged as an error, the exit status
+    not believed   what the model or a tool said, however much it sounds like a rate limit
+
+A run that waited out a throttle and went on has told of it and ends as it ends. Its tries in between are one
+*episode*, told once; the first sign of work closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from flyball.core.signals import Signal
+
+
+class End(Enum):
+    """How a run ended, in one word."""
+
+    FINISHED = "finished"
+    LIMITED = "limited"
+    """The provider would not serve it now; nothing was wrong with the work."""
+    FAILED = "failed"
+    KILLED = "killed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """``input`` is everything that was sent, cached or not."""
+
+    input: int = 0
+    output: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.input + other.input, self.output + other.output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What is known of a run so far; None is not known."""
+
+    session: str | None = None
+    model: str | None = None
+    tokens: Tokens | None = None
+    cost_usd: float | None = None
+    activity: str = ""
+    """The last thing it did, in a word or two."""
+    active_at: float | None = None
+    """Wall clock of the last output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended and everything it said about itself."""
+
+    end: End
+    reason: str
+    """One sentence for a person, without the word of the ending and without a full stop."""
+    signal: Signal | None = None
+    """What the provider said, where that decided the ending."""
+    told: bool = False
+    """``signal`` was already among those that came while the run was read."""
+    progress: Progress = Progress()
+
+
+class Reader(Protocol):
+    """One run's output. Use it for one run only."""
+
+    def feed(self, chunk: bytes, *, wall_s: float) -> list[Signal]:
+        """The next bytes of stdout; the signals in them, each episode once."""
+        ...
+
+    def feed_stderr(self, chunk: bytes, *, wall_s: float) -> list[Signal]:
+        """The next bytes of stderr."""
+        ...
+
+    def progress(self) -> Progress: ...
+
+    def finish(self, exit_code: int | None, *, wall_s: float) -> Ending:
+        """Judge the run. A negative code is death by that signal; None: nobody knows how it exited."""
+        ...
+
+
+class Runtime(Protocol):
+    """One kind of agent."""
+
+    @property
+    def name(self) -> str: ...
+
+    def reader(self) -> Reader: ...
+
+    def wrote(self, stdout: bytes, stderr: bytes) -> bool:
+        """Is this the beginning of this runtime's output?"""
+        ...
+
+    def resuming(self, argv: Sequence[str], session: str) -> list[str]:
+        """The command line that goes on where a session stopped."""
+        ...

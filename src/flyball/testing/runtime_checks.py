@@ -1,0 +1,197 @@
+"""The conformance suite any runtime's reader must pass, over recordings of real runs.
+
+    check_runtime(load("claude"), recordings)
+
+``check_runtime`` runs every behaviour over every recording and names all that are broken. With pytest,
+parametrize over ``RUNTIME_CHECKS`` and the recordings instead. Chance comes from a seed: the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from flyball.core.signals import Signal
+from flyball.runtimes.port import End, Ending, Runtime
+from flyball.testing.store_checks.scene import expect, expect_equal
+
+WALL_S = 1_794_728_000.0
+"""When the recordings were made, about; resets they name lie after it."""
+_CUTS = 40
+_HUGE = 3 << 20
+
+_GARBAGE = (
+    b"",
+    b"\xff\xfe\x00\xc3",
+    b"{",
+    b"}",
+    b"null",
+    b"[]",
+    b'{"type":',
+    b'{"type":429}',
+    b'{"type":"assistant"}',
+    b'{"type":"nobody knows","error":{"code":429,"message":"rate limit exceeded"}}',
+    b"HTTP/1.1 429 Too Many Requests: rate_limit_error, overloaded, insufficient_quota",
+    b'  {"type":"error","message":"exceeded retry limit, last status: 429"}',
+    b"[" * 5000,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One run as it was, and the endings that are right for it."""
+
+    name: str
+    stdout: bytes
+    stderr: bytes
+    exit_code: int | None
+    right: frozenset[End]
+
+    @property
+    def streams(self) -> bool:
+        """One JSON object per line; in text and in one large object every line leans on the others."""
+        lines = self.stdout.splitlines()
+        return bool(lines) and all(line.startswith(b'{"') for line in lines)
+
+
+RuntimeCheck = Callable[[Runtime, Recording], None]
+RUNTIME_CHECKS: list[RuntimeCheck] = []
+
+
+def check_runtime(runtime: Runtime, recordings: Iterable[Recording]) -> None:
+    """Run every check over every recording. Raises one group with all that failed."""
+    failed: list[Exception] = []
+    for recording in recordings:
+        for check in RUNTIME_CHECKS:
+            try:
+                check(runtime, recording)
+            except Exception as error:
+                what = check.__name__.replace("_", " ")
+                error.add_note(f"broken: {what} ({runtime.name}, {recording.name})")
+                failed.append(error)
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} behaviours of {runtime.name} are broken", failed)
+
+
+def _registered(check: RuntimeCheck) -> RuntimeCheck:
+    RUNTIME_CHECKS.append(check)
+    return check
+
+
+@_registered
+def the_ending_is_judged_right(runtime: Runtime, recording: Recording) -> None:
+    ending, _ = read(runtime, recording)
+    right = ", ".join(sorted(end.value for end in recording.right))
+    expect(ending.end in recording.right, f"judged {ending.end.value} ({ending.reason}), right is {right}")
+    expect(bool(ending.reason), "an ending has a reason")
+    expect(ending.end is not End.LIMITED or ending.signal is not None, "a limited ending has its signal")
+
+
+@_registered
+def where_the_pieces_are_cut_changes_nothing(runtime: Runtime, recording: Recording) -> None:
+    whole = read(runtime, recording)
+    chance = Random(recording.name)
+    for cut in (_bytewise, lambda data: _pieces(data, chance)):
+        expect_equal(read(runtime, recording, cut=cut), whole, "what was read")
+
+
+@_registered
+def an_episode_is_told_once_however_often_the_client_retries(runtime: Runtime, recording: Recording) -> None:
+    if not recording.streams:
+        return
+    _, signals = read(runtime, recording)
+    often = b"".join(line * 3 for line in recording.stdout.splitlines(keepends=True))
+    _, repeated = read(runtime, recording, stdout=often)
+    expect_equal(_kinds(repeated), _kinds(signals), "signals")
+
+
+@_registered
+def a_limit_that_ended_a_run_is_told_live_or_with_the_ending(runtime: Runtime, recording: Recording) -> None:
+    ending, signals = read(runtime, recording)
+    if ending.signal is not None and ending.end is End.LIMITED:
+        live = ending.signal.kind in {signal.kind for signal in signals}
+        expect_equal(ending.told, live, "told while it ran")
+
+
+@_registered
+def garbage_between_the_lines_changes_nothing(runtime: Runtime, recording: Recording) -> None:
+    if not recording.streams:
+        return
+    chance = Random(recording.name)
+    mixed = b""
+    for line in recording.stdout.splitlines(keepends=True):
+        mixed += chance.choice(_GARBAGE) + b"\n" + line
+    expect_equal(_gist(read(runtime, recording, stdout=mixed)), _gist(read(runtime, recording)), "the gist")
+
+
+@_registered
+def stderr_mixed_into_stdout_changes_no_ending(runtime: Runtime, recording: Recording) -> None:
+    if not recording.streams:
+        return
+    chance = Random(recording.name)
+    lines = recording.stdout.splitlines(keepends=True)
+    for line in recording.stderr.splitlines():
+        lines.insert(chance.randrange(1, len(lines) + 1), line + b"\n")
+    ending, _ = read(runtime, recording, stdout=b"".join(lines))
+    expect(ending.end in recording.right, f"judged {ending.end.value}")
+
+
+@_registered
+def a_huge_line_is_passed_over(runtime: Runtime, recording: Recording) -> None:
+    if not recording.streams:
+        return
+    first, *rest = recording.stdout.splitlines(keepends=True)
+    huge = b'{"type":"user","message":"' + b"x" * _HUGE + b'"}\n'
+    ending, _ = read(runtime, recording, stdout=b"".join([first, huge, *rest]))
+    expect(ending.end in recording.right, f"judged {ending.end.value}")
+
+
+@_registered
+def an_output_cut_anywhere_is_no_error(runtime: Runtime, recording: Recording) -> None:
+    chance = Random(recording.name)
+    for _ in range(_CUTS):
+        at = chance.randrange(len(recording.stdout) + 1)
+        for exit_code in (None, 0, 1, 137, -15, recording.exit_code):
+            reader = runtime.reader()
+            reader.feed(recording.stdout[:at], wall_s=WALL_S)
+            ending = reader.finish(exit_code, wall_s=WALL_S)
+            expect(bool(ending.reason), "an ending has a reason")
+            expect_equal(ending.progress, reader.progress(), "progress")
+
+
+def read(
+    runtime: Runtime,
+    recording: Recording,
+    *,
+    stdout: bytes | None = None,
+    cut: Callable[[bytes], Iterator[bytes]] = lambda data: iter([data]),
+) -> tuple[Ending, list[Signal]]:
+    """Feed a recording to a fresh reader; how it ended and what it told before."""
+    reader, signals = runtime.reader(), []
+    for piece in cut(recording.stdout if stdout is None else stdout):
+        signals += reader.feed(piece, wall_s=WALL_S)
+    for piece in cut(recording.stderr):
+        signals += reader.feed_stderr(piece, wall_s=WALL_S)
+    return reader.finish(recording.exit_code, wall_s=WALL_S), signals
+
+
+def _bytewise(data: bytes) -> Iterator[bytes]:
+    return (data[i : i + 1] for i in range(len(data)))
+
+
+def _pieces(data: bytes, chance: Random) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        size = chance.choice((1, 2, 7, 100, 4096))
+        yield data[at : at + size]
+        at += size
+
+
+def _kinds(signals: Sequence[Signal]) -> list[str]:
+    return [signal.kind.value for signal in signals]
+
+
+def _gist(done: tuple[Ending, list[Signal]]) -> tuple[End, object, list[str]]:
+    ending, signals = done
+    return ending.end, ending.signal and ending.signal.kind, _kinds(signals)

@@ -1,0 +1,33 @@
+"""When a limited run is tried again, and after how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from flyball.cli.agent_run import retry_wait_s
+from flyball.core.signals import Signal, SignalKind
+from flyball.runtimes.port import End, Ending
+
+
+def limited(kind: SignalKind, retry_after_s: float | None = None) -> Ending:
+    return Ending(end=End.LIMITED, reason="x", signal=Signal(kind, retry_after_s))
+
+
+@pytest.mark.parametrize("kind", [SignalKind.THROTTLED, SignalKind.OVERLOADED])
+def test_a_throttle_waits_as_told_else_longer_each_time(kind: SignalKind) -> None:
+    assert retry_wait_s(limited(kind, 45.0), 3) == 45.0
+    assert [retry_wait_s(limited(kind), tries) for tries in (1, 2, 3)] == [15.0, 30.0, 45.0]
+
+
+def test_a_used_up_window_waits_for_its_reset_and_gives_up_where_that_is_unknown() -> None:
+    assert retry_wait_s(limited(SignalKind.WINDOW_USED_UP, 7200.0), 1) == 7200.0
+    assert retry_wait_s(limited(SignalKind.WINDOW_USED_UP), 1) is None
+
+
+def test_spent_credit_gives_up_even_with_a_date() -> None:
+    assert retry_wait_s(limited(SignalKind.CREDIT_GONE, 86400.0), 1) is None
+
+
+@pytest.mark.parametrize("end", [end for end in End if end is not End.LIMITED])
+def test_nothing_but_a_limit_is_tried_again(end: End) -> None:
+    assert retry_wait_s(Ending(end=end, reason="x", signal=Signal(SignalKind.THROTTLED)), 1) is None
