@@ -20,7 +20,17 @@ _WHERE = {
     "slot": "flyball.governor.governor",
     "AskOptions": "flyball.governor.asking",
     "Lease": "flyball.governor.lease",
+    "Limiter": "flyball.governor.limiter",
     "Status": "flyball.governor.status",
+    "Pool": "flyball.clients.port",
+    "httpx_client": "flyball.clients.door",
+    "async_httpx_client": "flyball.clients.door",
+    "govern": "flyball.clients.door",
+    "RetryPolicy": "flyball.clients.retry",
+    "RetryBudget": "flyball.clients.retry",
+    "retry": "flyball.clients.trying",
+    "aretry": "flyball.clients.trying",
+    "retried": "flyball.clients.trying",
     "Outcome": "flyball.core.model",
     "MachineSettings": "flyball.core.settings",
     "Signal": "flyball.core.signals",
@@ -35,6 +45,7 @@ _WHERE = {
     "PoolClosedError": "flyball.errors",
     "TooLargeError": "flyball.errors",
     "StoreError": "flyball.errors",
+    "Throttled": "flyball.errors",
 }
 
 __all__ = [
@@ -43,23 +54,38 @@ __all__ = [
     "FlyballError",
     "Governor",
     "Lease",
+    "Limiter",
     "MachineSettings",
     "Outcome",
+    "Pool",
     "PoolClosedError",
     "Reason",
     "RefusedError",
+    "RetryBudget",
+    "RetryPolicy",
     "Signal",
     "SignalKind",
     "Status",
     "StoreError",
+    "Throttled",
     "TooLargeError",
     "UsageError",
     "Verdict",
     "WaitTimeoutError",
+    "aretry",
+    "async_httpx_client",
+    "govern",
+    "httpx_client",
+    "retried",
+    "retry",
     "slot",
 ]
 
 if TYPE_CHECKING:
+    from flyball.clients.door import async_httpx_client, govern, httpx_client
+    from flyball.clients.port import Pool
+    from flyball.clients.retry import RetryBudget, RetryPolicy
+    from flyball.clients.trying import aretry, retried, retry
     from flyball.core.model import Outcome
     from flyball.core.settings import MachineSettings
     from flyball.core.signals import Signal, SignalKind
@@ -70,6 +96,7 @@ if TYPE_CHECKING:
         PoolClosedError,
         RefusedError,
         StoreError,
+        Throttled,
         TooLargeError,
         UsageError,
         WaitTimeoutError,
@@ -77,6 +104,7 @@ if TYPE_CHECKING:
     from flyball.governor.asking import AskOptions
     from flyball.governor.governor import Governor, slot
     from flyball.governor.lease import Lease
+    from flyball.governor.limiter import Limiter
     from flyball.governor.status import Status
 
 

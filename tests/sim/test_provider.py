@@ -16,7 +16,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from flyball.core.signals import SignalKind, from_http
+from flyball.core.answer import from_http
+from flyball.core.signals import SignalKind
 from flyball.sim.capacity import Capacity
 from flyball.sim.provider import Manner, Provider
 

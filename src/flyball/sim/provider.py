@@ -1,7 +1,8 @@
 """A provider with a hidden capacity behind a real HTTP port, on the loopback only.
 
-    POST /v1/messages     served in tokens / tokens_per_s seconds, or refused with 429 and retry-after
-    GET  /__fake/tally    what the provider counted; clients must not peek, people may
+    POST /v1/messages           served in tokens / tokens_per_s seconds, or refused with 429 and retry-after
+    POST /v1/chat/completions   the same for those who speak as OpenAI does; and /v1/responses
+    GET  /__fake/tally          what the provider counted; clients must not peek, people may
 
     python -m flyball.sim.provider --port 8787 --capacity 6,20:3,40:6
     curl -d '{"max_tokens": 80}' http://127.0.0.1:8787/v1/messages
@@ -17,7 +18,8 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,8 +27,10 @@ from itertools import count
 
 from flyball.errors import FlyballError
 from flyball.sim.capacity import Capacity, Tally, Turnstile
-from flyball.sim.dialect import DIALECTS, Dialect, Reply
+from flyball.sim.dialect import Anthropic, Dialect, Reply
+from flyball.sim.dialect_openai import ChatCompletions, Responses
 
+DIALECTS: tuple[Dialect, ...] = (Anthropic(), ChatCompletions(), Responses())
 HOST = "127.0.0.1"
 BODY_LIMIT = 10_000_000
 
@@ -42,6 +46,8 @@ class Manner:
 
 
 USUAL = Manner()
+Write = Callable[[Reply, Iterator[bytes]], None]
+"""Writes the head of a reply, then its parts as they come."""
 
 
 class Provider:
@@ -96,24 +102,41 @@ class Provider:
         with self._lock:
             return deepcopy(self._turnstile.tally)
 
-    def handle(self, dialect: Dialect, body: Mapping[str, object], write: Callable[[Reply], None]) -> None:
+    def handle(self, dialect: Dialect, body: Mapping[str, object], write: Write) -> None:
         """Serve or refuse one request. The seat is given back even if the client has gone."""
         number = next(self._numbers)
         with self._lock:
             accepted = self._turnstile.knock(self.t_s)
+        if accepted:
+            reply, for_s = (
+                dialect.served(body, number=number),
+                dialect.tokens(body) / self.manner.tokens_per_s,
+            )
+        else:
+            wait_s = self.manner.retry_after_s
+            reply, for_s = dialect.throttled(number=number, retry_after_s=wait_s), self.manner.reject_s
+        parts = self._in_time(reply.parts(), for_s, accepted=accepted)
+        with closing(parts):
+            write(reply, parts)
+
+    def _in_time(
+        self, parts: Sequence[bytes], for_s: float, *, accepted: bool
+    ) -> Generator[bytes, None, None]:
+        """The parts of an answer as they get ready, spread evenly; with the last one the seat is free."""
         try:
-            self._sleep(dialect.tokens(body) / self.manner.tokens_per_s if accepted else self.manner.reject_s)
+            for part in parts[:-1]:
+                self._sleep(for_s / len(parts))
+                yield part
+            self._sleep(for_s / len(parts))
         finally:
-            # Before the answer is written: a client that has its answer must not be counted any more.
+            # Before the end is written: a client that has its answer must not be counted any more.
             with self._lock:
                 self._turnstile.leave(accepted=accepted)
-        if accepted:
-            write(dialect.served(body, number=number))
-        else:
-            write(dialect.throttled(number=number, retry_after_s=self.manner.retry_after_s))
+        yield parts[-1]
 
-    def refuse(self, dialect: Dialect, words: str, write: Callable[[Reply], None]) -> None:
-        write(dialect.invalid(words, number=next(self._numbers)))
+    def refuse(self, dialect: Dialect, words: str, write: Write) -> None:
+        reply = dialect.invalid(words, number=next(self._numbers))
+        write(reply, iter(reply.parts()))
 
 
 class _Server(ThreadingHTTPServer):
@@ -136,7 +159,7 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             dialect = next((each for each in DIALECTS if each.answers(self.path)), None)
             if dialect is None:
-                return self._write(Reply(404, {"error": f"no dialect answers {self.path}"}))
+                return self._say(Reply(404, {"error": f"no dialect answers {self.path}"}))
             try:
                 body = self._body()
             except ValueError as error:
@@ -146,8 +169,8 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             if self.path == "/__fake/tally":
                 found = {"capacity": provider.capacity_now, **provider.tally().as_json()}
-                return self._write(Reply(200, found))
-            return self._write(Reply(404, {"error": "POST /v1/messages, or GET /__fake/tally"}))
+                return self._say(Reply(200, found))
+            return self._say(Reply(404, {"error": "POST /v1/messages, or GET /__fake/tally"}))
 
         def log_message(self, format: str, *args: object) -> None:
             """Quiet: the tally says what happened."""
@@ -161,17 +184,24 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
                 raise ValueError("the body must be a JSON object")
             return body
 
-        def _write(self, reply: Reply) -> None:
-            payload = reply.payload()
+        def _say(self, reply: Reply) -> None:
+            self._write(reply, iter(reply.parts()))
+
+        def _write(self, reply: Reply, parts: Iterator[bytes]) -> None:
+            """The head with the first part; an answer of unknown length ends with the connection."""
+            first = next(parts)
             self.close_connection = True
             self.send_response(reply.status)
-            headers = {"content-type": "application/json", **reply.headers}
-            for name, value in headers.items():
+            kind = "text/event-stream" if reply.events else "application/json"
+            for name, value in {"content-type": kind, **reply.headers}.items():
                 self.send_header(name, value)
-            self.send_header("content-length", str(len(payload)))
+            if not reply.events:
+                self.send_header("content-length", str(len(first)))
             self.send_header("connection", "close")
             self.end_headers()
-            self.wfile.write(payload)
+            self.wfile.write(first)
+            for part in parts:
+                self.wfile.write(part)
 
     return Handler
 
