@@ -8,10 +8,11 @@ VENV  := .venv
 RUN   := $(VENV)/bin/python -m
 READY := $(VENV)/.installed
 PINS  := .pins
+REAL  := .agents
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format bench soak pins clean python
+.PHONY: help demo test check format bench soak agents pins clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,7 +42,12 @@ bench: $(READY) ## measure flyball beside its peers; the docs' figures come from
 	@$(RUN) bench
 
 soak: $(READY) ## run the fault tests for much longer
-	@FLYBALL_SOAK=1 $(RUN) pytest --timeout=3600 tests/faults
+	@FLYBALL_SOAK=1 $(RUN) pytest --timeout=3600 tests/faults tests/runtimes/test_fuzz.py
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check atheris || echo "atheris cannot be installed here"
+	@$(RUN) tests.soak.fuzz_readers 300
+
+agents: $(READY) $(REAL)/.installed ## run the real claude, codex, gemini and opencode under flyball (needs npm)
+	@$(RUN) pytest --durations=0 tests/agents
 
 pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versions)
 	@test -x $(PINS)/bin/uv || { $(PYTHON) -m venv $(PINS) && $(PINS)/bin/pip install --quiet uv; }
@@ -52,8 +58,8 @@ pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versio
 			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
 	done
 
-clean: ## remove .venv, caches and build artefacts
-	@rm -rf $(VENV) $(PINS) build dist src/*.egg-info
+clean: ## remove .venv, .agents, caches and build artefacts
+	@rm -rf $(VENV) $(PINS) $(REAL) build dist src/*.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -69,4 +75,14 @@ $(READY): requirements/dev.txt pyproject.toml | python
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(VENV)/bin/pip check >/dev/null || { $(VENV)/bin/pip check; echo "run 'make pins', then try again"; exit 1; }
+	@touch $@
+
+# Only these two install scripts are needed: each puts a native binary in its place. Others would compile.
+$(REAL)/.installed: tests/agents/package.json
+	@command -v npm >/dev/null || { echo "the real agents come from npm, and it was not found: install Node 20 or newer"; exit 1; }
+	@echo "installing the real agents into $(REAL) (about 1 GB)"
+	@rm -rf $(REAL) && mkdir -p $(REAL) && cp tests/agents/package.json $(REAL)/
+	@cd $(REAL) && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
+	@cd $(REAL)/node_modules/@anthropic-ai/claude-code && node install.cjs
+	@cd $(REAL)/node_modules/opencode-ai && node postinstall.mjs
 	@touch $@

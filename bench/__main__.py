@@ -1,8 +1,12 @@
 """``python -m bench [NAME...] [--quick] [--json FILE]``: run the benches, print the tables, keep the results.
 
-A whole run writes bench/results/one-machine.json and .md, which the docs quote. A quick or partial run
-writes nothing unless ``--json`` says where. Exits with 0 whether or not the targets are met: a figure is a
+A whole run writes bench/results/one-machine.json and .md, which the docs quote; ``limiter`` writes a result
+file of its own whenever it runs in full. A quick or partial run writes nothing else unless ``--json`` says
+where. Exits with 0 whether or not the targets are met: a figure is a
 finding, not a failure.
+
+The suite ``control`` runs only where it is named, and alone: a whole run of it takes some ten minutes and
+writes bench/results/control.json and .md, and docs/plots.
 """
 
 from __future__ import annotations
@@ -14,18 +18,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from bench import contention, handoff, machine, startup, store_cost
+from bench import classify, contention, control, handoff, limiter, machine, startup, store_cost
 from bench.quote import quote
 from bench.report import Progress, Section, as_markdown, as_record, as_text
+from flyball.sim.report import matrix
+from flyball.sim.report import text as as_table
 
 BENCHES: Mapping[str, ModuleType] = {
-    module.NAME: module for module in (store_cost, contention, handoff, startup)
+    module.NAME: module for module in (store_cost, contention, handoff, startup, classify, limiter)
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
+OWN_RESULTS: Mapping[str, Path] = {limiter.NAME: RESULTS.with_name("limiter.json")}
+"""Benches that say nothing about processes sharing a machine keep their figures apart."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if control.NAME in arguments.names:
+        if len(arguments.names) > 1:
+            parser.error(f"{control.NAME} runs alone")
+        return run_control(quick=arguments.quick, file=arguments.json)
     names = arguments.names or list(BENCHES)
     described = machine.describe()
     sections = []
@@ -35,20 +48,47 @@ def main(argv: list[str] | None = None) -> int:
             sys.stderr.write("\r\x1b[K")
         print(as_text(section), end="\n\n", flush=True)
         sections.append(section)
-    whole = not arguments.quick and set(names) == set(BENCHES)
-    file = arguments.json or (RESULTS if whole else None)
-    if file is not None:
-        keep(file, sections, described)
-    if file == RESULTS:
-        quote(RESULTS)
+    if arguments.json:
+        keep(arguments.json, sections, described)
+    elif not arguments.quick:
+        _keep_each(sections, described)
     print(_summary(sections))
     return 0
+
+
+def _keep_each(sections: list[Section], described: dict[str, object]) -> None:
+    for section in sections:
+        if section.name in OWN_RESULTS:
+            keep(OWN_RESULTS[section.name], [section], described)
+    shared = [section for section in sections if section.name not in OWN_RESULTS]
+    if {section.name for section in shared} == BENCHES.keys() - OWN_RESULTS.keys():
+        keep(RESULTS, shared, described)
+        quote(RESULTS)
 
 
 def run_bench(name: str, *, quick: bool, progress: Progress) -> Section:
     bench = BENCHES[name]
     run: Callable[[object, Progress], Section] = bench.run
     return run(bench.QUICK if quick else bench.FULL, progress)
+
+
+def run_control(*, quick: bool, file: Path | None) -> int:
+    """A suite of its own: minutes of simulated hours, a table too wide for the others, and plots."""
+    progress = _progress()
+    outcome = control.run(control.QUICK if quick else control.FULL, progress)
+    if not quick and file is None:
+        file = control.RESULTS
+        control.draw_all(control.PLOTS, progress)
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    for name, results in outcome.tables.items():
+        print(f"the {name} table\n{as_table(matrix(results))}", end="\n\n")
+    for section in outcome.sections:
+        print(as_text(section), end="\n\n")
+    if file is not None:
+        control.keep(file, outcome, machine.describe())
+    print(_summary(list(outcome.sections)))
+    return 0
 
 
 def keep(file: Path, sections: list[Section], described: dict[str, object]) -> None:
@@ -80,14 +120,16 @@ def _progress() -> Progress:
 
 
 def _bench_name(name: str) -> str:
-    if name not in BENCHES:
-        raise argparse.ArgumentTypeError(f"there is no bench {name!r}; there are {', '.join(BENCHES)}")
+    if name not in (*BENCHES, control.NAME):
+        known = ", ".join((*BENCHES, control.NAME))
+        raise argparse.ArgumentTypeError(f"there is no bench {name!r}; there are {known}")
     return name
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure flyball beside its peers.")
-    parser.add_argument("names", nargs="*", type=_bench_name, metavar="NAME", help=", ".join(BENCHES))
+    known = f"{', '.join(BENCHES)} (default: these), or {control.NAME} alone"
+    parser.add_argument("names", nargs="*", type=_bench_name, metavar="NAME", help=known)
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run, not how fast is it")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the results here, and a .md beside it"

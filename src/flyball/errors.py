@@ -4,6 +4,7 @@
     RefusedError     the normal no: full, closed, too large, timed out
     StoreError       the world: the state file or the server
     AgentError       the world: a launched program
+    Throttled        the world, as you tell it to a limiter: the provider said to slow down
     InvariantError   us: a bug in flyball
 
 Errors carry fields as well as prose, so callers never parse a message.
@@ -85,6 +86,14 @@ class StoreFullError(StoreError):
 
 class StoreReadOnlyError(StoreError):
     """The state may be read but not written."""
+
+
+class Throttled(FlyballError):  # noqa: N818 (said by callers, like StopIteration: news, not a failure of flyball)
+    """Raise it inside a limiter's slot when the provider said to slow down in a way only you can read."""
+
+    def __init__(self, message: str = "throttled", *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class AgentError(FlyballError):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as command
-from bench import contention, handoff, machine, startup, store_cost
+from bench import classify, contention, handoff, limiter, machine, startup, store_cost
 from bench.report import Section, as_markdown, as_record, as_text
 
 _TINY = {
@@ -21,6 +21,11 @@ _TINY = {
     ),
     handoff.NAME: lambda: handoff.run(
         handoff.Sizes(rounds=1, processes=4, projects=2, hold_s=0.002, pings=3), _silent
+    ),
+    classify.NAME: lambda: classify.run(classify.Sizes(rounds=1, megabytes=1), _silent),
+    limiter.NAME: lambda: limiter.run(
+        limiter.Sizes(rounds=1, pairs=50, line_rounds=1, waiters=50, releases=20, condition_releases=5),
+        _silent,
     ),
     startup.NAME: lambda: startup.run(startup.Sizes(rounds=1, waiters=1), _silent),
 }
@@ -69,6 +74,18 @@ def test_the_command_writes_the_results_where_it_is_told(
     assert "targets met" in capsys.readouterr().out
     assert set(json.loads((tmp_path / "out.json").read_text())) == {"machine", "benches"}
     assert "store-cost" in (tmp_path / "out.md").read_text()
+
+
+def test_a_bench_with_a_result_file_of_its_own_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = limiter.Sizes(rounds=1, pairs=500, line_rounds=1, waiters=50, releases=20, condition_releases=5)
+    monkeypatch.setattr(limiter, "FULL", tiny)
+    monkeypatch.setattr(command, "OWN_RESULTS", {limiter.NAME: tmp_path / "limiter.json"})
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "one-machine.json")
+    assert command.main(["limiter"]) == 0
+    assert "targets met" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {"limiter.json", "limiter.md"}
 
 
 def test_an_unknown_bench_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:

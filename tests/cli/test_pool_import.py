@@ -69,9 +69,10 @@ def test_learned_state_is_kept_as_distances_on_the_stores_clock() -> None:
     assert cap.throttles == ((NOW - 10, "blog", "t-1"),)
 
 
-def test_settings_are_named_and_the_profile_is_the_agents() -> None:
+def test_settings_are_named_under_the_agents_profile_and_koryphs_own_controller() -> None:
     assert one({"pools": {"anthropic": learned()}}).changes == {
         "profile": "agents",
+        "controller": "koryph",
         "adaptive": True,
         "cap": 12,
         "cap_ceiling": 20,

@@ -29,8 +29,10 @@ VERBS = {
     "why": "say in words why a task or process runs or waits",
     "pool": "set, show, reset or import a pool",
     "machine": "set or show the limits over all pools",
+    "classify": "judge from its output how an agent's run ended",
     "doctor": "find what is wrong with the state, and fix it",
     "demo": "many agents against a provider that answers 429, with and without the governor",
+    "simulate": "try settings against providers with hidden limits, in simulated time",
     "completion": "print a completion script for your shell",
 }
 

@@ -11,8 +11,8 @@ from flyball.cli.nearest import did_you_mean
 from flyball.cli.pool_screen import PoolView, default_view, one_line, pool_screen, view_of
 from flyball.cli.render import BLANK, Block, print_json, say, show
 from flyball.cli.subverbs import add_action
-from flyball.cli.units import duration, key_limit, key_weight, whole
-from flyball.core.settings import PROFILES, PoolChanges, check_name
+from flyball.cli.units import duration, key_limit, key_rate, key_weight, whole
+from flyball.core.settings import CONTROLLERS, PROFILES, PoolChanges, check_name
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.location import open_reader
@@ -23,7 +23,8 @@ flyball pool show anthropic"""
 
 _SET_EXAMPLE = """flyball pool set anthropic --cap 12 --spacing 3s
 flyball pool set openai --static --cap 4
-flyball pool set anthropic --share strict --weight blog=2 --max shop=3"""
+flyball pool set anthropic --share strict --weight blog=2 --max shop=3
+flyball pool set openai --window requests=500/min --window tokens=200k/min"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +58,27 @@ def _add_set(parser: argparse.ArgumentParser) -> None:
     cap.add_argument("--floor", dest="cap_floor", type=whole, metavar="N", help="never below (1)")
     cap.add_argument("--ceiling", dest="cap_ceiling", type=whole, metavar="N", help="never above (2 x cap)")
     cap.add_argument("--profile", choices=list(PROFILES), help="a set of constants for this kind of work")
+    cap.add_argument("--controller", choices=CONTROLLERS, help="the algorithm that moves the cap")
+    cap.add_argument(
+        "--confirm",
+        dest="confirm_s",
+        type=duration,
+        metavar="30s",
+        help="silence that makes a new level trusted, until a refusal has been timed",
+    )
     cap.add_argument("--settle", dest="settle_s", type=duration, metavar="120s", help="freeze after a change")
     cap.add_argument("--probe", dest="probe_s", type=duration, metavar="5m", help="quiet time before growing")
     closing = parser.add_argument_group("breaker and pace")
     for flag, dest, example, words in _CLOSING:
         closing.add_argument(f"--{flag}", dest=dest, type=duration, metavar=example, help=words)
+    closing.add_argument(
+        "--window",
+        dest="windows",
+        type=key_rate,
+        action="append",
+        metavar="NAME=RATE",
+        help="a budget over time, such as tokens=200k/min; 0 removes it; repeatable",
+    )
     sharing = parser.add_argument_group("sharing")
     sharing.add_argument("--share", choices=["strict", "lend"], help="how projects compete")
     sharing.add_argument(
@@ -127,7 +144,7 @@ def _set(args: argparse.Namespace, governor: Governor) -> int:
 def _changes(args: argparse.Namespace) -> PoolChanges:
     """What the command line names, and nothing else."""
     named = {key: value for key in _KEYS if (value := getattr(args, key, None)) is not None}
-    for key in ("weights", "maxima"):
+    for key in ("weights", "maxima", "windows"):
         if key in named:
             named[key] = dict(named[key])
     return cast(PoolChanges, named)

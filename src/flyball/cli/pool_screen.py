@@ -18,6 +18,8 @@ _FLAGS = {
     "cap_floor": "--floor",
     "cap_ceiling": "--ceiling",
     "profile": "--profile",
+    "controller": "--controller",
+    "confirm_s": "--confirm",
     "settle_s": "--settle",
     "probe_s": "--probe",
     "break_s": "--break",
@@ -26,6 +28,7 @@ _FLAGS = {
     "trial_timeout_s": "--trial-timeout",
     "spacing_s": "--spacing",
     "retry_after_max_s": "--retry-after-max",
+    "windows": "--window",
     "share": "--share",
     "weights": "--weight",
     "maxima": "--max",
@@ -36,6 +39,8 @@ _ADAPTIVE_ONLY = frozenset(
     [
         "cap_floor",
         "cap_ceiling",
+        "controller",
+        "confirm_s",
         "settle_s",
         "probe_s",
         "break_s",
@@ -112,7 +117,8 @@ def pool_screen(view: PoolView) -> Iterator[Block]:
 
 def value_words(key: str, value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={amount:g}" for name, amount in sorted(value.items())) or "none"
+        words = (f"{name}={v:g}" if not isinstance(v, str) else f"{name}={v}" for name, v in value.items())
+        return ", ".join(sorted(words)) or "none"
     if key.endswith("_s") and isinstance(value, (int, float)):
         return span_exactly(value)
     return str(value)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
-from flyball.cli.units import command, counted, size_words
+from flyball.cli.units import amount, command, counted, size_words
+from flyball.core.settings import CONTROLLERS
 from flyball.core.verdict import span_words
 from flyball.governor.status import (
     AskStatus,
@@ -19,6 +20,7 @@ from flyball.governor.status import (
     PoolStatus,
     ProjectStatus,
     Status,
+    WindowStatus,
 )
 
 ROWS = 20
@@ -92,7 +94,8 @@ def _use(pool: PoolStatus) -> Iterator[str | Piece]:
 def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
     """Labelled lines: what decides who starts next."""
     if pool.adaptive:
-        bounds = f"{pool.cap} now, adaptive between {pool.cap_floor} and {pool.cap_ceiling}"
+        moved = "adaptive" if pool.controller == CONTROLLERS[0] else pool.controller
+        bounds = f"{pool.cap} now, {moved} between {pool.cap_floor} and {pool.cap_ceiling}"
         closed = "; breaker closed" if pool.breaker == "closed" else ""
         yield "cap", f"{bounds}; operator cap {pool.operator_cap}{closed}"
     else:
@@ -105,11 +108,18 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
     if pool.breaker != "closed":
         yield "breaker", breaker_words(pool)
     elif pool.closed_for_s is not None:
-        wait = f"nobody starts for {span_words(pool.closed_for_s)}: the provider said to retry later"
+        wait = f"nobody starts for {span_words(pool.closed_for_s)}: the provider refuses for now"
         yield "closed", Piece(wait, Style.BAD)
     if pool.spacing_s:
         due = f"; next start in {span_words(pool.next_start_in_s)}" if pool.next_start_in_s else ""
         yield "spacing", f"{pool.spacing_s:g} s between starts{due}"
+    for window in pool.windows:
+        yield "window", window_words(window)
+
+
+def window_words(window: WindowStatus) -> str:
+    left = f"{amount(window.left)} of {amount(window.limit)} left"
+    return f"{window.name}: {left}, {amount(window.per_min)}/min ({window.source})"
 
 
 def _throttles(pool: PoolStatus) -> str:

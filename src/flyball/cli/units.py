@@ -6,6 +6,9 @@ import argparse
 import re
 import shlex
 
+from flyball.core.window import rate
+from flyball.errors import UsageError
+
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _BYTES |= {
@@ -81,6 +84,35 @@ def key_weight(text: str) -> tuple[str, float]:
     if not key or not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
     return key, value
+
+
+def key_rate(text: str) -> tuple[str, str]:
+    """``tokens=200k/min``; ``tokens=0`` removes it.
+
+    >>> key_rate("tokens=200k/min")
+    ('tokens', '200k/min')
+    """
+    key, _, written = text.partition("=")
+    if not key or not written:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=RATE, such as tokens=200k/min")
+    if written != "0":
+        try:
+            rate(written)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return key, written
+
+
+def amount(number: float) -> str:
+    """A quantity as people say it.
+
+    >>> [amount(n) for n in (7, 812, 81_250, 2_000_000)]
+    ['7', '812', '81.2k', '2M']
+    """
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if number >= 10 * size or (number >= size and unit == "M"):
+            return f"{round(number / size, 1):g}{unit}"
+    return f"{round(number):g}"
 
 
 def whole(text: str) -> int:

@@ -18,7 +18,7 @@ not told again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
@@ -38,6 +38,8 @@ from flyball.clients.port import Gate, SlotOptions, gate_for, pool_of_host
 from flyball.clients.relay import AsyncRelay, Opening, Relay, read_opening, read_opening_async
 from flyball.clients.retry import Episode, RetryPolicy
 from flyball.clients.telling import Judged, broken_off, judge_http, unanswered
+from flyball.core.signals import SignalKind
+from flyball.core.slowness import Slowness
 from flyball.errors import UsageError
 
 ERROR_BODY_BYTES = 64 * 1024
@@ -151,6 +153,7 @@ class Exchange:
 
     def __init__(self, family: Family, rules: Rules) -> None:
         self._family, self._rules = family, rules
+        self._slowness = Slowness()
         self._gates: dict[str, Gate] = {}
         world = rules.world
         self._thread = _Reading(thread_hands(world), read_opening, lambda s: s.close(), family.relay)
@@ -202,8 +205,11 @@ class Exchange:
     def _attempt(self, request: Any, send: Callable[[Any], Any], reading: _Reading) -> Flow[Answer[Got]]:
         final = not isinstance(request.stream, self._family.resendable)
         response, body = None, _UNREAD
+        clock = self._rules.world.clock
+        sent_at = clock()
         try:
             response = yield send(request)
+            took_s = clock() - sent_at
             if response.status_code < 400:
                 body = Opening((), response.stream)
             elif not response.is_closed:
@@ -217,7 +223,17 @@ class Exchange:
                 yield reading.close(response.stream)
                 judged = self._family.judge_answer(response, body)
             return Answer(judged, error=error, final=final)
-        return Answer(self._family.judge_answer(response, body), Got(response, body), final=final)
+        judged = self._watched(request, self._family.judge_answer(response, body), took_s)
+        return Answer(judged, Got(response, body), final=final)
+
+    def _watched(self, request: Any, judged: Judged, took_s: float) -> Judged:
+        """A class of calls whose first byte comes later and later asks for no more of them."""
+        if judged.signal.kind is not SignalKind.OK:
+            return judged
+        kind = f"{request.method} {request.url.host}{request.url.path}"
+        if not self._slowness.note(kind, took_s):
+            return judged
+        return replace(judged, signal=replace(judged.signal, kind=SignalKind.SLOW, detail=f"{kind} is slow"))
 
 
 def _is_repeat(request: Any) -> bool:

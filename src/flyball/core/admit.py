@@ -112,8 +112,12 @@ def _judge_windows(ask: Candidate, meters: Meters, now: float) -> Denial | None:
     at, name = windowing.room_at(meters.windows, ask.cost, now)
     if at <= now:
         return None
-    window = next(window for window in meters.windows if window.name == name)
-    left, need = max(0.0, window.level_at(now)), windowing.cost_in(window, ask.cost)
+    need = ask.cost.get(name, 1.0 if name == windowing.REQUESTS else 0.0)
+    window = max(
+        (window for window in meters.windows if window.name == name),
+        key=lambda window: window.room_at(need, now),
+    )
+    left = max(0.0, window.level_at(now))
     detail = f"{window.source.value} window {name}: {left:.0f} of {window.limit:.0f} left, {need:.0f} needed"
     return Denial(Reason.WINDOW, until=at, detail=detail)
 

@@ -12,9 +12,10 @@ HISTORY_LIMIT = 64
 
 def cap_of(state: CapState, s: PoolSettings) -> int:
     """The whole number of slots the level stands for."""
-    if not s.adaptive:
+    if not s.adapts:
         return s.cap
-    return max(s.cap_floor, min(int(state.level), s.cap_ceiling))
+    # Bounded before it is rounded: whatever a controller says, even no number, stands for some cap.
+    return int(max(float(s.cap_floor), min(state.level, float(s.cap_ceiling))))
 
 
 def within(state: CapState, s: PoolSettings) -> CapState:

@@ -17,9 +17,11 @@ from dataclasses import replace
 
 from flyball.core import plan as planning
 from flyball.core import window as windowing
+from flyball.core.control.named import handed_over
 from flyball.core.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts
+from flyball.core.quota import Quota
 from flyball.core.settings import PoolSettings
-from flyball.core.signals import CONGESTION, Signal, SignalKind
+from flyball.core.signals import CONGESTION, SUCCESSES, Signal, SignalKind
 from flyball.core.window import Window
 
 HOLD_SMOOTHING = 0.2
@@ -134,12 +136,14 @@ class Gate:
 
         ``heard``: the signal was given to ``hear`` before.
         """
-        if actual and signal.kind not in _REJECTED:
-            self.meters.windows = windowing.settle(self.meters.windows, start.cost, actual, now)
         if not heard and (signal.buckets or signal.kind is not SignalKind.OK):
             self._settle_windows(start, signal, now)
+        if actual and signal.kind not in _REJECTED:
+            self.meters.windows = windowing.settle(
+                self.meters.windows, start.cost, actual, sent_at=start.sent_at, mark=start.marks, now=now
+            )
         was_full = self.counts.in_use >= self.limits.cap
-        if signal.kind in (SignalKind.OK, SignalKind.NEAR_LIMIT):
+        if signal.kind in SUCCESSES:
             self._note_success(start, now, was_full=was_full)
         if signal.kind is not SignalKind.OK and not heard:
             self._fold(start, signal, now)
@@ -160,8 +164,7 @@ class Gate:
     def abandon(self, start: Start, now: float) -> None:
         """It never began: nothing was sent, nothing was learned, and a trial goes to the next."""
         self._count_work(start.cost, -1.0)
-        if self.meters.windows:
-            self.meters.windows = windowing.refund(self.meters.windows, start.cost, now)
+        self._refund(start, now)
         self.counts.in_use -= 1
         if start.number == self.meters.trial_id:
             self._end_trial(Outcome.ABANDONED, now)
@@ -178,9 +181,11 @@ class Gate:
 
     def change(self, settings: PoolSettings, now: float, *, reseed: bool) -> None:
         """Other settings from now on; ``reseed`` where a person set the level itself."""
-        self.settings = settings
+        before, self.settings = self.settings, settings
         if reseed:
             self.memory = planning.reseeded(self.memory, settings, now)
+        elif before.controller != settings.controller:
+            self.memory = replace(self.memory, cap=handed_over(self.memory.cap, now), quota=Quota())
         self._replan(now)
 
     def count_starts(self, count: int) -> None:
@@ -202,7 +207,7 @@ class Gate:
             sent_at=start.sent_at,
             in_flight=start.in_flight,
             work=self._work,
-            explained=windowing.explains(signal, start.cost),
+            explained=windowing.explains(self.meters.windows, signal, start.cost),
         )
         self.facts += facts
         self._fold_by(now)
@@ -226,12 +231,18 @@ class Gate:
         self._replan(now)
 
     def _settle_windows(self, start: Start, signal: Signal, now: float) -> None:
-        if signal.kind in _REJECTED:
-            self._count_work(start.cost, -1.0)
-            self.meters.windows = windowing.refund(self.meters.windows, start.cost, now)
         if signal.buckets:
             self.meters.windows = windowing.learn(
                 self.meters.windows, signal.buckets, sent_at=start.sent_at, mark=start.marks, now=now
+            )
+        if signal.kind in _REJECTED:
+            self._count_work(start.cost, -1.0)
+            self._refund(start, now)
+
+    def _refund(self, start: Start, now: float) -> None:
+        if self.meters.windows:
+            self.meters.windows = windowing.refund(
+                self.meters.windows, start.cost, sent_at=start.sent_at, mark=start.marks, now=now
             )
 
     def _count_work(self, cost: Mapping[str, float], sign: float) -> None:

@@ -147,6 +147,8 @@ def _changes(record: _Record) -> PoolChanges:
     # koryph holds the cap under its hard maximum even where it was set above it.
     changes: PoolChanges = {
         "profile": "agents",
+        # What it learned keeps its meaning only under its own rules.
+        "controller": "koryph",
         "adaptive": True,
         "cap": min(cap, ceiling),
         "cap_ceiling": ceiling,

@@ -11,7 +11,7 @@ from enum import Enum
 
 NEVER = -1e18
 """Before everything. Finite, because it is stored."""
-INTERVAL_LEAST = 90.0
+INTERVAL_LEAST = 130.0
 
 
 class Settling(Enum):
@@ -49,8 +49,10 @@ class Measured:
     """When the present level was first filled by an admission."""
     reject_s: float = 0.0
     """How long a rejection usually takes to come back; 0 until one has."""
-    interval: float = INTERVAL_LEAST
+    interval: float = 30.0
     oks: int = 0
+    early: bool = False
+    """The next probe is the one that comes soon after a fall."""
     climbing: bool = True
     stride: float = 1.0
     climbed_from: float = 0.0

@@ -106,7 +106,7 @@ def fold(
     know was empty, so the refusal says nothing about how much may be in flight.
     """
     control = controller_of(s)
-    if signal.kind in HOLD_STILL and s.adaptive:
+    if signal.kind in HOLD_STILL and s.adapts:
         return replace(memory, cap=control.freeze(memory.cap, s, now)), ()
     note = _Notes(pool, project, name, now)
     if signal.kind in A_PERSONS_TURN:
@@ -118,7 +118,7 @@ def fold(
         return memory, ()
     memory = _close_for_retry_after(memory, s, signal, now, note)
     if (
-        not s.adaptive
+        not s.adapts
         or memory.breaker.phase is Phase.OPEN
         or (explained and memory.breaker.phase is Phase.CLOSED)
     ):
@@ -209,7 +209,7 @@ def replan(
     """Recompute the limits for ``now``. Pure: the caller swaps the result in."""
     note = _Notes(pool, "", "", now)
     memory, meters = _move_breaker(memory, meters, s, trial_live=trial_live, note=note)
-    if s.adaptive and memory.breaker.phase is Phase.CLOSED:
+    if s.adapts and memory.breaker.phase is Phase.CLOSED:
         memory = _grow(memory, meters, s, counts, note)
     if memory.retry_until is not None and now >= memory.retry_until:
         memory = replace(memory, retry_until=None)
@@ -237,20 +237,20 @@ def replan(
 
 
 def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Limits:
-    phase = memory.breaker.phase if s.adaptive else Phase.CLOSED
+    phase = memory.breaker.phase if s.adapts else Phase.CLOSED
     closings = [memory.retry_until or 0.0, memory.breaker.open_until if phase is Phase.OPEN else 0.0]
-    if s.adaptive:
+    if s.adapts:
         closings.append(memory.cap.hold_until)
     closed_until = max(closings)
     return Limits(
         version=version,
         valid_until=now,
         cap=cap_of(memory.cap, s),
-        ceiling=s.cap_ceiling if s.adaptive else s.cap,
+        ceiling=s.cap_ceiling if s.adapts else s.cap,
         reserve=s.reserve,
         phase=phase,
         closed_until=closed_until if closed_until > now else None,
-        spacing_s=s.spacing_s if s.adaptive else 0.0,
+        spacing_s=s.spacing_s if s.adapts else 0.0,
         spacing_jitter=s.spacing_jitter,
         share=s.share,
         ageing_s=s.ageing_s,
@@ -267,7 +267,7 @@ def _valid_until(
     if strict:
         times.append((now // s.rotation_s + 1) * s.rotation_s)
         times.append(demand_until if demand_until is not None else times[0])
-    if s.adaptive:
+    if s.adapts:
         times.extend(_adaptive_times(memory, meters, s, now))
     return min(t for t in times if t > now)
 
@@ -289,7 +289,7 @@ def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float)
 def _move_breaker(
     memory: Memory, meters: Meters, s: PoolSettings, *, trial_live: bool, note: _Notes
 ) -> tuple[Memory, Meters]:
-    if not s.adaptive:
+    if not s.adapts:
         return memory, replace(meters, trial_id=None)
     breaker, now = memory.breaker, note.now
     if breaker.phase is Phase.OPEN and now >= breaker.open_until:

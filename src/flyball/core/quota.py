@@ -30,7 +30,7 @@ LEAST_REQUESTS = 20.0
 CHANGED = 0.15
 CUSHION_S, SAVING = 10.0, 0.25
 """After an empty moment this part of the refill is saved until so many seconds' worth lie in the bucket."""
-OVERDRAFT, OVERDRAFT_PER_MIN, OVERDRAFT_PER_MIN2 = 0.003, 0.002, 0.0012
+OVERDRAFT, OVERDRAFT_PER_MIN, OVERDRAFT_PER_MIN2 = 0.002, 0.0015, 0.0008
 SOON_HOLDS, LATELY_HOLDS = 1.5, 12.0
 INVERSIONS = 2
 """So many inversions lately, each so soon after its refusal (in usual holds), and it is no matter of
@@ -158,7 +158,8 @@ def _again(quota: Quota, work: Mapping[str, float], now: float) -> Quota:
 
 def window_of(quota: Quota, now: float) -> Window:
     """The window to pace by, right after an empty moment."""
-    return Window(quota.unit, quota.per_s * 60.0, quota.per_s * (1 - SAVING), 0.0, now, Source.ESTIMATED)
+    limit, refill_per_s = quota.per_s * 60.0, quota.per_s * (1 - SAVING)
+    return Window(quota.unit, limit, refill_per_s, 0.0, now, Source.ESTIMATED, seen_sent_at=now)
 
 
 def growing(window: Window, quota: Quota, now: float) -> Window:

@@ -119,6 +119,11 @@ class PoolSettings:
     ageing_s: float = 60.0
 
     @property
+    def adapts(self) -> bool:
+        """Does anything move the cap, and may the breaker act?"""
+        return self.adaptive and self.controller != "fixed"
+
+    @property
     def growth(self) -> Growth:
         return Growth.SUCCESS if self.controller == "article" else Growth.QUIET
 
@@ -135,7 +140,7 @@ PROFILES: Mapping[str, Mapping[str, object]] = {
     "calls": {
         "cap": 2,
         "cap_ceiling": 12,
-        "confirm_s": 1.0,
+        "confirm_s": 0.75,
         "step": 0.5,
         "settle_s": 8.0,
         "probe_s": 20.0,

@@ -36,6 +36,9 @@ class SignalKind(Enum):
 CONGESTION = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.TIMEOUT})
 """Kinds that ask for fewer calls. Everything else leaves the cap alone."""
 
+SUCCESSES = frozenset({SignalKind.OK, SignalKind.NEAR_LIMIT, SignalKind.SLOW})
+"""Kinds of answers that brought what was asked for."""
+
 LIMITING = frozenset(
     {SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP, SignalKind.CREDIT_GONE}
 )

@@ -16,6 +16,9 @@ what was left when *its* request arrived; what was sent since is the total minus
 
 Only the answer to the newest request counts, and a tenth of the bucket's size is left alone: others may
 draw on the same quota, and a level near zero turns every misjudged token into a rejection.
+
+What such an answer says already contains every request sent before it, used or refused. So what an older one
+gives back or used beyond its estimate changes the mirror no more.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ LEVEL_RESERVE = 0.10
 """The part of a reported bucket that is never spent: of its size, not of its rate, so it costs nothing
 later."""
 MINUTE_S = 60.0
+OTHERS_S = 15.0
+"""Over about this long the use of others is averaged; it comes and goes."""
+LEAST_NET = 0.1
 FULL_AGAIN_S = (0.5, 31 * 86400.0)
 """A reset outside this range says nothing about the refill."""
 SMOOTHING = 0.2
@@ -58,13 +64,27 @@ class Window:
     spent: float = 0.0
     seen_sent_at: float = NEVER
     """When the request was sent whose answer last corrected the level."""
+    seen_level: float = 0.0
+    seen_spent: float = 0.0
+    """What that answer said was left, and our total when its request went out."""
+    others_per_s: float = 0.0
+    """How fast others draw on the same bucket, as far as two answers tell."""
+
+    @property
+    def net_per_s(self) -> float:
+        """What the refill leaves to us. Never nothing: others stop, and only trying tells."""
+        return max(self.refill_per_s * LEAST_NET, self.refill_per_s - self.others_per_s)
+
+    def owes(self, sent_at: float, mark: Mapping[str, float]) -> bool:
+        """Does the level still lack what a call reserved that was sent then, with these marks?"""
+        return self.name in mark and sent_at > self.seen_sent_at
 
     @property
     def reserve(self) -> float:
         return self.limit * LEVEL_RESERVE if self.source is Source.REPORTED else 0.0
 
     def level_at(self, now: float) -> float:
-        return min(self.limit, self.level + self.refill_per_s * max(0.0, now - self.at))
+        return min(self.limit, self.level + self.net_per_s * max(0.0, now - self.at))
 
     def room_at(self, cost: float, now: float) -> float:
         """The earliest time at which ``cost`` fits. A cost larger than the bucket waits for a full one."""
@@ -72,7 +92,7 @@ class Window:
         missing = needed - self.level_at(now)
         if missing <= 1e-9:
             return now
-        return now + missing / self.refill_per_s if self.refill_per_s > 0 else float("inf")
+        return now + missing / self.net_per_s if self.refill_per_s > 0 else float("inf")
 
     def taken(self, cost: float, now: float) -> Window:
         """After ``cost`` was spent; a negative cost gives back."""
@@ -99,7 +119,7 @@ def rate(text: str) -> tuple[float, float]:
     >>> rate("80k/min")
     (80000.0, 60.0)
     """
-    found = _RATE.fullmatch(text.strip())
+    found = _RATE.fullmatch(str(text).strip())
     if found is None:
         raise UsageError(f"cannot read {text!r} as a rate; write it as 60/min, 80k/min or 2M/5h")
     number, thousands, count, unit = found.groups()
@@ -115,7 +135,13 @@ def declare(windows: tuple[Window, ...], rates: Mapping[str, str], now: float) -
     if not rates and all(window.source is not Source.DECLARED for window in windows):
         return windows
     known = {window.name: window for window in windows if window.source is Source.DECLARED}
-    others = [w for w in windows if w.source is not Source.DECLARED and w.name not in rates]
+    # What a person said replaces what headers say. An estimate was made in spite of what a person said.
+    others = [
+        window
+        for window in windows
+        if window.source is Source.ESTIMATED
+        or (window.source is Source.REPORTED and window.name not in rates)
+    ]
     return (*(_declared_anew(known.get(name), name, rates[name], now) for name in sorted(rates)), *others)
 
 
@@ -148,27 +174,48 @@ def take(windows: Sequence[Window], cost: Cost, now: float) -> tuple[Window, ...
 
 def marks(windows: Iterable[Window]) -> dict[str, float]:
     """To be kept with the call: how much had been sent when it went out."""
-    return {window.name: window.spent for window in windows}
+    found: dict[str, float] = {}
+    for window in windows:
+        if window.source is Source.REPORTED or window.name not in found:
+            found[window.name] = window.spent
+    return found
 
 
-def settle(windows: Sequence[Window], reserved: Cost, actual: Cost, now: float) -> tuple[Window, ...]:
+def settle(
+    windows: Sequence[Window],
+    reserved: Cost,
+    actual: Cost,
+    *,
+    sent_at: float,
+    mark: Mapping[str, float],
+    now: float,
+) -> tuple[Window, ...]:
     """Correct what a call reserved by what it used. ``actual`` names only what is known."""
     return tuple(
         window.taken(actual[window.name] - cost_in(window, reserved), now)
-        if window.name in actual
+        if window.name in actual and window.owes(sent_at, mark)
         else window
         for window in windows
     )
 
 
-def refund(windows: Sequence[Window], reserved: Cost, now: float) -> tuple[Window, ...]:
+def refund(
+    windows: Sequence[Window], reserved: Cost, *, sent_at: float, mark: Mapping[str, float], now: float
+) -> tuple[Window, ...]:
     """A rejected call used nothing."""
-    return tuple(window.taken(-cost_in(window, reserved), now) for window in windows)
+    return tuple(
+        window.taken(-cost_in(window, reserved), now) if window.owes(sent_at, mark) else window
+        for window in windows
+    )
 
 
-def explains(signal: Signal, cost: Cost) -> bool:
-    """Do the answer's own headers say that a quota had no room for this call?"""
-    return any(bucket.remaining < cost.get(bucket.name, 1.0) for bucket in signal.buckets)
+def explains(windows: Iterable[Window], signal: Signal, cost: Cost) -> bool:
+    """Do the answer's own headers say that a quota had no room for this call? Only one that we mirror, and
+    so wait for, explains a refusal."""
+    mirrored = {window.name for window in windows if window.source is Source.REPORTED}
+    return any(
+        bucket.name in mirrored and bucket.remaining < cost.get(bucket.name, 1.0) for bucket in signal.buckets
+    )
 
 
 def learn(
@@ -180,15 +227,14 @@ def learn(
     now: float,
 ) -> tuple[Window, ...]:
     """Mirror what an answer's headers say. Declared windows stay as the person wrote them."""
-    known = {window.name: window for window in windows}
+    fixed = {window.name for window in windows if window.source is Source.DECLARED}
+    known = {window.name: window for window in windows if window.source is Source.REPORTED}
     for bucket in buckets:
         window = known.get(bucket.name)
-        if window is not None and window.source is Source.DECLARED:
-            continue
         found = _mirrored(window, bucket, sent_at, mark.get(bucket.name), now)
-        if found is not None:
+        if found is not None and bucket.name not in fixed:
             known[bucket.name] = found
-    return tuple(known.values())
+    return (*(window for window in windows if window.source is not Source.REPORTED), *known.values())
 
 
 def _mirrored(
@@ -200,8 +246,41 @@ def _mirrored(
     refill = _refill_per_s(window, bucket, limit)
     spent = window.spent if window is not None else 0.0
     sent_since = max(0.0, spent - (mark if mark is not None else spent))
-    level = min(limit, bucket.remaining - sent_since + refill * max(0.0, now - sent_at))
-    return Window(bucket.name, limit, refill, level, now, Source.REPORTED, spent, sent_at)
+    left = bucket.remaining
+    if left <= 0 and bucket.reset_s is not None:
+        # Nothing left may mean less than nothing: the time until it is full again says how much less.
+        left = min(left, limit - bucket.reset_s * refill)
+    others = _others_per_s(window, left, sent_at, mark, refill)
+    since_s = max(0.0, now - sent_at)
+    level = min(limit, left - sent_since + max(refill * LEAST_NET, refill - others) * since_s)
+    return Window(
+        bucket.name,
+        limit,
+        refill,
+        level,
+        now,
+        Source.REPORTED,
+        spent,
+        sent_at,
+        seen_level=left,
+        seen_spent=mark if mark is not None else spent,
+        others_per_s=others,
+    )
+
+
+def _others_per_s(
+    window: Window | None, left: float, sent_at: float, mark: float | None, refill: float
+) -> float:
+    """Between two answers the level should have moved by the refill and our own use; the rest was others."""
+    if window is None or window.seen_sent_at <= NEVER or mark is None:
+        return 0.0
+    span_s = sent_at - window.seen_sent_at
+    if span_s <= 0:
+        return window.others_per_s
+    ours = mark - window.seen_spent
+    expected = min(window.limit, window.seen_level + refill * span_s) - ours
+    drawn_per_s = max(0.0, expected - left) / span_s
+    return window.others_per_s + (drawn_per_s - window.others_per_s) * min(1.0, span_s / OTHERS_S)
 
 
 def _refill_per_s(window: Window | None, bucket: Bucket, limit: float) -> float:

@@ -6,9 +6,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from flyball.core.answer import from_http
 from flyball.core.model import Outcome
-from flyball.core.signals import Bucket, Signal, SignalKind
+from flyball.core.signals import SUCCESSES, Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -68,13 +67,16 @@ class Lease:
         if isinstance(status, Signal):
             signal = status
         else:
+            # An ``exec`` never gets here, and should not pay for what reads headers and bodies.
+            from flyball.core.answer import from_http
+
             signal = from_http(status, headers, body, wall_s=time.time())
         first, self._reported = not self._reported, True
         self.rejected = signal.kind in (SignalKind.THROTTLED, SignalKind.OVERLOADED)
-        if signal.kind is SignalKind.OK:
+        if signal.kind in SUCCESSES:
             self.oks += 1
             self.buckets = signal.buckets or self.buckets
-        else:
+        if signal.kind is not SignalKind.OK:
             self._governor.report(
                 self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first
             )

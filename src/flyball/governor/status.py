@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from flyball.core.model import Claim, Phase
 from flyball.core.settings import LEASE_BACKSTOP_S
+from flyball.core.window import Window
 from flyball.host.process import alive
 from flyball.stores.port import Demand, Store
 from flyball.stores.seen import PoolSnapshot, ProjectStanding, WaitingAsk
@@ -69,10 +70,22 @@ class ProjectStatus:
     demanding: bool
 
 
+@dataclass(frozen=True, slots=True)
+class WindowStatus:
+    """A budget over time; ``source`` says how we know: declared, reported or estimated."""
+
+    name: str
+    source: str
+    limit: float
+    left: float
+    per_min: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatus:
     name: str
     profile: str
+    controller: str
     adaptive: bool
     operator_cap: int
     cap: int
@@ -99,6 +112,7 @@ class PoolStatus:
     spacing_s: float
     next_start_in_s: float | None
     hold_mean_s: float | None
+    windows: tuple[WindowStatus, ...]
     leases: tuple[LeaseStatus, ...]
     asks: tuple[AskStatus, ...]
     """The first 200 in line; ``waiting`` counts all of them."""
@@ -142,6 +156,7 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
     return PoolStatus(
         name=pool.name,
         profile=s.profile,
+        controller=s.controller,
         adaptive=s.adaptive,
         operator_cap=s.cap,
         cap=pool.cap,
@@ -166,11 +181,17 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         spacing_s=spacing,
         next_start_in_s=pool.next_grant_at - now if spacing and pool.next_grant_at > now else None,
         hold_mean_s=pool.hold_mean_s or None,
+        windows=tuple(_window(window, now) for window in pool.windows),
         leases=tuple(_lease(claim, now) for claim in pool.leases),
         asks=tuple(_asking(ask, now) for ask in pool.asks),
         projects=tuple(_project(standing) for standing in pool.projects),
         demand=tuple(_demand(demand, now) for demand in pool.demands),
     )
+
+
+def _window(window: Window, now: float) -> WindowStatus:
+    left = max(0.0, window.level_at(now))
+    return WindowStatus(window.name, window.source.value, window.limit, left, window.refill_per_s * 60)
 
 
 def _ago(at: float | None, now: float) -> float | None:

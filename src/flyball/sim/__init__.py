@@ -8,5 +8,14 @@
     heat       many workers against one provider, with or without the governor
     score      what a heat came to, in numbers
 
+The same in simulated time, where hours take a second and everybody meets the same chances:
+
+    jobs, hidden, shapes            the seeded work, and the rules a provider hides
+    engine                          clients, a provider, and a brain between them; the oracle
+    brains, peers, koryph, rate     flyball's own gate, and what others do
+    scenario, held_out              what is simulated, and what is good there
+    contenders, compare, report     everyone everywhere, in numbers and tables
+    curve, plot                     one run as a picture
+
 Nothing here touches the user's own state or any address but the loopback.
 """

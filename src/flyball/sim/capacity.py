@@ -101,10 +101,13 @@ class Turnstile:
         self.capacity = capacity
         self.tally = Tally()
 
-    def knock(self, t_s: float) -> bool:
-        """Somebody wants in. True if they are served; they stay open either way until they ``leave``."""
+    def knock(self, t_s: float, *, refuse: bool = False) -> bool:
+        """Somebody wants in. True if they are served; they stay open either way until they ``leave``.
+
+        ``refuse`` sends them away whatever room there is.
+        """
         tally, row = self.tally, self._second(t_s)
-        accepted = tally.inside < self.capacity.at(t_s)
+        accepted = not refuse and tally.inside < self.capacity.at(t_s)
         tally.open += 1
         if accepted:
             tally.inside += 1

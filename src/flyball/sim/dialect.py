@@ -3,7 +3,8 @@
 A dialect says which paths are its own, how long an answer a request wants, and how yes and no are
 spelled. The provider asks these questions only, so another vendor's API is another class beside these.
 
-An answer comes in one piece or, where the request says ``"stream": true``, as server-sent events.
+An answer comes in one piece or, where the request says ``"stream": true``, as server-sent events. How each
+kind of trouble is spelled is modelled on the vendors' public documentation and on what their clients accept.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from flyball.core.signals import SignalKind
+
+ANSWER = "Done."
 DEFAULT_TOKENS = 50
+MOST_TOKENS = 4096
+"""Who asks for more means a ceiling, as agents do, and gets an answer of the usual length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,11 @@ class Reply:
     def parts(self) -> Sequence[bytes]:
         """What to write, piece by piece; never empty."""
         return self.events or (json.dumps(self.body).encode(),)
+
+
+def answer_tokens(wanted: object) -> int:
+    """How long an answer is to be, by the limit that the request names."""
+    return wanted if isinstance(wanted, int) and 0 < wanted <= MOST_TOKENS else DEFAULT_TOKENS
 
 
 def event(data: Mapping[str, object] | str, name: str = "") -> bytes:
@@ -53,6 +64,9 @@ class Dialect(Protocol):
 
     def answers(self, path: str) -> bool: ...
 
+    def asked(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
+        """The request as one body, with whatever only its path says."""
+
     def tokens(self, body: Mapping[str, object]) -> int:
         """How many tokens of answer this request wants: they decide how long it takes."""
 
@@ -60,7 +74,28 @@ class Dialect(Protocol):
 
     def throttled(self, *, number: int, retry_after_s: float | None) -> Reply: ...
 
+    def refused(self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float) -> Reply:
+        """Any other no; ``wall_s`` is for those who write a reset as a moment."""
+
     def invalid(self, words: str, *, number: int) -> Reply: ...
+
+
+_ANTHROPIC = {
+    SignalKind.OVERLOADED: (529, "overloaded_error", "Overloaded"),
+    SignalKind.SERVER_ERROR: (500, "api_error", "Internal server error"),
+    SignalKind.AUTH: (401, "authentication_error", "invalid x-api-key"),
+    SignalKind.CREDIT_GONE: (
+        400,
+        "invalid_request_error",
+        "Your credit balance is too low to access the Anthropic API. "
+        "Please go to Plans & Billing to upgrade or purchase credits.",
+    ),
+    SignalKind.WINDOW_USED_UP: (
+        429,
+        "rate_limit_error",
+        "This request would exceed your account's rate limit. Please try again later.",
+    ),
+}
 
 
 class Anthropic:
@@ -71,9 +106,11 @@ class Anthropic:
     def answers(self, path: str) -> bool:
         return path.partition("?")[0] == "/v1/messages"
 
+    def asked(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:  # noqa: ARG002 - the port
+        return body
+
     def tokens(self, body: Mapping[str, object]) -> int:
-        wanted = body.get("max_tokens")
-        return wanted if isinstance(wanted, int) and wanted > 0 else DEFAULT_TOKENS
+        return answer_tokens(body.get("max_tokens"))
 
     def served(self, body: Mapping[str, object], *, number: int) -> Reply:
         message: dict[str, object] = {
@@ -81,7 +118,7 @@ class Anthropic:
             "type": "message",
             "role": "assistant",
             "model": str(body.get("model", "fake-model")),
-            "content": [{"type": "text", "text": "Done."}],
+            "content": [{"type": "text", "text": ANSWER}],
             "stop_reason": "end_turn",
             "stop_sequence": None,
             "usage": {"input_tokens": 200, "output_tokens": self.tokens(body)},
@@ -90,7 +127,7 @@ class Anthropic:
         return Reply(200, message, {"request-id": _request_id(number)}, events)
 
     def _events(self, message: Mapping[str, object]) -> tuple[bytes, ...]:
-        text = {"type": "text_delta", "text": "Done."}
+        text = {"type": "text_delta", "text": ANSWER}
         return typed_events(
             {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -106,21 +143,49 @@ class Anthropic:
 
     def throttled(self, *, number: int, retry_after_s: float | None) -> Reply:
         words = "Number of concurrent connections has exceeded your rate limit. Please try again later."
-        reply = self._error(429, "rate_limit_error", words, number)
-        if retry_after_s is None:
-            return reply
-        return Reply(reply.status, reply.body, {**reply.headers, "retry-after": f"{retry_after_s:g}"})
+        return self._error(429, "rate_limit_error", words, number, retry_after(retry_after_s))
+
+    def refused(self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float) -> Reply:
+        if kind is SignalKind.THROTTLED:
+            return self.throttled(number=number, retry_after_s=retry_after_s)
+        headers = retry_after(retry_after_s) if kind is SignalKind.OVERLOADED else {}
+        if kind is SignalKind.WINDOW_USED_UP:
+            headers = _window(retry_after_s, wall_s)
+        return self._error(*_ANTHROPIC[kind], number, headers)
 
     def invalid(self, words: str, *, number: int) -> Reply:
-        return self._error(400, "invalid_request_error", words, number)
+        return self._error(400, "invalid_request_error", words, number, {})
 
-    def _error(self, status: int, kind: str, words: str, number: int) -> Reply:
+    def _error(self, status: int, kind: str, words: str, number: int, headers: Mapping[str, str]) -> Reply:
         body = {
             "type": "error",
             "error": {"type": kind, "message": words},
             "request_id": _request_id(number),
         }
-        return Reply(status, body, {"request-id": _request_id(number)})
+        return Reply(status, body, {"request-id": _request_id(number), **headers})
+
+
+def retry_after(seconds: float | None) -> Mapping[str, str]:
+    return {} if seconds is None else {"retry-after": f"{seconds:.10g}"}
+
+
+def _window(reset_s: float | None, wall_s: float) -> Mapping[str, str]:
+    """A subscription whose five hours are used up; the week's are not."""
+    unified = {
+        "status": "rejected",
+        "representative-claim": "five_hour",
+        "5h-status": "rejected",
+        "5h-utilization": "1.0",
+        "7d-status": "allowed",
+        "7d-utilization": "0.4",
+        "overage-status": "rejected",
+        "overage-disabled-reason": "org_level_disabled",
+    }
+    if reset_s is not None:
+        at = str(int(wall_s + reset_s))
+        unified |= {"reset": at, "5h-reset": at, "7d-reset": str(int(wall_s) + 3 * 86400)}
+    named = {f"anthropic-ratelimit-unified-{name}": value for name, value in unified.items()}
+    return {**named, **retry_after(reset_s), "x-should-retry": "false"}
 
 
 def _request_id(number: int) -> str:

@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flyball.sim.dialect import DEFAULT_TOKENS, Reply, event, typed_events
+from flyball.core.signals import SignalKind
+from flyball.sim.dialect import ANSWER, Reply, answer_tokens, event, retry_after, typed_events
 
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+_ERRORS = {
+    SignalKind.OVERLOADED: (
+        503,
+        "server_error",
+        "server_is_overloaded",
+        "Our servers are currently overloaded. Please try again later.",
+    ),
+    SignalKind.SERVER_ERROR: (
+        500,
+        "server_error",
+        None,
+        "The server had an error while processing your request. Sorry about that!",
+    ),
+    SignalKind.AUTH: (401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
+    SignalKind.CREDIT_GONE: (
+        429,
+        "insufficient_quota",
+        "insufficient_quota",
+        "You exceeded your current quota, please check your plan and billing details.",
+    ),
+    SignalKind.WINDOW_USED_UP: (429, "usage_limit_reached", None, "The usage limit has been reached"),
+}
 
 
 class _OpenAI:
@@ -16,23 +39,32 @@ class _OpenAI:
     def answers(self, path: str) -> bool:
         return path.partition("?")[0] == self.path
 
+    def asked(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:  # noqa: ARG002 - the port
+        return body
+
     def tokens(self, body: Mapping[str, object]) -> int:
-        wanted = next((body[name] for name in _LIMITS if name in body), None)
-        return wanted if isinstance(wanted, int) and wanted > 0 else DEFAULT_TOKENS
+        return answer_tokens(next((body[name] for name in _LIMITS if name in body), None))
 
     def throttled(self, *, number: int, retry_after_s: float | None) -> Reply:
         words = "Rate limit reached for requests. Please try again later."
-        reply = self._error(429, "requests", "rate_limit_exceeded", words, number)
-        if retry_after_s is None:
-            return reply
-        return Reply(reply.status, reply.body, {**reply.headers, "retry-after": f"{retry_after_s:g}"})
+        reply = _error(429, "requests", "rate_limit_exceeded", words, number)
+        return Reply(reply.status, reply.body, {**reply.headers, **retry_after(retry_after_s)})
+
+    def refused(self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float) -> Reply:
+        if kind is SignalKind.THROTTLED:
+            return self.throttled(number=number, retry_after_s=retry_after_s)
+        headers: Mapping[str, str] = retry_after(retry_after_s) if kind is SignalKind.OVERLOADED else {}
+        more: Mapping[str, object] = {}
+        if kind is SignalKind.WINDOW_USED_UP and retry_after_s is not None:
+            at = int(wall_s + retry_after_s)
+            more = {"plan_type": "plus", "resets_at": at, "resets_in_seconds": int(retry_after_s)}
+            window = {"used-percent": "100.0", "window-minutes": "300", "reset-at": str(at)}
+            headers = {f"x-codex-primary-{name}": value for name, value in window.items()}
+        reply = _error(*_ERRORS[kind], number, more)
+        return Reply(reply.status, reply.body, {**reply.headers, **headers})
 
     def invalid(self, words: str, *, number: int) -> Reply:
-        return self._error(400, "invalid_request_error", None, words, number)
-
-    def _error(self, status: int, kind: str, code: str | None, words: str, number: int) -> Reply:
-        body = {"error": {"message": words, "type": kind, "param": None, "code": code}}
-        return Reply(status, body, _headers(number))
+        return _error(400, "invalid_request_error", None, words, number)
 
 
 class ChatCompletions(_OpenAI):
@@ -49,7 +81,11 @@ class ChatCompletions(_OpenAI):
             "model": str(body.get("model", "fake-model")),
         }
         if body.get("stream") is True:
-            deltas = ({"role": "assistant", "content": ""}, {"content": "Done."}, {})
+            deltas: tuple[dict[str, str], ...] = (
+                {"role": "assistant", "content": ""},
+                {"content": ANSWER},
+                {},
+            )
             chunks = [
                 {
                     **head,
@@ -59,7 +95,7 @@ class ChatCompletions(_OpenAI):
                 for delta in deltas
             ]
             return Reply(200, {}, _headers(number), (*map(event, chunks), event("[DONE]")))
-        message = {"role": "assistant", "content": "Done."}
+        message = {"role": "assistant", "content": ANSWER}
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
         done = {**head, "object": "chat.completion", "choices": choices, "usage": usage}
         return Reply(200, done, _headers(number))
@@ -72,37 +108,66 @@ class Responses(_OpenAI):
 
     def served(self, body: Mapping[str, object], *, number: int) -> Reply:
         tokens, item_id = self.tokens(body), f"msg_fake{number:06d}"
-        text = {"type": "output_text", "text": "Done.", "annotations": []}
-        item = {
-            "id": item_id,
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": [text],
-        }
         done: dict[str, object] = {
             "id": f"resp_fake{number:06d}",
             "object": "response",
             "created_at": 0,
             "status": "completed",
             "model": str(body.get("model", "fake-model")),
-            "output": [item],
+            "output": [_item(item_id, ANSWER)],
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
-            "usage": {"input_tokens": 200, "output_tokens": tokens, "total_tokens": 200 + tokens},
+            "usage": {
+                "input_tokens": 200,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": tokens,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": 200 + tokens,
+            },
         }
         events = self._events(done, item_id) if body.get("stream") is True else ()
         return Reply(200, done, _headers(number), events)
 
     def _events(self, done: Mapping[str, object], item_id: str) -> tuple[bytes, ...]:
         begun = {**done, "status": "in_progress", "output": [], "usage": None}
-        place = {"item_id": item_id, "output_index": 0, "content_index": 0}
-        return typed_events(
-            {"type": "response.created", "sequence_number": 0, "response": begun},
-            {"type": "response.output_text.delta", "sequence_number": 1, **place, "delta": "Done."},
-            {"type": "response.completed", "sequence_number": 2, "response": done},
-        )
+        item = {"output_index": 0}
+        place = {"item_id": item_id, **item, "content_index": 0}
+        events: list[dict[str, object]] = [
+            {"type": "response.created", "response": begun},
+            {"type": "response.output_item.added", **item, "item": _item(item_id, None)},
+            {"type": "response.content_part.added", **place, "part": _text("")},
+            {"type": "response.output_text.delta", **place, "delta": ANSWER},
+            {"type": "response.output_text.done", **place, "text": ANSWER},
+            {"type": "response.content_part.done", **place, "part": _text(ANSWER)},
+            # codex takes the answer from here, and from nowhere else.
+            {"type": "response.output_item.done", **item, "item": _item(item_id, ANSWER)},
+            {"type": "response.completed", "response": done},
+        ]
+        return typed_events(*({**each, "sequence_number": at} for at, each in enumerate(events)))
+
+
+def _item(item_id: str, text: str | None) -> Mapping[str, object]:
+    """The message of an answer; None: it has only begun."""
+    status = "in_progress" if text is None else "completed"
+    content = [] if text is None else [_text(text)]
+    return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
+
+
+def _text(text: str) -> Mapping[str, object]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def _error(
+    status: int,
+    kind: str,
+    code: str | None,
+    words: str,
+    number: int,
+    more: Mapping[str, object] | None = None,
+) -> Reply:
+    error = {"message": words, "type": kind, "param": None, "code": code, **(more or {})}
+    return Reply(status, {"error": error}, _headers(number))
 
 
 def _headers(number: int) -> Mapping[str, str]:

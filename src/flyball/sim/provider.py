@@ -2,13 +2,16 @@
 
     POST /v1/messages           served in tokens / tokens_per_s seconds, or refused with 429 and retry-after
     POST /v1/chat/completions   the same for those who speak as OpenAI does; and /v1/responses
+    POST /v1beta/models/M:generateContent, :streamGenerateContent    and as Google does
     GET  /__fake/tally          what the provider counted; clients must not peek, people may
 
-    python -m flyball.sim.provider --port 8787 --capacity 6,20:3,40:6
+    python -m flyball.sim.provider --port 8787 --capacity 6,20:3,40:6 --script 429x2
     curl -d '{"max_tokens": 80}' http://127.0.0.1:8787/v1/messages
 
-The turnstile decides, the dialect words it, and this file only waits and writes. Its clock starts when it
-is opened for business, so a schedule of capacities lines up with the work that is thrown at it.
+The real claude, codex, gemini and opencode are served well enough to run to their end (``make agents``).
+
+The script decides, then the turnstile; the dialect words it, and this file only waits and writes. Its clock
+starts when it is opened for business, so a schedule of capacities lines up with the work thrown at it.
 """
 
 from __future__ import annotations
@@ -25,14 +28,18 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 
+from flyball.core.signals import SignalKind
 from flyball.errors import FlyballError
+from flyball.sim.asides import aside
 from flyball.sim.capacity import Capacity, Tally, Turnstile
 from flyball.sim.dialect import Anthropic, Dialect, Reply
+from flyball.sim.dialect_gemini import Gemini
 from flyball.sim.dialect_openai import ChatCompletions, Responses
+from flyball.sim.script import Script, Step
+from flyball.sim.wire import read_body
 
-DIALECTS: tuple[Dialect, ...] = (Anthropic(), ChatCompletions(), Responses())
+DIALECTS: tuple[Dialect, ...] = (Anthropic(), ChatCompletions(), Responses(), Gemini())
 HOST = "127.0.0.1"
-BODY_LIMIT = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +65,17 @@ class Provider:
         capacity: Capacity,
         manner: Manner = USUAL,
         *,
+        script: str = "",
         port: int = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        heard: Callable[[Mapping[str, object]], None] | None = None,
     ) -> None:
+        """``script`` is a text as in ``script.py``; ``heard`` is shown every model request."""
         self.manner = manner
         self._turnstile = Turnstile(capacity)
+        self._script, self._requests = Script.of(script, usual_s=manner.retry_after_s), 0
+        self._heard = heard
         self._lock = threading.Lock()
         self._clock, self._sleep = clock, sleep
         self._opened_at = clock()
@@ -105,19 +117,28 @@ class Provider:
     def handle(self, dialect: Dialect, body: Mapping[str, object], write: Write) -> None:
         """Serve or refuse one request. The seat is given back even if the client has gone."""
         number = next(self._numbers)
+        if self._heard is not None:
+            self._heard(body)
         with self._lock:
-            accepted = self._turnstile.knock(self.t_s)
+            step = self._script.at(self._requests)
+            self._requests += 1
+            accepted = self._turnstile.knock(self.t_s, refuse=step.kind is not SignalKind.OK)
         if accepted:
             reply, for_s = (
                 dialect.served(body, number=number),
                 dialect.tokens(body) / self.manner.tokens_per_s,
             )
         else:
-            wait_s = self.manner.retry_after_s
-            reply, for_s = dialect.throttled(number=number, retry_after_s=wait_s), self.manner.reject_s
+            reply, for_s = self._refusal(dialect, step, number), self.manner.reject_s
         parts = self._in_time(reply.parts(), for_s, accepted=accepted)
         with closing(parts):
             write(reply, parts)
+
+    def _refusal(self, dialect: Dialect, step: Step, number: int) -> Reply:
+        """As the script says, else for want of room."""
+        if step.kind is SignalKind.OK:
+            return dialect.throttled(number=number, retry_after_s=self.manner.retry_after_s)
+        return dialect.refused(step.kind, number=number, retry_after_s=step.retry_after_s, wall_s=time.time())
 
     def _in_time(
         self, parts: Sequence[bytes], for_s: float, *, accepted: bool
@@ -157,29 +178,39 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
         sys_version = ""
 
         def do_POST(self) -> None:
+            # Read in any case: what is left unread makes the kernel tear the answer down with the connection.
+            try:
+                body, problem = self._body(), ""
+            except ValueError as error:
+                body, problem = {}, str(error)
             dialect = next((each for each in DIALECTS if each.answers(self.path)), None)
             if dialect is None:
-                return self._say(Reply(404, {"error": f"no dialect answers {self.path}"}))
-            try:
-                body = self._body()
-            except ValueError as error:
-                return provider.refuse(dialect, str(error), self._write)
-            return provider.handle(dialect, body, self._write)
+                unknown = Reply(404, {"error": f"no dialect answers {self.path}"})
+                return self._say(aside("POST", self.path) or unknown)
+            if problem:
+                return provider.refuse(dialect, problem, self._write)
+            return provider.handle(dialect, dialect.asked(self.path, body), self._write)
 
         def do_GET(self) -> None:
             if self.path == "/__fake/tally":
                 found = {"capacity": provider.capacity_now, **provider.tally().as_json()}
                 return self._say(Reply(200, found))
-            return self._say(Reply(404, {"error": "POST /v1/messages, or GET /__fake/tally"}))
+            if "upgrade" in self.headers:
+                # Clients that would rather have a socket fall back to plain requests.
+                return self._say(Reply(426, {"error": {"message": "no websockets here"}}))
+            unknown = Reply(404, {"error": "POST /v1/messages, or GET /__fake/tally"})
+            return self._say(aside("GET", self.path) or unknown)
+
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
             """Quiet: the tally says what happened."""
 
         def _body(self) -> Mapping[str, object]:
-            length = int(self.headers.get("content-length") or 0)
-            if not 0 <= length <= BODY_LIMIT:
-                raise ValueError("the body is too large")
-            body = json.loads(self.rfile.read(length) or b"{}")
+            body = json.loads(read_body(dict(self.headers.items()), self.rfile) or b"{}")
             if not isinstance(body, dict):
                 raise ValueError("the body must be a JSON object")
             return body
@@ -211,6 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flyball.sim.provider", description="A fake provider.")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
     parser.add_argument("--capacity", default="6", help="6, or steps by second: 6,20:3,40:6")
+    parser.add_argument("--script", default="", help="what the first requests get: 429x2, 529:5, window:60x*")
     parser.add_argument("--tokens-per-s", type=float, default=USUAL.tokens_per_s)
     parser.add_argument(
         "--retry-after", type=float, default=USUAL.retry_after_s, help="seconds; 0 sends none"
@@ -218,10 +250,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     manner = Manner(tokens_per_s=args.tokens_per_s, retry_after_s=args.retry_after or None)
     try:
-        capacity = Capacity.of(args.capacity)
+        provider = Provider(Capacity.of(args.capacity), manner, script=args.script, port=args.port)
     except FlyballError as error:
         parser.error(str(error))
-    with Provider(capacity, manner, port=args.port) as provider:
+    with provider:
         print(provider.url, flush=True)
         try:
             threading.Event().wait()

@@ -173,6 +173,8 @@ class PoolDesk:
         self, signal: Signal, *, project: str, name: str, claim_id: int | None, claim: Claim | None = None
     ) -> None:
         """Take a signal in and replan at once. ``claim``: the lease whose one call this answers."""
+        if claim is not None and signal.buckets:
+            self.learn(claim, signal.buckets)
         meters = self.row.meters
         memory, facts = planning.fold(
             self.memory,
@@ -188,13 +190,11 @@ class PoolDesk:
             sent_at=claim.granted_at if claim is not None else None,
             in_flight=claim.level if claim is not None else None,
             work={"requests": meters.work, "tokens": meters.work_tokens} if meters.work else None,
-            explained=claim is not None and windowing.explains(signal, claim.cost),
+            explained=claim is not None and windowing.explains(meters.windows, signal, claim.cost),
         )
         if signal.kind is SignalKind.THROTTLED and not meters.work:
             # From now on it is counted what is accepted: a quota may be behind the refusals.
             meters.work = 1.0
-        if claim is not None and signal.buckets:
-            self.learn(claim, signal.buckets)
         self.tell(facts)
         self.refresh(memory)
 

@@ -237,15 +237,17 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
     _settle_windows(desk, claim, release)
     was_full = row.counts.in_use >= row.limits.cap
     held_s = max(0.0, now - (claim.granted_at if claim.granted_at is not None else now))
-    if was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0:
+    if not release.rejected and (was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0):
         meters = desk.move_meters()
         weight = HOLD_SMOOTHING if meters.hold_mean_s else 1.0
         meters.hold_mean_s += (held_s - meters.hold_mean_s) * weight
-        if was_full:
-            meters.bound_oks += oks if oks is not None else int(outcome is Outcome.FINISHED)
-            if outcome is Outcome.FINISHED and meters.work:
-                meters.high = max(meters.high, claim.level)
-            _fold_soon(desk)
+    if was_full:
+        served = outcome is Outcome.FINISHED and not release.rejected
+        meters = desk.move_meters()
+        meters.bound_oks += oks if oks is not None else int(served)
+        if served and meters.work and claim.level > meters.high and _sent_since_refusal(desk, claim):
+            meters.high = claim.level
+        _fold_soon(desk)
     was_trial = row.meters.trial_id == claim.id
     if outcome is Outcome.THROTTLED:
         throttled = Signal(SignalKind.THROTTLED, detail="released as throttled")
@@ -254,19 +256,30 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
         _end_trial(desk, outcome)
 
 
+def _sent_since_refusal(desk: PoolDesk, claim: Claim) -> bool:
+    """Only a call that was sent after a refusal shows that as much is served again."""
+    return claim.granted_at is not None and claim.granted_at > desk.memory.quota.refused_at
+
+
 def _settle_windows(desk: PoolDesk, claim: Claim, release: Release) -> None:
     if release.buckets:
         desk.learn(claim, release.buckets)
     if release.rejected and desk.row.meters.work:
         meters = desk.move_meters()
-        meters.work -= 1
-        meters.work_tokens -= claim.cost.get("tokens", 0.0)
+        # Some of those refused were sent before counting began; it must not end with them.
+        meters.work = max(1.0, meters.work - 1)
+        meters.work_tokens = max(0.0, meters.work_tokens - claim.cost.get("tokens", 0.0))
     if desk.row.meters.windows and (release.rejected or release.used):
         meters, now = desk.move_meters(), desk.now
+        sent_at = claim.granted_at if claim.granted_at is not None else now
         if release.rejected:
-            meters.windows = windowing.refund(meters.windows, claim.cost, now)
+            meters.windows = windowing.refund(
+                meters.windows, claim.cost, sent_at=sent_at, mark=claim.marks, now=now
+            )
         else:
-            meters.windows = windowing.settle(meters.windows, claim.cost, release.used, now)
+            meters.windows = windowing.settle(
+                meters.windows, claim.cost, release.used, sent_at=sent_at, mark=claim.marks, now=now
+            )
 
 
 def _fold_soon(desk: PoolDesk) -> None:

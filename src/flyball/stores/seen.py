@@ -9,6 +9,7 @@ from flyball.core.model import Claim, Phase
 from flyball.core.plan import Memory
 from flyball.core.settings import MachineSettings, PoolChanges, PoolSettings
 from flyball.core.verdict import Verdict
+from flyball.core.window import Window
 from flyball.stores.port import Demand
 
 
@@ -59,6 +60,7 @@ class PoolSnapshot:
     trial_since: float | None
     next_grant_at: float
     hold_mean_s: float
+    windows: tuple[Window, ...]
     leases: tuple[Claim, ...]
     asks: tuple[WaitingAsk, ...]
     projects: tuple[ProjectStanding, ...]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core import plan as planning
+from flyball.core.control.named import handed_over
 from flyball.core.model import ProjectUse
+from flyball.core.quota import Quota
 from flyball.core.settings import (
     MachineChanges,
     MachineSettings,
@@ -15,6 +18,7 @@ from flyball.core.settings import (
     merge_changes,
     merge_machine,
 )
+from flyball.core.window import Source
 from flyball.errors import UsageError
 from flyball.stores import codec
 from flyball.stores.desk import PoolDesk
@@ -46,6 +50,8 @@ class SettingVerbs(Steps):
                 memory = learned
             elif "cap" in changes or _starts_anew(before, settings):
                 memory = planning.reseeded(memory, settings, desk.now)
+            elif before.controller != settings.controller:
+                memory = replace(memory, cap=handed_over(memory.cap, desk.now), quota=Quota())
             if not settings.adaptive or settings.spacing_s == 0:
                 desk.row.meters.next_grant_at = 0.0
             desk.refresh(memory)
@@ -68,6 +74,9 @@ class SettingVerbs(Steps):
             desk = self._desk(rows, pool)
             meters = desk.row.meters
             meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
+            meters.high, meters.work, meters.work_tokens = 0, 0.0, 0.0
+            # What was spent of a window that a person declared is a fact, not something learned.
+            meters.windows = tuple(window for window in meters.windows if window.source is Source.DECLARED)
             desk.refresh(planning.first_memory(desk.settings, desk.now))
             hand_out(desk)
             return joined(carried, desk.done())

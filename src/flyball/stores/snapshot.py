@@ -49,6 +49,7 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
         trial_since=meters.trial_at if trial else None,
         next_grant_at=meters.next_grant_at,
         hold_mean_s=meters.hold_mean_s,
+        windows=meters.windows,
         leases=tuple(c for c in claims if c.held),
         asks=tuple(_asks(desk, asks, line)),
         projects=_standings(desk),

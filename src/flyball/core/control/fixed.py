@@ -1,5 +1,4 @@
-"""No control at all: the cap a person set, whatever the world says. Retry-After and the breaker stay away
-too."""
+"""No control at all: the cap a person set, and no breaker. A Retry-After still closes the pool."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from flyball.core.cap import cap_of, count_throttle
+from flyball.core.cap import cap_of, count_throttle, within
 from flyball.core.control.port import BreakerTimes, Heard, Seen
 from flyball.core.learned import INTERVAL_LEAST, CapEvent, CapState, Measured
 from flyball.core.settings import PoolSettings
@@ -42,13 +42,15 @@ DEEPER = (0.75, 0.5)
 """A first fall goes to what was measured; one that follows at once goes this much deeper, and climbs back."""
 PAUSE = 0.25
 """Nothing starts for this part of a usual hold after a second fall, doubling with each further one."""
-DEPTH_SMOOTHING = 0.3
+DEPTH_SMOOTHING = 0.35
 MUCH = 0.1
 OVERLOADS_TO_TRIP = 5
 BLIPS_MOST = 2
-FAR_BELOW, BEST_FADES = 0.8, 0.99
+FIRST_LOOK = 24.0
+"""Successes from the end of a fall to the first probe."""
+FAR_BELOW, BEST_FADES, OFTEN_MOST = 0.8, 0.99, 3.0
 OVERDUE_S = 600.0
-PROBE_SHARE = 0.0025
+PROBE_SHARE = 0.0024
 """The part of the slot time that probes may cost where holds are long."""
 
 
@@ -57,26 +59,24 @@ class MeasuredController:
 
     def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
         own = _own(state)
-        state = count_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
+        state = count_throttle(within(state, s), s, project=heard.project, name=heard.name, now=heard.now)
         if heard.signal.kind is SignalKind.OVERLOADED:
             return _overloaded(state, own, heard)
         if _old_news(own, s, heard):
             return _refined(state, own, s, heard), CapEvent.COUNTED
+        if heard.signal.kind is SignalKind.TIMEOUT:
+            return _lowered(state, own, s, heard, level=state.level * 0.75, least=state.level * 0.75)
         if heard.sent_at is not None:
             own = replace(own, reject_s=_smoothed(own.reject_s, heard.now - heard.sent_at, heard.hold_mean_s))
-        if heard.signal.kind is SignalKind.TIMEOUT:
-            return _lowered(state, own, s, heard, level=state.level * 0.75)
         served = _served(state, heard)
         if _is_probe(state, own, heard):
             return _undone(state, own, s, heard, served)
-        level = served * _kept(own)
-        if own.falls == 0:
-            # Refused with little in flight: then it is not about how much is. Be careful, not small.
-            level = max(level, state.level / 2)
-        return _lowered(state, own, s, heard, level=level)
+        # Refused with little in flight: then it is not about how much is. Be careful, not small.
+        least = state.level / 2 if own.falls == 0 else 0.0
+        return _lowered(state, own, s, heard, level=served * _kept(own), least=least)
 
     def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
-        own = _own(state)
+        own, state = _own(state), within(state, s)
         own = replace(own, oks=own.oks + seen.bound_oks)
         if own.filled_at is None and seen.bound_at >= own.changed_at:
             own = replace(own, filled_at=seen.bound_at)
@@ -133,9 +133,10 @@ class MeasuredController:
     def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:
         """In hold times, within what the settings allow: an outage should not outlive itself by much."""
         own = _own(state)
-        usual = hold_mean_s if hold_mean_s > 0 else s.break_s
-        first = max(1.0, min(s.break_s, usual))
-        most = max(first, min(s.break_max_s, 2 * usual))
+        first, most = s.break_s, s.break_max_s
+        if hold_mean_s > 0:
+            first = max(1.0, min(first, hold_mean_s / 2))
+            most = max(first, min(most, hold_mean_s))
         return BreakerTimes(first, most, min(s.trial_clean_s, _confirm_s(own, s)))
 
 
@@ -192,9 +193,11 @@ def _firm(own: Measured, level: float) -> Measured:
 
 def _due(own: Measured, level: float, now: float) -> bool:
     """Is it time for a probe? After so many successes; where those are rare (agents), after a time that keeps
-    the slot time of failed probes small. Twice as often far below a level that once was served."""
-    often = 2.0 if level < FAR_BELOW * own.best else 1.0
-    if own.oks * often >= own.interval:
+    the slot time of failed probes small. More often far below a level that once was served."""
+    often = min(OFTEN_MOST, own.best / level) if level < FAR_BELOW * own.best else 1.0
+    # After a fall the first look up comes soon: many falls are short.
+    needed = min(FIRST_LOOK, own.interval) if own.early else own.interval / often
+    if own.oks >= needed:
         return True
     elapsed_s = now - own.changed_at
     return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
@@ -245,10 +248,12 @@ def _undone(
     if own.testing:
         fell = max(0.0, 1 - level / own.testing)
         own = replace(own, depth=own.depth + (fell - own.depth) * DEPTH_SMOOTHING)
+    interval = _next_interval(own, level)
     own = replace(
         _cut_at(own, level, heard.now),
-        interval=_next_interval(own, level),
+        interval=interval,
         best=max(level, own.best * BEST_FADES),
+        early=bool(own.testing) or level - own.climbed_from >= max(2.0, MUCH * level),
         climbing=False,
         testing=0.0,
         falls=own.falls if own.testing else 0,
@@ -261,14 +266,14 @@ def _next_interval(own: Measured, level: float) -> float:
     """A probe that found nothing doubles it; one that found much shortens it: there is more to follow."""
     found = level - own.climbed_from
     if found < 1:
-        return min(INTERVAL_MOST, own.interval * 2)
+        return own.interval if own.early else min(INTERVAL_MOST, own.interval * 2)
     if found < max(2.0, MUCH * level):
         return own.interval
     return max(INTERVAL_LEAST, own.interval / 2)
 
 
 def _lowered(
-    state: CapState, own: Measured, s: PoolSettings, heard: Heard, *, level: float
+    state: CapState, own: Measured, s: PoolSettings, heard: Heard, *, level: float, least: float
 ) -> tuple[CapState, CapEvent]:
     if cap_of(state, s) <= s.cap_floor:
         return replace(state, measured=replace(own, epoch_at=heard.now)), CapEvent.AT_FLOOR
@@ -277,7 +282,7 @@ def _lowered(
     if heard.hold_mean_s > 0:
         # By the time it opens again fewer will be in flight: do not make up for them all at once.
         level = min(level, heard.in_use * math.exp(-wait_s / heard.hold_mean_s) + 1)
-    lowered = max(float(s.cap_floor), min(float(int(level)), state.level - 1))
+    lowered = max(float(s.cap_floor), min(float(int(max(level, least))), state.level - 1))
     single = own.falls == 0
     again = not single or own.blips >= 0
     own = replace(

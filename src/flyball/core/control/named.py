@@ -1,29 +1,49 @@
-"""Controllers by name, as settings name them."""
+"""Controllers by name, as settings name them. Each is imported when a pool first uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cache
 
-from flyball.core.control.aimd import AimdController
-from flyball.core.control.fixed import FixedController
-from flyball.core.control.gradient2 import Gradient2Controller
-from flyball.core.control.measured import MeasuredController
 from flyball.core.control.port import Controller
-from flyball.core.settings import CONTROLLERS, PoolSettings
-from flyball.errors import invariant
-
-_NAMED: Mapping[str, Controller] = {
-    control.name: control
-    for control in (
-        MeasuredController(),
-        AimdController("article"),
-        AimdController("koryph"),
-        Gradient2Controller(),
-        FixedController(),
-    )
-}
-invariant(tuple(_NAMED) == CONTROLLERS, "every controller a person may name exists")
+from flyball.core.learned import CapState
+from flyball.core.settings import PoolSettings
+from flyball.errors import InvariantError
 
 
 def controller_of(s: PoolSettings) -> Controller:
-    return _NAMED[s.controller]
+    return named(s.controller)
+
+
+@cache
+def named(name: str) -> Controller:
+    """One of ``settings.CONTROLLERS``."""
+    if name == "measured":
+        from flyball.core.control.measured import MeasuredController
+
+        return MeasuredController()
+    if name in ("article", "koryph"):
+        from flyball.core.control.aimd import AimdController
+
+        return AimdController(name)
+    if name == "gradient2":
+        from flyball.core.control.gradient2 import Gradient2Controller
+
+        return Gradient2Controller()
+    if name == "fixed":
+        from flyball.core.control.fixed import FixedController
+
+        return FixedController()
+    raise InvariantError(f"no controller is called {name!r}")
+
+
+def handed_over(state: CapState, now: float) -> CapState:
+    """For another controller: the level stays, what only the last one understood does not."""
+    return CapState(
+        level=state.level,
+        settle_until=now,
+        failed_level=state.failed_level,
+        last_cut_at=state.last_cut_at,
+        throttles=state.throttles,
+        throttle_count=state.throttle_count,
+        last_throttle_at=state.last_throttle_at,
+    )

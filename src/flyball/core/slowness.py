@@ -1,0 +1,60 @@
+"""Is a kind of call slower than it used to be? Smoothed, per class, and slow to say so.
+
+A single slow answer means nothing: a long answer takes long. So answer times are compared within a class
+(one path, one model), the recent average against the long one, and only a rise that lasts is told.
+Telling it stops growth for a while; it never cuts. The time to the first byte is the one to feed: it does
+not grow with the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SHORT, LONG = 0.25, 0.02
+"""How much one answer moves the recent and the long average."""
+TIMES_SLOWER = 2.0
+LEAST_ANSWERS = 30
+"""Before so many nobody knows what is usual."""
+LASTING = 8
+"""So many answers in a row must find the recent average too high."""
+CLASSES_KEPT = 256
+
+
+@dataclass(slots=True)
+class _Class:
+    answers: int = 0
+    recent_s: float = 0.0
+    usual_s: float = 0.0
+    high: int = 0
+
+
+class Slowness:
+    """Not thread-safe by need: a lost update moves an average by one answer.
+
+    >>> watch = Slowness()
+    >>> any(watch.note("/v1/messages", 1.0) for _ in range(100))
+    False
+    >>> any(watch.note("/v1/messages", 5.0) for _ in range(20))
+    True
+    """
+
+    def __init__(self) -> None:
+        self._classes: dict[str, _Class] = {}
+
+    def note(self, kind: str, took_s: float) -> bool:
+        """One answer of a class took so long. True when it is time to say that the class has become slow."""
+        known = self._classes.get(kind)
+        if known is None:
+            if len(self._classes) >= CLASSES_KEPT:
+                del self._classes[next(iter(self._classes))]
+            known = self._classes[kind] = _Class(recent_s=took_s, usual_s=took_s)
+        known.answers += 1
+        # Until an average has seen enough, each answer weighs as in a plain mean.
+        known.recent_s += (took_s - known.recent_s) * max(SHORT, 1 / known.answers)
+        known.usual_s += (took_s - known.usual_s) * max(LONG, 1 / known.answers)
+        if known.answers < LEAST_ANSWERS or known.recent_s < TIMES_SLOWER * known.usual_s:
+            known.high = 0
+            return False
+        known.high += 1
+        # Once when it has lasted, and again each time it has lasted as long again.
+        return known.high % LASTING == 0

@@ -1,0 +1,79 @@
+"""Who is compared: flyball's own controllers by the names settings have for them, and the peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from flyball.core.settings import CONTROLLERS, PoolChanges
+from flyball.sim import peers
+from flyball.sim.brains import Governed
+from flyball.sim.engine import Brain
+from flyball.sim.koryph import Koryph
+from flyball.sim.rate import Botocore
+
+FIXED_LOW, FIXED_HIGH = 8, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    name: str
+    words: str
+    make: Callable[[PoolChanges, int, int], Brain]
+    """From the pool's settings, which only flyball's own read; the seed of its chances; how many callers.
+    """
+    ours: bool = False
+    coordinates: bool = False
+    """One brain can serve several processes."""
+
+
+def _ours(name: str, words: str) -> Contender:
+    return Contender(
+        name,
+        words,
+        lambda pool, _, __: Governed(cast(PoolChanges, {**pool, "controller": name})),
+        ours=True,
+        coordinates=True,
+    )
+
+
+_OURS = {
+    "measured": "flyball: measures the capacity (the default)",
+    "article": "flyball: the article's AIMD with a memory",
+    "koryph": "flyball: koryph's AIMD with a memory",
+    "gradient2": "flyball: latency, for backends that queue",
+    "fixed": f"flyball: the cap a person set, {FIXED_LOW} unless named",
+}
+
+
+def _peer(
+    name: str, words: str, make: Callable[[int, int], Brain], *, coordinates: bool = False
+) -> Contender:
+    return Contender(name, words, lambda _, seed, callers: make(seed, callers), coordinates=coordinates)
+
+
+def _fixed(limit: int) -> Callable[[int, int], Brain]:
+    return lambda seed, callers: peers.Fixed(limit, seed, callers)
+
+
+def _article_raised(seed: int, callers: int) -> Brain:
+    return peers.Article(seed, callers, ceiling=512.0)
+
+
+_PEERS = (
+    _peer("fixed-low", f"a semaphore of {FIXED_LOW}", _fixed(FIXED_LOW)),
+    _peer("fixed-high", f"a semaphore of {FIXED_HIGH}", _fixed(FIXED_HIGH)),
+    _peer("article-aimd", "the article's AIMD as printed, ceiling 12", peers.Article),
+    _peer("article-raised", "the same with our ceiling of 512", _article_raised),
+    _peer("koryph-aimd", "koryph's governor as shipped", Koryph, coordinates=True),
+    _peer("netflix-aimd", "Netflix AIMDLimit", peers.NetflixAimd),
+    _peer("netflix-gradient2", "Netflix Gradient2Limit", peers.NetflixGradient2),
+    _peer("inspect", "Inspect's adaptive connections", peers.Inspect),
+    _peer("botocore", "botocore's adaptive retry mode", Botocore),
+)
+
+OURS: Mapping[str, Contender] = {name: _ours(name, _OURS[name]) for name in CONTROLLERS}
+PEERS: Mapping[str, Contender] = {peer.name: peer for peer in _PEERS}
+CONTENDERS: Mapping[str, Contender] = {**OURS, **PEERS}
+DEFAULT = CONTROLLERS[0]
