@@ -329,9 +329,18 @@ def test_an_estimate_goes_to_a_gate_that_asks_for_one(lib: Any, gov: Governor, n
         client.post(URL, content=b"12345")
     assert Windowed.costs == [{"tokens": 5}]
     Windowed.costs.clear()
-    client = client_of(lib, Pool(gov, "p"), Scripted(lib, [200]), night, **rules)
+    client = client_of(lib, Listener(), Scripted(lib, [200]), night, **rules)
     with client, pytest.raises(UsageError, match="Limiter"):
         client.post(URL)
+
+
+def test_an_estimate_is_spent_from_the_windows_of_a_pool(lib: Any, gov: Governor, night: Night) -> None:
+    gov.set_pool("p", windows={"tokens": "100/d"})
+    rules: Any = {"estimate": lambda request: {"tokens": len(request.content)}}
+    with client_of(lib, Pool(gov, "p"), Scripted(lib, [200]), night, **rules) as client:
+        client.post(URL, content=b"12345")
+    (window,) = next(pool for pool in gov.status().pools if pool.name == "p").windows
+    assert (window.source, round(window.left)) == ("declared", 95)
 
 
 def test_without_a_gate_the_host_decides_the_pool(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.control import named
+from flyball.core import plan
 from flyball.core.control.fixed import FixedController
 from flyball.core.control.port import Heard, Seen
 from flyball.core.gate import INFINITY, Gate, Start
@@ -87,7 +87,7 @@ class MadController(FixedController):
 def test_a_controller_that_goes_mad_cannot_exceed_the_ceiling_nor_the_floor(
     monkeypatch: pytest.MonkeyPatch, level: float
 ) -> None:
-    monkeypatch.setattr(named, "_NAMED", {"measured": MadController(lambda: level)})
+    monkeypatch.setattr(plan, "controller_of", lambda _: MadController(lambda: level))
     d = driver(cap_floor=2)
     for _ in range(3):
         d.end(d.start(), THROTTLED)
@@ -146,7 +146,7 @@ def test_whatever_a_mad_controller_says_in_flight_never_exceeds_the_ceiling(
 ) -> None:
     numbers = iter(levels * 10_000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(named, "_NAMED", {"measured": MadController(lambda: next(numbers))})
+        patch.setattr(plan, "controller_of", lambda _: MadController(lambda: next(numbers)))
         d = driver(cap=4, cap_ceiling=6)
 
         def check(flying: int) -> None:
@@ -262,17 +262,17 @@ def test_a_trial_still_running_after_its_clean_time_closes_the_breaker() -> None
 
 
 def test_an_old_call_refused_during_the_trial_does_not_judge_it() -> None:
-    d = driver(cap=2, cap_ceiling=4, controller="article")
-    first, second = d.start(), d.start()
-    d.end(first, THROTTLED)
-    third_at = d.gate.open_at(d.now)
-    d.now = max(third_at, d.now) + 60
-    while d.gate.limits.phase is Phase.CLOSED:
-        d.end(d.start(), THROTTLED)
-        d.wait(60)
-    d.now = max(d.now, d.gate.open_at(d.now))
+    d = driver(cap=3, cap_ceiling=6)
+    old, *others = d.fill()
+    for start in others:
+        d.end(start, THROTTLED)
+    while d.gate.limits.phase.value != "open":
+        d.now = max(d.now, d.gate.open_at(d.now))
+        for start in d.fill():
+            d.end(start, OVERLOADED)
+    d.now = d.gate.open_at(d.now)
     d.start()
-    d.end(second, THROTTLED)
+    d.end(old, THROTTLED)
     assert d.gate.limits.phase is Phase.TRIAL
 
 

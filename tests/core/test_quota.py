@@ -35,7 +35,6 @@ def refused(
     *,
     in_flight: float = 8.0,
     named: bool = False,
-    timed: bool = False,
     done: dict[str, float] | None = None,
 ) -> Quota:
     return quotas.refused(
@@ -43,7 +42,6 @@ def refused(
         work=work(at) if done is None else done,
         in_flight=in_flight,
         named=named,
-        timed=timed,
         hold_s=HOLD_S,
         now=at,
     )
@@ -116,16 +114,6 @@ def test_a_single_inversion_proves_nothing() -> None:
         quota = refused(quota, T0 + number * GAP_S)
     assert INVERSIONS > 1
     assert not quota.believed
-
-
-def test_a_single_inversion_is_enough_where_refusals_say_when_to_come_back() -> None:
-    """A quota can know that, seats cannot."""
-    quota = Quota()
-    for number in range(1, LEAST_EMPTIES + 2):
-        quota = refused(quota, T0 + number * GAP_S, timed=True)
-        if number == LEAST_EMPTIES - 1:
-            quota = served(quota, T0 + number * GAP_S + 1)
-    assert quota.believed
 
 
 def test_inversions_without_a_straight_line_prove_nothing() -> None:
@@ -331,7 +319,6 @@ def test_whatever_is_refused_and_served_the_window_to_pace_by_makes_sense(
                 work={"requests": float(done), "tokens": done * 7.0},
                 in_flight=float(level),
                 named=named,
-                timed=False,
                 hold_s=hold_s,
                 now=now,
             )

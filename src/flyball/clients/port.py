@@ -69,8 +69,10 @@ class Pool:
         asking_for(pool, **ask)  # a misspelt option is told here, not with the first call
         self.governor, self.pool, self._ask = governor, pool, ask
 
-    def slot(self, *, timeout: float | None = None) -> Slot:
-        return self.governor.slot(self.pool, timeout=timeout, **self._ask)
+    def slot(self, *, timeout: float | None = None, cost: Mapping[str, float] | None = None) -> Slot:
+        """``cost``: what this call will use of the pool's windows."""
+        ask: AskOptions = {**self._ask, "cost": cost} if cost is not None else self._ask
+        return self.governor.slot(self.pool, timeout=timeout, **ask)
 
     def __repr__(self) -> str:
         return f"<Pool {self.pool!r} at {self.governor.address}>"

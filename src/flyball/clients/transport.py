@@ -63,7 +63,7 @@ class RuleOptions(TypedDict, total=False):
     slot_timeout_s: float | None
     """How long to wait for a slot; then a ``WaitTimeoutError``."""
     estimate: Callable[[Any], Mapping[str, float]]
-    """What a request will use of a limiter's windows, such as ``{"tokens": 1200}``."""
+    """What a request will use of the pool's or limiter's windows, such as ``{"tokens": 1200}``."""
     world: World
     """Time and chance, for tests."""
 

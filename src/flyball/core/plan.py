@@ -141,7 +141,7 @@ def fold(
         hold_mean_s=meters.hold_mean_s,
     )
     if work is not None and control.blames_quota(memory.cap, s, heard):
-        believed, quota = memory.quota.believed, _refused(memory.quota, heard, work)
+        believed, quota = memory.quota.believed, _refused(memory.quota, heard, work, memory.cap.level)
         memory = replace(memory, quota=quota)
         if quota.believed:
             if not believed:
@@ -159,7 +159,7 @@ def fold(
     return memory, note.facts
 
 
-def _refused(quota: Quota, heard: Heard, work: Mapping[str, float]) -> Quota:
+def _refused(quota: Quota, heard: Heard, work: Mapping[str, float], level: float) -> Quota:
     return quotas.refused(
         quota,
         work=work,
@@ -167,6 +167,7 @@ def _refused(quota: Quota, heard: Heard, work: Mapping[str, float]) -> Quota:
         named=heard.signal.scope in QUOTA_SCOPES,
         hold_s=heard.hold_mean_s,
         now=heard.now,
+        level=level,
     )
 
 

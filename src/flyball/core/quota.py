@@ -36,6 +36,8 @@ INVERSIONS = 2
 """So many inversions lately, each so soon after its refusal (in usual holds), and it is no matter of
 seats."""
 LATE_MIN, LATE_PER_MIN = 6.0, 0.1
+SPREAD = 0.75
+NEARLY_FULL, FULL_REFUTES = 0.85, 3
 REFUTING, REFUTING_S = 6, 40.0
 """So many refusals in a row, each before the cushion could be spent, and it was no quota."""
 GIVEN_UP_S = 900.0
@@ -48,6 +50,8 @@ class Empty:
 
     at: float
     work: Mapping[str, float]
+    in_flight: float = 0.0
+    """The refused call included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Quota:
     first: Empty | None = None
     """The first empty moment of the present belief: the longer the span, the better the estimate."""
     recent: tuple[float, ...] = ()
+    full: int = 0
+    """Refusals in a row, under pacing, of calls that found the level nearly full: as seats would refuse."""
     given_up_until: float = 0.0
     refused_at: float = NEVER
     refused_level: float = 0.0
@@ -76,11 +82,22 @@ class Quota:
 
 
 def refused(
-    quota: Quota, *, work: Mapping[str, float], in_flight: float, named: bool, hold_s: float, now: float
+    quota: Quota,
+    *,
+    work: Mapping[str, float],
+    in_flight: float,
+    named: bool,
+    hold_s: float,
+    now: float,
+    level: float = float("inf"),
 ) -> Quota:
-    """A call was refused that was no probe. ``named``: the provider itself said that it is a quota."""
+    """A call was refused that was no probe, with so much of ``level`` in flight. ``named``: the provider
+    itself said that it is a quota."""
     if quota.believed:
-        return _again(quota, work, now)
+        full = quota.full + 1 if in_flight >= NEARLY_FULL * level and not named else 0
+        if full >= FULL_REFUTES:
+            return Quota(given_up_until=now + GIVEN_UP_S)
+        return _again(replace(quota, full=full), work, now)
     if now < quota.given_up_until:
         return quota
     if (
@@ -90,10 +107,10 @@ def refused(
     ):
         quota = replace(quota, refused_at=now, refused_level=in_flight)
     if not quota.empties or now - quota.empties[-1].at >= LEAST_GAP_S:
-        quota = replace(quota, empties=(*quota.empties, Empty(now, dict(work)))[-KEPT:])
+        quota = replace(quota, empties=(*quota.empties, Empty(now, dict(work), in_flight))[-KEPT:])
     since = now - LATELY_HOLDS * hold_s
     inverted = sum(at >= since for at in quota.inversions) >= INVERSIONS
-    return _believed(quota, since, now) if named or inverted else quota
+    return _believed(quota, since, now, named=named) if named or inverted else quota
 
 
 def served(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
@@ -107,9 +124,13 @@ def served(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
     return replace(quota, refused_level=0.0, inversions=inverted)
 
 
-def _believed(quota: Quota, since: float, now: float) -> Quota:
+def _believed(quota: Quota, since: float, now: float, *, named: bool) -> Quota:
     # Over a long time everything lies on a line.
     empties = tuple(empty for empty in quota.empties if empty.at >= since)
+    levels = [empty.in_flight for empty in empties]
+    if not named and min(levels) > SPREAD * max(levels):
+        # Refused with about as many in flight each time: that is what seats do.
+        return quota
     for first in range(len(empties) - LEAST_EMPTIES + 1):
         found = _line(empties[first:])
         if found is not None:

@@ -6,13 +6,13 @@ owner has plenty of reasons to look already; a mailbox nobody listens on means t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import os
 import socket
 import stat
 from enum import Enum
-from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
@@ -125,12 +125,21 @@ def send(address: str, claim_id: int) -> Delivery:
     return Delivery.SENT
 
 
-@lru_cache(maxsize=1)
+_senders: list[socket.socket] = []
+
+
 def _sender() -> socket.socket:
     """One socket for all that this process says; it has no name, so children may share it."""
-    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    sender.setblocking(False)
-    return sender
+    if not _senders:
+        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sender.setblocking(False)
+        # Two threads may come here at once; the first to append wins, and the other's is closed.
+        _senders.append(sender)
+        if _senders[0] is sender:
+            atexit.register(sender.close)
+        else:
+            sender.close()
+    return _senders[0]
 
 
 def discard(address: str) -> None:

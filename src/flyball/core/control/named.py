@@ -41,7 +41,6 @@ def handed_over(state: CapState, now: float) -> CapState:
     return CapState(
         level=state.level,
         settle_until=now,
-        failed_level=state.failed_level,
         last_cut_at=state.last_cut_at,
         throttles=state.throttles,
         throttle_count=state.throttle_count,

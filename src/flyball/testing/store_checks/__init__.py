@@ -9,12 +9,27 @@ from flyball.testing.store_checks import (
     dying,
     ending,
     machine,
+    measured,
     order,
     seeing,
     setting,
     sharing,
+    windows,
 )
 from flyball.testing.store_checks.scene import StoreCheck, registered
 
-_ROOMS = (admission, order, sharing, adapting, breaker, machine, ending, dying, setting, seeing)
+_ROOMS = (
+    admission,
+    order,
+    sharing,
+    adapting,
+    measured,
+    windows,
+    breaker,
+    machine,
+    ending,
+    dying,
+    setting,
+    seeing,
+)
 STORE_CHECKS: tuple[StoreCheck, ...] = tuple(registered)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from flyball.core.model import Ask, Claim, Holder, Outcome
 from flyball.core.settings import DEMAND_TTL_S
-from flyball.core.signals import Signal, SignalKind
+from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.core.verdict import Reason, Verdict
 from flyball.stores.port import After, Release, Store
 from flyball.stores.seen import PoolSnapshot
@@ -78,6 +78,7 @@ class Scene:
         priority: int = 0,
         resources: Mapping[str, int] | None = None,
         holder: Holder | None = None,
+        cost: Mapping[str, float] | None = None,
     ) -> Ask:
         holder = holder or self.holder()
         return Ask(
@@ -89,6 +90,7 @@ class Scene:
             priority=priority,
             resources=resources or {},
             mailbox=f"/mail/{holder.pid}",
+            cost=cost or {},
         )
 
     # -- asking -----------------------------------------------------------------------------------
@@ -139,6 +141,36 @@ class Scene:
     def release(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, oks: int = 0) -> After:
         return self.store.release(Release(claim_id, outcome, oks))
 
+    def answered(
+        self,
+        claim_id: int,
+        kind: SignalKind = SignalKind.OK,
+        *,
+        buckets: tuple[Bucket, ...] = (),
+        used: Mapping[str, float] | None = None,
+    ) -> After:
+        """The one call of a lease was answered; the lease ends, as ``Lease.report`` and its block do it."""
+        if kind is not SignalKind.OK:
+            self.refuse(claim_id, kind, buckets=buckets)
+        rejected = kind in (SignalKind.THROTTLED, SignalKind.OVERLOADED)
+        said = buckets if kind is SignalKind.OK else ()
+        oks = int(kind is SignalKind.OK)
+        return self.store.release(Release(claim_id, Outcome.FINISHED, oks, rejected, used or {}, said))
+
+    def refuse(
+        self,
+        claim_id: int,
+        kind: SignalKind = SignalKind.THROTTLED,
+        *,
+        retry_after_s: float | None = None,
+        buckets: tuple[Bucket, ...] = (),
+    ) -> After:
+        """The one call of a lease was refused; the lease goes on."""
+        claim, signal = self.claim(claim_id), Signal(kind, retry_after_s, buckets=buckets)
+        return self.store.report(
+            claim.pool, signal, project=claim.project, name=claim.name, claim_id=claim_id, first=True
+        )
+
     def throttle(
         self,
         project: str = "a",
@@ -188,6 +220,7 @@ if TYPE_CHECKING:
         priority: int
         resources: Mapping[str, int]
         holder: Holder
+        cost: Mapping[str, float]
 
 
 registered: list[StoreCheck] = []

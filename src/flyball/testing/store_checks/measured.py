@@ -1,0 +1,253 @@
+"""The default controller, as seen through a store: what a refused call measures, for all processes."""
+
+from __future__ import annotations
+
+from flyball.core.learned import Measured
+from flyball.core.model import Outcome, Phase
+from flyball.core.signals import SignalKind
+from flyball.core.verdict import Reason
+from flyball.core.window import Source
+from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal, store_check
+
+
+def _measured(s: Scene) -> Measured:
+    learned = s.seen().memory.cap.measured
+    if learned is None:
+        raise AssertionError("nothing was learned")
+    return learned
+
+
+@store_check
+def a_refused_first_call_measures_the_level(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    s.wait(0.2)
+    s.refuse(leases[6])
+    expect_equal((s.seen().cap, s.seen().in_use), (6, 8), "cap and use")
+
+
+@store_check
+def what_is_in_use_when_the_refusal_arrives_does_not_matter(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    for lease in leases[:5]:
+        s.release(lease)
+    s.wait(0.2)
+    s.refuse(leases[6])
+    expect_equal(s.seen().cap, 6, "the cap")
+
+
+@store_check
+def calls_refused_together_count_once_and_the_smallest_measures_best(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    s.wait(0.2)
+    for lease in (leases[7], leases[5], leases[6]):
+        s.refuse(lease)
+    expect_equal((s.seen().cap, s.seen().memory.cap.throttle_count), (5, 3), "cap and count")
+
+
+@store_check
+def a_report_without_its_call_measures_what_is_in_use(s: Scene) -> None:
+    for _ in range(6):
+        s.take()
+    s.throttle()
+    expect_equal(s.seen().cap, 5, "the cap")
+
+
+@store_check
+def reports_without_their_calls_lower_the_cap_once_until_silence_would_mean_yes(s: Scene) -> None:
+    for _ in range(8):
+        s.take()
+    for number in range(10):
+        s.throttle("a", f"t-{number}")
+        s.wait(2)
+    expect_equal((s.seen().cap, s.seen().memory.cap.throttle_count), (7, 10), "cap and count")
+
+
+@store_check
+def a_later_report_of_the_same_lease_is_no_measurement(s: Scene) -> None:
+    """Only the first answer belongs to the call the lease was taken for."""
+    lease = s.take()
+    for _ in range(7):
+        s.take()
+    s.wait(0.2)
+    s.throttle("a", claim_id=lease)
+    expect_equal(s.seen().cap, 7, "what was in use, not what was when the lease began")
+
+
+@store_check
+def after_a_cut_nothing_starts_until_the_pause_is_over(s: Scene) -> None:
+    lease = s.take()
+    s.wait(2)
+    s.refuse(lease)
+    s.release(lease)
+    verdict = s.refused(Reason.RETRY_AFTER)
+    expect_equal(verdict.look_again_s, 3.0, "one and a half times as long as the rejection took")
+    s.wait(3)
+    s.take()
+
+
+@store_check
+def a_refused_probe_is_undone_and_pauses_nobody(s: Scene) -> None:
+    _probe(s)
+    refused = s.take()
+    s.wait(0.2)
+    s.refuse(refused)
+    s.release(refused)
+    expect_equal((s.seen().cap, s.seen().closed_until), (8, None), "cap and closing")
+
+
+def _probe(s: Scene) -> None:
+    """Fill the pool and wait until it probes."""
+    for _ in range(8):
+        s.take()
+    waiting = s.park()
+    while s.seen().cap == 8:
+        s.wait(10)
+        s.look(waiting)
+    s.store.withdraw(waiting)
+
+
+@store_check
+def a_full_pool_grows_in_silence_before_anybody_has_finished(s: Scene) -> None:
+    _probe(s)
+    expect(s.seen().cap > 8, "the cap")
+
+
+@store_check
+def an_ask_larger_than_the_cap_makes_it_grow(s: Scene) -> None:
+    s.pool(cap=1, cap_ceiling=4)
+    ask = s.park(slots=3)
+    for _ in range(20):
+        s.wait(60)
+        s.look(ask)
+    expect(s.held(ask), "granted")
+
+
+@store_check
+def a_throttle_after_the_ceiling_was_lowered_lowers_a_measured_cap_too(s: Scene) -> None:
+    s.pool(cap=8, cap_ceiling=64)
+    asks = [s.store.admit(s.ask(), park=True)[0].claim_id for _ in range(60)]
+    for _ in range(40):
+        s.wait(60)
+        s.look(asks[-1])
+    expect(s.seen().cap > 20, "the cap after growing")
+    s.pool(cap_floor=1, cap_ceiling=8)
+    for ask in asks[4:]:
+        s.store.withdraw(ask)
+    s.throttle()
+    expect_equal(s.seen().cap, 4, "the cap after a throttle at 8 with 4 in use: half at least")
+
+
+@store_check
+def overload_leaves_the_cap_alone_and_opens_the_breaker_when_it_comes_thick(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    for lease in leases[:4]:
+        s.refuse(lease, SignalKind.OVERLOADED)
+    expect_equal((s.seen().cap, s.seen().phase), (8, Phase.CLOSED), "cap and breaker after four")
+    s.refuse(leases[4], SignalKind.OVERLOADED)
+    expect_equal((s.seen().cap, s.seen().phase), (8, Phase.OPEN), "cap and breaker after five")
+
+
+@store_check
+def a_lease_that_reported_its_refusal_and_is_released_as_throttled_counts_once(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    s.wait(0.2)
+    s.refuse(leases[6])
+    s.release(leases[6], Outcome.THROTTLED)
+    expect_equal(s.seen().cap, 6, "the cap")
+
+
+@store_check
+def a_refused_call_says_nothing_about_how_long_calls_take(s: Scene) -> None:
+    lease = s.take()
+    s.wait(100)
+    s.release(lease, oks=1)
+    lease = s.take()
+    s.wait(1)
+    s.answered(lease, SignalKind.THROTTLED)
+    expect_equal(s.seen().hold_mean_s, 100.0, "the usual hold")
+
+
+@store_check
+def a_pool_that_changes_its_controller_keeps_its_level(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    s.wait(0.2)
+    s.refuse(leases[6])
+    for controller in ("koryph", "measured", "article", "fixed", "gradient2", "measured"):
+        s.pool(controller=controller)
+        cap = 8 if controller == "fixed" else 6
+        expect_equal((s.seen().cap, s.seen().closed_until), (cap, None), f"the cap under {controller}")
+
+
+@store_check
+def a_controller_that_comes_back_has_forgotten_what_it_knew(s: Scene) -> None:
+    """Meanwhile another one moved the level: what was firm then is no measure of it."""
+    leases = [s.take() for _ in range(8)]
+    s.wait(0.2)
+    s.refuse(leases[6])
+    s.pool(controller="koryph")
+    s.throttle()
+    expect_equal(s.seen().cap, 3, "the cap after koryph's cut")
+    s.pool(controller="measured")
+    s.wait(1)
+    s.throttle()
+    expect_equal((s.seen().cap, _measured(s).firm), (2, 2.0), "cap and firm ground after a fall")
+
+
+@store_check
+def a_reset_forgets_what_was_measured(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    s.wait(0.2)
+    s.refuse(leases[6])
+    s.store.reset_pool(POOL)
+    seen = s.seen()
+    expect_equal((seen.cap, seen.closed_until, seen.hold_mean_s), (8, None, 0.0), "cap, closing, hold")
+    expect_equal(seen.memory.cap.throttle_count, 0, "throttles counted")
+
+
+# -- a quota that nobody declares ---------------------------------------------------------------------
+
+
+def _play_quota(s: Scene, minutes: float, *, per_s: float = 2.0, hold_s: float = 1.0) -> tuple[int, int]:
+    """Work of ``hold_s`` each against a bucket of ten that says nothing but no; how much was served and
+    refused."""
+    bucket, served, refused = 10.0, 0, 0
+    running: list[tuple[float, int]] = []
+    end = s.world.clock() + 60 * minutes
+    while s.world.clock() < end:
+        now = s.world.clock()
+        while running and running[0][0] <= now:
+            s.answered(running.pop(0)[1])
+            served += 1
+        verdict = s.nowait()
+        while verdict.granted:
+            if bucket >= 1:
+                bucket -= 1
+                running.append((now + hold_s, verdict.claim_id))
+            else:
+                s.answered(verdict.claim_id, SignalKind.THROTTLED)
+                refused += 1
+            verdict = s.nowait()
+        s.wait(0.125)
+        bucket = min(10.0, bucket + per_s * 0.125)
+    return served, refused
+
+
+@store_check
+def a_quota_is_found_out_from_its_refusals_and_work_is_paced_by_it(s: Scene) -> None:
+    s.pool(profile="calls", cap=4, cap_ceiling=16)
+    _play_quota(s, 10)
+    quota, windows = s.seen().memory.quota, s.seen().windows
+    expect(quota.believed, "the quota is believed")
+    expect(abs(quota.per_s - 2.0) < 0.2, f"2 requests a second, not {quota.per_s}")
+    expect_equal([w.source for w in windows], [Source.ESTIMATED], "where the window comes from")
+    served, refused = _play_quota(s, 10)
+    expect(served > 0.95 * 2 * 600, f"nearly all of the quota is used: {served}")
+    expect(refused < 0.05 * served, f"and little is refused: {refused}")
+
+
+@store_check
+def a_reset_forgets_a_quota_that_was_found_out(s: Scene) -> None:
+    s.pool(profile="calls", cap=4, cap_ceiling=16)
+    _play_quota(s, 10)
+    s.store.reset_pool(POOL)
+    expect_equal((s.seen().memory.quota.believed, s.seen().windows), (False, ()), "quota and windows")
