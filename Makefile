@@ -45,6 +45,7 @@ soak: $(READY) ## run the fault tests for much longer
 	@FLYBALL_SOAK=1 $(RUN) pytest --timeout=3600 tests/faults tests/runtimes/test_fuzz.py
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check atheris || echo "atheris cannot be installed here"
 	@$(RUN) tests.soak.fuzz_readers 300
+	@$(RUN) tests.soak.fuzz_answers 120
 
 agents: $(READY) $(REAL)/.installed ## run the real claude, codex, gemini and opencode under flyball (needs npm)
 	@$(RUN) pytest --durations=0 tests/agents

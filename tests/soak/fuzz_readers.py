@@ -1,19 +1,12 @@
 """Coverage-guided fuzzing of the readers: ``python -m tests.soak.fuzz_readers [SECONDS]``.
 
-Not a test that pytest finds. ``make soak`` installs atheris, which is no dependency of flyball's (its wheels
-are for a few Pythons on Linux and macOS), and runs this for a bounded time; where atheris cannot be had it
-says so and ends well. It starts from
-the recordings and stops at the first input that raises, reads differently when cut into pieces, or is judged
-without a reason; the input is left in a file named ``crash-*`` to be replayed:
-
-    python -m tests.soak.fuzz_readers --replay crash-...
+It starts from the recordings and stops at the first input that raises, reads differently when cut into
+pieces, or is judged without a reason.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
-from importlib import import_module
 from pathlib import Path
 
 from flyball.core.signals import LIMITING
@@ -21,9 +14,9 @@ from flyball.runtimes import words
 from flyball.runtimes.known import NAMES, load, wrote
 from flyball.runtimes.port import End
 from tests.runtimes.recorded import recordings
+from tests.soak.driver import drive
 
 WALL_S = 1_794_728_000.0
-DEFAULT_S = 300
 _SEPARATOR = b"\x00stderr\x00"
 
 
@@ -63,23 +56,5 @@ def seed_inputs(folder: Path) -> None:
         (folder / f"{number}").write_bytes(head + each.stdout + _SEPARATOR + each.stderr)
 
 
-def main(argv: list[str]) -> int:
-    if argv[:1] == ["--replay"]:
-        one_input(Path(argv[1]).read_bytes())
-        return 0
-    try:
-        atheris = import_module("atheris")
-    except ImportError:
-        print("atheris is not installed (pip install atheris); the readers were not fuzzed", file=sys.stderr)
-        return 0
-    seconds = int(argv[0]) if argv else DEFAULT_S
-    atheris.instrument_all()
-    with tempfile.TemporaryDirectory(prefix="flyball-fuzz-") as corpus:
-        seed_inputs(Path(corpus))
-        atheris.Setup(["fuzz_readers", corpus, f"-max_total_time={seconds}", "-max_len=20000"], one_input)
-        atheris.Fuzz()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(drive("fuzz_readers", one_input, seed_inputs, sys.argv[1:]))
