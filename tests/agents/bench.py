@@ -1,0 +1,115 @@
+"""A bench for a real agent: its home, the provider it talks to, and flyball around it.
+
+What the provider serves waits at a door, so that a test decides when an answer comes; refusals do not wait.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flyball.sim.capacity import Capacity
+from flyball.sim.provider import Manner, Provider
+from tests.agents.kit import Agent, environment
+
+LONGEST_S = 100.0
+FLYBALL = [sys.executable, "-m", "flyball"]
+
+
+class Bench:
+    def __init__(self, folder: Path, script: str, capacity: str) -> None:
+        self.folder = folder
+        self.door = threading.Event()
+        self.heard: list[Mapping[str, Any]] = []
+        self.provider = Provider(
+            Capacity.of(capacity),
+            Manner(reject_s=0.0),
+            script=script,
+            sleep=self._wait_at_door,
+            heard=self.heard.append,
+        )
+        self._started: list[subprocess.Popen[str]] = []
+
+    def _wait_at_door(self, for_s: float) -> None:
+        if for_s > 0:
+            self.door.wait(LONGEST_S)
+
+    def flyball(self, *arguments: str) -> str:
+        env = {**os.environ, "FLYBALL_HOME": str(self.folder / "flyball")}
+        done = subprocess.run([*FLYBALL, *arguments], env=env, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def pool(self, name: str) -> dict[str, Any]:
+        """The pool as ``flyball status --json`` shows it; empty before it is there."""
+        pools = json.loads(self.flyball("status", "--json"))["pools"]
+        return next((each for each in pools if each["name"] == name), {})
+
+    def start(self, agent: Agent, *options: str, retries: int = 0) -> subprocess.Popen[str]:
+        """``flyball exec`` around an agent, which may start at once."""
+        place = self.folder / f"{agent.name}-{len(self._started)}"
+        env = environment(agent, place, self.provider.url, retries=retries)
+        process = subprocess.Popen(
+            [*FLYBALL, "exec", *options, "--", *agent.argv()],
+            env={**env, "FLYBALL_HOME": str(self.folder / "flyball")},
+            cwd=place / "work",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+    def run(self, agent: Agent, *options: str, retries: int = 0) -> Done:
+        return finished(self.start(agent, *options, retries=retries))
+
+    def close(self) -> None:
+        """Nothing that was started is left, whatever it started itself."""
+        self.door.set()
+        for process in self._started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that is over."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> list[str]:
+        """What flyball said, among what the agent did."""
+        return [line for line in self.stderr.splitlines() if line.startswith("flyball: ")]
+
+
+def finished(process: subprocess.Popen[str]) -> Done:
+    stdout, stderr = process.communicate(timeout=LONGEST_S)
+    return Done(process.returncode, stdout, stderr)
+
+
+def until(condition: Callable[[], object], what: str, *, while_runs: subprocess.Popen[str]) -> None:
+    """Wait for it; an agent that ends meanwhile will never bring it about."""
+    end = time.monotonic() + LONGEST_S
+    while not condition():
+        assert while_runs.poll() is None, f"it ended before {what}: {finished(while_runs).stderr}"
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+Benches = Callable[..., Bench]

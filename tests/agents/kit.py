@@ -1,0 +1,203 @@
+"""The four real command lines, each pointed at the bundled provider with a home of its own.
+
+Nothing leaves this machine: the environment is made from scratch, keys are fake, and every other address goes
+through a proxy that is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+REPOSITORY = Path(__file__).parents[2]
+BIN = REPOSITORY / ".agents" / "node_modules" / ".bin"
+PROMPT = "Say that you are done."
+KEY = "sk-test-000"
+_NOWHERE = "http://127.0.0.1:9"
+
+
+class Agent(ABC):
+    """One command line. ``retries`` is how often it may try a refused request again by itself."""
+
+    name: ClassVar[str]
+    pool: ClassVar[str]
+
+    @abstractmethod
+    def argv(self) -> list[str]: ...
+
+    @abstractmethod
+    def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
+        """Write its settings into a home; the environment that it needs besides."""
+
+    @abstractmethod
+    def answer(self, stdout: str) -> str:
+        """What the model said, out of everything that was printed."""
+
+
+class Claude(Agent):
+    name, pool = "claude", "anthropic"
+
+    def argv(self) -> list[str]:
+        return ["claude", "-p", PROMPT, "--output-format", "stream-json", "--verbose", "--model", "sonnet"]
+
+    def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
+        return {
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": KEY,
+            "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_MAX_RETRIES": str(retries),
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+            "DISABLE_TELEMETRY": "1",
+        }
+
+    def answer(self, stdout: str) -> str:
+        return next((str(each["result"]) for each in events(stdout) if each.get("type") == "result"), "")
+
+
+class ClaudeOnSubscription(Claude):
+    """With an account's token in place of a key, as those have whose windows run out."""
+
+    def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
+        env = dict(super().settle_in(home, url, retries=retries))
+        del env["ANTHROPIC_API_KEY"]
+        return {**env, "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-test-000"}
+
+
+class Codex(Agent):
+    name, pool = "codex", "openai"
+
+    def argv(self) -> list[str]:
+        safety = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+        return ["codex", "exec", "--json", *safety, PROMPT]
+
+    def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
+        folder = home / ".codex"
+        folder.mkdir()
+        (folder / "config.toml").write_text(
+            f"""\
+model = "gpt-5.5"
+model_provider = "fake"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[feedback]
+enabled = false
+[model_providers.fake]
+name = "fake"
+base_url = "{url}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = {retries}
+"""
+        )
+        return {"OPENAI_API_KEY": KEY, "CODEX_HOME": str(folder)}
+
+    def answer(self, stdout: str) -> str:
+        items = [each["item"] for each in events(stdout) if each.get("type") == "item.completed"]
+        return "".join(item["text"] for item in items if item["type"] == "agent_message")
+
+
+class Gemini(Agent):
+    name, pool = "gemini", "google"
+
+    def argv(self) -> list[str]:
+        asking = ["-p", PROMPT, "--output-format", "stream-json"]
+        return ["gemini", *asking, "--skip-trust", "-m", "gemini-2.5-flash"]
+
+    def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
+        settings = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "general": {
+                "maxAttempts": retries + 1,
+                "enableAutoUpdate": False,
+                "enableAutoUpdateNotification": False,
+            },
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+        }
+        folder = home / ".gemini"
+        folder.mkdir()
+        (folder / "settings.json").write_text(json.dumps(settings))
+        return {
+            "GEMINI_API_KEY": KEY,
+            "GOOGLE_GEMINI_BASE_URL": url,
+            "GEMINI_CLI_HOME": str(home),
+            "GEMINI_CLI_NO_RELAUNCH": "true",
+        }
+
+    def answer(self, stdout: str) -> str:
+        said = [each for each in events(stdout) if each.get("role") == "assistant"]
+        return "".join(each["content"] for each in said)
+
+
+class GeminiChoosing(Gemini):
+    """Without a model of ours it asks a small one first which to take."""
+
+    def argv(self) -> list[str]:
+        return [word for word in super().argv() if word not in ("-m", "gemini-2.5-flash")]
+
+
+class Opencode(Agent):
+    """Its own retries, five, cannot be changed. With a title of ours it asks the model for none."""
+
+    name, pool = "opencode", "anthropic"
+    model = "claude-sonnet-4-5"
+
+    def argv(self) -> list[str]:
+        options = ["--format", "json", "--model", f"anthropic/{self.model}", "--title", "a test"]
+        return ["opencode", "run", *options, PROMPT]
+
+    def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
+        known = {"name": "Claude", "tool_call": True, "limit": {"context": 200_000, "output": 8192}}
+        provider = {"options": {"baseURL": f"{url}/v1", "apiKey": KEY}, "models": {self.model: known}}
+        settings = {
+            "autoupdate": False,
+            "share": "disabled",
+            "small_model": f"anthropic/{self.model}",
+            "provider": {"anthropic": provider},
+        }
+        folder = home / ".config" / "opencode"
+        folder.mkdir(parents=True)
+        (folder / "opencode.json").write_text(json.dumps(settings))
+        names = ("AUTOUPDATE", "DEFAULT_PLUGINS", "LSP_DOWNLOAD", "MODELS_FETCH")
+        return {f"OPENCODE_DISABLE_{name}": "1" for name in names}
+
+    def answer(self, stdout: str) -> str:
+        return "".join(each["part"]["text"] for each in events(stdout) if each.get("type") == "text")
+
+
+class OpencodeNaming(Opencode):
+    """Without a title of ours it asks the model for one."""
+
+    def argv(self) -> list[str]:
+        return [word for word in super().argv() if word not in ("--title", "a test")]
+
+
+def events(stdout: str) -> Iterator[dict[str, Any]]:
+    """What was printed; every line is a JSON object, or something came between."""
+    return (json.loads(line) for line in stdout.splitlines())
+
+
+def environment(agent: Agent, folder: Path, url: str, *, retries: int) -> dict[str, str]:
+    """Everything an agent's process is given; ``folder`` becomes its home."""
+    home, scratch = folder / "home", folder / "tmp"
+    for each in (home, scratch, folder / "work"):
+        each.mkdir(parents=True)
+    return {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "TMPDIR": str(scratch),
+        "TERM": "dumb",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"), _NOWHERE),
+        **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+        **agent.settle_in(home, url, retries=retries),
+    }
