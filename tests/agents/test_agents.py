@@ -102,6 +102,7 @@ def test_a_limited_run_is_75_one_line_and_counted_once(agent: Agent, bench_of: B
             (Gemini(), "529:1x*", OVERLOADED),
             (Gemini(), "window:7200x*", WINDOW),
             (Opencode(), "529:1x*", OVERLOADED),
+            (Gemini(), "creditx*", CREDIT),
             (Opencode(), "creditx*", CREDIT),
         )
     ],

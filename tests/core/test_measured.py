@@ -14,6 +14,7 @@ from flyball.core.cap import cap_of
 from flyball.core.control.measured import (
     BLIPS_MOST,
     DEEPER,
+    FALLS_TO_TRIP,
     INTERVAL_MOST,
     OVERDUE_S,
     OVERLOADS_TO_TRIP,
@@ -434,6 +435,18 @@ def test_a_throttle_at_the_floor_lowers_nothing_and_says_so() -> None:
     assert (state.level, event) == (1.0, CapEvent.AT_FLOOR)
 
 
+def test_a_refusal_at_a_floor_it_has_only_just_come_down_to_pauses_before_it_counts_as_one() -> None:
+    state, _ = refused(calm(2), at=T0 + 10, in_flight=1, hold_s=HOLD_S)
+    events, pauses = [], []
+    for number in range(1, FALLS_TO_TRIP + 1):
+        at = T0 + 10 + 10 * number
+        state, event = refused(state, at=at, in_flight=1, hold_s=HOLD_S)
+        events.append(event)
+        pauses.append(state.hold_until - at)
+    assert events == [CapEvent.COUNTED] * (FALLS_TO_TRIP - 1) + [CapEvent.AT_FLOOR]
+    assert pauses[:2] == pytest.approx([PAUSE * HOLD_S, 2 * PAUSE * HOLD_S])
+
+
 def test_a_fall_ends_at_the_floor() -> None:
     s = resolve_pool({"cap": 20, "cap_floor": 12})
     assert refused(calm(20), in_flight=2, s=s)[0].level == 12.0
@@ -651,4 +664,4 @@ def test_a_refusal_of_a_fresh_call_always_lowers_a_cap_above_the_floor(
     if cap_of(state, s) > s.cap_floor:
         assert (event in (CapEvent.CUT, CapEvent.UNDONE), cap_of(after, s) < cap_of(state, s)) == (True, True)
     else:
-        assert event in (CapEvent.AT_FLOOR, CapEvent.UNDONE)
+        assert event in (CapEvent.AT_FLOOR, CapEvent.UNDONE, CapEvent.COUNTED)

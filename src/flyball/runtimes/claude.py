@@ -110,6 +110,7 @@ class ClaudeReader(LineReader):
         self._result: _Line | None = None
         self._error_name: str | None = None
         self._resets_at: float | None = None
+        self._window = ""
         """When the rejected window opens again, as a field told it; words about it are not read then."""
         self._last_text = b""
         self._text_lines = 0
@@ -198,6 +199,7 @@ class ClaudeReader(LineReader):
         scope = _SCOPES.get(named, named)
         if info.get("status") == "rejected" and not info.get("isUsingOverage"):
             self._resets_at = number(info.get("resetsAt"))
+            self._window = scope
             self._heard(
                 Signal(SignalKind.WINDOW_USED_UP, left_s, f"{named or 'usage'} window rejected", scope)
             )
@@ -277,7 +279,9 @@ class ClaudeReader(LineReader):
         if named is not None and (sure or (code is None and read.certainty is not Certainty.STATED)):
             read = replace(read, kind=named, certainty=Certainty.STATED)
         if read.kind is SignalKind.WINDOW_USED_UP and self._resets_at is not None:
-            read = replace(read, retry_after_s=waits.until(self._resets_at, wall_s=self._wall_s))
+            left_s = waits.until(self._resets_at, wall_s=self._wall_s)
+            # Its message names the window only sometimes; the event before it always does.
+            read = replace(read, retry_after_s=left_s, scope=read.scope or self._window)
         return read
 
 

@@ -37,6 +37,7 @@ _SPENT_WORDS: Words = {
     "credit balance is too low": SignalKind.CREDIT_GONE,
     "insufficient quota": SignalKind.CREDIT_GONE,
     "out of credits": SignalKind.CREDIT_GONE,
+    "credits are depleted": SignalKind.CREDIT_GONE,
     "reached your specified api usage limit": SignalKind.CREDIT_GONE,
     "usage limit": SignalKind.WINDOW_USED_UP,
     "daily quota": SignalKind.WINDOW_USED_UP,

@@ -45,6 +45,8 @@ PAUSE = 0.25
 DEPTH_SMOOTHING = 0.35
 MUCH = 0.1
 OVERLOADS_TO_TRIP = 5
+FALLS_TO_TRIP = 3
+"""So many falls in a row, the pauses between them in vain, before a refusal at the floor opens the breaker."""
 BLIPS_MOST = 2
 FIRST_LOOK = 24.0
 """Successes from the end of a fall to the first probe."""
@@ -275,9 +277,13 @@ def _next_interval(own: Measured, level: float) -> float:
 def _lowered(
     state: CapState, own: Measured, s: PoolSettings, heard: Heard, *, level: float, least: float
 ) -> tuple[CapState, CapEvent]:
-    if cap_of(state, s) <= s.cap_floor:
-        return replace(state, measured=replace(own, epoch_at=heard.now)), CapEvent.AT_FLOOR
     pause_s = _pause_s(own, s, heard)
+    if cap_of(state, s) <= s.cap_floor:
+        if not 0 < own.falls < FALLS_TO_TRIP:
+            return replace(state, measured=replace(own, epoch_at=heard.now)), CapEvent.AT_FLOOR
+        # It has only just come down here: that is no verdict on the floor yet.
+        own = replace(_cut_at(own, state.level, heard.now), falls=own.falls + 1)
+        return replace(state, hold_until=heard.now + pause_s, measured=own), CapEvent.COUNTED
     wait_s = max(pause_s, min(heard.signal.retry_after_s or 0.0, s.retry_after_max_s))
     if heard.hold_mean_s > 0:
         # By the time it opens again fewer will be in flight: do not make up for them all at once.
