@@ -48,7 +48,7 @@ def test_an_adaptive_pool_shows_operator_cap_dynamic_cap_bounds_and_settle(
     governor.set_pool("anthropic", cap=8, profile="agents", controller="koryph")
     governor.report("anthropic", THROTTLED, project="blog", name="t-14")
     out = cli("status").out
-    assert "4 now, adaptive between 1 and 16; operator cap 8; breaker closed" in out
+    assert "4 now, koryph between 1 and 16; operator cap 8; breaker closed" in out
     assert "1 so far, the last 1 s ago; cap last cut 1 s ago" in out
     assert "after a cut: no change for 2 min" in out
     assert "3 s between starts" in out
@@ -80,7 +80,7 @@ def test_a_half_open_breaker_names_its_trial(cli: Cli, governor: Governor, peopl
 def test_a_retry_after_closes_the_pool_for_all_to_see(cli: Cli, governor: Governor) -> None:
     governor.set_pool("openai", cap=4, adaptive=False)
     governor.report("openai", Signal(SignalKind.THROTTLED, retry_after_s=60))
-    assert "nobody starts for 60 s: the provider said to retry later" in cli("status").out
+    assert "nobody starts for 60 s: the provider refuses for now" in cli("status").out
 
 
 def test_dead_leases_are_shown_as_dead_and_still_counted(

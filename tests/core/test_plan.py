@@ -31,10 +31,17 @@ def told(
     claim_id: int | None = None,
 ) -> tuple[Memory, list[str]]:
     """The memory after one signal, and the kinds of facts it left."""
-    who = {"project": project, "name": name}
-    meters = meters or Meters()
     memory, facts = fold(
-        memory, meters, s, signal, pool="p", **who, claim_id=claim_id, now=now, in_use=cap_of(memory.cap, s)
+        memory,
+        meters or Meters(),
+        s,
+        signal,
+        pool="p",
+        project=project,
+        name=name,
+        claim_id=claim_id,
+        now=now,
+        in_use=cap_of(memory.cap, s),
     )
     return memory, [fact.kind for fact in facts]
 

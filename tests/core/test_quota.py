@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from flyball.core import quota as quotas
 from flyball.core.learned import CapState
 from flyball.core.plan import Memory
-from flyball.core.quota import CUSHION_S, GIVEN_UP_S, INVERSIONS, LEAST_EMPTIES, REFUTING, SAVING, Quota
+from flyball.core.quota import (
+    CUSHION_S,
+    FULL_REFUTES,
+    GIVEN_UP_S,
+    INVERSIONS,
+    LEAST_EMPTIES,
+    REFUTING,
+    SAVING,
+    Quota,
+)
 from flyball.core.window import Source, Window
 from flyball.stores.codec import dump, load_memory
 from tests.core.kit import T0
@@ -36,6 +45,7 @@ def refused(
     in_flight: float = 8.0,
     named: bool = False,
     done: dict[str, float] | None = None,
+    level: float = 100.0,
 ) -> Quota:
     return quotas.refused(
         quota,
@@ -44,6 +54,7 @@ def refused(
         named=named,
         hold_s=HOLD_S,
         now=at,
+        level=level,
     )
 
 
@@ -57,12 +68,14 @@ def emptied(
     inverted: bool = True,
     named: bool = False,
     done: Sequence[dict[str, float]] = (),
+    levels: tuple[float, float] = (8.0, 4.0),
 ) -> Quota:
-    """So many refusals, one every GAP_S; after each as much is served again as was refused, or not."""
+    """So many refusals, one every GAP_S, with more in flight or less; after each as much is served again as
+    was refused, or not."""
     quota = Quota()
     for number in range(1, count + 1):
-        at = T0 + number * GAP_S
-        quota = refused(quota, at, named=named, done=done[number - 1] if done else None)
+        at, in_flight = T0 + number * GAP_S, levels[number % 2]
+        quota = refused(quota, at, in_flight=in_flight, named=named, done=done[number - 1] if done else None)
         if inverted:
             quota = served(quota, at + 1)
     return quota
@@ -140,6 +153,21 @@ def test_refusals_of_one_moment_are_one_empty_moment() -> None:
     assert len(quota.empties) == 1
 
 
+def test_refusals_with_about_as_many_in_flight_each_time_are_what_seats_do() -> None:
+    assert not emptied(levels=(8.0, 7.0)).believed
+
+
+def test_calls_so_short_that_nothing_is_recent_prove_nothing() -> None:
+    quota = Quota()
+    for number in range(40):
+        at = T0 + number * 0.2
+        quota = quotas.refused(
+            quota, work=work(at), in_flight=4.0, named=False, hold_s=0.1, now=at, level=100.0
+        )
+        quota = quotas.served(quota, high=8.0, hold_s=0.1, now=at + 0.1)
+    assert not quota.believed
+
+
 def test_a_provider_that_names_the_quota_needs_no_inversions() -> None:
     assert emptied(inverted=False, named=True).believed
 
@@ -186,16 +214,27 @@ def test_a_refusal_now_and_then_is_what_pacing_expects() -> None:
     assert _refuted(BELIEVED, every_s=120.0).believed
 
 
+def test_refusals_of_calls_that_found_the_level_full_refute_it_sooner() -> None:
+    """So many in flight, and not one more: that is what seats do."""
+    quota = BELIEVED
+    for number in range(1, FULL_REFUTES + 1):
+        quota = refused(quota, LATER + 100.0 * number, in_flight=10.0, level=10.0)
+    assert not quota.believed
+
+
+def _emptied_again(quota: Quota, since: float) -> Quota:
+    for number in range(1, 9):
+        at = since + number * GAP_S
+        quota = served(refused(quota, at, in_flight=4.0 if number % 2 else 8.0), at + 1)
+    return quota
+
+
 def test_what_was_refuted_is_not_believed_again_for_a_while() -> None:
     quota = _refuted(BELIEVED, every_s=5.0)
     given_up = LATER + 5.0 * (REFUTING + 1)
-    for number in range(1, 9):
-        quota = served(refused(quota, given_up + number * GAP_S), given_up + number * GAP_S + 1)
+    quota = _emptied_again(quota, given_up)
     assert not quota.believed
-    again = given_up + GIVEN_UP_S
-    for number in range(1, 9):
-        quota = served(refused(quota, again + number * GAP_S), again + number * GAP_S + 1)
-    assert quota.believed
+    assert _emptied_again(quota, given_up + GIVEN_UP_S).believed
 
 
 def test_a_quota_that_changed_is_estimated_anew() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +33,7 @@ def test_it_is_told_again_only_after_it_has_lasted_as_long_again() -> None:
     watch = usual()
     told = [number for number in range(60) if watch.note(PATH, 10.0)]
     assert len(told) >= 2
-    assert all(later - earlier == LASTING for earlier, later in zip(told, told[1:], strict=False))
+    assert all(later - earlier == LASTING for earlier, later in pairwise(told))
 
 
 def test_a_slow_class_says_nothing_about_another() -> None:

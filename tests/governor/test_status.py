@@ -19,7 +19,8 @@ from tests.governor.people import pool
 def busy(gov: Governor) -> Governor:
     """A governor with some of everything."""
     gov.set_machine(MachineSettings(ceiling=9, memory_floor_bytes=1, resources={"gpu": 2}))
-    gov.set_pool("q", cap=2, controller="koryph", spacing_s=2.0, weights={"blog": 2.0}, maxima={"shop": 1}, share="strict")
+    gov.set_pool("q", cap=2, controller="koryph", spacing_s=2.0, share="strict")
+    gov.set_pool("q", weights={"blog": 2.0}, maxima={"shop": 1})
     gov.demand("q", "blog")
     gov.acquire("p", project="blog", name="ünï 🚀", resources={"gpu": 1}, model="opus")
     lease = gov.acquire("q", project="blog", timeout=0)

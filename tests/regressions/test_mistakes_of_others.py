@@ -10,6 +10,7 @@ import pytest
 
 from flyball.core.model import Outcome, Phase
 from flyball.core.settings import DEMAND_TTL_S, LEASE_BACKSTOP_S
+from flyball.core.signals import SignalKind
 from flyball.core.verdict import Reason
 from flyball.errors import FlyballError, StoreUnreadableError
 from flyball.stores.sqlite.clock import StoreClock
@@ -107,6 +108,105 @@ def test_after_an_outage_the_cap_is_back_within_minutes(scene: Scene) -> None:
         minutes.setdefault(scene.seen().cap, minute)
     assert minutes[7] <= 10
     assert minutes[8] <= 20
+
+
+# The same mistakes under the controller that is the default: it measures, so its numbers are others.
+
+
+def test_a_trial_that_runs_for_hours_closes_the_breaker_of_a_measured_pool_after_its_clean_period(
+    scene: Scene,
+) -> None:
+    """Mistake 2, under the default controller."""
+    scene.pool(cap=1, cap_ceiling=4)
+    scene.throttle()
+    scene.wait(scene.seen().settings.break_s)
+    trial = scene.take()
+    scene.wait(scene.seen().settings.trial_timeout_s * 3)
+    assert scene.seen().phase is Phase.CLOSED
+    assert scene.held(trial)
+    assert scene.seen().memory.breaker.reopens == 0
+
+
+def test_a_call_refused_right_after_an_increase_undoes_it(scene: Scene) -> None:
+    """Mistake 3, under the default controller: at once, and for calls still to come."""
+    _grown_to_nine(scene)
+    while scene.nowait("b").granted:
+        pass
+    newest = scene.seen().leases[-1]
+    scene.wait(0.5)
+    scene.refuse(newest.id)
+    assert scene.seen().cap == newest.level - 1
+
+
+def test_ten_throttles_after_an_increase_leave_the_measured_cap_where_it_was_before(scene: Scene) -> None:
+    """Mistake 3, under the default controller: 10 in 50 s, told without the calls they answer."""
+    _grown_to_nine(scene)
+    for task in range(10):
+        scene.throttle("a", f"t-{task}")
+        scene.wait(5)
+    assert scene.seen().cap < 9
+
+
+@pytest.mark.parametrize("cap", [2, 3, 4])
+def test_calls_refused_together_do_not_open_the_breaker_of_a_small_measured_pool(
+    scene: Scene, cap: int
+) -> None:
+    """Mistake 4, under the default controller: a burst of refusals is one measurement."""
+    scene.pool(cap=cap)
+    leases = [scene.take() for _ in range(cap)]
+    scene.wait(0.5)
+    for lease in leases:
+        scene.refuse(lease)
+    assert scene.seen().phase is Phase.CLOSED
+
+
+@pytest.mark.parametrize("cap", [2, 3, 4])
+def test_calls_refused_one_after_the_other_do_not_open_the_breaker_of_a_small_measured_pool_at_once(
+    scene: Scene, cap: int
+) -> None:
+    """Mistake 4, under the default controller: what it comes down to gets its chance first."""
+    scene.pool(cap=cap)
+    began = scene.world.clock()
+    while scene.world.clock() < began + 5:
+        verdict = scene.nowait()
+        if verdict.granted:
+            scene.wait(0.1)
+            scene.answered(verdict.claim_id, SignalKind.THROTTLED)
+        else:
+            scene.wait(0.1)
+    assert scene.seen().phase is Phase.CLOSED
+
+
+def test_a_measured_pool_that_is_never_full_does_not_grow(scene: Scene) -> None:
+    """Mistake 5, under the default controller: successes at a cap that is not full prove nothing."""
+    scene.pool(cap=8, cap_ceiling=64)
+    for _ in range(8 * 12):
+        leases = [scene.take() for _ in range(7)]
+        scene.wait(300)
+        for lease in leases:
+            scene.release(lease, oks=100)
+    assert scene.seen().cap == 8
+
+
+def test_after_an_outage_the_measured_cap_is_back_within_minutes(scene: Scene) -> None:
+    """Mistake 6, under the default controller: recovery 1 -> 8 took 47 minutes."""
+    waiting = [scene.store.admit(scene.ask(), park=True)[0].claim_id for _ in range(40)]
+    for _ in range(30):
+        held = [lease.id for lease in scene.seen().leases]
+        if not held or scene.seen().cap == 1:
+            break
+        scene.wait(0.5)
+        for lease in held:
+            scene.answered(lease, SignalKind.THROTTLED)
+        scene.wait(scene.seen().settings.confirm_s)
+        scene.look(waiting[-1])
+    assert scene.seen().cap == 1
+    minutes: dict[int, int] = {}
+    for minute in range(1, 30):
+        scene.wait(60)
+        scene.look(waiting[-1])
+        minutes.setdefault(scene.seen().cap, minute)
+    assert min(minute for cap, minute in minutes.items() if cap >= 8) <= 15
 
 
 def test_a_project_that_demands_but_holds_nothing_costs_the_others_nothing(scene: Scene) -> None:

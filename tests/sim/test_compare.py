@@ -89,7 +89,13 @@ def test_a_goal_is_met_only_in_every_part() -> None:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def test_goodput_counts_only_among_those_who_waste_little() -> None:
+def test_a_little_more_waste_for_much_more_goodput_is_worth_it() -> None:
+    results = [result("fixed-low", 33.0, 0.0), result(DEFAULT, 99.0, 0.7)]
+    order = [one.contender for one in report.ranked(results, EVERY_SCENARIO["constant"].goal)]
+    assert order == [DEFAULT, "fixed-low"]
+
+
+def test_goodput_bought_with_waste_is_not() -> None:
     results = [result("fixed-high", 100.0, 140.0), result("fixed-low", 33.0, 0.0), result(DEFAULT, 99.0, 0.4)]
     order = [one.contender for one in report.ranked(results, EVERY_SCENARIO["constant"].goal)]
     assert order == [DEFAULT, "fixed-low", "fixed-high"]

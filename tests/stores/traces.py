@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from flyball.core.model import Holder, Outcome
-from flyball.core.settings import MachineSettings, PoolChanges
-from flyball.core.signals import Signal, SignalKind
+from flyball.core.settings import CONTROLLERS, MachineSettings, PoolChanges
+from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores.port import After, Release
 from flyball.testing import Scene
@@ -28,6 +28,7 @@ pool_changes = st.fixed_dictionaries(
     {},
     optional={
         "profile": st.sampled_from(["mixed", "agents", "calls"]),
+        "controller": st.sampled_from(["measured", "measured", *CONTROLLERS]),
         "adaptive": st.booleans(),
         "cap": st.integers(0, 6),
         "cap_ceiling": st.integers(1, 9),
@@ -37,6 +38,9 @@ pool_changes = st.fixed_dictionaries(
         "ageing_s": st.sampled_from([10.0, 60.0]),
         "weights": st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 0.5, 2.0]), max_size=2),
         "maxima": st.dictionaries(st.sampled_from("ab"), st.integers(0, 3), max_size=2),
+        "windows": st.dictionaries(
+            st.sampled_from(["requests", "tokens"]), st.sampled_from(["0", "4/min", "1k/min", "often"])
+        ),
     },
 )
 machines = st.builds(
@@ -45,6 +49,19 @@ machines = st.builds(
     st.sampled_from([None, None, 1 << 30]),
     st.sampled_from([{}, {"gpu": 1}, {"gpu": 2, "docker": 1}]),
 )
+costs = st.fixed_dictionaries(
+    {}, optional={"tokens": st.sampled_from([0.0, 10.0, 400.0, 5000.0]), "requests": st.just(2.0)}
+)
+buckets = st.lists(
+    st.builds(
+        Bucket,
+        st.sampled_from(["tokens", "requests"]),
+        st.sampled_from([None, 10.0, 1000.0]),
+        st.sampled_from([0.0, 5.0, 900.0]),
+        st.sampled_from([None, 0.1, 30.0, 3600.0]),
+    ),
+    max_size=2,
+).map(tuple)
 resources = st.sampled_from([{}, {}, {}, {}, {"gpu": 1}, {"gpu": 2}, {"tpu": 1}])
 
 Told = tuple[object, ...]
@@ -86,7 +103,7 @@ class Trace(RuleBasedStateMachine):
     def crowd(self, asks: list[tuple[str, int]]) -> None:
         """Several who are willing to wait arrive at once."""
         for project, slots in asks:
-            self.admit("p", project, 0, slots, {}, True, False)
+            self.admit("p", project, 0, slots, {}, {}, True, False)
 
     @rule(
         pool=pools,
@@ -94,6 +111,7 @@ class Trace(RuleBasedStateMachine):
         priority=st.sampled_from([0, 0, 0, 1, -1, 4]),
         slots=st.sampled_from([1, 1, 1, 2, 3]),
         needs=resources,
+        cost=costs,
         park=st.booleans(),
         stranger=st.sampled_from([False, False, False, True]),
     )
@@ -104,12 +122,21 @@ class Trace(RuleBasedStateMachine):
         priority: int,
         slots: int,
         needs: Mapping[str, int],
+        cost: Mapping[str, float],
         park: bool,
         stranger: bool,
     ) -> None:
         def step(s: Scene) -> Told:
             holder = s.stranger() if stranger else s.holder()
-            ask = s.ask(project, pool=pool, slots=slots, priority=priority, resources=needs, holder=holder)
+            ask = s.ask(
+                project,
+                pool=pool,
+                slots=slots,
+                priority=priority,
+                resources=needs,
+                holder=holder,
+                cost=cost,
+            )
             verdict, after = s.store.admit(ask, park=park)
             return (verdict, verdict.claim_id, *told(after))
 
@@ -134,9 +161,26 @@ class Trace(RuleBasedStateMachine):
         self.do(lambda s: told(s.store.withdraw(self.pick(number))))
 
     @precondition(lambda self: self.claims)
-    @rule(number=numbers, outcome=st.sampled_from(Outcome), oks=st.integers(0, 3), later=st.booleans())
-    def release(self, number: int, outcome: Outcome, oks: int, later: bool) -> None:
-        release = Release(self.pick(number), outcome, oks)
+    @rule(
+        number=numbers,
+        outcome=st.sampled_from([Outcome.FINISHED, *Outcome]),
+        oks=st.none() | st.integers(0, 3),
+        rejected=st.sampled_from([False, False, True]),
+        used=costs,
+        said=buckets,
+        later=st.sampled_from([False, False, True]),
+    )
+    def release(
+        self,
+        number: int,
+        outcome: Outcome,
+        oks: int | None,
+        rejected: bool,
+        used: Mapping[str, float],
+        said: tuple[Bucket, ...],
+        later: bool,
+    ) -> None:
+        release = Release(self.pick(number), outcome, oks, rejected, used, said)
 
         def keep(s: Scene) -> Told:
             s.store.remember(release)
@@ -151,6 +195,8 @@ class Trace(RuleBasedStateMachine):
         project=projects,
         name=names,
         number=st.none() | numbers,
+        first=st.booleans(),
+        said=buckets,
     )
     def report(
         self,
@@ -160,10 +206,35 @@ class Trace(RuleBasedStateMachine):
         project: str,
         name: str,
         number: int | None,
+        first: bool,
+        said: tuple[Bucket, ...],
     ) -> None:
         claim_id = self.pick(number) if number is not None and self.claims else None
-        signal = Signal(kind, retry_after_s)
-        self.do(lambda s: told(s.store.report(pool, signal, project=project, name=name, claim_id=claim_id)))
+        signal = Signal(kind, retry_after_s, buckets=said)
+
+        def step(s: Scene) -> Told:
+            after = s.store.report(pool, signal, project=project, name=name, claim_id=claim_id, first=first)
+            return told(after)
+
+        self.do(step)
+
+    @precondition(lambda self: self.claims)
+    @rule(numbers=st.lists(numbers, min_size=1, max_size=4), wait_s=st.sampled_from([0.1, 0.2, 7.0]))
+    def refuse(self, numbers: list[int], wait_s: float) -> None:
+        """The first calls of some leases are refused and their blocks end, as most do."""
+        self.wait(wait_s)
+        for number in numbers:
+            claim_id = self.pick(number)
+            release = Release(claim_id, Outcome.FINISHED, 0, rejected=True)
+
+            def step(s: Scene, claim_id: int = claim_id, release: Release = release) -> Told:
+                claim = s.store.claim(claim_id)
+                if claim is None or not claim.held:
+                    return ()
+                said = told(s.refuse(claim_id))
+                return (*said, *told(s.store.release(release)))
+
+            self.do(step)
 
     @rule(pool=pools, project=projects, ttl_s=st.sampled_from([0.0, 30.0, 600.0]))
     def demand(self, pool: str, project: str, ttl_s: float) -> None:

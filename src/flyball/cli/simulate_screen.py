@@ -9,7 +9,7 @@ from flyball.core.settings import PoolChanges
 from flyball.sim.compare import Result
 from flyball.sim.contenders import CONTENDERS
 from flyball.sim.held_out import EVERY_SCENARIO, HELD_OUT
-from flyball.sim.report import Row, advice, number, rows, settings_words, tolerable_pct
+from flyball.sim.report import PRICE, Row, advice, number, rows, settings_words
 from flyball.sim.scenario import SCENARIOS, Goal, Scenario
 
 LEGEND = (
@@ -92,9 +92,8 @@ def comparison(found: Sequence[Result], changes: PoolChanges) -> list[Block]:
 
 def _compared(scenario: Scenario, group: Sequence[Result], changes: PoolChanges) -> Iterator[Block]:
     yield Line([Piece(scenario.name, Style.STRONG), f"  {scenario.words}"])
-    limit = tolerable_pct(scenario.goal)
-    kind = "% of slot time" if scenario.goal and scenario.goal.slot_waste is not None else "rejected per 100"
-    order = f"first who wastes at most {limit:g} {kind}, by goodput; then the others, by waste"
+    kind = "% of slot time" if scenario.goal and scenario.goal.slot_waste is not None else "rejected in 100"
+    order = f"by goodput, less {PRICE:g} points for each {kind}"
     yield Line(Piece(order, Style.QUIET), indent=2)
     several = scenario.clients > 1
     columns = [Column("CONTROLLER"), Column("GOODPUT", right=True), Column("REJECTED", right=True)]
@@ -111,7 +110,7 @@ def _compared_row(row: Row, *, several: bool) -> Sequence[Words]:
 
 
 def _same_choice(by_scenario: Mapping[str, Sequence[Result]]) -> str:
-    """Which of ours is within the tolerable waste most often, and how often it is."""
+    """Which of ours comes first most often, and how often it does."""
     if len(by_scenario) < 2:
         return ""
     best: dict[str, int] = {}

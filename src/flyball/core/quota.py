@@ -23,16 +23,22 @@ from flyball.core.window import Source, Window
 
 STRAIGHT = 0.04
 """How far the work accepted may stray from a straight line over time, as a part of all of it."""
+CROOKED_CALLS = 2.0
 LEAST_EMPTIES = 5
 LEAST_GAP_S, LEAST_SPAN_S = 4.0, 20.0
 """Between two empty moments, and between the first and the last: less holds too few calls to tell."""
 LEAST_REQUESTS = 20.0
+SAME_MOMENT_S = 1.0
+"""Refusals closer than this are one empty moment, however many calls met it."""
 CHANGED = 0.15
 CUSHION_S, SAVING = 10.0, 0.25
 """After an empty moment this part of the refill is saved until so many seconds' worth lie in the bucket."""
 OVERDRAFT, OVERDRAFT_PER_MIN, OVERDRAFT_PER_MIN2 = 0.002, 0.0015, 0.0008
 SOON_HOLDS, LATELY_HOLDS = 1.5, 12.0
-INVERSIONS = 2
+INVERSIONS, INVERTED_HOLDS = 2, 20.0
+DEEP, DEEP_HOLDS = 2.0, 8.0
+"""Served with so many times as much in flight, it may come later and still be an inversion."""
+FEW_REQUESTS = 60.0
 """So many inversions lately, each so soon after its refusal (in usual holds), and it is no matter of
 seats."""
 LATE_MIN, LATE_PER_MIN = 6.0, 0.1
@@ -94,6 +100,8 @@ def refused(
     """A call was refused that was no probe, with so much of ``level`` in flight. ``named``: the provider
     itself said that it is a quota."""
     if quota.believed:
+        if quota.recent and now - quota.recent[-1] < SAME_MOMENT_S:
+            return replace(quota, anchor_at=now)
         full = quota.full + 1 if in_flight >= NEARLY_FULL * level and not named else 0
         if full >= FULL_REFUTES:
             return Quota(given_up_until=now + GIVEN_UP_S)
@@ -109,7 +117,7 @@ def refused(
     if not quota.empties or now - quota.empties[-1].at >= LEAST_GAP_S:
         quota = replace(quota, empties=(*quota.empties, Empty(now, dict(work), in_flight))[-KEPT:])
     since = now - LATELY_HOLDS * hold_s
-    inverted = sum(at >= since for at in quota.inversions) >= INVERSIONS
+    inverted = sum(at >= now - INVERTED_HOLDS * hold_s for at in quota.inversions) >= INVERSIONS
     return _believed(quota, since, now, named=named) if named or inverted else quota
 
 
@@ -119,14 +127,20 @@ def served(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
     if high < quota.refused_level or quota.refused_level == 0 or quota.believed:
         return quota
     inverted = quota.inversions
-    if now - quota.refused_at <= (1 + SOON_HOLDS) * hold_s:
+    deep = high >= DEEP * quota.refused_level
+    if now - quota.refused_at <= (1 + (DEEP_HOLDS if deep else SOON_HOLDS)) * hold_s:
         inverted = (*inverted, now)[-INVERSIONS:]
     return replace(quota, refused_level=0.0, inversions=inverted)
 
 
 def _believed(quota: Quota, since: float, now: float, *, named: bool) -> Quota:
     # Over a long time everything lies on a line.
-    empties = tuple(empty for empty in quota.empties if empty.at >= since)
+    done = quota.empties[-1].work["requests"] if quota.empties else 0.0
+    empties = tuple(
+        empty for empty in quota.empties if empty.at >= since or done - empty.work["requests"] <= FEW_REQUESTS
+    )
+    if len(empties) < LEAST_EMPTIES:
+        return quota
     levels = [empty.in_flight for empty in empties]
     if not named and min(levels) > SPREAD * max(levels):
         # Refused with about as many in flight each time: that is what seats do.
@@ -143,8 +157,11 @@ def _line(empties: tuple[Empty, ...]) -> tuple[str, float] | None:
     """The unit whose accepted work grew in the straightest line from empty to empty, and how fast."""
     start, end = empties[0], empties[-1]
     span_s = end.at - start.at
-    if span_s < LEAST_SPAN_S or end.work["requests"] - start.work["requests"] < LEAST_REQUESTS:
+    requests = end.work["requests"] - start.work["requests"]
+    if span_s < LEAST_SPAN_S or requests < LEAST_REQUESTS:
         return None
+    # An empty bucket may still hold a little less than one call needs, so few calls make a crooked line.
+    straight = STRAIGHT + CROOKED_CALLS / requests
     best: tuple[float, str, float] | None = None
     for unit in end.work:
         total = end.work[unit] - start.work[unit]
@@ -153,7 +170,7 @@ def _line(empties: tuple[Empty, ...]) -> tuple[str, float] | None:
         per_s = total / span_s
         strays = (abs(e.work[unit] - start.work[unit] - per_s * (e.at - start.at)) for e in empties[1:-1])
         stray = max(strays) / total
-        if stray <= STRAIGHT and (best is None or stray < best[0]):
+        if stray <= straight and (best is None or stray < best[0]):
             best = (stray, unit, per_s)
     return (best[1], best[2]) if best is not None else None
 
@@ -178,16 +195,19 @@ def _again(quota: Quota, work: Mapping[str, float], now: float) -> Quota:
 
 
 def window_of(quota: Quota, now: float) -> Window:
-    """The window to pace by, right after an empty moment."""
-    limit, refill_per_s = quota.per_s * 60.0, quota.per_s * (1 - SAVING)
+    """The window to pace by, right after an empty moment.
+
+    Idle time earns a few seconds' worth, not more: whether the bucket was full is the provider's to know. A
+    call that needs more than that waits for all of it, and is paid off afterwards.
+    """
+    limit, refill_per_s = quota.per_s * CUSHION_S, quota.per_s * (1 - SAVING)
     return Window(quota.unit, limit, refill_per_s, 0.0, now, Source.ESTIMATED, seen_sent_at=now)
 
 
 def growing(window: Window, quota: Quota, now: float) -> Window:
     """The same window with the refill that is right for the time since the last empty moment."""
-    # Idle time earns a few seconds' worth, not more: whether the bucket was full is the provider's to know.
-    level = min(window.level_at(now), quota.per_s * CUSHION_S)
-    return replace(window, refill_per_s=quota.per_s * _pace(now - quota.anchor_at), level=level, at=now)
+    limit, refill = quota.per_s * CUSHION_S, quota.per_s * _pace(now - quota.anchor_at)
+    return replace(window, limit=limit, refill_per_s=refill, level=min(limit, window.level_at(now)), at=now)
 
 
 def _pace(since_s: float) -> float:

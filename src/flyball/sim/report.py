@@ -8,12 +8,12 @@ from statistics import median
 
 from flyball.core.settings import PoolChanges
 from flyball.sim.compare import Result
-from flyball.sim.contenders import CONTENDERS, OURS
+from flyball.sim.contenders import CONTENDERS, DEFAULT, OURS
 from flyball.sim.held_out import EVERY_SCENARIO
 from flyball.sim.scenario import Goal, Scenario
 
-TOLERABLE_WASTE_PCT = 1.0
-"""Where a scenario does not say how much waste is too much."""
+PRICE = 5.0
+"""Points of goodput that one rejected call in a hundred costs (for agents, one percent of slot time)."""
 
 
 def number(value: float) -> str:
@@ -25,23 +25,15 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def tolerable_pct(goal: Goal | None) -> float:
-    """The most waste that is still all right here, of the kind that is judged."""
-    if goal is None:
-        return TOLERABLE_WASTE_PCT
-    limit = goal.slot_waste if goal.slot_waste is not None else goal.waste
-    return TOLERABLE_WASTE_PCT if limit is None else limit
+def worth(result: Result, goal: Goal | None) -> float:
+    """Goodput, less what the waste costs: a rejected call is paid for with others that had to wait, and
+    providers notice."""
+    return result.goodput_pct - PRICE * result.judged_waste_pct(goal)
 
 
 def ranked(results: Sequence[Result], goal: Goal | None) -> list[Result]:
-    """First whoever wastes no more than is tolerable, by goodput; then the others, by waste."""
-    limit = tolerable_pct(goal)
-
-    def place(result: Result) -> tuple[bool, float]:
-        waste = result.judged_waste_pct(goal)
-        return (True, waste) if waste > limit else (False, -result.goodput_pct)
-
-    return sorted(results, key=place)
+    """The best first."""
+    return sorted(results, key=lambda result: -worth(result, goal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +86,6 @@ def advice(scenario: Scenario, results: Sequence[Result], changes: PoolChanges) 
         f"the controller {best.contender!r}: {best.goodput_pct:.1f} % of what an oracle gets here, "
         f"{_waste_words(waste, goal)}"
     ]
-    if waste > tolerable_pct(goal):
-        sentences.append("none of flyball's controllers keeps the waste low here; this one wastes least")
     more = [
         result
         for result in order
@@ -107,7 +97,8 @@ def advice(scenario: Scenario, results: Sequence[Result], changes: PoolChanges) 
         price = _waste_words(least.judged_waste_pct(goal), goal)
         sentences.append(f"{least.contender!r} gets {gain:.1f} points more and pays for it: {price}")
     pool: PoolChanges = {**scenario.pool, **changes}
-    sentences.append(f"flyball pool set NAME {settings_words(pool)}")
+    chosen = f"--controller {best.contender} " if best.contender != DEFAULT else ""
+    sentences.append(f"flyball pool set NAME {chosen}{settings_words(pool)}")
     return sentences
 
 

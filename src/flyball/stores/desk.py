@@ -176,6 +176,10 @@ class PoolDesk:
         if claim is not None and signal.buckets:
             self.learn(claim, signal.buckets)
         meters = self.row.meters
+        if signal.kind is SignalKind.THROTTLED and not meters.work:
+            # From now on it is counted what is accepted: a quota may be behind the refusals. The plan ends it
+            # where nobody wants to know.
+            meters.work = 1.0
         memory, facts = planning.fold(
             self.memory,
             meters,
@@ -192,9 +196,6 @@ class PoolDesk:
             work={"requests": meters.work, "tokens": meters.work_tokens} if meters.work else None,
             explained=claim is not None and windowing.explains(meters.windows, signal, claim.cost),
         )
-        if signal.kind is SignalKind.THROTTLED and not meters.work:
-            # From now on it is counted what is accepted: a quota may be behind the refusals.
-            meters.work = 1.0
         self.tell(facts)
         self.refresh(memory)
 

@@ -244,6 +244,9 @@ class Verbs(SettingVerbs):
             carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
             claim = rows.claim(claim_id) if first and claim_id is not None else None
+            if claim is not None and (not claim.held or claim.pool != pool):
+                # It measures nothing here: it was never sent, or to another pool's provider.
+                claim = None
             desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
             return joined(carried, desk.done())
 

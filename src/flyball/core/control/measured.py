@@ -46,10 +46,12 @@ DEPTH_SMOOTHING = 0.35
 MUCH = 0.1
 OVERLOADS_TO_TRIP = 5
 FALLS_TO_TRIP = 3
-"""So many falls in a row, the pauses between them in vain, before a refusal at the floor opens the breaker."""
+"""So many falls in a row, the pauses between them in vain, before a refusal at the floor opens the
+breaker."""
 BLIPS_MOST = 2
 FIRST_LOOK = 24.0
 """Successes from the end of a fall to the first probe."""
+CRASH_HOLDS = 3.0
 FAR_BELOW, BEST_FADES, OFTEN_MOST = 0.8, 0.99, 3.0
 OVERDUE_S = 600.0
 PROBE_SHARE = 0.0024
@@ -88,7 +90,7 @@ class MeasuredController:
         if own.filled_at is None or seen.now < own.filled_at + _confirm_s(own, s):
             return _with(state, own)
         own = _firm(own, state.level)
-        ready = own.climbing or _due(own, state.level, seen.now)
+        ready = own.climbing or _due(own, state.level, seen)
         if not (ready and seen.bound_now) or state.level >= s.cap_ceiling or seen.now < state.settle_until:
             return _with(state, own)
         return _raised(state, own, s, seen.now)
@@ -193,7 +195,7 @@ def _firm(own: Measured, level: float) -> Measured:
     return replace(own, firm=level, falls=0, climbing=True)
 
 
-def _due(own: Measured, level: float, now: float) -> bool:
+def _due(own: Measured, level: float, seen: Seen) -> bool:
     """Is it time for a probe? After so many successes; where those are rare (agents), after a time that keeps
     the slot time of failed probes small. More often far below a level that once was served."""
     often = min(OFTEN_MOST, own.best / level) if level < FAR_BELOW * own.best else 1.0
@@ -201,7 +203,10 @@ def _due(own: Measured, level: float, now: float) -> bool:
     needed = min(FIRST_LOOK, own.interval) if own.early else own.interval / often
     if own.oks >= needed:
         return True
-    elapsed_s = now - own.changed_at
+    elapsed_s = seen.now - own.changed_at
+    if own.early and level < own.best / 2 and 0 < CRASH_HOLDS * seen.hold_mean_s <= elapsed_s:
+        # So deep a fall is rarely one of seats, and at a low level successes are slow to come.
+        return True
     return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
 
 
@@ -308,7 +313,8 @@ def _pause_s(own: Measured, s: PoolSettings, heard: Heard) -> float:
     meanwhile."""
     if own.falls == 0:
         return _confirm_s(own, s)
-    return min(1.0, PAUSE * 2.0 ** (own.falls - 1)) * (heard.hold_mean_s or s.confirm_s)
+    part = min(1.0, PAUSE * 2.0 ** (own.falls - 1))
+    return min(part * (heard.hold_mean_s or s.confirm_s), 2 * s.settle_s)
 
 
 def _cut_at(own: Measured, level: float, now: float) -> Measured:

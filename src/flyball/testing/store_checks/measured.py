@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+from random import Random
+
 from flyball.core.learned import Measured
 from flyball.core.model import Outcome, Phase
 from flyball.core.signals import SignalKind
@@ -207,47 +210,59 @@ def a_reset_forgets_what_was_measured(s: Scene) -> None:
 # -- a quota that nobody declares ---------------------------------------------------------------------
 
 
-def _play_quota(s: Scene, minutes: float, *, per_s: float = 2.0, hold_s: float = 1.0) -> tuple[int, int]:
-    """Work of ``hold_s`` each against a bucket of ten that says nothing but no; how much was served and
-    refused."""
-    bucket, served, refused = 10.0, 0, 0
-    running: list[tuple[float, int]] = []
-    end = s.world.clock() + 60 * minutes
-    while s.world.clock() < end:
-        now = s.world.clock()
-        while running and running[0][0] <= now:
-            s.answered(running.pop(0)[1])
-            served += 1
-        verdict = s.nowait()
-        while verdict.granted:
-            if bucket >= 1:
-                bucket -= 1
-                running.append((now + hold_s, verdict.claim_id))
-            else:
-                s.answered(verdict.claim_id, SignalKind.THROTTLED)
-                refused += 1
-            verdict = s.nowait()
-        s.wait(0.125)
-        bucket = min(10.0, bucket + per_s * 0.125)
-    return served, refused
+class _Quota:
+    """Calls of very different lengths against a bucket of requests that says nothing but no."""
+
+    PER_S, MOST = 2.0, 120.0
+
+    def __init__(self, s: Scene) -> None:
+        self.s, self.bucket, self.chance = s, self.MOST, Random(s.world.seed)
+        self.running: list[tuple[float, int]] = []
+        self.served = self.refused = 0
+
+    def play(self, minutes: int) -> None:
+        self.served = self.refused = 0
+        for _ in range(minutes * 60 * 4):
+            self._end()
+            self._start()
+            self.s.wait(0.25)
+            self.bucket = min(self.MOST, self.bucket + self.PER_S * 0.25)
+
+    def _end(self) -> None:
+        while self.running and self.running[0][0] <= self.s.world.clock():
+            self.s.answered(heappop(self.running)[1])
+            self.served += 1
+
+    def _start(self) -> None:
+        while len(self.running) < 64 and (verdict := self.s.nowait()).granted:
+            if self.bucket < 1:
+                self.s.wait(0.125)
+                self.s.answered(verdict.claim_id, SignalKind.THROTTLED)
+                self.refused += 1
+                return
+            self.bucket -= 1
+            hold_s = self.chance.lognormvariate(1.5, 0.8)
+            heappush(self.running, (self.s.world.clock() + hold_s, verdict.claim_id))
 
 
 @store_check
 def a_quota_is_found_out_from_its_refusals_and_work_is_paced_by_it(s: Scene) -> None:
-    s.pool(profile="calls", cap=4, cap_ceiling=16)
-    _play_quota(s, 10)
-    quota, windows = s.seen().memory.quota, s.seen().windows
-    expect(quota.believed, "the quota is believed")
-    expect(abs(quota.per_s - 2.0) < 0.2, f"2 requests a second, not {quota.per_s}")
+    s.pool(profile="calls", cap=4, cap_ceiling=64)
+    quota = _Quota(s)
+    quota.play(minutes=6)
+    believed, windows = s.seen().memory.quota, s.seen().windows
+    expect(believed.believed, "the quota is believed")
+    expect(abs(believed.per_s - quota.PER_S) < 0.2, f"2 requests a second, not {believed.per_s}")
     expect_equal([w.source for w in windows], [Source.ESTIMATED], "where the window comes from")
-    served, refused = _play_quota(s, 10)
-    expect(served > 0.95 * 2 * 600, f"nearly all of the quota is used: {served}")
-    expect(refused < 0.05 * served, f"and little is refused: {refused}")
+    quota.play(minutes=10)
+    expect(quota.served > 0.95 * quota.PER_S * 600, f"nearly all of the quota is used: {quota.served}")
+    expect(quota.refused < 0.05 * quota.served, f"and little is refused: {quota.refused}")
 
 
 @store_check
 def a_reset_forgets_a_quota_that_was_found_out(s: Scene) -> None:
-    s.pool(profile="calls", cap=4, cap_ceiling=16)
-    _play_quota(s, 10)
+    s.pool(profile="calls", cap=4, cap_ceiling=64)
+    _Quota(s).play(minutes=6)
+    expect(s.seen().windows, "a window to pace by")
     s.store.reset_pool(POOL)
     expect_equal((s.seen().memory.quota.believed, s.seen().windows), (False, ()), "quota and windows")

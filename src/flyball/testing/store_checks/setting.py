@@ -98,7 +98,7 @@ def spacing_can_be_turned_off(s: Scene) -> None:
 
 @store_check
 def a_reset_forgets_what_was_learned_and_keeps_settings_and_leases(s: Scene) -> None:
-    s.pool(cap=2, spacing_s=500.0, reserve=1)
+    s.pool(cap=2, spacing_s=500.0, reserve=1, controller="koryph")
     lease = s.take()
     settings = s.seen().settings
     s.throttle(retry_after_s=600)

@@ -78,7 +78,7 @@ def who_waits_for_a_window_is_granted_when_time_has_refilled_it(s: Scene) -> Non
 @store_check
 def a_small_ask_does_not_overtake_a_large_one_that_waits_for_the_window(s: Scene) -> None:
     s.pool(windows={"tokens": "6k/min"})
-    s.take(cost={"tokens": 6_000})
+    s.release(s.take(cost={"tokens": 6_000}))
     large = s.park("a", cost={"tokens": 3_000})
     small = s.park("b", cost={"tokens": 100})
     s.wait(10)
