@@ -49,6 +49,8 @@ class Denial:
     reason: Reason
     until: float | None = None
     detail: str = ""
+    window: str = ""
+    """Which window has no room, where that is the reason."""
 
 
 def too_large(ask: Candidate, limits: Limits, project: ProjectUse, machine: MachineUse) -> str:
@@ -119,7 +121,7 @@ def _judge_windows(ask: Candidate, meters: Meters, now: float) -> Denial | None:
     )
     left = max(0.0, window.level_at(now))
     detail = f"{window.source.value} window {name}: {left:.0f} of {window.limit:.0f} left, {need:.0f} needed"
-    return Denial(Reason.WINDOW, until=at, detail=detail)
+    return Denial(Reason.WINDOW, until=at, detail=detail, window=name)
 
 
 def _fits_share(ask: Candidate, limits: Limits, project: ProjectUse, now: float) -> bool:
@@ -173,13 +175,16 @@ def choose(
     now: float,
 ) -> Candidate | None:
     """The next ask to grant, if any. ``waiting`` holds the oldest ask of each (project, priority) line."""
+    awaited: set[str] = set()
     for ask in in_order(waiting, projects, turn=meters.turn, ageing_s=limits.ageing_s, now=now):
+        if awaited and any(w.name in awaited and windowing.cost_in(w, ask.cost) for w in meters.windows):
+            continue
         denial = judge(ask, limits, meters, counts, projects[ask.project], machine, now)
         if denial is None:
             return ask
         if denial.reason is Reason.WINDOW:
             # Whoever is first waits for room; smaller ones behind it would keep the window empty for ever.
-            break
+            awaited.add(denial.window)
         if _collects(ask, denial, limits, projects[ask.project], machine, now):
             break
     return None

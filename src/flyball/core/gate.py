@@ -21,7 +21,7 @@ from flyball.core.control.named import handed_over
 from flyball.core.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts
 from flyball.core.quota import Quota
 from flyball.core.settings import PoolSettings
-from flyball.core.signals import CONGESTION, SUCCESSES, Signal, SignalKind
+from flyball.core.signals import CONGESTION, REJECTIONS, SUCCESSES, Signal, SignalKind
 from flyball.core.window import Window
 
 HOLD_SMOOTHING = 0.2
@@ -32,7 +32,6 @@ _TRIAL_OUTCOMES = {
     # Nobody knows how it went: the next call is the trial.
     SignalKind.UNKNOWN: Outcome.ABANDONED,
 }
-_REJECTED = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED})
 
 
 class Start:
@@ -138,7 +137,7 @@ class Gate:
         """
         if not heard and (signal.buckets or signal.kind is not SignalKind.OK):
             self._settle_windows(start, signal, now)
-        if actual and signal.kind not in _REJECTED:
+        if actual and signal.kind not in REJECTIONS:
             self.meters.windows = windowing.settle(
                 self.meters.windows, start.cost, actual, sent_at=start.sent_at, mark=start.marks, now=now
             )
@@ -235,7 +234,7 @@ class Gate:
             self.meters.windows = windowing.learn(
                 self.meters.windows, signal.buckets, sent_at=start.sent_at, mark=start.marks, now=now
             )
-        if signal.kind in _REJECTED:
+        if signal.kind in REJECTIONS:
             self._count_work(start.cost, -1.0)
             self._refund(start, now)
 

@@ -39,6 +39,9 @@ CONGESTION = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.
 SUCCESSES = frozenset({SignalKind.OK, SignalKind.NEAR_LIMIT, SignalKind.SLOW})
 """Kinds of answers that brought what was asked for."""
 
+REJECTIONS = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP})
+"""Kinds of answers to calls that were not done, and so used nothing."""
+
 LIMITING = frozenset(
     {SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP, SignalKind.CREDIT_GONE}
 )

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flyball.core.model import Outcome
-from flyball.core.signals import SUCCESSES, Bucket, Signal, SignalKind
+from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -72,10 +72,11 @@ class Lease:
 
             signal = from_http(status, headers, body, wall_s=time.time())
         first, self._reported = not self._reported, True
-        self.rejected = signal.kind in (SignalKind.THROTTLED, SignalKind.OVERLOADED)
+        self.rejected = signal.kind in REJECTIONS
         if signal.kind in SUCCESSES:
             self.oks += 1
-            self.buckets = signal.buckets or self.buckets
+            # What was left is known for the time of the grant, so only the first answer says it.
+            self.buckets = signal.buckets if first else ()
         if signal.kind is not SignalKind.OK:
             self._governor.report(
                 self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first

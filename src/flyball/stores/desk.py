@@ -192,7 +192,7 @@ class PoolDesk:
             now=self.now,
             in_use=self.row.counts.in_use,
             sent_at=claim.granted_at if claim is not None else None,
-            in_flight=claim.level if claim is not None else None,
+            in_flight=claim.level - claim.slots + 1 if claim is not None else None,
             work={"requests": meters.work, "tokens": meters.work_tokens} if meters.work else None,
             explained=claim is not None and windowing.explains(meters.windows, signal, claim.cost),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flyball.core.model import Outcome
-from flyball.core.signals import Bucket, SignalKind
+from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.core.verdict import Reason
 from flyball.core.window import LEVEL_RESERVE, Source
 from flyball.errors import UsageError
@@ -89,6 +89,24 @@ def a_small_ask_does_not_overtake_a_large_one_that_waits_for_the_window(s: Scene
     expect(s.held(large), "the large one is served first")
     s.wait(1)
     expect(s.look(small).granted, "then the small one")
+
+
+@store_check
+def who_needs_nothing_of_a_window_passes_those_who_wait_for_it(s: Scene) -> None:
+    s.pool(windows={"tokens": "6k/d"})
+    s.release(s.take(cost={"tokens": 6_000}))
+    s.park("a", cost={"tokens": 3_000})
+    s.take("b")
+
+
+@store_check
+def a_refused_ask_of_several_slots_measures_what_was_served_without_it(s: Scene) -> None:
+    s.pool(cap=8)
+    for _ in range(4):
+        s.take()
+    lease = s.take(slots=3)
+    s.store.report(POOL, Signal(SignalKind.THROTTLED), project="a", name="", claim_id=lease, first=True)
+    expect_equal(s.seen().cap, 4, "the cap")
 
 
 @store_check
