@@ -17,6 +17,9 @@ from flyball.host.lockfile import LockFile
 from flyball.stores.sqlite.store import APPLICATION_ID, SCHEMA_VERSION
 
 
+GARBLED = "its schema is garbled"
+
+
 class Ailment(Enum):
     """Why a file cannot be used as it is."""
 
@@ -51,6 +54,9 @@ def examine(path: Path) -> Examination:
             return _look(connection)
     except sqlite3.Error as error:
         return Examination(_ailment_of(error), str(error))
+    except UnicodeDecodeError:
+        # SQLite quotes what it found in the schema; Python cannot read the quotation.
+        return Examination(Ailment.DAMAGED, GARBLED)
     except OSError as error:
         return Examination(Ailment.BARRED, error.strerror or str(error))
 

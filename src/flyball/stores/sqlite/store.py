@@ -41,6 +41,7 @@ from flyball.stores.verbs import Verbs
 
 APPLICATION_ID = 0x666C7962  # "flyb"
 BUSY_TIMEOUT_S = 10.0
+_DAMAGE = ("malformed", "not a database", "Could not decode")
 OLDEST_SQLITE = (3, 35, 0)
 CHECKPOINT_EVERY = 1000
 LOG_LIMIT_PAGES = 16_000
@@ -309,20 +310,23 @@ class SqliteStore(Verbs):
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._as_store_error(error) from error
 
     def _translate(self, error: BaseException) -> BaseException:
         """SQLite's errors as ours, with the way out; any other error as it is."""
-        if not isinstance(error, sqlite3.Error):
+        if not isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             return error
         translated = self._as_store_error(error)
         translated.__cause__ = error
         return translated
 
-    def _as_store_error(self, error: sqlite3.Error) -> StoreError:
+    def _as_store_error(self, error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
         name = getattr(error, "sqlite_errorname", "") or ""
         words = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            # SQLite quotes what it found in the schema; Python cannot read the quotation.
+            name, words = "SQLITE_CORRUPT", "its schema is garbled"
         if name.startswith("SQLITE_FULL") or (name == "SQLITE_IOERR_WRITE"):
             return StoreFullError(f"no space left to write {self.path}; free some disk space and try again")
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")) or "readonly" in words:
@@ -335,7 +339,7 @@ class SqliteStore(Verbs):
                 "close whatever has it open"
             )
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or (
-            isinstance(error, sqlite3.DatabaseError) and ("malformed" in words or "not a database" in words)
+            isinstance(error, sqlite3.DatabaseError) and any(sign in words for sign in _DAMAGE)
         ):
             return StoreUnreadableError(
                 f"{self.path} is damaged ({words}); `flyball doctor --fix` sets it aside and starts a new one"
