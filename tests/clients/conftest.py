@@ -6,7 +6,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
+import httpx2
 import pytest
 
 from flyball import Governor
@@ -37,3 +40,8 @@ def gov() -> Iterator[Governor]:
 @pytest.fixture
 def night() -> Night:
     return Night()
+
+
+@pytest.fixture(params=[httpx, httpx2], ids=["httpx", "httpx2"])
+def lib(request: pytest.FixtureRequest) -> Any:
+    return request.param

@@ -12,7 +12,7 @@ from flyball import Limiter
 from flyball.governor.callslot import CallSlot
 from flyball.governor.line import Line
 from flyball.testing import ManualClock
-from tests.governor.test_limiter import empty
+from tests.governor.limiting import empty
 
 _STEPS = st.one_of(
     st.tuples(st.just("ask"), st.integers(-1, 1)),

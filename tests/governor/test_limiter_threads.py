@@ -13,9 +13,9 @@ from flyball import Limiter, Signal, SignalKind
 from flyball.errors import AtCapacityError, WaitTimeoutError
 from flyball.governor.callslot import CallSlot
 from tests.governor.conftest import SOON_S
+from tests.governor.limiting import empty, limiter_of, line_of, run
 from tests.governor.people import Person
 from tests.governor.test_fork import in_child
-from tests.governor.test_limiter import empty, limiter_of, line_of, run
 
 
 def line_is(limiter: Limiter, length: int) -> None:

@@ -23,6 +23,7 @@ from flyball.core.control.named import controller_of
 from flyball.core.control.port import Heard, Seen
 from flyball.core.learned import CapEvent, CapState
 from flyball.core.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts, ProjectUse
+from flyball.core.notes import Notes
 from flyball.core.quota import Quota
 from flyball.core.settings import PoolSettings, ShareRule
 from flyball.core.signals import CONGESTION, Signal, SignalKind
@@ -108,7 +109,7 @@ def fold(
     control = controller_of(s)
     if signal.kind in HOLD_STILL and s.adapts:
         return replace(memory, cap=control.freeze(memory.cap, s, now)), ()
-    note = _Notes(pool, project, name, now)
+    note = Notes(pool, project, name, now)
     if signal.kind in A_PERSONS_TURN:
         note.add("person", f"{signal.kind.value}: {signal.detail or 'only a person can change that'}")
         return memory, note.facts
@@ -189,7 +190,7 @@ def fold_trial_end(
     """The trial's own lease was released. Abandoned says nothing: the next ask becomes the trial."""
     if memory.breaker.phase is not Phase.TRIAL or outcome in (Outcome.ABANDONED, Outcome.THROTTLED):
         return memory, ()
-    note = _Notes(pool, meters.trial_project, meters.trial_name, now)
+    note = Notes(pool, meters.trial_project, meters.trial_name, now)
     return _closed(memory, s, "the trial ended without a throttle", note), note.facts
 
 
@@ -208,7 +209,7 @@ def replan(
     now: float,
 ) -> Plan:
     """Recompute the limits for ``now``. Pure: the caller swaps the result in."""
-    note = _Notes(pool, "", "", now)
+    note = Notes(pool, "", "", now)
     memory, meters = _move_breaker(memory, meters, s, trial_live=trial_live, note=note)
     if s.adapts and memory.breaker.phase is Phase.CLOSED:
         memory = _grow(memory, meters, s, counts, note)
@@ -288,7 +289,7 @@ def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float)
 
 
 def _move_breaker(
-    memory: Memory, meters: Meters, s: PoolSettings, *, trial_live: bool, note: _Notes
+    memory: Memory, meters: Meters, s: PoolSettings, *, trial_live: bool, note: Notes
 ) -> tuple[Memory, Meters]:
     if not s.adapts:
         return memory, replace(meters, trial_id=None)
@@ -311,7 +312,7 @@ def _move_breaker(
     return memory, meters
 
 
-def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, note: _Notes) -> Memory:
+def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, note: Notes) -> Memory:
     before = cap_of(memory.cap, s)
     bound_now = counts.in_use >= before or (meters.capped and counts.waiting > 0)
     seen = Seen(
@@ -330,7 +331,7 @@ def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, n
 
 
 def _close_for_retry_after(
-    memory: Memory, s: PoolSettings, signal: Signal, now: float, note: _Notes
+    memory: Memory, s: PoolSettings, signal: Signal, now: float, note: Notes
 ) -> Memory:
     """The first Retry-After of an episode closes the pool; repeats while it is closed do not extend it."""
     if signal.retry_after_s is None or (memory.retry_until is not None and now < memory.retry_until):
@@ -350,7 +351,7 @@ def _counted(memory: Memory, s: PoolSettings, project: str, name: str, now: floa
 
 
 def _opened(
-    memory: Memory, event: BreakerEvent, s: PoolSettings, why: str, meters: Meters, note: _Notes
+    memory: Memory, event: BreakerEvent, s: PoolSettings, why: str, meters: Meters, note: Notes
 ) -> Memory:
     times = controller_of(s).breaker_times(memory.cap, s, meters.hold_mean_s)
     breaker = breaker_step(
@@ -360,7 +361,7 @@ def _opened(
     return replace(memory, breaker=breaker)
 
 
-def _closed(memory: Memory, s: PoolSettings, why: str, note: _Notes) -> Memory:
+def _closed(memory: Memory, s: PoolSettings, why: str, note: Notes) -> Memory:
     cap = controller_of(s).resume(memory.cap, s, note.now)
     note.add("close", f"breaker closed, cap resumes at {cap_of(cap, s)}: {why}")
     return replace(memory, breaker=breaker_step(memory.breaker, BreakerEvent.CLEAN, now=note.now), cap=cap)
@@ -377,18 +378,3 @@ def _is_trial(meters: Meters, project: str, name: str, claim_id: int | None) -> 
     if claim_id is not None:
         return claim_id == meters.trial_id
     return project == meters.trial_project and name in ("", meters.trial_name)
-
-
-class _Notes:
-    """Collects the facts of one planning step."""
-
-    def __init__(self, pool: str, project: str, name: str, now: float) -> None:
-        self.pool, self.project, self.name, self.now = pool, project, name, now
-        self._facts: list[Fact] = []
-
-    def add(self, kind: str, words: str) -> None:
-        self._facts.append(Fact(self.now, self.pool, kind, words, self.project, self.name))
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        return tuple(self._facts)

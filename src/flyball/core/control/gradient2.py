@@ -37,6 +37,10 @@ class Gradient2Controller(FixedController):
         return replace(state, level=level, last_cut_at=heard.now), CapEvent.CUT
 
     def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+        if seen.bound_now and seen.in_use < int(state.level) and seen.now >= state.settle_until:
+            # Somebody waits for more slots than the whole level has: no answer time will ever tell.
+            level = min(state.level + 1, float(s.cap_ceiling))
+            return replace(state, level=level, settle_until=seen.now + s.settle_s)
         short_s = seen.hold_mean_s
         if short_s <= 0 or not seen.bound_oks or seen.now < state.settle_until:
             return state

@@ -16,7 +16,6 @@ from pathlib import Path
 from flyball.host.lockfile import LockFile
 from flyball.stores.sqlite.store import APPLICATION_ID, SCHEMA_VERSION
 
-
 GARBLED = "its schema is garbled"
 
 

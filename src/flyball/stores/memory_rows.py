@@ -1,0 +1,353 @@
+"""Rows in dictionaries, with a journal that undoes a step that failed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from flyball.core.admit import Candidate
+from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse
+from flyball.core.settings import MachineSettings
+from flyball.stores.port import Demand
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, PoolRow
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class MemoryRows:
+    """Tables as dictionaries of values that are replaced, never changed in place.
+
+    Every change notes its inverse first, so a failed step can be undone like a transaction.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._pools: dict[str, PoolRow] = {}
+        self._texts: dict[tuple[str, str], str] = {}
+        self._projects: dict[tuple[str, str], ProjectUse] = {}
+        self._claims: dict[int, Claim] = {}
+        self._held: dict[tuple[str, int], None] = {}
+        self._demands: dict[tuple[str, str, Holder], Demand] = {}
+        self._machine: dict[str, MachineSettings] = {"machine": MachineSettings()}
+        self._ids: dict[str, int] = {"block": 0, "fact": 0}
+        self._lines: dict[tuple[str, str, int], dict[int, None]] = {}
+        self._ask_facts: deque[tuple[int, Fact]] = deque(maxlen=ASK_FACTS_KEPT)
+        self._pool_facts: deque[tuple[int, Fact]] = deque(maxlen=POOL_FACTS_KEPT)
+        self._new_facts: list[Fact] = []
+        self._undo: list[Callable[[], None]] = []
+        self._actions: list[Callable[[], None]] = []
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        self.now = now
+        self._undo, self._actions, self._new_facts = [], [], []
+
+    def commit(self) -> None:
+        for fact in self._new_facts:
+            self._ids["fact"] += 1
+            kept = self._ask_facts if fact.kind in ASK_FACTS else self._pool_facts
+            kept.append((self._ids["fact"], fact))
+        self._new_facts = []
+        for action in self._actions:
+            action()
+
+    def rollback(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._lines = {}
+        for claim in sorted(self._claims.values(), key=lambda c: c.id):
+            if not claim.held:
+                self._line_of(claim)[claim.id] = None
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        self._actions.append(action)
+
+    def _set(self, table: MutableMapping[K, V], key: K, value: V) -> None:
+        if key in table:
+            old = table[key]
+            self._undo.append(lambda: table.__setitem__(key, old))
+        else:
+            self._undo.append(lambda: table.__delitem__(key))
+        table[key] = value
+
+    def _delete(self, table: MutableMapping[K, V], key: K) -> None:
+        old = table.pop(key)
+        self._undo.append(lambda: table.__setitem__(key, old))
+
+    # -- pools ------------------------------------------------------------------------------------
+
+    def pool(self, name: str) -> PoolRow | None:
+        row = self._pools.get(name)
+        return replace(_copied(row), machine=self.machine()) if row is not None else None
+
+    def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
+        row = self.pool(pool)
+        return (row, self.project(pool, project)) if row is not None else None
+
+    def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
+        claim = self._claims.get(claim_id)
+        row = self.pool(claim.pool) if claim is not None else None
+        return (claim, row) if claim is not None and row is not None else None
+
+    def pools(self) -> list[str]:
+        return sorted(self._pools)
+
+    def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
+        self._set(self._pools, row.name, _copied(row))
+        self.put_settings(row.name, settings)
+        self.put_memory(row.name, memory)
+
+    def settings(self, pool: str) -> str:
+        return self._texts[pool, "settings"]
+
+    def memory(self, pool: str) -> str:
+        return self._texts[pool, "memory"]
+
+    def put_settings(self, pool: str, settings: str) -> None:
+        self._set(self._texts, (pool, "settings"), settings)
+
+    def put_memory(self, pool: str, memory: str) -> None:
+        self._set(self._texts, (pool, "memory"), memory)
+
+    def take_block(self) -> int:
+        first = self._ids["block"] * ID_BLOCK + 1
+        self._set(self._ids, "block", self._ids["block"] + 1)
+        return first
+
+    def put_plan(self, row: PoolRow) -> None:
+        self._change_pool(
+            row.name,
+            lambda mine: replace(mine, limits=row.limits, meters=replace(row.meters)),
+        )
+
+    def put_meters(self, row: PoolRow) -> None:
+        self._change_pool(row.name, lambda mine: replace(mine, meters=replace(row.meters)))
+
+    def put_watcher(self, pool: str, claim_id: int) -> None:
+        self._change_pool(pool, lambda mine: replace(mine, watcher_id=claim_id))
+
+    def newest_waiting(self, pool: str) -> Claim | None:
+        ids = [next(reversed(line)) for (of, _, _), line in self._lines.items() if of == pool]
+        return self._claims[max(ids)] if ids else None
+
+    def counts(self, pool: str) -> PoolCounts:
+        return replace(self._pools[pool].counts)
+
+    def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
+        self._change_pool(pool, lambda mine: replace(mine, counts=replace(counts)))
+        for use in projects:
+            old = self._projects[pool, use.name]
+            self._set(self._projects, (pool, use.name), replace(old, in_use=use.in_use, waiting=use.waiting))
+
+    def slots_in_use(self) -> int:
+        return sum(row.counts.in_use for row in self._pools.values())
+
+    def _change_pool(self, pool: str, change: Callable[[PoolRow], PoolRow]) -> None:
+        self._set(self._pools, pool, change(self._pools[pool]))
+
+    # -- projects ---------------------------------------------------------------------------------
+
+    def project(self, pool: str, name: str) -> ProjectUse | None:
+        use = self._projects.get((pool, name))
+        return replace(use) if use is not None else None
+
+    def projects(self, pool: str) -> list[ProjectUse]:
+        return [replace(use) for (of, _), use in sorted(self._projects.items()) if of == pool]
+
+    def put_project(self, pool: str, use: ProjectUse) -> None:
+        old = self._projects.get((pool, use.name)) or ProjectUse(use.name)
+        changed = replace(old, weight=use.weight, maximum=use.maximum, share=use.share)
+        self._set(self._projects, (pool, use.name), changed)
+
+    def put_turn(self, pool: str, project: str, turn: float) -> None:
+        self._set(self._projects, (pool, project), replace(self._projects[pool, project], turn=turn))
+
+    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
+        mine = [(key, use) for key, use in self._projects.items() if key[0] == pool]
+        if len(mine) > keep:
+            for key, use in mine:
+                if not use.in_use and not use.waiting:
+                    self._delete(self._projects, key)
+
+    # -- claims -----------------------------------------------------------------------------------
+
+    def add(
+        self,
+        claim_id: int,
+        ask: Ask,
+        *,
+        now: float,
+        launcher_pid: int,
+        grant: Grant | None = None,
+        why: str = "",
+    ) -> None:
+        claim = Claim(
+            claim_id,
+            ask.pool,
+            ask.project,
+            ask.name,
+            ask.holder,
+            ask.slots,
+            ask.priority,
+            dict(ask.resources),
+            ask.model,
+            ask.mailbox,
+            launcher_pid,
+            now,
+            now if grant is not None else None,
+            None,
+            why,
+            grant.level if grant is not None else 0,
+            dict(ask.cost),
+            grant.marks if grant is not None else {},
+        )
+        self._change_pool(ask.pool, lambda mine: replace(mine, next_id=claim_id + 1))
+        self._enter(claim)
+
+    def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
+        claim = self._claims[claim_id]
+        self.remove(claim_id)
+        self._enter(
+            replace(claim, granted_at=now, expires_at=expires_at, level=grant.level, marks=grant.marks)
+        )
+
+    def remove(self, claim_id: int) -> None:
+        claim = self._claims.get(claim_id)
+        if claim is None:
+            return
+        self._delete(self._claims, claim_id)
+        if claim.held:
+            self._delete(self._held, (claim.pool, claim_id))
+        else:
+            line = self._line_of(claim)
+            del line[claim_id]
+            if not line:
+                del self._lines[claim.pool, claim.project, claim.priority]
+        self._count(claim, -1)
+
+    def _enter(self, claim: Claim) -> None:
+        self._set(self._claims, claim.id, claim)
+        if claim.held:
+            self._set(self._held, (claim.pool, claim.id), None)
+        else:
+            self._line_of(claim)[claim.id] = None
+        self._count(claim, +1)
+
+    def _line_of(self, claim: Claim) -> dict[int, None]:
+        return self._lines.setdefault((claim.pool, claim.project, claim.priority), {})
+
+    def _count(self, claim: Claim, sign: int) -> None:
+        """The counterpart of the SQL triggers: counts move with the claim or not at all."""
+        slots = sign * claim.slots if claim.held else 0
+        waits = 0 if claim.held else sign
+        counts = self._pools[claim.pool].counts
+        moved = PoolCounts(
+            counts.in_use + slots,
+            counts.low_in_use + (slots if claim.priority <= 0 else 0),
+            counts.waiting + waits,
+        )
+        self._change_pool(claim.pool, lambda mine: replace(mine, counts=moved))
+        key = (claim.pool, claim.project)
+        use = self._projects.get(key) or ProjectUse(claim.project)
+        self._set(self._projects, key, replace(use, in_use=use.in_use + slots, waiting=use.waiting + waits))
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+        claim = self._claims.get(claim_id)
+        if claim is None:
+            return False
+        self._set(self._claims, claim_id, replace(claim, holder=holder, launcher_pid=launcher_pid))
+        return True
+
+    def confirm(self, claim_id: int) -> None:
+        self._set(self._claims, claim_id, replace(self._claims[claim_id], expires_at=None))
+
+    def claim(self, claim_id: int) -> Claim | None:
+        return self._claims.get(claim_id)
+
+    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
+        claim = self._claims.get(claim_id)
+        if claim is None or not claim.held or claim.expires_at is not None:
+            return None
+        row = self._pools[claim.pool]
+        return claim.pool, row.counts.in_use, row.limits.cap
+
+    def granted(self, mailbox: str) -> list[int]:
+        return sorted(claim_id for _, claim_id in self._held if self._claims[claim_id].mailbox == mailbox)
+
+    def claims(self, pool: str | None) -> list[Claim]:
+        found = [c for c in self._claims.values() if pool is None or c.pool == pool]
+        return sorted(found, key=lambda c: c.id)
+
+    def watched(self, pool: str) -> list[Claim]:
+        watcher = self._pools[pool].watcher_id if pool in self._pools else 0
+        return [c for c in self.claims(pool) if c.held or c.id == watcher]
+
+    def holders(self, pool: str) -> list[Holder]:
+        return sorted({c.holder for c in self.watched(pool)}, key=lambda holder: holder.pid)
+
+    def expired(self, now: float) -> list[Claim]:
+        return [c for c in self.claims(None) if c.expires_at is not None and c.expires_at <= now]
+
+    def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
+        held = (self._claims[claim_id] for of, claim_id in self._held if pool in (None, of))
+        mine = [c for c in held if project in (None, c.project)]
+        return min(mine, key=lambda c: c.id, default=None)
+
+    def leases_with_resources(self) -> list[Claim]:
+        return [c for c in self.claims(None) if c.held and c.resources]
+
+    def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
+        heads = (next(iter(line)) for (of, _, _), line in sorted(self._lines.items()) if of == pool)
+        claims = [self._claims[claim_id] for claim_id in heads]
+        return [(claim, replace(self._projects[pool, claim.project])) for claim in claims]
+
+    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
+        line = self._lines.get((pool, project, priority))
+        return self._claims[next(iter(line))] if line else None
+
+    def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
+        ids = sorted(claim_id for (of, _, _), line in self._lines.items() if of == pool for claim_id in line)
+        return [_candidate(self._claims[claim_id]) for claim_id in ids[:limit]]
+
+    def waiting_before(self, pool: str, claim_id: int) -> int:
+        lines = (line for (of, _, _), line in self._lines.items() if of == pool)
+        return sum(1 for line in lines for other in line if other < claim_id)
+
+    # -- the rest ---------------------------------------------------------------------------------
+
+    def demands(self, pool: str | None) -> list[Demand]:
+        found = [d for d in self._demands.values() if pool in (None, d.pool)]
+        return sorted(found, key=lambda d: (d.pool, d.project, d.holder.pid))
+
+    def put_demand(self, demand: Demand) -> None:
+        self._set(self._demands, (demand.pool, demand.project, demand.holder), demand)
+
+    def drop_demand(self, demand: Demand) -> None:
+        key = (demand.pool, demand.project, demand.holder)
+        if key in self._demands:
+            self._delete(self._demands, key)
+
+    def machine(self) -> MachineSettings:
+        return self._machine["machine"]
+
+    def put_machine(self, machine: MachineSettings) -> None:
+        self._set(self._machine, "machine", machine)
+
+    def add_facts(self, facts: Sequence[Fact]) -> None:
+        self._new_facts.extend(facts)
+
+    def facts(self, limit: int) -> list[Fact]:
+        newest = sorted((*self._ask_facts, *self._pool_facts), key=lambda entry: entry[0])[-limit:]
+        return [fact for _, fact in reversed(newest)]
+
+
+def _candidate(claim: Claim) -> Candidate:
+    return Candidate(claim.id, claim.project, claim.priority, claim.slots, claim.resources, claim.asked_at)
+
+
+def _copied(row: PoolRow) -> PoolRow:
+    return replace(row, meters=replace(row.meters), counts=replace(row.counts))
