@@ -71,6 +71,9 @@ class Served(OneStore):
 
     def teardown(self) -> None:
         self.scene.store.set_machine(MachineSettings(resources={"gpu": 9, "docker": 9, "tpu": 9}))
+        for pool in self.pools():
+            # What is owed to a window is owed, if need be for days.
+            self.scene.store.set_pool(pool.name, {"windows": dict.fromkeys(pool.settings.windows, "0")})
         # Less than a probe period from look to look: whoever watches a line looks more often.
         rounds = 200
         while (waiting := self.waiting()) and (rounds := rounds - 1):

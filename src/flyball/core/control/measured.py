@@ -71,7 +71,7 @@ class MeasuredController:
         if heard.signal.kind is SignalKind.TIMEOUT:
             return _lowered(state, own, s, heard, level=state.level * 0.75, least=state.level * 0.75)
         if heard.sent_at is not None:
-            own = replace(own, reject_s=_smoothed(own.reject_s, heard.now - heard.sent_at, heard.hold_mean_s))
+            own = replace(own, reject_s=_smoothed(own.reject_s, s, heard))
         served = _served(state, heard)
         if _is_probe(state, own, heard):
             return _undone(state, own, s, heard, served)
@@ -82,15 +82,16 @@ class MeasuredController:
     def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
         own, state = _own(state), within(state, s)
         own = replace(own, oks=own.oks + seen.bound_oks)
+        # Somebody waits for more slots than the whole level has: no admission will ever fill it.
+        too_small = seen.bound_now and seen.in_use < int(state.level)
         if own.filled_at is None and seen.bound_at >= own.changed_at:
             own = replace(own, filled_at=seen.bound_at)
-        elif own.filled_at is None and seen.bound_now and seen.in_use < int(state.level):
-            # Somebody waits for more slots than the whole level has: no admission will ever fill it.
+        elif own.filled_at is None and too_small:
             own = replace(own, filled_at=seen.now)
         if own.filled_at is None or seen.now < own.filled_at + _confirm_s(own, s):
             return _with(state, own)
         own = _firm(own, state.level)
-        ready = own.climbing or _due(own, state.level, seen)
+        ready = own.climbing or too_small or _due(own, state.level, seen)
         if not (ready and seen.bound_now) or state.level >= s.cap_ceiling or seen.now < state.settle_until:
             return _with(state, own)
         return _raised(state, own, s, seen.now)
@@ -177,8 +178,9 @@ def _old_news(own: Measured, s: PoolSettings, heard: Heard) -> bool:
     return heard.now < own.epoch_at + _confirm_s(own, s)
 
 
-def _smoothed(usual: float, took_s: float, hold_mean_s: float) -> float:
-    if took_s <= 0 or (hold_mean_s > 0 and took_s > hold_mean_s):
+def _smoothed(usual: float, s: PoolSettings, heard: Heard) -> float:
+    took_s = heard.now - (heard.sent_at if heard.sent_at is not None else heard.now)
+    if took_s <= 0 or took_s > s.settle_s or 0 < heard.hold_mean_s < took_s:
         # A throttle in the middle of a long run says nothing about how long a rejection takes.
         return usual
     return usual + (took_s - usual) * REJECT_SMOOTHING if usual > 0 else took_s
