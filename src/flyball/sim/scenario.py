@@ -181,7 +181,7 @@ _TUNING = (
     ),
     Scenario(
         name="bucket-shared",
-        title="the same with a neighbour",
+        title="a token quota shared with a neighbour",
         kind=Kind.HEADERS,
         words="a neighbour on the same quota takes a quarter of the refill, in bursts of a minute",
         rules=_shared_tokens,
