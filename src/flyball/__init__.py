@@ -108,14 +108,16 @@ if TYPE_CHECKING:
     from flyball.governor.status import Status
 
 
-def __getattr__(name: str) -> object:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'flyball' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
-    value: object = getattr(import_module(_WHERE[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in _WHERE:
+            raise AttributeError(f"module 'flyball' has no attribute {name!r}")
+        from importlib import import_module
+
+        value: object = getattr(import_module(_WHERE[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

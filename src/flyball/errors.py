@@ -89,7 +89,7 @@ class StoreReadOnlyError(StoreError):
 
 
 class Throttled(FlyballError):  # noqa: N818 (said by callers, like StopIteration: news, not a failure of flyball)
-    """Raise it inside a limiter's slot when the provider said to slow down in a way only you can read."""
+    """Raise it inside a slot when the provider said to slow down in a way only you can read."""
 
     def __init__(self, message: str = "throttled", *, retry_after_s: float | None = None) -> None:
         super().__init__(message)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from flyball import Governor, Pool, RetryBudget, RetryPolicy, UsageError, aretry, retried, retry
+from flyball import Governor, Pool, RetryBudget, RetryPolicy, Throttled, UsageError, aretry, retried, retry
 from flyball.clients.telling import judge
 from flyball.core.signals import SignalKind
 from flyball.errors import StoreFullError, WaitTimeoutError
@@ -223,3 +223,15 @@ def test_what_is_shaped_like_a_lost_connection_is_a_timeout() -> None:
         judged = judge(error)
         assert judged is not None
         assert judged.signal.kind is SignalKind.TIMEOUT
+
+
+def test_a_throttled_is_tried_again(night: Night) -> None:
+    answers = iter([Throttled("slow", retry_after_s=0.2), None])
+
+    def call() -> str:
+        error = next(answers)
+        if error is not None:
+            raise error
+        return "done"
+
+    assert retry(call, world=night.world) == "done"

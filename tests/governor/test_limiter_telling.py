@@ -321,3 +321,9 @@ def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
 def test_a_timeout_must_be_a_time() -> None:
     with pytest.raises(UsageError, match="timeout"):
         limiter_of(1).slot(timeout=-1)
+
+
+def test_a_maximum_is_what_the_cap_may_climb_to() -> None:
+    assert Limiter(maximum=32).stats().cap_ceiling == 32
+    assert Limiter(maximum=1).stats().maximum == 1
+    assert Limiter(maximum=32, cap_ceiling=8).stats().cap_ceiling == 8

@@ -222,3 +222,26 @@ def test_facts_can_be_read_later(gov: Governor) -> None:
         gov.acquire_nowait("p", project="shop", name="t-15")
     newest = gov.facts(1)[0]
     assert (newest.kind, newest.project, newest.name) == ("refused", "shop", "t-15")
+
+
+def test_a_throttled_that_ends_the_block_is_told_to_the_pool_once(gov: Governor) -> None:
+    with pytest.raises(flyball.Throttled), gov.slot("q") as lease:
+        raise flyball.Throttled("slow down", retry_after_s=30)
+    assert lease.rejected
+    assert (pool(gov, "q").throttle_count, (pool(gov, "q").closed_for_s or 0) > 20) == (1, True)
+
+
+def test_a_throttled_after_a_reported_throttle_is_not_told_again(gov: Governor) -> None:
+    def call() -> None:
+        with gov.slot("r") as lease:
+            lease.report(429)
+            raise flyball.Throttled("the same once more")
+
+    with pytest.raises(flyball.Throttled):
+        call()
+    assert pool(gov, "r").throttle_count == 1
+
+
+def test_a_status_that_is_no_number_is_refused(gov: Governor) -> None:
+    with gov.slot("q") as lease, pytest.raises(flyball.UsageError, match="as a number"):
+        lease.report("429")  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from typing import IO
 
 from flyball.cli.ending_words import ending_record, ending_words
 from flyball.cli.render import print_json
+from flyball.cli.units import whole
 from flyball.errors import UsageError
 from flyball.runtimes.known import NAMES, load, wrote
 from flyball.runtimes.port import Ending, Runtime
@@ -31,11 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stderr", metavar="FILE", help="what it printed on stderr")
     parser.add_argument(
         "--exit-code",
-        type=int,
+        type=_exit_code,
         metavar="N",
         help="how it exited; negative: killed by that signal (default: not known)",
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def _exit_code(text: str) -> int:
+    number = whole(text)
+    if not -64 <= number <= 255:
+        raise argparse.ArgumentTypeError(f"{text!r} is no exit code: 0 to 255, or the signal as a negative")
+    return number
 
 
 def run(args: argparse.Namespace) -> int:

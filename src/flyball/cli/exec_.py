@@ -31,7 +31,7 @@ _NOT_RUNNABLE = 126
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flyball.cli.units import duration, key_count, whole
+    from flyball.cli.units import count, duration, key_count
 
     parser.add_argument("--pool", help="the limited resource (default: by the command, else anthropic)")
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtime", choices=NAMES, help="which agent it is (default: by the command)")
     parser.add_argument(
         "--retry-limited",
-        type=whole,
+        type=count,
         default=0,
         metavar="N",
         help="when a limit ends it, wait and go on with its session, up to N times",

@@ -115,7 +115,8 @@ def build_parser(*, whole: bool = False) -> argparse.ArgumentParser:
 
 
 def _fail(words: list[str], error: Exception, code: int) -> int:
-    """One line for a person on stderr; with ``--json`` the same as an object on stdout."""
+    """One line for a person on stderr; with ``--json`` an object on stdout beside it. The output of ``exec``
+    is its command's own: there the object goes to stderr, in place of the line."""
     ours = words[: words.index("--")] if "--" in words else words
     if "--json" in ours:
         import json
@@ -123,6 +124,10 @@ def _fail(words: list[str], error: Exception, code: int) -> int:
         fields = {
             name: getattr(error, name) for name in ("pool", "reason", "retry_after_s") if hasattr(error, name)
         }
-        print(json.dumps({"error": type(error).__name__, "message": str(error), "exit": code, **fields}))
+        said = json.dumps({"error": type(error).__name__, "message": str(error), "exit": code, **fields})
+        if words[0] == "exec":
+            print(said, file=sys.stderr)
+            return code
+        print(said)
     print(f"flyball: {error}", file=sys.stderr)
     return code

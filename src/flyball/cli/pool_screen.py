@@ -141,5 +141,7 @@ def _source(view: PoolView, key: str) -> Words:
     profile = str(view.settings["profile"])
     if key in PROFILES[profile] and (key != "cap_ceiling" or "cap" not in view.named):
         return f"profile {profile}"
+    if key == "cap_ceiling" and view.settings[key] == PROFILES[profile].get(key):
+        return f"profile {profile}"
     derived = {"cap_ceiling": "2 x cap", "trial_clean_s": "one settle"}
     return Piece(derived.get(key, "default"), Style.QUIET)

@@ -23,7 +23,7 @@ EXAMPLE = """flyball status
 flyball status --watch anthropic"""
 
 WATCH_S = 2.0
-_SHORTEST_S = 0.05
+_SHORTEST_S = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
 def _interval(text: str, pools: list[str]) -> float:
     """``--watch anthropic`` names a pool: the interval may be left out."""
     try:
-        return max(_SHORTEST_S, duration(text)) if text else WATCH_S
+        interval_s = duration(text) if text else WATCH_S
+        if interval_s < _SHORTEST_S:
+            raise UsageError(f"--watch looks every {_SHORTEST_S:g} s at most, not every {text}")
+        return interval_s
     except argparse.ArgumentTypeError:
         pools.insert(0, text)
         return WATCH_S

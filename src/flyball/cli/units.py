@@ -123,6 +123,14 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
+def count(text: str) -> int:
+    """A whole number that is not negative."""
+    number = whole(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is below 0")
+    return number
+
+
 def size_words(count: int) -> str:
     """Bytes as people say them.
 

@@ -90,6 +90,10 @@ def async_httpx_client(
 
 
 def _made(kind: str, gate: Gate | str | None, library: Library | None, options: dict[str, Any]) -> Any:
+    if library not in (None, "httpx", "httpx2"):
+        raise UsageError(f"library must be httpx2 or httpx, not {library!r}")
+    if gate is not None and not isinstance(gate, str) and not hasattr(gate, "slot"):
+        raise UsageError(f"expected a pool's name, a Limiter or a Pool, not {gate!r}")
     lib: Any = import_module(library or _installed())
     rules: Any = {name: options.pop(name) for name in _RULES if name in options}
     options.setdefault("timeout", lib.Timeout(_ANSWER_S, connect=_CONNECT_S))

@@ -16,7 +16,7 @@ from flyball.core.answer import from_http
 from flyball.core.body import Body
 from flyball.core.headers import HeaderLines, Headers
 from flyball.core.signals import Certainty, Signal, SignalKind
-from flyball.errors import FlyballError
+from flyball.errors import FlyballError, Throttled
 
 _SLOW_NAMES = frozenset({"TimeoutException", "APITimeoutError", "Timeout", "TimeoutError"})
 _LOST_NAMES = frozenset({"ConnectError", "APIConnectionError", "ConnectionError"})
@@ -54,6 +54,8 @@ def judge(thing: object) -> Judged | None:
     >>> judge(KeyError("mine")) is judge("any value") is None
     True
     """
+    if isinstance(thing, Throttled):
+        return Judged(Signal(SignalKind.THROTTLED, thing.retry_after_s, detail=_words(thing)))
     if isinstance(thing, FlyballError):
         return None  # our own refusals are named like timeouts, but no provider said them
     for source in (thing, getattr(thing, "response", None)):

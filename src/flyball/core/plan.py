@@ -153,7 +153,8 @@ def fold(
     memory = replace(memory, cap=cap)
     after = cap_of(cap, s)
     if event in _CAP_WORDS:
-        note.add(_CAP_FACTS[event], f"cap {before} -> {after}: {_CAP_WORDS[event]} ({project}/{name})")
+        who = f" ({project}/{name})" if project or name else ""
+        note.add(_CAP_FACTS[event], f"cap {before} -> {after}: {_CAP_WORDS[event]}{who}")
     why = control.trips(cap, s, event)
     if why:
         memory = _opened(memory, BreakerEvent.TRIP, s, why, meters, note)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flyball.core.model import Outcome
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict
+from flyball.errors import Throttled, UsageError
 
 if TYPE_CHECKING:
     from flyball.core.body import Body
@@ -66,6 +67,8 @@ class Lease:
         """
         if isinstance(status, Signal):
             signal = status
+        elif not isinstance(status, int):
+            raise UsageError(f"report an HTTP status as a number, or a Signal, not {status!r}")
         else:
             # An ``exec`` never gets here, and should not pay for what reads headers and bodies.
             from flyball.core.answer import from_http
@@ -82,6 +85,11 @@ class Lease:
                 self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first
             )
         return signal
+
+    def hear(self, error: BaseException | None) -> None:
+        """A ``Throttled`` that ends the block says what nobody else could read."""
+        if isinstance(error, Throttled) and not self.rejected:
+            self.report(Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error)))
 
     def settle(self, **used: float) -> None:
         """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
@@ -102,6 +110,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.hear(error)
         self.release(outcome_of(kind))
 
     def __repr__(self) -> str:
@@ -124,6 +133,7 @@ class Slot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
+            self._lease.hear(error)
             self._governor.release(self._lease, outcome_of(kind))
 
     async def __aenter__(self) -> Lease:
@@ -134,6 +144,7 @@ class Slot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
+            self._lease.hear(error)
             await self._governor.release_async(self._lease, outcome_of(kind))
 
 

@@ -62,7 +62,11 @@ class Limiter:
         that a provider's headers name are found without.
         """
         check_settings(settings)
+        check_maximum(maximum)
         self._changes: PoolChanges = {"profile": "calls", **settings}
+        if maximum is not None and "cap_ceiling" not in settings:
+            # A person who names the most wants it reached, not the profile's own ceiling.
+            self._changes["cap_ceiling"] = max(maximum, resolve_pool(self._changes).cap)
         pool, now = resolve_pool(self._changes), clock()
         gate = Gate(pool, now, name=check_name("limiter", name))
         self._desk = Turnstile(gate, clock, check_maximum(maximum))

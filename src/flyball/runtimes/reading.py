@@ -172,11 +172,13 @@ class LineReader:
 def by_exit(exit_code: int | None) -> Ending:
     """An ending judged by its exit status alone."""
     if exit_code is None:
-        return unknown("it said nothing and its exit status is not known")
+        return unknown("nothing it said tells, and its exit status is not known")
     number = killed_by(exit_code)
     if number is not None:
         return killed(number)
-    return finished() if exit_code == 0 else failed(f"it exited with status {exit_code}")
+    if exit_code == 0:
+        return Ending(end=End.FINISHED, reason="it exited with status 0")
+    return failed(f"it exited with status {exit_code}")
 
 
 def killed_by(exit_code: int | None) -> int | None:

@@ -12,9 +12,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import get_context, parent_process
 from statistics import fmean
 from typing import cast
 
@@ -180,17 +179,9 @@ def _mapped(tasks: Sequence[Task], processes: int) -> Iterator[list[Tally]]:
     if processes <= 1 or len(tasks) <= 1:
         yield from map(run_task, tasks)
         return
-    others = set(active_children())
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_work_for_parent)
-    try:
-        yield from pool.map(run_task, tasks)
-    except BaseException:
-        # Whoever stops us does not wait for the runs under way.
-        for worker in set(active_children()) - others:
-            worker.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    # Leaving the block terminates the workers: whoever stops us does not wait for the runs under way.
+    with get_context("spawn").Pool(processes, initializer=_work_for_parent) as pool:
+        yield from pool.imap(run_task, tasks)
 
 
 def _work_for_parent() -> None:
