@@ -206,3 +206,8 @@ def test_watching_a_pool_needs_no_interval(
 
     monkeypatch.setattr(time, "sleep", interrupt)
     assert "openai" not in cli("status", "--watch", "anthropic").out
+
+
+def test_a_watch_that_would_never_rest_is_refused(cli: Cli) -> None:
+    refused = cli("status", "--watch", "0")
+    assert (refused.code, "at most" in refused.err) == (2, True)

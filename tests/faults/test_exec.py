@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -249,3 +250,24 @@ def _name(pid: int) -> str:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_what_ended_under_its_launcher_is_released_and_not_reclaimed(
+    started: Callable[..., subprocess.Popen[str]],
+) -> None:
+    governor = flyball.Governor()
+    governor.set_pool("p", cap=1, adaptive=False)
+    running = [started("--quiet", "--pool", "p", "--", "sleep", "0.1") for _ in range(6)]
+    assert [process.wait(timeout=30) for process in running] == [0] * 6
+    assert "reclaimed" not in {fact.kind for fact in governor.store.facts(limit=100)}
+
+
+def test_with_json_a_refusal_is_a_line_of_json_beside_the_others(
+    started: Callable[..., subprocess.Popen[str]],
+) -> None:
+    flyball.Governor().set_pool("p", cap=1, adaptive=False)
+    started("--pool", "p", "--", "sleep", "20")
+    until(lambda: pool().in_use, "the first one to run")
+    done = run("--json", "--no-wait", "--pool", "p", "--", "echo", "hello")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert [json.loads(line)["exit"] for line in done.stderr.splitlines()] == [75]

@@ -29,12 +29,14 @@ from flyball.errors import (
     TooLargeError,
     WaitTimeoutError,
 )
-from flyball.host.process import DeathWatch, alive
+from flyball.host.process import DeathWatch, alive, exists
 from flyball.stores.port import After, Census, Release, Store, Wake
 from flyball.wake.mailbox import Delivery, discard, send
 
 R = TypeVar("R")
 TELL_EVERY_S = 30.0
+RELEASING_S = 0.02
+"""So long a launcher may take from the end of its command to its release."""
 _NET_STEP_S = 2.0
 _NET_LIMIT_S = 60.0
 _NET_RATE = 50.0
@@ -226,7 +228,16 @@ def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:
     if all(alive(holder) for holder in holders):
         return 0
     census: Census = yield Call(lambda: store.watched(pool))
+    if any(_being_released(claim) for claim in census.claims):
+        yield Call(lambda: time.sleep(RELEASING_S))
+        census = yield Call(lambda: store.watched(pool))
     return (yield from bury(store, census, observers))
+
+
+def _being_released(claim: Claim) -> bool:
+    """Its command has just ended, and the launcher that is about to say how still lives: let it."""
+    launched = claim.held and claim.launcher_pid not in (0, claim.holder.pid)
+    return launched and alive(claim.holder) is False and exists(claim.launcher_pid)
 
 
 def bury(store: Store, census: Census, observers: Sequence[Observer]) -> Flow[int]:

@@ -79,6 +79,12 @@ def alive(holder: Holder) -> bool | None:
     return _start_of(holder.pid) == holder.start
 
 
+def exists(pid: int) -> bool:
+    """Is there a process of this number now, here, that is not a zombie? Whether it is the same is not
+    asked."""
+    return _start_of(pid) is not None
+
+
 def _start_of(pid: int) -> int | None:
     """When the process started, in its system's unit; None if it is gone or a zombie."""
     if pid <= 0:
