@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.cli.agent_run import retry_wait_s
+from flyball.cli.agent_run import given_up, retry_wait_s
 from flyball.core.signals import Signal, SignalKind
 from flyball.runtimes.port import End, Ending
 
@@ -31,3 +31,10 @@ def test_spent_credit_gives_up_even_with_a_date() -> None:
 @pytest.mark.parametrize("end", [end for end in End if end is not End.LIMITED])
 def test_nothing_but_a_limit_is_tried_again(end: End) -> None:
     assert retry_wait_s(Ending(end=end, reason="x", signal=Signal(SignalKind.THROTTLED)), 1) is None
+
+
+def test_giving_up_on_a_retry_says_why() -> None:
+    assert given_up(limited(SignalKind.CREDIT_GONE)) == "; not tried again: only a person can change that"
+    window = given_up(limited(SignalKind.WINDOW_USED_UP))
+    assert window == "; not tried again: it does not say when that is over"
+    assert given_up(Ending(end=End.FAILED, reason="x")) == ""

@@ -61,10 +61,11 @@ class AgentRun:
             ending, status = self._once(argv)
             wait_s = retry_wait_s(ending, tries) if tries <= self.retries else None
             if wait_s is None:
-                self._say(ending)
+                self._say(ending, given_up(ending) if tries <= self.retries else "")
                 return EXIT_LIMITED if ending.end is End.LIMITED else die_like(status)
             with stopped_by_signals():
-                self._say(ending, f"; trying again in {span_words(wait_s)} ({tries} of {self.retries})")
+                how = "" if ending.progress.session is not None else ", from the start"
+                self._say(ending, f"; trying again in {span_words(wait_s)}{how} ({tries} of {self.retries})")
                 _wait(wait_s)
             _rewind_stdin(stdin_at)
             if ending.progress.session is not None:
@@ -163,6 +164,15 @@ def retry_wait_s(ending: Ending, tries: int) -> float | None:
     if signal.retry_after_s is None and signal.kind is SignalKind.WINDOW_USED_UP:
         return None
     return signal.retry_after_s if signal.retry_after_s is not None else BACKOFF_S * tries
+
+
+def given_up(ending: Ending) -> str:
+    """Why a limited run is not tried again although that was asked for."""
+    if ending.end is not End.LIMITED or ending.signal is None:
+        return ""
+    credit = ending.signal.kind is SignalKind.CREDIT_GONE
+    why = "only a person can change that" if credit else "it does not say when that is over"
+    return f"; not tried again: {why}"
 
 
 def _wait(seconds: float) -> None:
