@@ -51,6 +51,8 @@ class Memory:
     cap: CapState
     breaker: BreakerState = field(default_factory=BreakerState)
     retry_until: float | None = None
+    retry_why: str = ""
+    """What the provider said that closed the pool until then."""
     quota: Quota = field(default_factory=Quota)
 
 
@@ -215,7 +217,7 @@ def replan(
     if s.adapts and memory.breaker.phase is Phase.CLOSED:
         memory = _grow(memory, meters, s, counts, note)
     if memory.retry_until is not None and now >= memory.retry_until:
-        memory = replace(memory, retry_until=None)
+        memory = replace(memory, retry_until=None, retry_why="")
     high = max(float(meters.high), controller_of(s).firm(memory.cap))
     quota = quotas.served(memory.quota, high=high, hold_s=meters.hold_mean_s, now=now)
     memory = replace(memory, quota=quota)
@@ -341,10 +343,11 @@ def _close_for_retry_after(
     wait_s = min(signal.retry_after_s, max(s.retry_after_max_s, WINDOW_CLOSED_S if window else 0.0))
     if wait_s <= 0:
         return memory
-    which = f"the {signal.scope or 'usage'} window is used up, back in"
-    said = which if window else "the provider said retry after"
+    which = f"the {signal.scope or 'usage'} window is used up"
+    said = f"{which}, back in" if window else "the provider said retry after"
     note.add("closed", f"{said} {span_words(signal.retry_after_s)}: closed {span_words(wait_s)}")
-    return replace(memory, retry_until=now + wait_s)
+    why = which if window else "the provider said to retry later"
+    return replace(memory, retry_until=now + wait_s, retry_why=why)
 
 
 def _counted(memory: Memory, s: PoolSettings, project: str, name: str, now: float) -> Memory:

@@ -106,7 +106,8 @@ class PoolStatus:
     breaker_why: str
     breaker_reopens: int
     closed_for_s: float | None
-    """Nobody is admitted for this long: the breaker's break or a Retry-After."""
+    """Nobody is admitted for this long: the breaker's break, a Retry-After, or a pause after refusals."""
+    closed_why: str
     trial: str
     trial_since_s: float | None
     spacing_s: float
@@ -176,6 +177,7 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         breaker_why=breaker.why if pool.phase is not Phase.CLOSED else "",
         breaker_reopens=breaker.reopens,
         closed_for_s=pool.closed_until - now if pool.closed_until is not None else None,
+        closed_why=_closed_why(pool),
         trial=pool.trial,
         trial_since_s=_ago(pool.trial_since, now),
         spacing_s=spacing,
@@ -187,6 +189,17 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         projects=tuple(_project(standing) for standing in pool.projects),
         demand=tuple(_demand(demand, now) for demand in pool.demands),
     )
+
+
+def _closed_why(pool: PoolSnapshot) -> str:
+    """Whichever keeps it closed longest."""
+    if pool.closed_until is None:
+        return ""
+    if pool.phase is Phase.OPEN and pool.memory.breaker.open_until >= pool.closed_until:
+        return pool.memory.breaker.why or "the breaker is open"
+    if pool.memory.retry_until is not None and pool.memory.retry_until >= pool.closed_until:
+        return pool.memory.retry_why or "the provider said to retry later"
+    return "waiting out refusals that followed each other"
 
 
 def _window(window: Window, now: float) -> WindowStatus:
