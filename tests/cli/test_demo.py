@@ -90,7 +90,7 @@ def test_a_terminal_without_blocks_gets_plain_letters() -> None:
 
 def test_a_line_of_progress_says_all_of_it() -> None:
     assert demo_screen.progress(Standing(True, 4.0, ROWS, SAMPLES)) == (
-        "with      4.0 s   51/96 done   66 x 429   9 running  15 waiting  capacity 3  cap 2"
+        "with     4.0 s  51/96 done   66 x 429   9 running 15 waiting  capacity 3  cap 2"
     )
 
 

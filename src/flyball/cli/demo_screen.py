@@ -110,13 +110,13 @@ def _tracks(standing: Standing) -> Iterator[Block]:
 def progress(standing: Standing) -> str:
     """The same in one line, for whoever reads a file.
 
-    without    4.0 s  31/90 done   22 x 429   6 running  10 waiting  capacity 6
+    without  4.0 s  31/90 done   22 x 429   6 running 10 waiting  capacity 6
     """
     rows = standing.rows
     done, calls = sum(row.done for row in rows), sum(row.calls for row in rows)
     words = (
-        f"{'with' if standing.governed else 'without':<8}{standing.t_s:5.1f} s  {done:3}/{calls} done  "
-        f"{sum(row.throttles for row in rows):3} x 429  {sum(row.running for row in rows):2} running  "
+        f"{'with' if standing.governed else 'without':<8}{standing.t_s:4.1f} s {done:3}/{calls} done  "
+        f"{sum(row.throttles for row in rows):3} x 429  {sum(row.running for row in rows):2} running "
         f"{sum(row.waiting for row in rows):2} waiting"
     )
     if not standing.samples:

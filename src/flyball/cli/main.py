@@ -84,12 +84,21 @@ def load_verb(name: str) -> Verb:
     return cast(Verb, import_module(f"flyball.cli.{name.replace('exec', 'exec_')}"))
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Sentences are wrapped to the terminal, examples are left as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example:"):
+            return super()._fill_text(text, width, indent)
+        return argparse.HelpFormatter._fill_text(self, text, width, indent)
+
+
 def verb_parser(name: str, module: Verb) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"flyball {name}",
         description=module.SUMMARY,
         epilog=f"example:\n  {module.EXAMPLE.replace(chr(10), chr(10) + '  ')}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
         allow_abbrev=False,
     )
     module.add_arguments(parser)
