@@ -24,7 +24,6 @@ from flyball.core.settings import PoolSettings
 from flyball.core.signals import CONGESTION, REJECTIONS, SUCCESSES, Signal, SignalKind
 from flyball.core.window import Window
 
-HOLD_SMOOTHING = 0.2
 INFINITY = float("inf")
 _NO_COST: Mapping[str, float] = {}
 _TRIAL_OUTCOMES = {
@@ -171,7 +170,7 @@ class Gate:
     @property
     def fixed(self) -> bool:
         """The cap never moves, so nothing has to be learned from a full one."""
-        return not self.settings.adaptive or self.settings.controller == "fixed"
+        return not self.settings.adapts
 
     def renew(self, now: float) -> None:
         """Make the plan anew if its time has passed."""
@@ -213,8 +212,7 @@ class Gate:
 
     def _note_success(self, start: Start, now: float, *, was_full: bool) -> None:
         meters, held_s = self.meters, now - start.sent_at
-        weight = HOLD_SMOOTHING if meters.hold_mean_s else 1.0
-        meters.hold_mean_s += (held_s - meters.hold_mean_s) * weight
+        meters.note_hold(held_s)
         if start.in_flight > meters.high and start.sent_at > self.memory.quota.refused_at:
             meters.high = start.in_flight
         if was_full:

@@ -112,6 +112,9 @@ class Limits:
     ageing_s: float
 
 
+HOLD_SMOOTHING = 0.2
+
+
 @dataclass(slots=True)
 class Meters:
     """What every grant and release changes; the plan folds it at a bounded rate."""
@@ -140,6 +143,11 @@ class Meters:
     """Grants counted since refusals began, for whoever has to find out a quota; 0 while nobody counts."""
     work_tokens: float = 0.0
     windows: tuple[Window, ...] = ()
+
+    def note_hold(self, held_s: float) -> None:
+        """One more lease has ended: move the smoothed time a little towards its own."""
+        weight = HOLD_SMOOTHING if self.hold_mean_s else 1.0
+        self.hold_mean_s += (held_s - self.hold_mean_s) * weight
 
 
 @dataclass(slots=True)

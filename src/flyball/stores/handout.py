@@ -25,7 +25,6 @@ from flyball.stores.rows import Grant
 
 BY_SUCCESS = ("measured", "article", "gradient2")
 """Controllers that want to hear of successes soon."""
-HOLD_SMOOTHING = 0.2
 HOLD_SAMPLE = 8
 """Holds under a second in an uncrowded pool come by the thousand: one in so many is enough to estimate."""
 TELLING_WAIT_S = 1.0
@@ -239,8 +238,7 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
     held_s = max(0.0, now - (claim.granted_at if claim.granted_at is not None else now))
     if not release.rejected and (was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0):
         meters = desk.move_meters()
-        weight = HOLD_SMOOTHING if meters.hold_mean_s else 1.0
-        meters.hold_mean_s += (held_s - meters.hold_mean_s) * weight
+        meters.note_hold(held_s)
     if was_full:
         served = outcome is Outcome.FINISHED and not release.rejected
         meters = desk.move_meters()

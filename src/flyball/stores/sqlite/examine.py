@@ -14,9 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from flyball.host.lockfile import LockFile
-from flyball.stores.sqlite.store import APPLICATION_ID, SCHEMA_VERSION
-
-GARBLED = "its schema is garbled"
+from flyball.stores.sqlite.store import APPLICATION_ID, GARBLED, SCHEMA_VERSION
 
 
 class Ailment(Enum):

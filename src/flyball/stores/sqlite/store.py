@@ -41,6 +41,7 @@ from flyball.stores.verbs import Verbs
 
 APPLICATION_ID = 0x666C7962  # "flyb"
 BUSY_TIMEOUT_S = 10.0
+GARBLED = "its schema is garbled"
 _DAMAGE = ("malformed", "not a database", "Could not decode")
 OLDEST_SQLITE = (3, 35, 0)
 CHECKPOINT_EVERY = 1000
@@ -326,7 +327,7 @@ class SqliteStore(Verbs):
         words = str(error)
         if isinstance(error, UnicodeDecodeError):
             # SQLite quotes what it found in the schema; Python cannot read the quotation.
-            name, words = "SQLITE_CORRUPT", "its schema is garbled"
+            name, words = "SQLITE_CORRUPT", GARBLED
         if name.startswith("SQLITE_FULL") or (name == "SQLITE_IOERR_WRITE"):
             return StoreFullError(f"no space left to write {self.path}; free some disk space and try again")
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")) or "readonly" in words:
