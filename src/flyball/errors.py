@@ -4,6 +4,8 @@
     RefusedError     the normal no: full, closed, too large, timed out
     StoreError       the world: the state file or the server
     AgentError       the world: a launched program
+    SourceError      the world: where tasks are kept
+    GitError         the world: a git command
     Throttled        the world, as you tell it to a limiter: the provider said to slow down
     InvariantError   us: a bug in flyball
 
@@ -98,6 +100,19 @@ class Throttled(FlyballError):  # noqa: N818 (said by callers, like StopIteratio
 
 class AgentError(FlyballError):
     """A program flyball launched could not be started or behaved impossibly."""
+
+
+class SourceError(FlyballError):
+    """The place where tasks are kept cannot be read or written."""
+
+
+class GitError(FlyballError):
+    """A git command failed. ``output`` is what it said."""
+
+    def __init__(self, message: str, *, output: str = "", code: int | None = None) -> None:
+        super().__init__(message)
+        self.output = output
+        self.code = code
 
 
 class InvariantError(FlyballError, AssertionError):

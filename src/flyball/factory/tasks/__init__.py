@@ -1,0 +1,1 @@
+"""Where tasks come from: one port, one module per source."""

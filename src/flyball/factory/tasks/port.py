@@ -1,0 +1,90 @@
+"""What the factory asks of a place where tasks are kept.
+
+A source is read again and again and must be quick about it: what has not changed is not parsed twice. One bad
+task is a ``Problem`` beside the good ones, never an exception that stops them all; an exception means that the
+source as a whole cannot be used (SourceError).
+
+A task closes with its work. Where tasks live in the repository (``files``), closing is a change of a file in
+the very landing that brings the work: ``close_in`` makes it in the landing's worktree. Where they live elsewhere
+(``beads``, ``github``), ``close`` tells them after the branch has moved; it may be told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from flyball.core.footprint import Footprint
+from flyball.core.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A task that cannot be used as it is written."""
+
+    where: str
+    words: str
+    """What is wrong and the way out, without the place."""
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    tasks: tuple[Task, ...] = ()
+    """Every task that could be read, closed ones included as far as the source knows them."""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    title: str
+    id: str | None = None
+    """None: the source makes one."""
+    type: str = DEFAULT_TYPE
+    priority: int = DEFAULT_PRIORITY
+    needs: Sequence[str] = ()
+    parent: str | None = None
+    labels: Sequence[str] = ()
+    footprint: Footprint | None = None
+    acceptance: str = ""
+    body: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What closing a task changed in a worktree: paths to commit, relative to it. Empty: nothing to commit."""
+
+    paths: tuple[str, ...] = ()
+    texts: dict[str, bytes] = field(default_factory=dict)
+    """Per path, the text that it was made from: a checkout that still has exactly this loses nothing."""
+
+
+class TaskSource(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def load(self) -> Loaded: ...
+
+    def add(self, new: NewTask) -> Task: ...
+
+    def claim(self, task_id: str) -> None:
+        """Say in the source that work has begun, where it can be said without touching the repository."""
+        ...
+
+    def unclaim(self, task_id: str) -> None:
+        """Take ``claim`` back: the work stopped and nobody goes on by itself."""
+        ...
+
+    def close_in(self, task_id: str, worktree: Path) -> Closing:
+        """Close the task by changing files of a worktree, where tasks live in the repository."""
+        ...
+
+    def close(self, task_id: str, *, commit: str) -> None:
+        """Close the task where it lives outside the repository. A closed one stays closed."""
+        ...
+
+    def watched(self) -> Sequence[Path]:
+        """Folders whose change means that ``load`` may say something new; empty where nobody can tell."""
+        ...
