@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -16,6 +17,23 @@ from flyball.governor.caller import default_name, default_project
 def _git(*words: str, where: Path) -> None:
     named = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run(["git", *named, *words], cwd=where, check=True, capture_output=True)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own: this machine's registry must not matter."""
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def register(home: Path, project: str, path: Path, **other: object) -> Path:
+    """As ``flyball project add`` does, whatever is wrong with it."""
+    projects = home / "registry" / "projects"
+    projects.mkdir(parents=True, exist_ok=True)
+    file = projects / f"{project}.json"
+    entry = {"id": project, "path": str(path), "added": "2026-11-15T10:00:00+00:00", **other}
+    (projects / "new").write_text(json.dumps(entry), encoding="utf-8")
+    return (projects / "new").rename(file)
 
 
 @pytest.fixture
@@ -105,3 +123,98 @@ def test_an_empty_pool_is_the_default_pool(gov: Governor) -> None:
     gov.demand("", "blog")
     gov.reset_pool("")
     assert [pool.name for pool in gov.status().pools if pool.name in ("", "anthropic")] == ["anthropic"]
+
+
+# -- registered projects --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"id": "shop"}', b"\xff", b"[" * 50_000])
+def test_an_entry_that_cannot_be_read_names_nobody(repository: Path, home: Path, content: bytes) -> None:
+    register(home, "shop", repository).write_bytes(content)
+    assert default_project(repository) == "blog"
+
+
+def test_an_entry_under_another_name_names_nobody(repository: Path, home: Path) -> None:
+    register(home, "shop", repository, id="x" * 500)
+    assert default_project(repository) == "blog"
+
+
+@pytest.mark.parametrize("named", ["", "   ", "~nobody-of-this-name/x", "/dev/null"])
+def test_a_home_that_cannot_be_used_names_nobody(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("FLYBALL_HOME", named)
+    assert default_project(repository) == "blog"
+
+
+def test_a_registry_that_is_a_file_names_nobody(repository: Path, home: Path) -> None:
+    (home / "registry").mkdir(parents=True)
+    (home / "registry" / "projects").touch()
+    assert default_project(repository) == "blog"
+
+
+def test_a_registered_project_goes_by_its_id(repository: Path, home: Path) -> None:
+    register(home, "shop", repository)
+    (repository / "src").mkdir()
+    assert default_project(repository / "src") == default_project(repository) == "shop"
+
+
+def test_of_several_the_innermost_counts(repository: Path, home: Path) -> None:
+    inner = repository / "packages" / "web"
+    inner.mkdir(parents=True)
+    register(home, "everything", repository.parent)
+    register(home, "web", inner)
+    register(home, "shop", repository)
+    assert default_project(inner) == "web"
+    assert default_project(repository) == "shop"
+
+
+def test_a_folder_whose_name_only_begins_like_a_project_is_not_in_it(repository: Path, home: Path) -> None:
+    register(home, "shop", repository)
+    beside = repository.parent / "blog-old"
+    beside.mkdir()
+    assert default_project(beside) == "blog-old"
+
+
+def test_a_linked_worktree_counts_as_the_registered_main_repository(
+    repository: Path, home: Path, tmp_path: Path
+) -> None:
+    _git("worktree", "add", "-q", str(tmp_path / "t-14"), where=repository)
+    register(home, "shop", repository)
+    register(home, "everything", tmp_path)
+    assert default_project(tmp_path / "t-14") == "shop"
+
+
+def test_a_worktree_of_the_factory_belongs_to_its_project_even_when_an_agent_broke_it(
+    repository: Path, home: Path
+) -> None:
+    register(home, "shop", repository)
+    worktree = home / "worktrees" / "shop" / "t-14"
+    _git("worktree", "add", "-q", str(worktree), where=repository)
+    assert default_project(worktree) == "shop"
+    (worktree / ".git").unlink()
+    assert default_project(worktree) == "shop"
+
+
+def test_a_path_through_a_link_is_the_same_place(repository: Path, home: Path, tmp_path: Path) -> None:
+    register(home, "shop", repository)
+    (tmp_path / "link").symlink_to(repository)
+    assert default_project(tmp_path / "link") == "shop"
+
+
+def test_a_change_of_the_registry_is_noticed(repository: Path, home: Path) -> None:
+    assert default_project(repository) == "blog"
+    file = register(home, "shop", repository)
+    assert default_project(repository) == "shop"
+    file.unlink()
+    assert default_project(repository) == "blog"
+
+
+def test_without_a_registry_nothing_else_is_looked_at(
+    repository: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("os.listdir", asked.append)
+    monkeypatch.setattr("os.path.realpath", asked.append)
+    assert default_project(repository) == "blog"
+    assert asked == []

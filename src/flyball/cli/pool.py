@@ -7,11 +7,11 @@ from contextlib import closing
 from typing import cast
 
 from flyball.cli import pool_import
-from flyball.cli.nearest import did_you_mean
-from flyball.cli.pool_screen import PoolView, default_view, one_line, pool_screen, view_of
+from flyball.cli.pool_screen import PoolView, default_view, one_line, pool_screen, view_of, window_note
 from flyball.cli.render import BLANK, Block, print_json, say, show
 from flyball.cli.subverbs import add_action
 from flyball.cli.units import duration, key_limit, key_rate, key_weight, whole
+from flyball.core.nearest import did_you_mean
 from flyball.core.settings import CONTROLLERS, PROFILES, PoolChanges, check_name
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
@@ -136,6 +136,9 @@ def _set(args: argparse.Namespace, governor: Governor) -> int:
         print_json(view)
         return 0
     say(one_line(view))
+    for window in changes.get("windows", {}):
+        if window in view.named.get("windows", {}) and (note := window_note(window)):
+            say(note)
     if args.name not in known and (meant := did_you_mean(args.name, known)):
         say(f"this is a new pool; {meant}")
     return 0

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import cast
 
 from flyball.cli import simulate_screen as screen
-from flyball.cli.nearest import did_you_mean
+from flyball.cli.progress import Progress
 from flyball.cli.render import print_json, say, show
 from flyball.cli.units import duration, whole
+from flyball.core.nearest import did_you_mean
 from flyball.core.settings import PROFILES, PoolChanges, resolve_pool
 from flyball.errors import UsageError
-from flyball.sim.compare import Told, compare, cores
+from flyball.sim.compare import compare, cores
 from flyball.sim.contenders import CONTENDERS, DEFAULT
 from flyball.sim.held_out import EVERY_SCENARIO
 from flyball.sim.plot import draw, picture
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.compare:
             say(f"{args.plot}: {scenarios[0]} under {', '.join(chosen)}")
             return 0
-    progress = _Progress()
+    progress = Progress(sys.stderr)
     try:
         results = compare(
             scenarios,
@@ -143,21 +144,3 @@ def _plot(
         file.write_text(draw(picture(scenario, chosen, seed, changes=changes)), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from error
-
-
-class _Progress:
-    """One line on a terminal's stderr that is written over; nothing anywhere else."""
-
-    def __init__(self) -> None:
-        self._shown = False
-        self.tell: Told = self._tell if sys.stderr.isatty() else lambda _: None
-
-    def _tell(self, words: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{words}")
-        sys.stderr.flush()
-        self._shown = True
-
-    def clear(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import msgspec
 
-from flyball.cli.nearest import did_you_mean
 from flyball.cli.render import print_json, show
 from flyball.cli.screen import status_screen
 from flyball.cli.units import duration
+from flyball.core.nearest import did_you_mean
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.status import Status

@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from flyball.cli.nearest import nearest
 from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
-from flyball.cli.screen import breaker_words
+from flyball.cli.screen import breaker_words, rest_words
 from flyball.cli.units import whole
 from flyball.core.model import Fact
+from flyball.core.nearest import nearest
 from flyball.core.verdict import span_words
 from flyball.governor.location import open_reader, resolve
-from flyball.governor.status import AskStatus, LeaseStatus, PoolStatus, Status, status_of
+from flyball.governor.status import AskStatus, LeaseStatus, PoolStatus, RestStatus, Status, status_of
 
 SUMMARY = "Say in words why a task or process runs or waits, and what happened to it lately."
 EXAMPLE = """flyball why t-14
@@ -48,6 +48,12 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Resting:
+    pool: str
+    rest: RestStatus
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """One task: how it stands, what happened to it, and what happened to its pools."""
 
@@ -55,6 +61,7 @@ class Match:
     name: str
     running: tuple[Running, ...]
     waiting: tuple[Waiting, ...]
+    resting: tuple[Resting, ...]
     facts: tuple[PastFact, ...]
     pool_facts: tuple[PastFact, ...]
 
@@ -95,12 +102,14 @@ def answer_for(query: str, status: Status, facts: list[Fact], *, now: float, lim
     """``facts`` come newest first."""
     leases = [Running(pool.name, lease) for pool in status.pools for lease in pool.leases]
     asks = [Waiting(pool.name, ask) for pool in status.pools for ask in pool.asks]
+    rests = [Resting(pool.name, rest) for pool in status.pools for rest in pool.resting]
     owners = {
         **{(r.lease.project, r.lease.name): () for r in leases if _is(query, r.lease)},
         **{(w.ask.project, w.ask.name): () for w in asks if _is(query, w.ask)},
+        **{(r.rest.project, r.rest.name): () for r in rests if _is(query, r.rest)},
         **{(f.project, f.name): () for f in reversed(facts) if f.name and _is(query, f)},
     }
-    matches = tuple(_match(owner, leases, asks, facts, now, limit) for owner in owners)
+    matches = tuple(_match(owner, leases, asks, rests, facts, now, limit) for owner in owners)
     if matches:
         return Answer(query, matches, ())
     known = {(r.lease.project, r.lease.name) for r in leases} | {(w.ask.project, w.ask.name) for w in asks}
@@ -108,7 +117,7 @@ def answer_for(query: str, status: Status, facts: list[Fact], *, now: float, lim
     return Answer(query, (), tuple(_nearest(query, known)))
 
 
-def _is(query: str, claim: LeaseStatus | AskStatus | Fact) -> bool:
+def _is(query: str, claim: LeaseStatus | AskStatus | RestStatus | Fact) -> bool:
     pids = {claim.pid, getattr(claim, "launcher_pid", 0)} - {0}
     by_pid = query.isascii() and query.isdigit() and int(query) in pids
     return by_pid or query in (claim.name, f"{claim.project}/{claim.name}")
@@ -118,12 +127,14 @@ def _match(
     owner: tuple[str, str],
     leases: list[Running],
     asks: list[Waiting],
+    rests: list[Resting],
     facts: list[Fact],
     now: float,
     limit: int,
 ) -> Match:
     running = tuple(r for r in leases if (r.lease.project, r.lease.name) == owner)
     waiting = tuple(w for w in asks if (w.ask.project, w.ask.name) == owner)
+    resting = tuple(r for r in rests if (r.rest.project, r.rest.name) == owner)
     own = [f for f in facts if (f.project, f.name) == owner]
     pools = {r.pool for r in running} | {w.pool for w in waiting} | {f.pool for f in own[:1]}
     others = [
@@ -131,7 +142,7 @@ def _match(
         for f in facts
         if f.pool in pools and f.kind in _POOL_KINDS and f not in own and now - f.at <= _LATELY_S
     ]
-    return Match(*owner, running, waiting, _past(own[:limit], now), _past(others[:_POOL_FACTS], now))
+    return Match(*owner, running, waiting, resting, _past(own[:limit], now), _past(others[:_POOL_FACTS], now))
 
 
 def _past(facts: Iterable[Fact], now: float) -> tuple[PastFact, ...]:
@@ -185,7 +196,11 @@ def _standing(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
         yield Line(_ask_words(ask), label="why", indent=2)
         estimate = f"about {span_words(ask.estimate_s)}" if ask.estimate_s is not None else "not known yet"
         yield Line(estimate, label="estimate", indent=2)
-    if not match.running and not match.waiting:
+    for resting in match.resting:
+        yield Line([who, " ", Piece("rests", Style.WARN), f" for {span_words(resting.rest.resting_s)}"])
+        yield Line(rest_words(resting.rest), label="why", indent=2)
+        yield Line(f"in {span_words(resting.rest.tries_again_in_s)}", label="again", indent=2)
+    if not match.running and not match.waiting and not match.resting:
         last = match.facts[-1] if match.facts else None
         words = f"; last {last.kind} {span_words(last.s_ago)} ago: {_told(last)}" if last else ""
         yield Line([who, f" neither runs nor waits now{words}"])

@@ -1,34 +1,117 @@
-"""Who is asking, when the caller did not say."""
+"""Who is asking, when the caller did not say.
+
+The project is the registered one of the folder (``flyball project add``), else the repository's name, else
+the folder's. A linked worktree counts as its main repository, so agents compete for what they work on.
+
+Asked on the way to every slot: without a registry it costs one system call, with one a stat of its folder.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from flyball.core.settings import NAME_LIMIT
+from flyball.errors import UsageError
+
+REGISTERED = os.path.join("registry", "projects")
+"""In the home: one file per registered project, named after it."""
+WORKTREES = "worktrees"
+"""In the home: the factory's worktrees, in a folder per project."""
 
 
 def default_project(folder: Path | None = None) -> str:
-    """The name of the repository around a folder, else of the folder. A worktree counts as its repository."""
+    """The project that a folder belongs to."""
     here = (folder or Path.cwd()).absolute()
-    for place in (here, *here.parents):
-        git = place / ".git"
-        if git.is_dir():
-            return _named(place)
-        if git.is_file():
-            return _named(_main_worktree(git) or place)
-    return _named(here)
+    top = worktree_around(here)
+    main = None if top is None else main_worktree(top)
+    same = here if top is None or main is None else main / here.relative_to(top)
+    return _registered(same, here) or _named(main or top or here)
 
 
-def _main_worktree(git_file: Path) -> Path | None:
-    """``gitdir: /repo/.git/worktrees/x`` -> ``/repo``."""
+def worktree_around(folder: Path) -> Path | None:
+    """The top of the git checkout that a folder is in."""
+    for place in (folder, *folder.parents):
+        if os.path.exists(os.path.join(place, ".git")):
+            return place
+    return None
+
+
+def main_worktree(top: Path) -> Path | None:
+    """The main worktree behind a linked one: ``gitdir: /repo/.git/worktrees/x`` -> ``/repo``. Else None."""
+    git_file = os.path.join(top, ".git")
+    if not os.path.isfile(git_file):
+        return None
     try:
-        pointed = git_file.read_text(errors="replace").removeprefix("gitdir:").strip()
+        with open(git_file, "rb") as file:
+            pointed = os.fsdecode(file.read()).removeprefix("gitdir:").strip()
     except OSError:
         return None
-    before, found, _ = os.path.normpath(git_file.parent / pointed).partition("/.git/worktrees/")
+    before, found, _ = os.path.normpath(top / pointed).partition("/.git/worktrees/")
     return Path(before) if found else None
+
+
+# -- the registry, only read ----------------------------------------------------------------------
+
+_TICK_S = 0.05
+_read_last: tuple[tuple[str, int, int], dict[str, str]] | None = None
+
+
+def _registered(*places: Path) -> str | None:
+    """The id of the registered project around the first of these places that has one, the innermost."""
+    from flyball.governor.location import home  # a caller that names its project needs none of this
+
+    try:
+        known = _projects(str(home()))
+    except (OSError, RuntimeError, UsageError):
+        return None
+    for place in dict.fromkeys(places) if known else ():
+        real = Path(os.path.realpath(place))
+        found = next((known[str(p)] for p in (real, *real.parents) if str(p) in known), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _projects(home: str) -> dict[str, str]:
+    """Ids by path, read again only when a file came, went or was replaced."""
+    global _read_last
+    folder = os.path.join(home, REGISTERED)
+    status = os.stat(folder)
+    key = (folder, status.st_ino, status.st_mtime_ns)
+    if _read_last is not None and _read_last[0] == key:
+        return _read_last[1]
+    entries = dict(_read(folder))
+    worktrees = os.path.join(os.path.realpath(home), WORKTREES)
+    known = {os.path.join(worktrees, project): project for project in entries.values()} | entries
+    # Within one tick of the file system's clock a second change leaves no trace.
+    if abs(time.time() - status.st_mtime) > _TICK_S:
+        _read_last = (key, known)
+    return known
+
+
+def _read(folder: str) -> list[tuple[str, str]]:
+    """What cannot be read names nobody: the registry's own verbs say what is wrong with it."""
+    import json
+
+    entries = []
+    for name in sorted(os.listdir(folder)):
+        project, _, ending = name.rpartition(".")
+        if ending != "json" or not project.isprintable():
+            continue
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                entry = json.loads(file.read())
+            if entry["id"] == project:
+                entries.append((str(entry["path"]), project))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return entries
+
+
+# -- names ----------------------------------------------------------------------------------------
 
 
 def _named(folder: Path) -> str:

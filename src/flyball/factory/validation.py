@@ -1,0 +1,136 @@
+"""Everything that can be said about a project without running it.
+
+A *problem* would stop a run or block a task; a *note* is worth knowing and stops nobody.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from flyball.core.footprint import check_footprint, footprint_of
+from flyball.core.needs import Waits
+from flyball.core.task import Task, TaskStatus
+from flyball.errors import FlyballError, GitError, SourceError, UsageError
+from flyball.factory.config import FILE_NAME, ProjectConfig
+from flyball.factory.config_checks import gate_problem
+from flyball.factory.config_reading import read_config
+from flyball.factory.init_guess import OnPath
+
+_AREA = "area:"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    where: str
+    """A file, a key, a task."""
+    words: str
+    """What is wrong and the way out."""
+    severity: Literal["problem", "note"] = "problem"
+
+
+def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[Finding]:
+    """What is wrong with the project in a folder, or worth knowing about it."""
+    try:
+        reading = read_config(root)
+    except UsageError as error:
+        return [Finding(FILE_NAME, str(error))]
+    if reading.config is None:
+        return [Finding(problem.key, problem.words) for problem in reading.problems]
+    config = reading.config
+    return [
+        *_of_settings(config, root, on_path),
+        *_of_repository(config, root),
+        *_of_tasks(config, root),
+    ]
+
+
+# -- settings -------------------------------------------------------------------------------------
+
+
+def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[Finding]:
+    if problem := gate_problem(config):
+        yield Finding(problem.key, problem.words)
+    yield from _of_prompt(config, root)
+    program = config.agent.command[0] if config.agent.command else config.agent.runtime
+    if not on_path(program) and not (root / program).is_file():
+        words = f"{program} was not found on PATH; install it, or name another program in agent.command"
+        yield Finding("agent.runtime", words, "note")
+    for path in config.worktree.copy:
+        if not (root / path).exists():
+            yield Finding("worktree.copy", f"{path} is not there, so no worktree gets it", "note")
+    for name, tokens in config.areas.items():
+        if not tokens:
+            words = (
+                "is an empty list, so its tasks may touch anything and run alone; name the paths it writes"
+            )
+            yield Finding(f"areas.{name}", words, "note")
+
+
+def _of_prompt(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+    if not config.prompt.file:
+        return
+    try:
+        (root / config.prompt.file).read_bytes().decode()
+    except OSError as error:
+        words = f"cannot read {config.prompt.file} ({error.strerror}); name a file in the project"
+        yield Finding("prompt.file", words)
+    except UnicodeDecodeError:
+        yield Finding("prompt.file", f"{config.prompt.file} is not UTF-8; save it as UTF-8")
+
+
+def _of_repository(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+    from flyball.factory.repository import Repository
+
+    try:
+        Repository(root, default_branch=config.project.default_branch)
+    except (UsageError, GitError) as error:
+        yield Finding("repository", str(error))
+
+
+# -- tasks ----------------------------------------------------------------------------------------
+
+
+def _of_tasks(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+    from flyball.factory.tasks.sources import open_source
+
+    try:
+        loaded = open_source(config, root).load()
+    except (SourceError, UsageError) as error:
+        yield Finding("tasks", str(error))
+        return
+    for problem in loaded.problems:
+        yield Finding(problem.where, problem.words)
+    yield from _of_waits(Waits(loaded.tasks))
+    for task in loaded.tasks:
+        if task.status is not TaskStatus.CLOSED:
+            yield from _of_footprint(task, config)
+
+
+def _of_waits(waits: Waits) -> Iterator[Finding]:
+    for circle in waits.circles():
+        words = f"wait for each other, so none of them can start: {circle.words()}; take one need away"
+        yield Finding(", ".join(circle.ids), words)
+    for task in waits.open:
+        unmet = waits.unmet(task.id)
+        if unmet is not None and unmet.missing and unmet.heir_of is None:
+            yield Finding(task.where or task.id, f"{unmet.words()}; write that task or take the need away")
+
+
+def _of_footprint(task: Task, config: ProjectConfig) -> Iterator[Finding]:
+    where = task.where or task.id
+    for label in task.labels:
+        area = label.removeprefix(_AREA)
+        if area != label and area not in config.areas:
+            words = f"its label {label} names no area of {FILE_NAME}, so it may touch anything and runs alone"
+            yield Finding(where, f"{words}; add it under [areas]", "note")
+    footprint = footprint_of(task.footprint, task.labels, config.areas)
+    if footprint is None:
+        return
+    try:
+        check_footprint(footprint)
+    except FlyballError as error:
+        yield Finding(where, f"its footprint cannot be used: {error}")

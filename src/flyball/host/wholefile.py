@@ -1,0 +1,64 @@
+"""Files that are there whole or not at all, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+UNFINISHED = ".flyball-*.tmp"
+"""What somebody leaves behind who is killed while writing."""
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What a file system without hard links answers."""
+_FRONT, _BACK = UNFINISHED.split("*")
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Put this content in the place of what is there, if anything."""
+    with _beside(path, content, mode) as made:
+        os.replace(made, path)
+    _sync_folder(path.parent)
+
+
+def create_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Make a new file. FileExistsError if anything is there already, a dangling link included."""
+    with _beside(path, content, mode) as made:
+        try:
+            # A link fails where the name is taken; a rename would take it.
+            os.link(made, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            with open(path, "xb") as file:
+                file.write(content)
+            os.chmod(path, mode)
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def _beside(path: Path, content: bytes, mode: int) -> Iterator[str]:
+    """The content in a file of another name in the same folder, safely on disk; gone afterwards."""
+    descriptor, made = tempfile.mkstemp(prefix=_FRONT, suffix=_BACK, dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        yield made
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(made)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name is safe only when its folder is. Some file systems cannot say so, and need not."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

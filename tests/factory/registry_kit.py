@@ -1,0 +1,35 @@
+"""Looking into a registry from outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from flyball.factory.registry import Registry
+
+
+def git(registry: Registry, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=registry.folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def commits(registry: Registry) -> list[str]:
+    """What the history says, newest first."""
+    return git(registry, "log", "--format=%s").splitlines()
+
+
+def is_clean(registry: Registry) -> bool:
+    return git(registry, "status", "--porcelain") == ""
+
+
+def audit(registry: Registry) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (registry.folder / "audit.jsonl").read_text("utf-8").splitlines()]
+
+
+def ids(registry: Registry) -> list[str]:
+    return [entry.id for entry in registry.list().entries]
+
+
+def file_of(registry: Registry, project: str) -> Path:
+    return registry.folder / "projects" / f"{project}.json"
