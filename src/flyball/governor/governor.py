@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from flyball.core.model import Ask, Fact, Outcome
 from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineChanges, MachineSettings, PoolChanges
 from flyball.core.signals import Signal
-from flyball.core.verdict import Kind, Reason, Verdict
+from flyball.core.verdict import Kind, Reason, Verdict, one_line
 from flyball.errors import UsageError
 from flyball.governor import flow, nested
-from flyball.governor.asking import Asking, asking_for
+from flyball.governor.asking import Asking, ask_of, asking_for
 from flyball.governor.caller import default_project
 from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
-from flyball.governor.lease import Lease, Slot
+from flyball.governor.lease import Lease, Slot, release_of
 from flyball.governor.location import mail_home, open_reader, open_store, resolve
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
@@ -111,6 +111,10 @@ class Governor:
         """``acquire`` for an event loop. Cancelling it leaves neither an ask nor a lease behind."""
         return await self.acquire_asking_async(asking_for(pool, **ask), timeout=timeout, on_wait=on_wait)
 
+    async def acquire_nowait_async(self, pool: str = DEFAULT_POOL, **ask: Unpack[AskOptions]) -> Lease:
+        """``acquire_nowait`` for an event loop, which goes on while the state is read and written."""
+        return await self.acquire_asking_async(asking_for(pool, **ask), wait=False)
+
     def acquire_asking(
         self,
         asking: Asking,
@@ -124,24 +128,29 @@ class Governor:
         if held is not None:
             return held
         box = thread_mail.box(self._mail_home) if wait else None
-        ask = _ask(asking, box.address if box else "")
+        ask = ask_of(asking, box.address if box else "")
         steps = flow.acquire(
             self.store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
         )
         return Lease(self, asking, run_sync(steps, box))
 
     async def acquire_asking_async(
-        self, asking: Asking, *, timeout: float | None = None, on_wait: flow.OnWait | None = None
+        self,
+        asking: Asking,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        on_wait: flow.OnWait | None = None,
     ) -> Lease:
         _check_timeout(timeout)
         held = self._inherited(asking)
         if held is not None:
             return held
         mail = self._loop_mail()
-        ask = _ask(asking, mail.box.address if mail.box else "")
+        ask = ask_of(asking, mail.box.address if wait and mail.box else "")
         store = self.store
         steps = flow.acquire(
-            store, ask, wait=True, timeout_s=timeout, on_wait=on_wait, observers=self.observers
+            store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
         )
 
         def undo(verdict: Verdict) -> flow.Flow[bool]:
@@ -177,15 +186,20 @@ class Governor:
 
     # -- ending -----------------------------------------------------------------------------------
 
-    def release(self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED) -> None:
-        """Give a lease back. A store that cannot be written now gets the release with the next call."""
-        what = _release(lease, outcome)
+    def release(self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED, *, words: str = "") -> None:
+        """Give a lease back. A store that cannot be written now gets the release with the next call.
+
+        ``words`` say how its work ended, for ``flyball why``.
+        """
+        what = release_of(lease, outcome, words)
         if self._may_release(lease):
             self._say_kept(lease, run_sync(flow.release(self.store, what, self.observers), None))
 
-    async def release_async(self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED) -> None:
+    async def release_async(
+        self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED, *, words: str = ""
+    ) -> None:
         """``release`` for an event loop."""
-        what = _release(lease, outcome)
+        what = release_of(lease, outcome, words)
         if self._may_release(lease):
             steps = flow.release(self.store, what, self.observers)
             self._say_kept(lease, await run_async(steps, self._loop_mail()))
@@ -243,6 +257,32 @@ class Governor:
         claim_id, after = self.store.hold(ask)
         self._settle(after)
         return claim_id
+
+    def take_over(self, pid: int, asking: Asking, claim_id: int) -> Lease:
+        """The lease of an agent that outlived whoever launched it, to be released by us at its end.
+
+        Where the store no longer knows it, the agent is recorded anew: it runs, so it counts.
+        """
+        claim = self.store.claim(claim_id) if claim_id else None
+        if claim is None or not claim.held or claim.holder.pid != pid:
+            claim_id = self.hold(
+                pid,
+                asking.pool,
+                project=asking.project,
+                name=asking.name,
+                slots=asking.slots,
+                model=asking.model,
+            )
+        return Lease(
+            self, asking, Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
+        )
+
+    def rest(self, asking: Asking, *, for_s: float, why: str) -> Lease:
+        """Show a run that waits out a limit: a lease of no slots, to be released when it goes on."""
+        claim_id, after = self.store.rest(ask_of(asking, ""), for_s=for_s, why=one_line(why))
+        self._settle(after)
+        granted = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
+        return Lease(self, asking, granted)
 
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""
@@ -322,30 +362,6 @@ class Governor:
 
     def _settle(self, after: After) -> None:
         run_sync(flow.settle(self.store, after, self.observers), None)
-
-
-def _ask(asking: Asking, mailbox: str) -> Ask:
-    return Ask(
-        pool=asking.pool,
-        project=asking.project,
-        name=asking.name,
-        holder=me(),
-        slots=asking.slots,
-        priority=asking.priority,
-        resources=asking.resources,
-        model=asking.model,
-        mailbox=mailbox,
-        cost=asking.cost,
-    )
-
-
-def _release(lease: Lease, outcome: Outcome | str) -> Release:
-    try:
-        ended = Outcome(outcome)
-        return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets)
-    except ValueError:
-        known = ", ".join(o.value for o in Outcome)
-        raise UsageError(f"outcome must be one of {known}, not {outcome!r}") from None
 
 
 def _check_timeout(timeout: float | None) -> None:

@@ -1,0 +1,169 @@
+"""What ``flyball run`` shows: a live board on a terminal, a line per change elsewhere, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flyball.cli.board_screen import WORDS, board_screen, room_for
+from flyball.cli.render import (
+    Block,
+    Column,
+    Line,
+    Piece,
+    Style,
+    Table,
+    Words,
+    allow_any_name,
+    console,
+    renderable,
+    safe,
+)
+from flyball.factory.board import Row, board_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+    from flyball.factory.plan import Plan
+    from flyball.factory.run import Report, Run
+
+Watcher = Callable[["Run"], None]
+_FRAME_S = 0.25
+_TICK_S = 1.0
+"""How often ages are drawn anew where nothing else happens."""
+_IDLE_SHARE = 0.004
+"""Of a core, for drawing while nothing happens."""
+
+
+@contextlib.contextmanager
+def watcher_for(*, quiet: bool) -> Iterator[Watcher]:
+    """How this run is shown here."""
+    if quiet:
+        yield lambda _: None
+    elif sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
+        with _live() as watcher:
+            yield watcher
+    else:
+        yield Lines().see
+
+
+@contextlib.contextmanager
+def _live() -> Iterator[Watcher]:
+    from rich.live import Live
+
+    screen = console(sys.stdout)
+    with Live(console=screen, auto_refresh=False, transient=True) as live:
+        yield _Frames(live, screen).see
+
+
+class _Frames:
+    """Frames at most so often. What comes too soon is drawn when it is due, so the last change is seen."""
+
+    def __init__(self, live: Live, screen: Console) -> None:
+        self._live, self._screen = live, screen
+        self._drawn_at = 0.0
+        self._due: asyncio.TimerHandle | None = None
+
+    def see(self, run: Run) -> None:
+        wait_s = self._drawn_at + _FRAME_S - time.monotonic()
+        if wait_s > 0:
+            self._draw_in(wait_s, run)
+        else:
+            self._draw(run)
+
+    def _draw(self, run: Run) -> None:
+        began = time.monotonic()
+        blocks = board_screen(board_of(run), room=room_for(self._screen.height))
+        self._live.update(renderable(blocks, width=self._screen.width), refresh=True)
+        self._drawn_at = time.monotonic()
+        self._draw_in(max(_TICK_S, (self._drawn_at - began) / _IDLE_SHARE), run)
+
+    def _draw_in(self, wait_s: float, run: Run) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        self._due = asyncio.get_running_loop().call_later(wait_s, self._draw, run)
+
+
+class Lines:
+    """A line for every change of state, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, int, str]] = {}
+        self._noted: set[str] = set()
+        allow_any_name(sys.stdout)
+
+    def see(self, run: Run) -> None:
+        board = board_of(run)
+        for note in [*board.notes, *([board.ending] if board.ending else [])]:
+            if note not in self._noted:
+                self._noted.add(note)
+                self._print(f"note: {note}")
+        for row in board.rows:
+            now = (row.state, row.attempt, row.why if row.state in ("ready", "blocked", "parked") else "")
+            if self._seen.get(row.task) != now and _worth_a_line(row):
+                self._seen[row.task] = now
+                self._print(line_of(row))
+
+    def _print(self, words: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
+
+
+def _worth_a_line(row: Row) -> bool:
+    return not (row.state in ("ready", "claimed") and row.why in ("", "asks for a slot", "starts its agent"))
+
+
+def line_of(row: Row) -> str:
+    again = f", attempt {row.attempt}" if row.attempt > 1 else ""
+    why = f": {row.why}" if row.why else ""
+    return f"{row.task} {WORDS.get(row.state, row.state)}{again}{why}"
+
+
+# -- before and after ---------------------------------------------------------------------------------
+
+
+def planned(plan: Plan) -> Iterator[Block]:
+    yield Line([Piece(plan.project, Style.STRONG), f"  {plan.mode}, width {plan.width}, pool {plan.pool}"])
+    for task, state in plan.resumes.items():
+        yield Line(f"{task}, which was {state}", label="goes on", indent=2)
+    for start in plan.starts:
+        yield Line(f"{start.task}  {start.title}", label=Piece("starts", Style.GOOD), indent=2)
+    if not plan.starts and not plan.resumes:
+        yield Line("nothing is ready", indent=2)
+    if plan.waits:
+        rows: list[list[Words]] = [[each.task, each.reason, each.words] for each in plan.waits]
+        yield Table([Column("WAITS"), Column("REASON"), Column("WHY", wraps=True)], rows)
+    for problem in plan.problems:
+        yield Line(problem, label=Piece("problem", Style.BAD), indent=2)
+
+
+def ended(report: Report) -> Iterator[Block]:
+    """What came of it, and whose turn it is."""
+    merged = len(report.merged)
+    yield Line(f"{merged} merged" + (f": {', '.join(sorted(report.merged)[:20])}" if merged else ""))
+    for task, why in report.parked.items():
+        yield _left(task, why, "for you", Style.WARN)
+    for task, why in report.blocked.items():
+        yield _left(task, why, "blocked", Style.BAD)
+    for each in report.waiting:
+        yield _left(each.task_id, each.words, "waits", Style.WARN)
+    for problem in report.problems:
+        yield _left(problem.where, problem.words, "problem", Style.BAD)
+    for task, why in report.left.items():
+        yield _left(task, why, "left", Style.WARN)
+    if report.paused:
+        yield Line(f"{report.paused}; flyball run goes on", label="paused", indent=2)
+    elif report.left:
+        yield Line("flyball run goes on from here", label="next", indent=2)
+    for note in report.notes:
+        yield Line(note, label="note", indent=2)
+
+
+def _left(name: str, why: str, label: str, style: Style) -> Line:
+    words: list[Any] = [Piece(name, Style.STRONG), f"  {why}"]
+    return Line(words, label=Piece(label, style), indent=2)

@@ -1,0 +1,167 @@
+"""What happens next to a trip: after its agent ended, after its landing, after the engine itself was gone.
+
+Three questions, three pure functions, one answer type. Every answer carries its sentence, because it goes
+into the ledger and onto the board.
+
+After an agent's end:
+
+    finished with work        land it
+    finished without          blocked: no changes
+    limited                   again later, same session, no attempt burned; a limit that only a person can
+                              lift pauses the whole run
+    the key is wrong          blocked at once: trying again cannot help
+    failed, killed, unknown   again while the budget lasts: with its session where it left commits, else fresh
+
+After the engine was gone (the agent is what the world says, not what the ledger says):
+
+    terminal                  leave it
+    alive                     re-attach
+    dead, its end on file     judge it as if we had been there
+    dead with commits         resume its session
+    dead without              fresh
+    budget spent              blocked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from flyball.core.signals import Signal, SignalKind
+from flyball.core.slotrun import Cause, SlotRun, State
+
+ATTEMPTS_BY_TIER: Mapping[int, int] = {0: 1, 1: 2, 2: 3, 3: 5}
+"""Recovery tier: how often work that failed is tried again by itself. 0 asks a person at once."""
+DEFAULT_TIER = 2
+_LONGEST_BACKOFF = 20
+_LAUNCHES_LIMIT = 50
+"""However it ends: nothing is launched for ever."""
+
+
+class Move(Enum):
+    LAND = "land"
+    AGAIN = "again"
+    BLOCK = "block"
+    PARK = "park"
+    MERGED = "merged"
+    REATTACH = "reattach"
+    LEAVE = "leave"
+    JUDGE = "judge"
+    """Its end is on file: read it, then decide as if we had been there."""
+    LAND_ON = "land on"
+    """A landing was under way: finish it, or do it again."""
+    PREPARE = "prepare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    move: Move
+    why: str = ""
+    cause: Cause | None = None
+    fresh: bool = False
+    """Start a new session instead of going on with the old one."""
+    wait_s: float = 0.0
+    pause: str = ""
+    """Not only this trip: the run cannot go on before a person or a reset changes something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    attempts: int = 3
+    limited: int = 5
+    gate: int = 2
+    conflict: int = 2
+    backoff_s: float = 15.0
+
+
+def budgets_for(
+    tier: int, *, attempts: int | None = None, limited: int, gate: int, conflict: int, backoff_s: float
+) -> Budgets:
+    """The tier decides how often a failure is tried again; a number of its own wins for the default tier."""
+    by_tier = ATTEMPTS_BY_TIER.get(tier, ATTEMPTS_BY_TIER[DEFAULT_TIER])
+    most = attempts if attempts is not None and tier == DEFAULT_TIER else by_tier
+    eager = tier > 0
+    return Budgets(
+        attempts=most,
+        limited=limited,
+        gate=gate if eager else 0,
+        conflict=conflict if eager else 0,
+        backoff_s=backoff_s,
+    )
+
+
+def after_end(
+    slot: SlotRun, budgets: Budgets, *, end: str, reason: str, signal: Signal | None, commits: bool
+) -> Next:
+    """``commits``: the branch has something that its base has not, left-over changes included."""
+    kind = signal.kind if signal is not None else None
+    if end == "limited":
+        return _limited(slot, budgets, reason, signal)
+    if kind is SignalKind.AUTH:
+        return Next(move=Move.BLOCK, why=f"{reason}; trying again cannot help, check the login or the key")
+    if end == "finished":
+        return Next(move=Move.LAND) if commits else Next(move=Move.BLOCK, why=_NO_CHANGES)
+    return _failed(slot, budgets, reason or end, commits)
+
+
+_NO_CHANGES = "no-changes: the agent finished without changing anything; make the task clearer, or close it"
+
+
+def _limited(slot: SlotRun, budgets: Budgets, reason: str, signal: Signal | None) -> Next:
+    kind = signal.kind if signal is not None else SignalKind.THROTTLED
+    wait_s = signal.retry_after_s if signal is not None else None
+    hopeless = kind is SignalKind.CREDIT_GONE or (kind is SignalKind.WINDOW_USED_UP and wait_s is None)
+    if hopeless:
+        return Next(move=Move.AGAIN, cause=Cause.LIMITED, why=reason, pause=reason)
+    if slot.limited >= budgets.limited:
+        again = "flyball run tries again"
+        return Next(move=Move.BLOCK, why=f"limited {slot.limited + 1} times in a row ({reason}); {again}")
+    turn = min(slot.limited + 1, _LONGEST_BACKOFF)
+    backoff_s = budgets.backoff_s * turn
+    return Next(
+        move=Move.AGAIN, cause=Cause.LIMITED, why=reason, wait_s=backoff_s if wait_s is None else wait_s
+    )
+
+
+def _failed(slot: SlotRun, budgets: Budgets, reason: str, commits: bool) -> Next:
+    tried = slot.failures + 1
+    if tried >= budgets.attempts or slot.launches >= _LAUNCHES_LIMIT:
+        times = "once" if tried == 1 else f"{tried} times"
+        return Next(move=Move.BLOCK, why=f"failed {times}, the last time: {reason}")
+    return Next(move=Move.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
+
+
+def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str) -> Next:
+    """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ..."""
+    if result == "merged":
+        return Next(move=Move.MERGED, why=why)
+    if result == "gate-failed" and slot.gate_backs < budgets.gate:
+        return Next(move=Move.AGAIN, cause=Cause.GATE, why=why)
+    if result == "conflict" and slot.conflict_backs < budgets.conflict:
+        return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why)
+    if result == "manual":
+        return Next(move=Move.PARK, why=why)
+    return Next(move=Move.BLOCK, why=f"{result}: {why}")
+
+
+def on_resume(slot: SlotRun, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool) -> Next:
+    """What to do with a trip that another engine left behind."""
+    if slot.final:
+        return Next(move=Move.LEAVE)
+    if slot.state is State.LANDING:
+        return Next(move=Move.LAND_ON)
+    if slot.state is State.CLAIMED:
+        return Next(move=Move.PREPARE)
+    if slot.state is State.RUNNING and alive:
+        return Next(move=Move.REATTACH)
+    if slot.state is State.RUNNING and ended_on_file:
+        return Next(move=Move.JUDGE)
+    if slot.state is State.ENDED:
+        return Next(move=Move.JUDGE)
+    if slot.state is State.READY:
+        return Next(move=Move.PREPARE)
+    if slot.failures >= budgets.attempts:
+        return Next(move=Move.BLOCK, why=f"failed {slot.failures} times, the last time: {slot.reason}")
+    why = "the agent was gone when the run went on"
+    return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=why, fresh=not commits)

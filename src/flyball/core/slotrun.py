@@ -1,0 +1,282 @@
+"""One task's trip through the factory, as a fold over what the ledger says.
+
+A trip is a row of *entries*. Each names a step and whether it is about to be done (``BEGUN``) or has been
+done (``DONE``). An entry is written before its effect and confirmed after it, so whoever finds the last
+entry of somebody who was killed knows what may or may not have happened since, and looks at the world for
+the rest.
+
+The table below is the whole life of a trip. Steps inside a state (a session learned, a landing's own
+steps) do not leave it. What is not listed cannot happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from flyball.core.model import Holder
+from flyball.errors import InvariantError
+
+
+class State(Enum):
+    """Where a trip stands."""
+
+    CLAIMED = "claimed"
+    """Chosen; its worktree is being made."""
+    READY = "ready"
+    """Everything is there for an agent; waits for a slot, or for a pause to end."""
+    RUNNING = "running"
+    ENDED = "ended"
+    """The agent is gone, and how it ended is known."""
+    LANDING = "landing"
+    MERGED = "merged"
+    PARKED = "parked"
+    """Green, and a person lands it."""
+    BLOCKED = "blocked"
+    """A person has to look; the reason says at what."""
+
+
+class Step(Enum):
+    CLAIM = "claim"
+    WORKTREE = "worktree"
+    LAUNCH = "launch"
+    SESSION = "session"
+    END = "end"
+    KEEP = "keep"
+    """Commit what the agent left uncommitted."""
+    LAND = "land"
+    REBASE = "rebase"
+    CLOSE = "close"
+    GATE = "gate"
+    ADVANCE = "advance"
+    """Move the default branch."""
+    CHECKOUT = "checkout"
+    """Bring the user's own checkout along."""
+    CLEAN = "clean"
+    MERGED = "merged"
+    BACK = "back"
+    """Sent back to an agent, with the cause."""
+    PARK = "park"
+    BLOCK = "block"
+
+
+class Mark(Enum):
+    BEGUN = "begun"
+    DONE = "done"
+
+
+class Cause(Enum):
+    """Why a trip goes back to an agent. Each has a budget of its own."""
+
+    FAILED = "failed"
+    LIMITED = "limited"
+    GATE = "gate"
+    CONFLICT = "conflict"
+    INTERRUPTED = "interrupted"
+    """Stopped by a person or by the end of the engine; nobody's fault."""
+    NUDGED = "nudged"
+
+
+FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
+
+_S, _B, _D = State, Mark.BEGUN, Mark.DONE
+_ANY_LIVE = (_S.CLAIMED, _S.READY, _S.RUNNING, _S.ENDED, _S.LANDING)
+_LANDING_STEPS = (Step.REBASE, Step.CLOSE, Step.GATE, Step.ADVANCE, Step.CHECKOUT, Step.CLEAN)
+
+TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
+    (_S.CLAIMED, Step.WORKTREE, _B): _S.CLAIMED,
+    (_S.CLAIMED, Step.WORKTREE, _D): _S.READY,
+    (_S.READY, Step.WORKTREE, _B): _S.READY,
+    (_S.READY, Step.WORKTREE, _D): _S.READY,
+    (_S.READY, Step.LAUNCH, _B): _S.READY,
+    (_S.READY, Step.LAUNCH, _D): _S.RUNNING,
+    (_S.RUNNING, Step.SESSION, _D): _S.RUNNING,
+    (_S.RUNNING, Step.END, _D): _S.ENDED,
+    (_S.ENDED, Step.KEEP, _B): _S.ENDED,
+    (_S.ENDED, Step.KEEP, _D): _S.ENDED,
+    (_S.ENDED, Step.LAND, _B): _S.LANDING,
+    (_S.PARKED, Step.LAND, _B): _S.LANDING,
+    (_S.BLOCKED, Step.LAND, _B): _S.LANDING,
+    (_S.LANDING, Step.LAND, _B): _S.LANDING,
+    (_S.LANDING, Step.MERGED, _D): _S.MERGED,
+    **{(_S.LANDING, step, mark): _S.LANDING for step in _LANDING_STEPS for mark in Mark},
+    **{(state, Step.BACK, _D): _S.READY for state in _ANY_LIVE},
+    **{(state, Step.BLOCK, _D): _S.BLOCKED for state in _ANY_LIVE},
+    **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.LANDING)},
+    # A person decided to try again: budgets start anew, what was committed is still there.
+    **{(state, Step.CLAIM, _D): _S.CLAIMED for state in State},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the ledger."""
+
+    id: int
+    at: float
+    """Wall clock: for people."""
+    run: str
+    task: str
+    step: Step
+    mark: Mark
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRun:
+    """Everything the entries of one trip say."""
+
+    task: str
+    state: State
+    run: str = ""
+    since: float = 0.0
+    """Wall clock of the last change of state."""
+    started: float = 0.0
+    attempt: int = 1
+    """Which launch this is, not counting those that a limit or a person ended."""
+    launches: int = 0
+    failures: int = 0
+    limited: int = 0
+    """Limits in a row."""
+    gate_backs: int = 0
+    conflict_backs: int = 0
+    session: str | None = None
+    worktree: str = ""
+    branch: str = ""
+    base: str = ""
+    folder: str = ""
+    holder: Holder | None = None
+    keeper: Holder | None = None
+    claim_id: int = 0
+    pool: str = ""
+    model: str = ""
+    tokens: int = 0
+    cost_usd: float = 0.0
+    end: str = ""
+    reason: str = ""
+    cause: Cause | None = None
+    until: float = 0.0
+    """Wall clock before which it is not launched again."""
+    result: str = ""
+    """What the last landing came to."""
+    new: str = ""
+    """The commit that the default branch is being moved to, or was."""
+    old: str = ""
+    gate: Holder | None = None
+    """A gate command that was started; it may outlive its engine."""
+    gate_folder: str = ""
+    landing: Step | None = None
+    """The last step of the landing that is under way."""
+    landing_done: bool = False
+
+    @property
+    def final(self) -> bool:
+        return self.state in FINAL
+
+
+_KEPT = frozenset(
+    {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
+    | {"result", "new", "old"}
+)
+
+
+def fold(slot: SlotRun | None, entry: Entry) -> SlotRun:
+    """The trip after one more entry."""
+    if slot is None or entry.step is Step.CLAIM:
+        return _claimed(slot, entry)
+    to = TRANSITIONS.get((slot.state, entry.step, entry.mark))
+    if to is None:
+        raise InvariantError(f"{entry.task}: {entry.step.value} {entry.mark.value} after {slot.state.value}")
+    changes: dict[str, Any] = {key: value for key, value in entry.fields.items() if key in _KEPT}
+    if to is not slot.state:
+        changes["since"] = entry.at
+    changed = replace(slot, state=to, run=entry.run, **changes)
+    return _WITH.get(entry.step, _unchanged)(changed, entry)
+
+
+def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
+    """A new trip. What was committed and said in an earlier one is still worth going on from."""
+    if entry.step is not Step.CLAIM:
+        raise InvariantError(f"{entry.task}: {entry.step.value} before it was claimed")
+    kept = {} if slot is None else {"session": slot.session, "branch": slot.branch, "worktree": slot.worktree}
+    if slot is not None and slot.state is State.MERGED:
+        kept = {}
+    attempt = 1 if slot is None or slot.state is State.MERGED else slot.attempt + 1
+    reason = slot.reason if slot is not None and slot.state is State.BLOCKED else ""
+    return SlotRun(
+        task=entry.task,
+        state=State.CLAIMED,
+        run=entry.run,
+        since=entry.at,
+        started=entry.at,
+        attempt=attempt,
+        reason=reason,
+        **kept,  # type: ignore[arg-type]
+    )
+
+
+def _launched(slot: SlotRun, entry: Entry) -> SlotRun:
+    if entry.mark is Mark.BEGUN:
+        return replace(slot, holder=None, keeper=None, end="", cause=None)
+    return replace(
+        slot,
+        launches=slot.launches + 1,
+        holder=_holder(entry.fields.get("holder")),
+        keeper=_holder(entry.fields.get("keeper")),
+    )
+
+
+def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
+    tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd") or 0.0
+    return replace(slot, tokens=slot.tokens + tokens, cost_usd=slot.cost_usd + cost)
+
+
+def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
+    cause = Cause(entry.fields["cause"])
+    counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT)
+    return replace(
+        slot,
+        cause=cause,
+        attempt=slot.attempt + counted,
+        failures=slot.failures + (cause is Cause.FAILED),
+        gate_backs=slot.gate_backs + (cause is Cause.GATE),
+        conflict_backs=slot.conflict_backs + (cause is Cause.CONFLICT),
+        limited=slot.limited + 1 if cause is Cause.LIMITED else 0,
+        session=None if entry.fields.get("fresh") else slot.session,
+        landing=None,
+        holder=None,
+        keeper=None,
+    )
+
+
+def _landed_a_step(slot: SlotRun, entry: Entry) -> SlotRun:
+    gate = _holder(entry.fields.get("gate"))
+    if gate is not None or entry.step is not Step.GATE:
+        slot = replace(slot, gate=gate, gate_folder=entry.fields.get("folder_of_gate", ""))
+    return replace(slot, landing=entry.step, landing_done=entry.mark is Mark.DONE)
+
+
+def _over(slot: SlotRun, _entry: Entry) -> SlotRun:
+    return replace(slot, holder=None, keeper=None)
+
+
+def _unchanged(slot: SlotRun, _entry: Entry) -> SlotRun:
+    return slot
+
+
+_WITH = {
+    Step.LAUNCH: _launched,
+    Step.END: _ended,
+    Step.BACK: _sent_back,
+    Step.LAND: _landed_a_step,
+    **dict.fromkeys(_LANDING_STEPS, _landed_a_step),
+    Step.MERGED: _over,
+    Step.PARK: _over,
+    Step.BLOCK: _over,
+}
+
+
+def _holder(fields: Any) -> Holder | None:
+    return Holder(**fields) if fields else None

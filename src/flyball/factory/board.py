@@ -1,0 +1,178 @@
+"""What a run looks like from outside: one record, drawn by ``flyball run`` and ``flyball board`` alike.
+
+A run writes it beside its ledger, at most once a second and only when something changed; whoever looks from
+another process reads that. Where no run is going on, the ledger alone says how things stand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flyball.core.slotrun import SlotRun, State
+from flyball.core.task import Task
+from flyball.factory.agent import PROGRESS
+from flyball.factory.ledger import Ledger
+from flyball.factory.run import Run
+
+FILE_NAME = "board.json"
+_EVERY_S = 1.0
+_SHOWN = 200
+"""Deferrals are kept up to here; the rest is a number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    task: str
+    title: str
+    state: str
+    attempt: int = 1
+    agent: str = ""
+    since: float = 0.0
+    """Wall clock of the last change of state."""
+    tokens: int | None = None
+    cost_usd: float | None = None
+    activity: str = ""
+    stuck: bool = False
+    why: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    task: str
+    reason: str
+    words: str
+    blocker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    project: str
+    run: str
+    pid: int
+    """0: no run is going on."""
+    width: int
+    at: float
+    rows: list[Row] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    more_waiting: int = 0
+    merged: int = 0
+    ending: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def board_of(run: Run) -> Board:
+    """The board of a run of ours."""
+    shop, report = run.shop, run.report
+    titles = {task.id: task for task in run.loaded.tasks}
+    rows = [_trip_row(trip) for trip in run.trips.values()]
+    over = (*report.merged, *report.blocked, *report.parked, *report.left)
+    slots = [shop.ledger.slots[each] for each in over if each not in run.trips and each in shop.ledger.slots]
+    rows += [_slot_row(slot, titles.get(slot.task), shop.runtime.name) for slot in slots]
+    deferrals = [each for each in run.choice.deferrals if each.task_id not in {row.task for row in rows}]
+    return Board(
+        project=shop.project,
+        run=shop.ledger.run,
+        pid=os.getpid(),
+        width=shop.places.width,
+        at=time.time(),
+        rows=rows,
+        waiting=[
+            Waiting(task=each.task_id, reason=each.reason.value, words=each.words, blocker=each.blocker)
+            for each in deferrals[:_SHOWN]
+        ],
+        more_waiting=max(0, len(deferrals) - _SHOWN),
+        merged=len(report.merged),
+        ending=report.stopped or report.paused,
+        notes=[*([run.pool.words] if run.pool.words else []), *report.notes],
+    )
+
+
+def _trip_row(trip: Any) -> Row:
+    slot, agent = trip.slot, trip.agent
+    progress = agent.progress if agent is not None else None
+    tokens = progress.tokens.total if progress is not None and progress.tokens else None
+    spent = slot.cost_usd + (progress.cost_usd or 0.0 if progress is not None else 0.0)
+    return Row(
+        task=slot.task,
+        title=trip.task.title,
+        state=slot.state.value,
+        attempt=slot.attempt,
+        agent=(progress.model if progress is not None and progress.model else "") or trip.shop.runtime.name,
+        since=slot.since,
+        tokens=(tokens or 0) + slot.tokens or None,
+        cost_usd=spent or None,
+        activity=progress.activity if progress is not None else "",
+        stuck=agent.stuck if agent is not None else False,
+        why=trip.doing,
+        folder=slot.folder,
+    )
+
+
+def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
+    return Row(
+        task=slot.task,
+        title=task.title if task is not None else "",
+        state=slot.state.value,
+        attempt=slot.attempt,
+        agent=slot.model or runtime,
+        since=slot.since,
+        tokens=slot.tokens or None,
+        cost_usd=slot.cost_usd or None,
+        why="" if slot.state is State.MERGED else slot.reason,
+        folder=slot.folder,
+    )
+
+
+class BoardFile:
+    """The board on disk, written by the run and read by anybody."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / FILE_NAME
+        self._written_at = 0.0
+
+    def write(self, make: Callable[[], Board], *, now: bool = False) -> None:
+        if not now and time.monotonic() - self._written_at < _EVERY_S:
+            return
+        self._written_at = time.monotonic()
+        fresh = self._path.with_suffix(".new")
+        # A full disk must not stop a run that only wants to be looked at.
+        with contextlib.suppress(OSError):
+            fresh.write_text(json.dumps(asdict(make())), encoding="utf-8")
+            fresh.rename(self._path)
+
+    def read(self) -> Board | None:
+        try:
+            fields = json.loads(self._path.read_text(encoding="utf-8"))
+            rows = [Row(**row) for row in fields.pop("rows")]
+            waiting = [Waiting(**each) for each in fields.pop("waiting")]
+            return Board(rows=rows, waiting=waiting, **fields)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runtime: str) -> Board:
+    """How things stand where no run is going on."""
+    trips = [slot for slot in ledger.all_trips().values() if slot.state is not State.MERGED]
+    rows = [_with_progress(_slot_row(slot, tasks.get(slot.task), runtime), slot) for slot in trips]
+    last = ledger.last_run()
+    return Board(
+        project=project, run=last, pid=0, width=0, at=time.time(), rows=rows, merged=len(ledger.merged())
+    )
+
+
+def _with_progress(row: Row, slot: SlotRun) -> Row:
+    if slot.state is not State.RUNNING:
+        return row
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads((Path(slot.folder) / PROGRESS).read_text(encoding="utf-8"))
+        fields = {**asdict(row), "activity": found.get("activity") or "", "tokens": found.get("tokens")}
+        return Row(**fields)
+    return row

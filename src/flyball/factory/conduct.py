@@ -1,0 +1,258 @@
+"""Starting, holding and ending a run of a project: its lock, its name, its signals, its requests.
+
+One run per project at a time. A run that was cut short is gone on with under its own name; otherwise a new
+one begins. The first Ctrl-C or TERM drains, the second stops; either way everything is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flyball.errors import UsageError
+from flyball.factory.board import BoardFile, board_of
+from flyball.factory.config import ProjectConfig
+from flyball.factory.ledger import Ledger
+from flyball.factory.locks import LongLock, holder_of
+from flyball.factory.run import Report, Run, Wish
+from flyball.factory.workshop import open_workshop, state_folder
+from flyball.governor import nested
+from flyball.governor.location import home
+from flyball.wake.mailbox import Mailbox, open_mailbox, send
+
+LOCK = "run.lock"
+_LASTING = frozenset({"nudge", "merge"})
+"""Requests that wait for the next run; the others are meant for the one that was there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a person may say about a run beside its wish."""
+
+    width: int | None = None
+    model: str = ""
+    default_model: str = ""
+
+
+class Conductor:
+    """Between a run and the people around it."""
+
+    def __init__(self, run: Run, state: Path, watcher: Callable[[Run], None]) -> None:
+        self.run = run
+        self._file, self._watcher = BoardFile(state), watcher
+        self._signals: list[int] = []
+        self._nudges: dict[str, list[tuple[int, str]]] = {}
+        self._due: asyncio.TimerHandle | None = None
+
+    def changed(self) -> None:
+        """Something moved: show it soon, once."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(0.1, self._show)
+
+    def _show(self) -> None:
+        self._due = None
+        self._file.write(lambda: board_of(self.run))
+        self._watcher(self.run)
+
+    def last_look(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        self._file.write(lambda: board_of(self.run), now=True)
+        self._watcher(self.run)
+
+    def signalled(self, number: int) -> None:
+        name = signal.Signals(number).name.removeprefix("SIG")
+        self._signals.append(number)
+        if len(self._signals) == 1:
+            self.run.drain(f"{name}: finishes what runs; again to stop it")
+        else:
+            self.run.stop(f"{name} twice: stopped")
+        self.changed()
+
+    @property
+    def signal(self) -> int | None:
+        return self._signals[-1] if self._signals else None
+
+    # -- requests ---------------------------------------------------------------------------------------
+
+    def take_requests(self, run: Run) -> None:
+        for number, verb, task, fields in run.shop.ledger.requests():
+            words = self._answered(run, verb, task, fields, number)
+            if words is not None:
+                run.shop.ledger.answer(number, words)
+
+    def _answered(self, run: Run, verb: str, task: str, fields: dict[str, Any], number: int) -> str | None:
+        if verb == "drain":
+            run.drain("asked to drain")
+            return f"draining: {len(run.trips)} under way"
+        if verb == "resize":
+            run.resize(max(1, int(fields["width"])))
+            return f"width is now {run.shop.places.width}"
+        if verb == "stop":
+            return self._stop(run, task)
+        if verb == "merge":
+            return run.merge(task)
+        return self._nudge(run, task, fields, number)
+
+    def _stop(self, run: Run, task: str) -> str:
+        if not task:
+            run.stop("asked to stop")
+            return "stopping; everything is kept, flyball run goes on from here"
+        trip = run.trips.get(task)
+        if trip is None:
+            return f"{task} is not under way"
+        trip.stop()
+        return f"{task} is being stopped; the next run goes on with it"
+
+    def _nudge(self, run: Run, task: str, fields: dict[str, Any], number: int) -> str | None:
+        known = self._nudges.setdefault(task, [])
+        if number in (each for each, _ in known):
+            return None
+        known.append((number, str(fields.get("message", ""))))
+        trip = run.trips.get(task)
+        if fields.get("now") and trip is not None and trip.agent is not None:
+            trip.interrupt()
+        return None
+
+    def nudges_for(self, task: str) -> list[str]:
+        """Messages that go out with the next prompt of a task, which answers them."""
+        self.take_requests(self.run)
+        found = self._nudges.pop(task, [])
+        for number, _ in found:
+            self.run.shop.ledger.answer(number, "went out with the prompt")
+        return [message for _, message in found]
+
+
+def conduct(
+    root: Path,
+    config: ProjectConfig,
+    wish: Wish,
+    terms: Terms,
+    *,
+    watcher: Callable[[Run], None] = lambda _: None,
+    merge: str | None = None,
+) -> tuple[Report, int | None]:
+    """Run the project until nothing is left to do; how it ended, and by which signal if by one.
+
+    ``merge``: land this one task and do nothing else.
+    """
+    # Agents get slots of their own, even if we were started under somebody's lease.
+    os.environ.pop(nested.VARIABLE, None)
+    state = state_folder(root)
+    lock, box = LongLock(state / LOCK), open_mailbox(home())
+    if not lock.take(mailbox=box.address if box else "", project=config.project.id):
+        raise UsageError(_taken(state))
+    try:
+        run_id = _run_name(state)
+        return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, merge))
+    finally:
+        lock.release()
+        if box is not None:
+            box.close()
+
+
+async def _conducted(
+    root: Path,
+    config: ProjectConfig,
+    wish: Wish,
+    terms: Terms,
+    run_id: str,
+    box: Mailbox | None,
+    watcher: Callable[[Run], None],
+    merge: str | None,
+) -> tuple[Report, int | None]:
+    shop = open_workshop(
+        root,
+        config,
+        run=run_id,
+        width=terms.width,
+        model=terms.model,
+        default_model=terms.default_model,
+    )
+    loop = asyncio.get_running_loop()
+    run = Run(shop, wish)
+    conductor = Conductor(run, shop.state, watcher)
+    run.connect(changed=conductor.changed, requests=conductor.take_requests, nudges=conductor.nudges_for)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, conductor.signalled, number)
+    if box is not None:
+        loop.add_reader(box.fileno(), _mail_came, box, run)
+    try:
+        _let_old_requests_go(shop.ledger)
+        shop.ledger.load()
+        report = await (run.go() if merge is None else run.go_merge(merge))
+        return report, conductor.signal
+    finally:
+        conductor.last_look()
+        if box is not None:
+            loop.remove_reader(box.fileno())
+        shop.close()
+
+
+def _mail_came(box: Mailbox, run: Run) -> None:
+    box.drain()
+    run.wake()
+
+
+def _let_old_requests_go(ledger: Ledger) -> None:
+    for number, verb, _, _ in ledger.requests():
+        if verb not in _LASTING:
+            ledger.answer(number, "came too late: that run was over")
+
+
+def _run_name(state: Path) -> str:
+    """The name of the run that was cut short, or a new one."""
+    with contextlib.suppress(FileNotFoundError):
+        ledger = Ledger(state, read_only=True)
+        try:
+            ledger.load()
+            if ledger.slots:
+                return next(reversed(ledger.slots.values())).run
+        finally:
+            ledger.close()
+    return time.strftime("r-%Y%m%d-%H%M%S", time.gmtime())
+
+
+def _taken(state: Path) -> str:
+    found = holder_of(state / LOCK)
+    who = f" (pid {found[0].pid})" if found else ""
+    return f"a run of this project is going on{who}; flyball board shows it, flyball drain or stop ends it"
+
+
+# -- from another process ---------------------------------------------------------------------------------
+
+
+def running(root: Path) -> tuple[int, str] | None:
+    """The pid and mailbox of the project's run, if one is going on."""
+    found = holder_of(root / ".flyball" / LOCK)
+    return (found[0].pid, str(found[1].get("mailbox", ""))) if found else None
+
+
+def ask(root: Path, verb: str, task: str = "", *, wait_s: float = 10.0, **fields: Any) -> str:
+    """Ask something of the project's run, and wait for its answer."""
+    going_on = running(root)
+    if going_on is None and verb not in _LASTING:
+        raise UsageError("no run of this project is going on; flyball run starts one")
+    ledger = Ledger(state_folder(root))
+    try:
+        number = ledger.ask(verb, task, **fields)
+        if going_on is None:
+            return ""
+        if going_on[1]:
+            send(going_on[1], number)
+        end = time.monotonic() + wait_s
+        while time.monotonic() < end:
+            words = ledger.answer_to(number)
+            if words is not None:
+                return words
+            time.sleep(0.05)
+    finally:
+        ledger.close()
+    return ""

@@ -1,0 +1,114 @@
+"""The project's own green commands, run in the landing's worktree before anything lands.
+
+Each runs in a shell of its own under a keeper, with a time limit; what they print goes to ``gate.log`` as
+it comes. What they leave running is ended, what they change in the tree is thrown away. Where the project
+uses direnv, they run in its environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flyball.core.slotrun import Mark, SlotRun, Step
+from flyball.core.task import Task
+from flyball.core.verdict import span_words
+from flyball.factory.ledger import Ledger
+from flyball.factory.process import Process, Watch
+from flyball.governor import nested
+from flyball.governor.kept import STDERR, STDOUT
+
+LOG = "gate.log"
+_SHOWN_BYTES = 6000
+_SHOWN_LINES = 60
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    why: str
+    detail: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Gate:
+    commands: Sequence[str]
+    timeout_s: float
+    ledger: Ledger
+    watch: Watch
+
+    async def run(self, task: Task, tree: Path, folder: Path) -> Red | None:
+        """Run every command in order; the first that fails, or None if all are green."""
+        for number, command in enumerate(self.commands, 1):
+            red = await self._one(task, command, tree, folder / f"gate-{number}")
+            if red is not None:
+                return red
+        self.ledger.note(task.id, Step.GATE, Mark.DONE)
+        return None
+
+    async def _one(self, task: Task, command: str, tree: Path, folder: Path) -> Red | None:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        log = folder / LOG
+        log.touch()
+        # Both streams in one file, in the order in which they came.
+        for name in (STDOUT, STDERR):
+            (folder / name).symlink_to(LOG)
+        process = await asyncio.to_thread(self._start, command, tree, folder)
+        self.ledger.note(
+            task.id, Step.GATE, Mark.BEGUN, command=command, gate=process.holder, folder_of_gate=str(folder)
+        )
+        process.open_gate()
+        try:
+            code = await asyncio.wait_for(process.over(self.watch), self.timeout_s)
+        except TimeoutError:
+            await process.stop(self.watch, grace_s=_GRACE_S)
+            await process.over(self.watch)
+            limit = span_words(self.timeout_s)
+            return Red(f"`{command}` took longer than {limit} (gate.timeout_s)", _end_of(log))
+        except asyncio.CancelledError:
+            await asyncio.shield(process.stop(self.watch, grace_s=_GRACE_S))
+            raise
+        if code == 0:
+            return None
+        how = f"exited with {code}" if code is not None and code >= 0 else "was killed"
+        return Red(f"`{command}` {how}; its output is in {log}", _end_of(log))
+
+    def _start(self, command: str, tree: Path, folder: Path) -> Process:
+        return Process.start(
+            [*_direnv(tree), "sh", "-c", command], env=_environment(folder), cwd=tree, folder=folder
+        )
+
+    async def end_leftover(self, slot: SlotRun) -> None:
+        """End a gate that outlived its engine: two would meet in one worktree."""
+        if slot.gate is not None:
+            process = Process(Path(slot.gate_folder), slot.gate, slot.gate)
+            await process.stop(self.watch, grace_s=_GRACE_S)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    dropped = (nested.VARIABLE,)
+    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("GIT_")}
+    return {**kept, "FLYBALL_RUN": str(folder)}
+
+
+def _direnv(tree: Path) -> list[str]:
+    if (tree / ".envrc").exists() and shutil.which("direnv"):
+        return ["direnv", "exec", str(tree)]
+    return []
+
+
+def _end_of(log: Path) -> str:
+    """The last lines, bounded, whatever they are made of."""
+    try:
+        with open(log, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _SHOWN_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-_SHOWN_LINES:])

@@ -1,0 +1,127 @@
+"""Running git, and nothing else: what to run is decided elsewhere.
+
+Every command has a time limit, never asks a person, speaks English, and is kept from the caller's own
+``GIT_*`` variables: flyball may itself have been started by a hook. What flyball commits of its own runs
+no hooks, since the gate is what decides, and has an author even where nobody has configured one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from flyball.errors import GitError
+
+TIMEOUT_S = 300.0
+OWN = tuple(
+    word
+    for setting in (
+        "core.hooksPath=/dev/null",
+        "advice.detachedHead=false",
+        # Housekeeping in the middle of a landing is nobody's wish, and asking whether it is due costs a
+        # process.
+        "gc.auto=0",
+        "maintenance.auto=false",
+    )
+    for word in ("-c", setting)
+)
+_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"})
+_OUTPUT_LIMIT = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """git in one folder. Blocking; safe to share between threads."""
+
+    folder: Path
+
+    def __call__(self, *args: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> str:
+        """Run it; its output without the last line's end. GitError if it fails."""
+        done = self.run(*args, env=env, stdin=stdin)
+        if not done.ok:
+            raise GitError(_words(args, self.folder, done), output=done.err[-_OUTPUT_LIMIT:], code=done.code)
+        return done.text
+
+    def run(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Done:
+        """Run it, however it ends."""
+        try:
+            done = subprocess.run(
+                ["git", *OWN, *args],
+                cwd=self.folder,
+                env={**_environment(), **(env or {})},
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GitError(f"git {args[0]} took longer than {timeout_s:g} s in {self.folder}") from error
+        except FileNotFoundError as error:
+            if not self.folder.is_dir():
+                raise GitError(f"there is no folder {self.folder}") from error
+            raise GitError("git was not found; install it and try again") from error
+        return Done(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+
+    def ok(self, *args: str) -> bool:
+        return self.run(*args).ok
+
+    def at(self, folder: Path) -> Git:
+        return Git(folder)
+
+    def lines(self, *args: str) -> list[str]:
+        """The parts of an output that was asked for with ``-z``."""
+        done = self.run(*args)
+        if not done.ok:
+            raise GitError(_words(args, self.folder, done), output=done.err[-_OUTPUT_LIMIT:], code=done.code)
+        return [part.decode("utf-8", "surrogateescape") for part in done.out.split(b"\0") if part]
+
+
+def _environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _KEPT}
+    return {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", **_author()}
+
+
+@lru_cache(maxsize=1)
+def _author() -> Mapping[str, str]:
+    """A name to commit under, where the user has none: git would refuse to commit at all."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _KEPT}
+    try:
+        asked = subprocess.run(["git", "config", "user.email"], env=env, capture_output=True, check=False)
+    except OSError:
+        return {}
+    if asked.returncode == 0 and asked.stdout.strip():
+        return {}
+    names = {"NAME": "flyball", "EMAIL": "flyball@localhost"}
+    return {f"GIT_{who}_{key}": value for who in ("AUTHOR", "COMMITTER") for key, value in names.items()}
+
+
+def _words(args: tuple[str, ...], folder: Path, done: Done) -> str:
+    said = (done.err.strip() or done.text).splitlines()
+    last = said[-1] if said else f"exit status {done.code}"
+    return f"git {args[0]} failed in {folder}: {last.removeprefix('fatal: ').removeprefix('error: ')}"

@@ -1,0 +1,72 @@
+"""The landing's own worktree: where a branch is rebased, its task closed, and the gate run.
+
+It is kept between landings, so that what the gate's tools cache in ignored files stays warm. Nothing that
+happens in it counts before the default branch has been moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flyball.factory.git import Git
+from flyball.factory.repository import Repository
+from flyball.factory.tasks.port import Closing, TaskSource
+from flyball.factory.worktree import Worktrees, git_dir
+
+NAME = ".landing"
+
+
+@dataclass(frozen=True, slots=True)
+class LandingPlace:
+    repository: Repository
+    worktrees: Worktrees
+    source: TaskSource
+
+    @property
+    def path(self) -> Path:
+        return self.worktrees.folder / NAME
+
+    def put(self, tip: str, base: str) -> list[str] | None:
+        """The commits of a branch on top of ``base``; the paths that clash, or None if all went well."""
+        git = self._cleared(tip)
+        if self.repository.contains(tip, base) or git.run("rebase", "--quiet", base).ok:
+            return None
+        clashing = git.lines("diff", "-z", "--name-only", "--diff-filter=U")
+        git.run("rebase", "--abort")
+        return clashing
+
+    def close(self, task_id: str) -> tuple[Closing, str]:
+        """Close the task in the very commit that brings its work; what is to land.
+
+        Reverting that commit reopens the task.
+        """
+        git = Git(self.path)
+        closing = self.source.close_in(task_id, self.path)
+        if closing.paths:
+            git("add", "--force", "--", *closing.paths)
+            git("commit", "--quiet", "--no-verify", "--amend", "--no-edit", "--allow-empty-message")
+        return closing, (git_dir(self.path) / "HEAD").read_text(encoding="utf-8").strip()
+
+    def _cleared(self, tip: str) -> Git:
+        """Standing at ``tip``, with nothing left over from the last landing but ignored files."""
+        git = Git(self.path)
+        if not (self.path / ".git").exists():
+            self._make(tip)
+            return git
+        state = git_dir(self.path)
+        if any((state / name).exists() for name in ("rebase-merge", "rebase-apply")):
+            git.run("rebase", "--abort")
+        # We hold the landing's lock: whoever made this one is dead.
+        (state / "index.lock").unlink(missing_ok=True)
+        git("checkout", "--quiet", "--force", "--detach", tip)
+        git("clean", "--quiet", "-fd", *[f"--exclude={name}" for name in self.worktrees.copy])
+        return git
+
+    def _make(self, tip: str) -> None:
+        git = self.repository.git
+        with self.repository.worktree_lock():
+            git("worktree", "prune")
+            git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), tip)
+        Git(self.path)("reset", "--quiet", "--hard")
+        self.worktrees.prepare(self.path)

@@ -1,0 +1,190 @@
+"""The project's repository: its default branch, its commits, and who has what checked out.
+
+Questions and single steps; the order of a landing is in landing.py. Paths come from git with ``-z``, so
+that no name is quoted, and renames are never followed: a file that was moved away was also removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from flyball.errors import GitError, UsageError
+from flyball.factory.git import Git
+from flyball.host.lockfile import LockFile
+
+BRANCHES = "agent/"
+_LOCK = "flyball-worktrees.lock"
+_STUCK_S = 120.0
+_COMMON = ("main", "master", "trunk")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """One worktree as git lists it."""
+
+    path: Path
+    head: str
+    branch: str | None
+    """None: detached."""
+    prunable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tips:
+    """Commits, None where there is no such branch."""
+
+    local: str | None
+    remote: str | None
+    branch: str | None
+
+
+class Repository:
+    def __init__(self, root: Path, *, default_branch: str = "") -> None:
+        self.git = Git(root)
+        self.root = root
+        if not self.git.ok("rev-parse", "--git-dir"):
+            raise UsageError(f"{root} is not a git repository; run `git init` there first")
+        top = Path(self.git("rev-parse", "--show-toplevel"))
+        if not top.samefile(root):
+            raise UsageError(f"flyball.toml must lie at the top of the repository, {top}, not in {root}")
+        self.common = Path(self.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        if not self.git.ok("rev-parse", "--verify", "-q", "HEAD^{commit}"):
+            raise UsageError(f"{root} has no commit yet; make a first one: git add -A && git commit -m Start")
+        self.default = default_branch or self._find_default()
+        if self.tip(self.default) is None:
+            words = f"there is no branch {self.default!r} in {root}"
+            raise UsageError(f"{words}; set project.default_branch in flyball.toml")
+
+    def _find_default(self) -> str:
+        remote = self.git.run("symbolic-ref", "-q", "--short", "refs/remotes/origin/HEAD")
+        candidates = [remote.text.removeprefix("origin/")] if remote.ok else []
+        configured = self.git.run("config", "init.defaultBranch")
+        current = self.git.run("symbolic-ref", "-q", "--short", "HEAD")
+        mine = [current.text] if current.ok and not current.text.startswith(BRANCHES) else []
+        named = [configured.text] if configured.ok else []
+        for name in (*candidates, *(n for n in (*_COMMON, *named) if n in mine), *_COMMON, *named, *mine):
+            if name and self.tip(name) is not None:
+                return name
+        raise UsageError("cannot tell the default branch; set project.default_branch in flyball.toml")
+
+    # -- commits ------------------------------------------------------------------------------------
+
+    def tip(self, branch: str) -> str | None:
+        """The commit a local branch stands at; None if there is no such branch."""
+        found = self.git.run("rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}")
+        return found.text if found.ok else None
+
+    def commit(self, revision: str) -> str | None:
+        found = self.git.run("rev-parse", "--verify", "-q", f"{revision}^{{commit}}")
+        return found.text if found.ok else None
+
+    def contains(self, commit: str, ancestor: str) -> bool:
+        return self.git.ok("merge-base", "--is-ancestor", ancestor, commit)
+
+    def ahead(self, base: str, tip: str) -> int:
+        """How many commits ``tip`` has that ``base`` has not."""
+        return int(self.git("rev-list", "--count", f"{base}..{tip}"))
+
+    @cached_property
+    def has_origin(self) -> bool:
+        return self.git.ok("config", "--get", "remote.origin.url")
+
+    def fetch(self) -> None:
+        self.git("fetch", "--quiet", "--no-tags", "origin", self.default)
+
+    def tips(self, branch: str = "") -> Tips:
+        """Where the default branch, origin's, and a branch of ours stand, in one question."""
+        names = (f"refs/heads/{self.default}", f"refs/remotes/origin/{self.default}", f"refs/heads/{branch}")
+        asked = names if branch else names[:2]
+        text = self.git("for-each-ref", "--format=%(refname) %(objectname)", *asked)
+        found = dict(line.split(" ", 1) for line in text.splitlines())
+        return Tips(*(found.get(name) for name in names))
+
+    def base(self) -> str:
+        """Where new work starts and finished work goes: the newer of origin's default branch and the
+        local."""
+        return self.base_among(self.tips())
+
+    def base_among(self, tips: Tips) -> str:
+        """Raises GitError where the two have parted: which of them is right is not ours to say."""
+        local, remote = tips.local, tips.remote
+        if local is None:
+            raise GitError(f"the branch {self.default} is gone")
+        if remote is None or remote == local or self.contains(local, remote):
+            return local
+        if self.contains(remote, local):
+            return remote
+        words = f"{self.default} and origin/{self.default} have parted"
+        raise GitError(f"{words}; bring them together (git pull --rebase), then flyball run")
+
+    def changed(self, base: str, tip: str) -> dict[str, str]:
+        """Every path that differs since the two parted, both sides of a rename; where a symlink points."""
+        parts = self.git.lines("diff", "-z", "--raw", "--no-renames", "--no-abbrev", f"{base}...{tip}", "--")
+        found: dict[str, str] = {}
+        for meta, path in zip(parts[::2], parts[1::2], strict=True):
+            _, mode, _, blob, _ = meta.split()
+            found[path] = self.git("cat-file", "blob", blob) if mode == "120000" else ""
+        return found
+
+    # -- branches and worktrees ---------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def worktree_lock(self) -> Iterator[None]:
+        """Around everything that changes the list of worktrees: git's own is not safe against itself
+        there."""
+        lock = LockFile.of(str(self.common / _LOCK), stuck_after_s=_STUCK_S)
+        lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def checked_out(self, branch: str) -> Path | None:
+        """The folder where a branch is checked out. Read from git's own files: it is asked for at every
+        landing."""
+        wanted = f"ref: refs/heads/{branch}\n"
+        if self.common.name == ".git" and _text(self.common / "HEAD") == wanted:
+            return self.common.parent
+        for state in sorted((self.common / "worktrees").glob("*")):
+            if _text(state / "HEAD") == wanted:
+                return Path(_text(state / "gitdir").strip()).parent
+        return None
+
+    def checkouts(self) -> list[Checkout]:
+        found: list[Checkout] = []
+        fields: dict[str, str] = {}
+        text = self.git.run("worktree", "list", "--porcelain", "-z").out.decode("utf-8", "surrogateescape")
+        for part in text.split("\0"):
+            if part:
+                key, _, value = part.partition(" ")
+                fields[key] = value
+            elif fields:
+                branch = fields.get("branch")
+                name = branch.removeprefix("refs/heads/") if branch else None
+                prunable = "prunable" in fields
+                found.append(Checkout(Path(fields["worktree"]), fields.get("HEAD", ""), name, prunable))
+                fields = {}
+        return found
+
+    def agent_branches(self) -> dict[str, str]:
+        """Branches of ours and where they stand."""
+        text = self.git(
+            "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", f"refs/heads/{BRANCHES}"
+        )
+        return dict(line.rsplit(" ", 1) for line in text.splitlines())
+
+    def delete_branch(self, branch: str, *, tip: str) -> None:
+        """Delete a branch that still stands where we saw it."""
+        with self.worktree_lock():
+            self.git("update-ref", "-d", f"refs/heads/{branch}", tip)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""

@@ -1,0 +1,368 @@
+"""The loop: ready tasks become trips, as many at once as the width and the pool allow.
+
+Nothing is polled. The loop sleeps until something happens: a trip moved, a task file changed, a person asked
+for something. Then it takes up requests, looks at the tasks if they may have changed, chooses, and starts
+what was chosen. Landings and gates run inside their trips and hold nobody else up.
+
+A run is over when nothing is ready and nothing is under way. What is left is named with its reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flyball.core.deferral import Deferral, DeferReason
+from flyball.core.footprint import footprint_of
+from flyball.core.recovery import Move, Next
+from flyball.core.resource import resources_of
+from flyball.core.slotrun import SlotRun, State, Step
+from flyball.core.task import Task, TaskStatus
+from flyball.core.wave import Active, Choice, Item, choose
+from flyball.errors import FlyballError, SourceError, UsageError
+from flyball.factory.standing_in_pool import PoolStanding
+from flyball.factory.tasks.port import Loaded, Problem
+from flyball.factory.threads import off_loop
+from flyball.factory.trip import Trip
+from flyball.factory.workshop import Workshop
+
+_LOOK_AT_SOURCE_S = 30.0
+"""How often a source that cannot tell of changes is read again."""
+_LANDING_BACKLOG = 2
+"""So many times the width may be waiting to land before no more is started."""
+_PARKED_LIMIT = 2
+"""Trips that wait for a slot. More would only hold footprints that others could use."""
+_DEAD_ENDS = frozenset(
+    {DeferReason.NEEDS, DeferReason.CIRCLE, DeferReason.RESOURCE, DeferReason.FOOTPRINT, DeferReason.TURN}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person asked of this run."""
+
+    mode: str = "rolling"
+    once: bool = False
+    only: Sequence[str] = ()
+    parent: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """How a run ended."""
+
+    merged: list[str] = field(default_factory=list)
+    blocked: dict[str, str] = field(default_factory=dict)
+    parked: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+    """Under way when the run was drained or stopped; the next run goes on with them."""
+    waiting: list[Deferral] = field(default_factory=list)
+    """Tasks that cannot start by themselves: a need that is missing or blocked, a circle."""
+    problems: Sequence[Problem] = ()
+    paused: str = ""
+    stopped: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Run:
+    """One run of one project, on the running loop."""
+
+    def __init__(self, shop: Workshop, wish: Wish) -> None:
+        self.shop, self.wish = shop, wish
+        self.trips: dict[str, Trip] = {}
+        self.report = Report()
+        self.choice = Choice((), ())
+        self.loaded = Loaded()
+        self.pool = PoolStanding(shop)
+        self.connect()
+        self._wake = asyncio.Event()
+        shop.places.told = self._wake.set
+        self._stale, self._blind = True, False
+        self._watched: set[Path] = set()
+        self._merged: set[str] = set()
+        self._capacity: Mapping[str, int] = {}
+        self._waves = 0
+        self._failed: BaseException | None = None
+
+    # -- from outside ---------------------------------------------------------------------------------
+
+    def connect(
+        self,
+        *,
+        changed: Callable[[], None] = lambda: None,
+        requests: Callable[[Run], None] = lambda _: None,
+        nudges: Callable[[str], list[str]] = lambda _: [],
+    ) -> None:
+        """Who is told of changes, who takes up requests, and where messages for agents come from."""
+        self._changed, self._requests, self._nudges = changed, requests, nudges
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def drain(self, why: str) -> None:
+        """Start nothing more; let what runs finish and land."""
+        self.report.stopped = self.report.stopped or why
+        for trip in list(self.trips.values()):
+            trip.leave()
+        self.wake()
+
+    def stop(self, why: str) -> None:
+        """Pause: end the agents and keep everything; the next run goes on from here."""
+        self.report.stopped = why
+        for trip in list(self.trips.values()):
+            trip.stop()
+        self.wake()
+
+    def resize(self, width: int) -> None:
+        self.shop.places.resize(width)
+        self.wake()
+
+    @property
+    def ending(self) -> bool:
+        return bool(self.report.stopped or self.report.paused or self._failed)
+
+    # -- the loop -------------------------------------------------------------------------------------
+
+    async def go(self) -> Report:
+        self._capacity = await self.pool.capacities()
+        try:
+            await self._load()
+            await self._recover()
+            while not await self._round():
+                await self._sleep()
+        finally:
+            await self._close()
+        if self._failed is not None:
+            raise self._failed
+        return self._reported()
+
+    async def _round(self) -> bool:
+        """One look at everything; True when the run is over."""
+        self._wake.clear()
+        self._requests(self)
+        if not self.ending:
+            await self._start_more()
+        self._changed()
+        return not self.trips and (self.ending or not self.choice.items)
+
+    async def _sleep(self) -> None:
+        due = [
+            due_s for due_s in (self.pool.refresh_in_s, _LOOK_AT_SOURCE_S if self._blind else None) if due_s
+        ]
+        try:
+            await asyncio.wait_for(self._wake.wait(), min(due, default=None))
+        except TimeoutError:
+            self._stale = self._stale or self._blind
+
+    async def _start_more(self) -> None:
+        if self._stale:
+            await self._load()
+        if self.trips and self.wish.mode == "wave":
+            return
+        room = 0 if self.wish.once and self._waves else self._room()
+        self.choice = self._chosen(room)
+        await self.pool.demand(bool(self.choice.items or self.trips))
+        for item in self.choice.items:
+            self._begin(item)
+        if self.choice.items:
+            self._waves += 1
+            await self.pool.look()
+
+    def _room(self) -> int:
+        """How many more may start now."""
+        trips = self.trips.values()
+        if sum(trip.parked_in_pool for trip in trips) >= _PARKED_LIMIT:
+            return 0
+        width = self.shop.places.width
+        starting = sum(trip.wants_place for trip in trips)
+        return max(0, min(width - starting, (1 + _LANDING_BACKLOG) * width - len(self.trips)))
+
+    def _chosen(self, room: int) -> Choice:
+        return choose(
+            self.loaded.tasks,
+            active=[Active(trip.task.id, trip.footprint, trip.resources) for trip in self.trips.values()],
+            room=room,
+            areas=self.shop.config.areas,
+            capacity=self._capacity,
+            held={**self.report.left, **self.report.parked, **self.report.blocked},
+            merged=self._merged,
+            ours=self.trips.keys() | self.report.blocked.keys() | self.report.left.keys(),
+            only=self.wish.only or None,
+            parent=self.wish.parent,
+            passed=self.choice.passed,
+        )
+
+    # -- the tasks ------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        self._stale = False
+        try:
+            self.loaded = await off_loop(self.shop.source.load)
+        except SourceError as error:
+            # What was read before still holds.
+            if not self.loaded.tasks:
+                raise
+            self._note(str(error))
+        self._merged |= await off_loop(self._closed_elsewhere)
+        self._watch_source()
+
+    def _closed_elsewhere(self) -> set[str]:
+        """Merged tasks whose file says open here, because this checkout does not stand where the branch
+        is."""
+        still_open = {task.id for task in self.loaded.tasks if task.status is not TaskStatus.CLOSED}
+        merged = (self.shop.ledger.merged() & still_open) - self._merged
+        git, branch = self.shop.repository.git, self.shop.repository.default
+        return {task_id for task_id in merged if self.shop.source.closed_at(task_id, git, branch)}
+
+    def _watch_source(self) -> None:
+        wanted = set(self.shop.source.watched())
+        for folder in self._watched - wanted:
+            self.shop.watch.forget(folder)
+        told = [self.shop.watch.tell(folder, self._source_changed) for folder in wanted - self._watched]
+        self._blind = not wanted or not all(told) or (self._blind and bool(self._watched & wanted))
+        self._watched = wanted
+
+    def _source_changed(self) -> None:
+        self._stale = True
+        self.wake()
+
+    # -- trips ----------------------------------------------------------------------------------------
+
+    def _begin(self, item: Item) -> None:
+        task_id = item.task.id
+        self.shop.ledger.load_task(task_id)
+        self.shop.ledger.note(task_id, Step.CLAIM)
+        with contextlib.suppress(FlyballError):
+            self.shop.source.claim(task_id)
+        self._start(self._trip(item))
+
+    def _trip(self, item: Item) -> Trip:
+        trip = Trip(
+            self.shop,
+            item.task,
+            item.footprint,
+            dict(item.resources),
+            changed=self._changed,
+            nudges=self._nudges,
+        )
+        self.trips[item.task.id] = trip
+        return trip
+
+    def _start(self, trip: Trip) -> None:
+        trip.start().add_done_callback(lambda done: self._over(trip, done))
+
+    def _over(self, trip: Trip, done: asyncio.Task[None]) -> None:
+        del self.trips[trip.task.id]
+        for words in trip.notes:
+            self._note(words)
+        failure = None if done.cancelled() else done.exception()
+        if failure is not None:
+            self._failed = self._failed or failure
+            self.drain("an error")
+        if trip.paused:
+            self.report.paused = trip.paused
+            self.drain(trip.paused)
+        self._record(trip.slot)
+        self.wake()
+
+    def _record(self, slot: SlotRun) -> None:
+        if slot.state is State.MERGED:
+            self.report.merged.append(slot.task)
+            self._merged.add(slot.task)
+            self._stale = True
+        elif slot.state is State.PARKED:
+            self.report.parked[slot.task] = slot.reason
+        elif slot.state is State.BLOCKED:
+            self.report.blocked[slot.task] = slot.reason
+            with contextlib.suppress(FlyballError):
+                self.shop.source.unclaim(slot.task)
+        else:
+            self.report.left[slot.task] = slot.reason or f"it was {slot.state.value}"
+
+    async def _recover(self) -> None:
+        """Go on with what an engine before us left behind."""
+        ledger = self.shop.ledger
+        # Slots of agents that died unseen come back now, not when somebody needs them.
+        await off_loop(self.shop.governor.reap)
+        tasks = {task.id: task for task in self.loaded.tasks}
+        for task_id in [each for each, slot in ledger.slots.items() if not slot.final]:
+            task = tasks.get(task_id) or Task(id=task_id, title=task_id)
+            trip = self._trip(self._item(task))
+            trip.first = await trip.recovered(known=task_id in tasks)
+            self._start(trip)
+        still_open = {task.id for task in self.loaded.tasks if task.status is not TaskStatus.CLOSED}
+        for slot in ledger.trips_of(State.PARKED).values():
+            if slot.task in still_open:
+                self.report.parked[slot.task] = slot.reason
+        for slot in ledger.trips_of(State.BLOCKED).values():
+            # Blocked earlier in this very run, which is gone on with. A new run is a person's word to try
+            # again.
+            if slot.task in still_open and slot.run == ledger.run:
+                self.report.blocked[slot.task] = slot.reason
+        await off_loop(self.shop.checkout.follow)
+
+    def _item(self, task: Task) -> Item:
+        footprint = footprint_of(task.footprint, task.labels, self.shop.config.areas)
+        with contextlib.suppress(FlyballError):
+            return Item(task, footprint, resources_of(task.labels))
+        return Item(task, footprint)
+
+    # -- landing by hand ------------------------------------------------------------------------------
+
+    def merge(self, task_id: str) -> str:
+        """Land a task that waits for a person, or one whose landing failed; says what happens."""
+        if task_id in self.trips:
+            return f"{task_id} is under way already"
+        slot = self.shop.ledger.load_task(task_id)
+        if slot is None or slot.state not in (State.PARKED, State.BLOCKED):
+            known = f"it is {slot.state.value}" if slot is not None else "no work was done on it"
+            return f"{task_id} cannot be landed: {known}"
+        task = next(
+            (each for each in self.loaded.tasks if each.id == task_id), Task(id=task_id, title=task_id)
+        )
+        self.report.parked.pop(task_id, None)
+        self.report.blocked.pop(task_id, None)
+        trip = self._trip(self._item(task))
+        trip.by_hand, trip.first = True, Next(move=Move.LAND)
+        self._start(trip)
+        return f"{task_id} is being landed"
+
+    async def go_merge(self, task_id: str) -> Report:
+        """Land one task, and nothing else."""
+        try:
+            await self._load()
+            words = self.merge(task_id)
+            if task_id not in self.trips:
+                raise UsageError(words)
+            while self.trips:
+                self._wake.clear()
+                self._changed()
+                await self._wake.wait()
+        finally:
+            await self._close()
+        if self._failed is not None:
+            raise self._failed
+        return self.report
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def _note(self, words: str) -> None:
+        if words not in self.report.notes:
+            self.report.notes.append(words)
+
+    async def _close(self) -> None:
+        for trip in list(self.trips.values()):
+            trip.stop()
+        while self.trips:
+            await asyncio.sleep(0.02)
+        await self.pool.demand(False)
+
+    def _reported(self) -> Report:
+        report = self.report
+        report.problems = self.loaded.problems
+        if not self.ending:
+            report.waiting = [each for each in self.choice.deferrals if each.reason in _DEAD_ENDS]
+        return report

@@ -1,0 +1,218 @@
+"""Everything one run of one project works with, opened in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flyball.core.protect import DEFAULT_PROTECTED
+from flyball.core.recovery import Budgets, budgets_for
+from flyball.core.task import Task
+from flyball.errors import UsageError
+from flyball.factory.agent import Ceilings
+from flyball.factory.checkout import UserCheckout
+from flyball.factory.config import ProjectConfig
+from flyball.factory.gate import Gate
+from flyball.factory.landing import Landing
+from flyball.factory.landing_place import LandingPlace
+from flyball.factory.ledger import Ledger
+from flyball.factory.places import Places
+from flyball.factory.process import Watch
+from flyball.factory.prompt import ProjectTerms
+from flyball.factory.repository import Repository
+from flyball.factory.tasks.port import TaskSource
+from flyball.factory.tasks.sources import open_source
+from flyball.factory.worktree import Worktrees
+from flyball.governor.governor import Governor
+from flyball.governor.location import home
+from flyball.runtimes.known import load, pool_of
+from flyball.runtimes.port import Runtime
+
+STATE = ".flyball"
+
+
+@dataclass(slots=True, kw_only=True)
+class Workshop:
+    config: ProjectConfig
+    root: Path
+    state: Path
+    repository: Repository
+    worktrees: Worktrees
+    checkout: UserCheckout
+    source: TaskSource
+    ledger: Ledger
+    governor: Governor
+    runtime: Runtime
+    pool: str
+    terms: ProjectTerms
+    watch: Watch
+    landing: Landing
+    places: Places
+    model: str = ""
+    """For every task, whatever it says itself."""
+    default_model: str = ""
+    started_at: float = field(default=0.0)
+    """Loop time of the last launch; starts are staggered from it."""
+
+    @property
+    def project(self) -> str:
+        return self.config.project.id
+
+    def model_for(self, task: Task) -> str:
+        """The run's own word first, then the task's label, then the run's default, then the project's."""
+        labelled = next((label[6:] for label in task.labels if label.startswith("model:")), "")
+        return self.model or labelled or self.default_model or self.config.agent.model
+
+    def budgets_for(self, task: Task) -> Budgets:
+        run = self.config.run
+        labelled = next((label[3:] for label in task.labels if label in _TIERS), None)
+        return budgets_for(
+            run.tier if labelled is None else int(labelled),
+            attempts=run.attempts,
+            limited=run.limited_retries,
+            gate=run.gate_retries,
+            conflict=run.conflict_retries,
+            backoff_s=run.backoff_s,
+        )
+
+    def policy_for(self, task: Task) -> str:
+        """Whether green work lands by itself."""
+        if "merge:manual" in task.labels:
+            return "manual"
+        return "auto" if "merge:auto" in task.labels else self.config.merge.policy
+
+    def ceilings(self) -> Ceilings:
+        agent = self.config.agent
+        return Ceilings(
+            max_s=agent.max_s,
+            max_turns=agent.max_turns,
+            max_cost_usd=agent.max_cost_usd,
+            silence_s=agent.silence_s or None,
+            stuck_s=agent.stuck_s,
+            grace_s=agent.grace_s,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What every agent of the project finds around it. The git variables of whoever started us are not
+        its."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        return {**kept, **self.config.agent.env}
+
+    async def staggered(self) -> None:
+        """Wait until the next agent may start."""
+        loop = asyncio.get_running_loop()
+        while (wait_s := self.started_at + self.config.run.stagger_s - loop.time()) > 0:
+            await asyncio.sleep(wait_s)
+        self.started_at = loop.time()
+
+    def close(self) -> None:
+        self.watch.close()
+        self.ledger.close()
+        self.governor.close()
+
+
+_TIERS = frozenset(f"rt:{tier}" for tier in range(4))
+
+
+def open_workshop(
+    root: Path,
+    config: ProjectConfig,
+    *,
+    run: str,
+    width: int | None = None,
+    model: str = "",
+    default_model: str = "",
+) -> Workshop:
+    """Open a project for work, inside the running loop."""
+    repository = Repository(root, default_branch=config.project.default_branch)
+    state = state_folder(root)
+    worktrees = Worktrees(
+        repository=repository,
+        folder=worktrees_folder(root, config),
+        bootstrap=config.worktree.bootstrap,
+        bootstrap_timeout_s=config.worktree.bootstrap_timeout_s,
+        copy=config.worktree.copy,
+    )
+    ledger, watch = Ledger(state, run=run), Watch()
+    source = open_source(config, root)
+    gate = Gate(
+        commands=config.gate.commands or [], timeout_s=config.gate.timeout_s, ledger=ledger, watch=watch
+    )
+    protected = protected_paths(config)
+    in_files = config.tasks.folder if config.tasks.source == "files" else None
+    checkout = UserCheckout(repository, state, tasks_folder=in_files)
+    landing = Landing(
+        repository=repository,
+        worktrees=worktrees,
+        source=source,
+        ledger=ledger,
+        gate=gate,
+        place=LandingPlace(repository, worktrees, source),
+        checkout=checkout,
+        state=state,
+        protected=protected,
+        push=config.merge.push,
+    )
+    return Workshop(
+        config=config,
+        root=root,
+        state=state,
+        repository=repository,
+        worktrees=worktrees,
+        checkout=checkout,
+        source=source,
+        ledger=ledger,
+        governor=Governor(),
+        runtime=load(config.agent.runtime),
+        pool=pool_for(config),
+        terms=ProjectTerms(
+            id=config.project.id,
+            default_branch=repository.default,
+            gate=config.gate.commands or [],
+            protected=protected,
+            text=_prompt_text(root, config),
+        ),
+        watch=watch,
+        landing=landing,
+        places=Places(width or config.run.width),
+        model=model,
+        default_model=default_model,
+    )
+
+
+def state_folder(root: Path) -> Path:
+    """``.flyball`` in the project: private, and invisible to git."""
+    state = root / STATE
+    state.mkdir(mode=0o700, exist_ok=True)
+    ignore = state / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    return state
+
+
+def worktrees_folder(root: Path, config: ProjectConfig) -> Path:
+    """Outside the checkout: tools that look for their configuration upwards must not find the user's."""
+    named = config.worktree.folder
+    return (root / Path(named).expanduser()).resolve() if named else home() / "worktrees" / config.project.id
+
+
+def protected_paths(config: ProjectConfig) -> tuple[str, ...]:
+    return (*DEFAULT_PROTECTED, f"{config.tasks.folder.rstrip('/')}/", *config.merge.protected)
+
+
+def pool_for(config: ProjectConfig) -> str:
+    agent = config.agent
+    models: Mapping[str, list[str]] = {"opencode": ["--model", agent.model]} if agent.model else {}
+    return agent.pool or pool_of([agent.runtime, *models.get(agent.runtime, [])], agent.runtime)
+
+
+def _prompt_text(root: Path, config: ProjectConfig) -> str:
+    if not config.prompt.file:
+        return config.prompt.text
+    try:
+        return (root / config.prompt.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read prompt.file {config.prompt.file} ({error})") from error

@@ -1,0 +1,234 @@
+"""A worktree of its own for every task, outside the user's checkout.
+
+    add --no-checkout   under the repository's lock: git's list of worktrees is not safe against itself
+    checkout            outside it, where the time goes
+    copy, bootstrap     what a fresh clone lacks: untracked files such as .env, installed packages
+
+A registered worktree is used again; a path that is something else is refused, never cleared. A worktree with
+uncommitted work is never removed. Where an agent deleted its folder, the branch still has its commits.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flyball.errors import GitError, UsageError
+from flyball.factory.git import Git
+from flyball.factory.repository import BRANCHES, Repository
+
+
+class DirtyError(GitError):
+    """There is uncommitted work that would be lost."""
+
+
+class BootstrapError(UsageError):
+    """A bootstrap command of the project failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    path: Path
+    branch: str
+    base: str
+    """The commit the branch was made from, or was last brought onto."""
+
+    @property
+    def git(self) -> Git:
+        return Git(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktrees:
+    """The worktrees of one project."""
+
+    repository: Repository
+    folder: Path
+    bootstrap: Sequence[str] = ()
+    bootstrap_timeout_s: float = 600.0
+    copy: Sequence[str] = ()
+
+    def path(self, task_id: str) -> Path:
+        return self.folder / task_id
+
+    def ensure(self, task_id: str) -> Worktree:
+        """The task's worktree on its branch: the one that is there, or a new one."""
+        branch, path = f"{BRANCHES}{task_id}", self.path(task_id)
+        tips = self.repository.tips(branch)
+        base = self.repository.base_among(tips)
+        there = self._registered(path, branch)
+        if not there:
+            self._add(path, branch, base, existing=tips.branch is not None)
+            Git(path)("reset", "--quiet", "--hard")
+            self.prepare(path)
+        fresh = tips.branch is None and not there
+        return Worktree(path, branch, base if fresh else self._fork_point(base, branch))
+
+    def _registered(self, path: Path, branch: str) -> bool:
+        """Is it there and ours? A foreign thing at its place is refused."""
+        if not path.exists():
+            return False
+        checkout = next((each for each in self.repository.checkouts() if _same(each.path, path)), None)
+        if checkout is None:
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+                return False
+            raise UsageError(f"{path} exists and is no worktree of {self.repository.root}; move it away")
+        if checkout.branch != branch:
+            self._back_onto(path, branch, checkout.branch)
+        return True
+
+    def _back_onto(self, path: Path, branch: str, found: str | None) -> None:
+        """The agent, or somebody, left the branch. Its own commits come along if they build on it."""
+        git = Git(path)
+        tip, head = self.repository.tip(branch), git("rev-parse", "HEAD")
+        builds = tip is None or self.repository.contains(head, tip)
+        if not builds or git("status", "--porcelain"):
+            where = found or "a detached commit"
+            raise GitError(f"{path} stands on {where} instead of {branch}, with work that is not on {branch}")
+        git("checkout", "--quiet", "-B", branch, head)
+
+    def _add(self, path: Path, branch: str, base: str, *, existing: bool) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        git = self.repository.git
+        which = [str(path), branch] if existing else ["-b", branch, str(path), base]
+        with self.repository.worktree_lock():
+            if not git.ok("worktree", "add", "--quiet", "--no-checkout", *which):
+                # A folder that an agent deleted is still on git's list.
+                git("worktree", "prune")
+                git("worktree", "add", "--quiet", "--no-checkout", *which)
+
+    def _fork_point(self, base: str, branch: str) -> str:
+        found = self.repository.git.run("merge-base", base, f"refs/heads/{branch}")
+        return found.text if found.ok else base
+
+    def prepare(self, path: Path) -> None:
+        """Give a new worktree what git does not bring along."""
+        self._copy_in(path)
+        self._run_bootstrap(path)
+
+    def _copy_in(self, path: Path) -> None:
+        for name in self.copy:
+            source, target = self.repository.root / name, path / name
+            if source.is_symlink() or not source.exists() or target.exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True)
+            else:
+                shutil.copy2(source, target)
+
+    def _run_bootstrap(self, path: Path) -> None:
+        for command in self.bootstrap:
+            try:
+                done = subprocess.run(
+                    ["sh", "-c", command],
+                    cwd=path,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=self.bootstrap_timeout_s,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                limit = f"{self.bootstrap_timeout_s:g} s"
+                raise BootstrapError(f"worktree.bootstrap `{command}` took longer than {limit}") from error
+            if done.returncode:
+                said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+                last = f": {said[-1]}" if said else ""
+                raise BootstrapError(f"worktree.bootstrap `{command}` exited with {done.returncode}{last}")
+
+    # -- after an agent ------------------------------------------------------------------------------
+
+    def gather(self, task_id: str, message: str, *, base: str, commit: bool) -> bool:
+        """Bring what an agent left onto its branch, uncommitted work too where ``commit`` says so.
+
+        True if the branch now has something of its own. An agent may have left its branch, or deleted its
+        folder.
+        """
+        branch, path = f"{BRANCHES}{task_id}", self.path(task_id)
+        if (path / ".git").is_file():
+            stands_on = head_branch(path)
+            if commit:
+                self._commit_all(path, message, detach=stands_on not in (None, branch))
+            if stands_on != branch:
+                self._back_onto(path, branch, stands_on)
+        return self.has_commits(task_id, base)
+
+    def has_commits(self, task_id: str, base: str) -> bool:
+        """Has the task's branch moved since it was made from ``base``, or brought onto it?"""
+        tips = self.repository.tips(f"{BRANCHES}{task_id}")
+        return tips.branch not in (None, base, tips.local, tips.remote)
+
+    def _commit_all(self, path: Path, message: str, *, detach: bool) -> None:
+        git = Git(path)
+        if detach:
+            # Whatever branch it went to, that one is not ours to move.
+            git("checkout", "--quiet", "--detach")
+        # What we copied in is the user's own and secret as like as not: it is no part of the work.
+        kept_out = [f":(exclude,literal){name}" for name in self.copy]
+        git("add", "--all", "--", ".", *kept_out)
+        done = git.run("commit", "--quiet", "--no-verify", "--message", message)
+        if not done.ok and not git.ok("diff", "--cached", "--quiet"):
+            raise GitError(
+                f"cannot commit what the agent left in {path}: {done.err.strip()}", output=done.err
+            )
+
+    def is_dirty(self, tree: Worktree) -> bool:
+        copied = {name.rstrip("/") for name in self.copy}
+        found = [line[3:].rstrip("/") for line in tree.git.lines("status", "--porcelain", "-z")]
+        return any(name not in copied for name in found)
+
+    def refresh(self, tree: Worktree) -> tuple[Worktree, bool]:
+        """Bring its commits onto the default branch before another attempt; False if they clash there."""
+        base = self.repository.base()
+        git = tree.git
+        if self.repository.contains(git("rev-parse", "HEAD"), base):
+            return tree, True
+        if self.is_dirty(tree):
+            return tree, True
+        if git.run("rebase", "--quiet", base).ok:
+            return Worktree(tree.path, tree.branch, base), True
+        git.run("rebase", "--abort")
+        return tree, False
+
+    def remove(self, task_id: str) -> None:
+        """Remove a worktree, if nothing in it would be lost. Its branch stays."""
+        path = self.path(task_id)
+        with self.repository.worktree_lock():
+            # git refuses by itself where there is uncommitted work.
+            if self.repository.git.ok("worktree", "remove", str(path)):
+                return
+        self._remove_by_force(path)
+
+    def _remove_by_force(self, path: Path) -> None:
+        """Where git was too careful: files of ours that we copied in, submodules, a folder that is gone."""
+        checkout = next((each for each in self.repository.checkouts() if _same(each.path, path)), None)
+        if checkout is None:
+            return
+        if path.exists() and self.is_dirty(Worktree(path, checkout.branch or "", "")):
+            raise DirtyError(f"{path} has uncommitted work; it was left as it is")
+        with self.repository.worktree_lock():
+            removed = self.repository.git.run("worktree", "remove", "--force", str(path))
+            if not removed.ok:
+                self.repository.git("worktree", "prune")
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def git_dir(path: Path) -> Path:
+    """Where git keeps what belongs to one linked worktree."""
+    text = (path / ".git").read_text(encoding="utf-8")
+    return Path(os.path.normpath(path / text.removeprefix("gitdir:").strip()))
+
+
+def head_branch(path: Path) -> str | None:
+    """The branch a linked worktree stands on; None if it is detached."""
+    text = (git_dir(path) / "HEAD").read_text(encoding="utf-8").strip()
+    return text.removeprefix("ref: refs/heads/") if text.startswith("ref: refs/heads/") else None
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one == other or one.resolve() == other.resolve()
