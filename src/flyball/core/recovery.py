@@ -58,6 +58,8 @@ class Move(Enum):
 class Next:
     move: Move
     why: str = ""
+    detail: str = ""
+    """What there is to see, for whoever tries again."""
     cause: Cause | None = None
     fresh: bool = False
     """Start a new session instead of going on with the old one."""
@@ -132,14 +134,14 @@ def _failed(slot: SlotRun, budgets: Budgets, reason: str, commits: bool) -> Next
     return Next(move=Move.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
 
 
-def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str) -> Next:
+def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str, detail: str = "") -> Next:
     """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ..."""
     if result == "merged":
         return Next(move=Move.MERGED, why=why)
     if result == "gate-failed" and slot.gate_backs < budgets.gate:
-        return Next(move=Move.AGAIN, cause=Cause.GATE, why=why)
+        return Next(move=Move.AGAIN, cause=Cause.GATE, why=why, detail=detail)
     if result == "conflict" and slot.conflict_backs < budgets.conflict:
-        return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why)
+        return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
     if result == "manual":
         return Next(move=Move.PARK, why=why)
     return Next(move=Move.BLOCK, why=f"{result}: {why}")

@@ -156,6 +156,7 @@ class SlotRun:
     cost_usd: float = 0.0
     end: str = ""
     reason: str = ""
+    detail: str = ""
     cause: Cause | None = None
     until: float = 0.0
     """Wall clock before which it is not launched again."""
@@ -177,7 +178,20 @@ class SlotRun:
 
 
 _KEPT = frozenset(
-    {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
+    {
+        "session",
+        "worktree",
+        "branch",
+        "base",
+        "folder",
+        "claim_id",
+        "pool",
+        "model",
+        "end",
+        "reason",
+        "until",
+        "detail",
+    }
     | {"result", "new", "old"}
 )
 

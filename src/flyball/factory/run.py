@@ -183,7 +183,9 @@ class Run:
     def _chosen(self, room: int) -> Choice:
         return choose(
             self.loaded.tasks,
-            active=[Active(trip.task.id, trip.footprint, trip.resources) for trip in self.trips.values()],
+            active=[
+                Active(trip.task.id, trip.item.footprint, trip.item.resources) for trip in self.trips.values()
+            ],
             room=room,
             areas=self.shop.config.areas,
             capacity=self._capacity,
@@ -240,14 +242,7 @@ class Run:
         self._start(self._trip(item))
 
     def _trip(self, item: Item) -> Trip:
-        trip = Trip(
-            self.shop,
-            item.task,
-            item.footprint,
-            dict(item.resources),
-            changed=self._changed,
-            nudges=self._nudges,
-        )
+        trip = Trip(self.shop, item, changed=self._changed, nudges=self._nudges)
         self.trips[item.task.id] = trip
         return trip
 

@@ -21,6 +21,9 @@ from flyball.errors import GitError, UsageError
 from flyball.factory.git import Git
 from flyball.factory.repository import BRANCHES, Repository
 
+_MADE = "flyball-made"
+"""In git's own folder of a worktree: it was checked out and prepared to the end."""
+
 
 class DirtyError(GitError):
     """There is uncommitted work that would be lost."""
@@ -63,8 +66,7 @@ class Worktrees:
         there = self._registered(path, branch)
         if not there:
             self._add(path, branch, base, existing=tips.branch is not None)
-            Git(path)("reset", "--quiet", "--hard")
-            self.prepare(path)
+        self.fill(path)
         fresh = tips.branch is None and not there
         return Worktree(path, branch, base if fresh else self._fork_point(base, branch))
 
@@ -105,6 +107,19 @@ class Worktrees:
     def _fork_point(self, base: str, branch: str) -> str:
         found = self.repository.git.run("merge-base", base, f"refs/heads/{branch}")
         return found.text if found.ok else base
+
+    def fill(self, path: Path) -> None:
+        """Check out and prepare it, unless that was done. A kill may have left it at any point of that."""
+        made = git_dir(path) / _MADE
+        if made.exists():
+            return
+        index = git_dir(path) / "index"
+        if not index.exists():
+            # Written last: nobody has worked here yet, and whoever was checking out is dead.
+            index.with_suffix(".lock").unlink(missing_ok=True)
+            Git(path)("reset", "--quiet", "--hard")
+        self.prepare(path)
+        made.touch()
 
     def prepare(self, path: Path) -> None:
         """Give a new worktree what git does not bring along."""
@@ -182,18 +197,15 @@ class Worktrees:
         found = [line[3:].rstrip("/") for line in tree.git.lines("status", "--porcelain", "-z")]
         return any(name not in copied for name in found)
 
-    def refresh(self, tree: Worktree) -> tuple[Worktree, bool]:
-        """Bring its commits onto the default branch before another attempt; False if they clash there."""
-        base = self.repository.base()
-        git = tree.git
-        if self.repository.contains(git("rev-parse", "HEAD"), base):
-            return tree, True
-        if self.is_dirty(tree):
-            return tree, True
+    def refresh(self, tree: Worktree) -> Worktree:
+        """Bring its commits onto the default branch before another attempt, where they do not clash there."""
+        base, git = self.repository.base(), tree.git
+        if self.repository.contains(git("rev-parse", "HEAD"), base) or self.is_dirty(tree):
+            return tree
         if git.run("rebase", "--quiet", base).ok:
-            return Worktree(tree.path, tree.branch, base), True
+            return Worktree(tree.path, tree.branch, base)
         git.run("rebase", "--abort")
-        return tree, False
+        return tree
 
     def remove(self, task_id: str) -> None:
         """Remove a worktree, if nothing in it would be lost. Its branch stays."""

@@ -1,0 +1,221 @@
+"""One agent for one task: launched with its lease or not at all, followed to its end, found again after us.
+
+The launch is the one stretch that must not be cut in two: from the lease to the open gate, whoever wants to
+stop the trip waits a moment. Before it nothing runs; after it there is an agent to stop.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flyball.core.model import Outcome
+from flyball.core.signals import Signal
+from flyball.core.slotrun import Cause, Mark, SlotRun, Step
+from flyball.core.task import Task
+from flyball.core.verdict import Verdict
+from flyball.errors import AgentError, InvariantError, StoreError
+from flyball.factory import runs
+from flyball.factory.agent import AgentWatch
+from flyball.factory.process import Process
+from flyball.factory.prompt import News, compile_news, compile_prompt
+from flyball.factory.threads import off_loop
+from flyball.factory.workshop import Workshop
+from flyball.governor import nested
+from flyball.governor.asking import Asking
+from flyball.governor.kept import STDERR, STDOUT, exit_code
+from flyball.governor.lease import Lease
+from flyball.runtimes.known import COMMAND
+from flyball.runtimes.port import Assignment, End, Ending, Reader
+
+_OUTCOMES = {
+    End.FINISHED: Outcome.FINISHED,
+    End.LIMITED: Outcome.THROTTLED,
+    End.FAILED: Outcome.FAILED,
+}
+_OPENINGS = {
+    Cause.GATE: "The gate was red on your branch",
+    Cause.CONFLICT: "Your branch clashes with {branch}: rebase it onto {branch} here, resolve the conflicts",
+    Cause.FAILED: "The last try failed",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempts:
+    """The agents of one task, one after the other."""
+
+    shop: Workshop
+    task: Task
+    resources: Mapping[str, int]
+    nudges: Callable[[str], list[str]]
+    changed: Callable[[], None]
+    agent: AgentWatch | None = field(default=None)
+    launching: bool = False
+
+    @property
+    def slot(self) -> SlotRun:
+        return self.shop.ledger.slots[self.task.id]
+
+    async def slot_of_pool(self, told: Callable[[Verdict], None]) -> Lease:
+        """Every launch comes through here, however often the task has been tried."""
+        return await self.shop.governor.acquire_asking_async(self._asking(), on_wait=told)
+
+    def _asking(self) -> Asking:
+        return Asking(
+            pool=self.shop.pool,
+            project=self.shop.project,
+            name=self.task.id,
+            priority=self.shop.config.run.priority,
+            resources=self.resources,
+            model=self.shop.model_for(self.task),
+            pid=os.getpid(),
+        )
+
+    async def run(self, tree: Path, lease: Lease) -> Ending:
+        """Launch an agent under the lease, which is given back however this goes, and follow it."""
+        try:
+            await self.shop.staggered()
+            self.launching = True
+            process, folder = await self._launch(tree, lease)
+        except BaseException:
+            await self.shop.governor.release_async(lease, Outcome.ABANDONED)
+            raise
+        finally:
+            self.launching = False
+        return await self._followed(process, lease, folder, found_again=False)
+
+    async def _launch(self, tree: Path, lease: Lease) -> tuple[Process, Path]:
+        """Written down, started behind its gate, tied to its lease, written down, let go."""
+        slot, ledger = self.slot, self.shop.ledger
+        folder = await off_loop(runs.new_folder, self.shop.state, self.task.id)
+        ledger.note(self.task.id, Step.LAUNCH, Mark.BEGUN, folder=str(folder))
+        prompt = folder / runs.PROMPT
+        prompt.write_text(self._prompt(slot), encoding="utf-8")
+        launch = self.shop.runtime.launch(self._assignment(slot))
+        env = {**self.shop.environment(), **launch.env, **self._variables(slot, prompt, lease)}
+        process = await off_loop(Process.start, launch.argv, env=env, cwd=tree, folder=folder, stdin=prompt)
+        try:
+            if not await off_loop(self.shop.governor.rebind, lease, process.holder.pid):
+                raise AgentError(f"the lease on {lease.pool} was taken away before the agent could start")
+            ledger.note(
+                self.task.id,
+                Step.LAUNCH,
+                holder=process.holder,
+                keeper=process.keeper,
+                claim_id=lease.id,
+                pool=lease.pool,
+                model=self.shop.model_for(self.task),
+            )
+        except BaseException:
+            process.cancel()
+            raise
+        process.open_gate()
+        return process, folder
+
+    def _assignment(self, slot: SlotRun) -> Assignment:
+        agent = self.shop.config.agent
+        return Assignment(
+            program=agent.command,
+            model=self.shop.model_for(self.task),
+            args=agent.args,
+            max_turns=agent.max_turns,
+            max_cost_usd=agent.max_cost_usd,
+            session=slot.session,
+        )
+
+    def _prompt(self, slot: SlotRun) -> str:
+        news = News(attempt=slot.attempt, why_back=self._why_back(slot), nudges=self.nudges(self.task.id))
+        goes_on = slot.session is not None and self.shop.runtime.name != COMMAND
+        return compile_news(self.task, news) if goes_on else compile_prompt(self.shop.terms, self.task, news)
+
+    def _why_back(self, slot: SlotRun) -> str:
+        """What the agent should know about why it starts again."""
+        if slot.cause in _OPENINGS:
+            opening = _OPENINGS[slot.cause].format(branch=self.shop.repository.default)
+            return f"{opening}: {slot.reason}\n\n{slot.detail}".strip()
+        # A person had it tried again: what stopped it the last time is worth knowing.
+        return f"The last try was stopped: {slot.reason}" if slot.cause is None and slot.reason else ""
+
+    def _variables(self, slot: SlotRun, prompt: Path, lease: Lease) -> dict[str, str]:
+        return {
+            "FLYBALL_TASK": self.task.id,
+            "FLYBALL_ATTEMPT": str(slot.attempt),
+            "FLYBALL_PROMPT_FILE": str(prompt),
+            "FLYBALL_RUN": f"{self.shop.ledger.run}/{prompt.parent}",
+            nested.VARIABLE: nested.exported(self.shop.governor.address, lease.pool, lease.id),
+        }
+
+    # -- following --------------------------------------------------------------------------------------
+
+    async def reattach(self) -> Ending:
+        """Follow an agent that outlived the engine which launched it."""
+        slot = self.slot
+        if slot.holder is None or slot.keeper is None:
+            raise InvariantError(f"{self.task.id} is alive, and nobody knows its process")
+        lease = await off_loop(self.shop.governor.take_over, slot.holder.pid, self._asking(), slot.claim_id)
+        process = Process(Path(slot.folder), slot.holder, slot.keeper)
+        return await self._followed(process, lease, Path(slot.folder), found_again=True)
+
+    async def _followed(self, process: Process, lease: Lease, folder: Path, *, found_again: bool) -> Ending:
+        self.agent = AgentWatch(
+            process,
+            self.shop.runtime.reader(),
+            watch=self.shop.watch,
+            ceilings=self.shop.ceilings(),
+            tell=lambda signal: self._report(lease, signal),
+            session=self._learned,
+            changed=self.changed,
+            started=self.slot.since,
+            found_again=found_again,
+        )
+        self.changed()
+        try:
+            ending = await self.agent.follow()
+        finally:
+            self.agent = None
+        if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
+            self._report(lease, ending.signal)
+        await self.shop.governor.release_async(lease, _OUTCOMES.get(ending.end, Outcome.ABANDONED))
+        runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
+        return ending
+
+    def _learned(self, session: str) -> None:
+        if session != self.slot.session:
+            self.shop.ledger.note(self.task.id, Step.SESSION, session=session)
+
+    def _report(self, lease: Lease, signal: Signal) -> None:
+        # The agent runs on whether or not the pool can be told just now.
+        with suppress(StoreError):
+            self.shop.governor.report(
+                lease.pool, signal, project=lease.project, name=lease.name, claim_id=lease.id
+            )
+
+    async def read_from_files(self) -> Ending:
+        """How an agent ended that nobody followed."""
+        return await off_loop(_read_all, self.shop.runtime.reader(), Path(self.slot.folder))
+
+
+def spent(ending: Ending) -> dict[str, object]:
+    """An ending as it is written down."""
+    progress = ending.progress
+    return {
+        "end": ending.end.value,
+        "reason": ending.reason,
+        "session": progress.session,
+        "model": progress.model,
+        "tokens": progress.tokens.total if progress.tokens else None,
+        "cost_usd": progress.cost_usd,
+        "turns": progress.turns,
+    }
+
+
+def _read_all(reader: Reader, folder: Path) -> Ending:
+    for name, feed in ((STDOUT, reader.feed), (STDERR, reader.feed_stderr)):
+        with suppress(OSError), open(folder / name, "rb") as file:
+            while piece := file.read(1 << 18):
+                feed(piece, wall_s=time.time())
+    return reader.finish(exit_code(folder), wall_s=time.time())
