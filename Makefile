@@ -17,8 +17,10 @@ REAL  := .agents
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## watch flyball govern a few agents
+demo: $(READY) ## watch flyball govern a few agents, then turn tasks into merged commits
 	@$(VENV)/bin/flyball demo
+	@echo
+	@$(VENV)/bin/flyball demo --factory
 
 test: check ## run the checks, then every test (JOBS=2 at a time)
 	@echo "pytest"

@@ -32,6 +32,7 @@ from flyball.sim.workload import Team, Workload
 
 SUMMARY = "Watch many processes share one provider that answers 429, without and with the governor."
 EXAMPLE = """flyball demo
+flyball demo --factory
 flyball demo --quick --json"""
 
 SECONDS = 34.0
@@ -64,10 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     length.add_argument("--quick", action="store_true", help=f"the same as --seconds {QUICK_SECONDS:g}")
     parser.add_argument("--seed", type=int, default=1, help="which calls to make (default 1)")
+    parser.add_argument("--factory", action="store_true", help="show tasks becoming merged code instead")
     parser.add_argument("--json", action="store_true", help="only the result, with every sample, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.factory:
+        from flyball.cli import demo_factory
+
+        return demo_factory.run(as_json=args.json)
     setup = plan(QUICK_SECONDS if args.quick else args.seconds, seed=args.seed)
     try:
         with stopped_once():

@@ -115,12 +115,16 @@ class Lines:
 
 
 def _worth_a_line(row: Row) -> bool:
-    return not (row.state in ("ready", "claimed") and row.why in ("", "asks for a slot", "starts its agent"))
+    """Steps that take a moment are not news; a wait that has a reason is."""
+    return row.state not in ("claimed", "ended") and (
+        row.state != "ready" or " " in row.why and ":" in row.why
+    )
 
 
 def line_of(row: Row) -> str:
     again = f", attempt {row.attempt}" if row.attempt > 1 else ""
-    why = f": {row.why}" if row.why else ""
+    why = row.why or (row.back if row.state == "running" else "")
+    why = f": {why}" if why else ""
     return f"{row.task} {WORDS.get(row.state, row.state)}{again}{why}"
 
 

@@ -40,6 +40,8 @@ class Row:
     cost_usd: float | None = None
     activity: str = ""
     stuck: bool = False
+    back: str = ""
+    """Why this is not its first attempt."""
     why: str = ""
     folder: str = ""
 
@@ -111,6 +113,7 @@ def _trip_row(trip: Any) -> Row:
         cost_usd=spent or None,
         activity=progress.activity if progress is not None else "",
         stuck=agent.stuck if agent is not None else False,
+        back=f"{slot.cause.value}: {slot.reason}" if slot.cause is not None else "",
         why=trip.doing,
         folder=slot.folder,
     )

@@ -259,7 +259,7 @@ class Trip:
     async def _land(self) -> Next:
         if self.shop.policy_for(self.task) == "manual" and not self.by_hand:
             return Next(move=Move.PARK, why=f"finished work waits for you: flyball merge {self.task.id}")
-        self._say("lands")
+        self._say("")
         landing = self.shop.landing.land(
             self.task,
             self._folder(),

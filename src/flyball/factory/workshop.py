@@ -200,7 +200,8 @@ def worktrees_folder(root: Path, config: ProjectConfig) -> Path:
 
 
 def protected_paths(config: ProjectConfig) -> tuple[str, ...]:
-    return (*DEFAULT_PROTECTED, f"{config.tasks.folder.rstrip('/')}/", *config.merge.protected)
+    named = (*DEFAULT_PROTECTED, f"{config.tasks.folder.rstrip('/')}/", *config.merge.protected)
+    return tuple(dict.fromkeys(named))
 
 
 def pool_for(config: ProjectConfig) -> str:

@@ -1,0 +1,72 @@
+"""An agent that does what its task says, literally: ``python -m flyball.sim.scripted``.
+
+It stands in for a real one wherever the factory is shown or tried out without any model. The task's text
+holds lines for it, one deed each; whatever else is written there is for people:
+
+    > sleep 1.5
+    > write pages/hello.md Hello, world
+    > on 1: write pages/count.txt not a number
+    > on 2: write pages/count.txt 42
+    > commit Add the hello page
+    > exit 75
+
+``on N:`` does a deed in that attempt only. It reads its prompt from stdin and knows its attempt by
+``FLYBALL_ATTEMPT``, as any agent of the runtime ``command`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+_DEED = re.compile(r"^> (?:on (?P<attempt>\d+): )?(?P<verb>[a-z]+) ?(?P<rest>.*)$", re.MULTILINE)
+
+
+def deeds(prompt: str, attempt: int) -> Iterator[tuple[str, str]]:
+    """What to do in an attempt, in order.
+
+    >>> list(deeds("Do it.\\n> on 1: sleep 1\\n> write a.txt A b", 2))
+    [('write', 'a.txt A b')]
+    """
+    for match in _DEED.finditer(prompt):
+        if match["attempt"] is None or int(match["attempt"]) == attempt:
+            yield match["verb"], match["rest"]
+
+
+def main() -> int:
+    attempt = int(os.environ.get("FLYBALL_ATTEMPT", "1"))
+    for verb, rest in deeds(sys.stdin.read(), attempt):
+        if verb == "exit":
+            return int(rest)
+        print(f"{verb} {rest}", flush=True)
+        _VERBS[verb](rest)
+    return 0
+
+
+def _write(rest: str) -> None:
+    name, _, text = rest.partition(" ")
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text + "\n", encoding="utf-8")
+
+
+def _commit(message: str) -> None:
+    subprocess.run(["git", "add", "--all"], check=True)
+    subprocess.run(["git", "commit", "--quiet", "--message", message], check=True)
+
+
+_VERBS: Mapping[str, Callable[[str], object]] = {
+    "sleep": lambda rest: time.sleep(float(rest)),
+    "write": _write,
+    "delete": lambda rest: Path(rest).unlink(),
+    "commit": _commit,
+    "say": str,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
