@@ -117,7 +117,7 @@ class Lines:
 def _worth_a_line(row: Row) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
     return row.state not in ("claimed", "ended") and (
-        row.state != "ready" or " " in row.why and ":" in row.why
+        row.state != "ready" or (" " in row.why and ":" in row.why)
     )
 
 

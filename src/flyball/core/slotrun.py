@@ -156,8 +156,10 @@ class SlotRun:
     cost_usd: float = 0.0
     end: str = ""
     reason: str = ""
-    detail: str = ""
     cause: Cause | None = None
+    lesson: str = ""
+    """What the next agent should know of the last one's failure; a limit or a stop in between keeps it."""
+    lesson_cause: Cause | None = None
     until: float = 0.0
     """Wall clock before which it is not launched again."""
     result: str = ""
