@@ -180,20 +180,7 @@ class SlotRun:
 
 
 _KEPT = frozenset(
-    {
-        "session",
-        "worktree",
-        "branch",
-        "base",
-        "folder",
-        "claim_id",
-        "pool",
-        "model",
-        "end",
-        "reason",
-        "until",
-        "detail",
-    }
+    {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
     | {"result", "new", "old"}
 )
 
@@ -220,7 +207,7 @@ def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
     if slot is not None and slot.state is State.MERGED:
         kept = {}
     attempt = 1 if slot is None or slot.state is State.MERGED else slot.attempt + 1
-    reason = slot.reason if slot is not None and slot.state is State.BLOCKED else ""
+    lesson = slot.reason if slot is not None and slot.state is State.BLOCKED else ""
     return SlotRun(
         task=entry.task,
         state=State.CLAIMED,
@@ -228,14 +215,14 @@ def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
         since=entry.at,
         started=entry.at,
         attempt=attempt,
-        reason=reason,
+        lesson=lesson,
         **kept,  # type: ignore[arg-type]
     )
 
 
 def _launched(slot: SlotRun, entry: Entry) -> SlotRun:
     if entry.mark is Mark.BEGUN:
-        return replace(slot, holder=None, keeper=None, end="", cause=None)
+        return replace(slot, holder=None, keeper=None, end="")
     return replace(
         slot,
         launches=slot.launches + 1,
@@ -252,6 +239,9 @@ def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
 def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
     cause = Cause(entry.fields["cause"])
     counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT)
+    if counted:
+        said = (entry.fields.get("reason"), entry.fields.get("detail"))
+        slot = replace(slot, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
     return replace(
         slot,
         cause=cause,

@@ -37,7 +37,7 @@ _OUTCOMES = {
     End.LIMITED: Outcome.THROTTLED,
     End.FAILED: Outcome.FAILED,
 }
-_OPENINGS = {
+_OPENINGS: Mapping[Cause | None, str] = {
     Cause.GATE: "The gate was red on your branch",
     Cause.CONFLICT: "Your branch clashes with {branch}: rebase it onto {branch} here, resolve the conflicts",
     Cause.FAILED: "The last try failed",
@@ -134,11 +134,10 @@ class Attempts:
 
     def _why_back(self, slot: SlotRun) -> str:
         """What the agent should know about why it starts again."""
-        if slot.cause in _OPENINGS:
-            opening = _OPENINGS[slot.cause].format(branch=self.shop.repository.default)
-            return f"{opening}: {slot.reason}\n\n{slot.detail}".strip()
-        # A person had it tried again: what stopped it the last time is worth knowing.
-        return f"The last try was stopped: {slot.reason}" if slot.cause is None and slot.reason else ""
+        if not slot.lesson:
+            return ""
+        opening = _OPENINGS.get(slot.lesson_cause, "The last try was stopped")
+        return f"{opening.format(branch=self.shop.repository.default)}: {slot.lesson}"
 
     def _variables(self, slot: SlotRun, prompt: Path, lease: Lease) -> dict[str, str]:
         return {
