@@ -32,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=whole, metavar="N", help="agents at once (default: run.width)")
     parser.add_argument("--model", default="", help="the model for every task, whatever it says itself")
     parser.add_argument("--default-model", default="", help="the model for tasks that name none")
-    parser.add_argument("--resume", action="store_true", help="only go on with what was cut short")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with what was cut short, as a plain run does, and say if there is nothing",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would start and why the rest waits")
     parser.add_argument("--json", action="store_true", help="the result as JSON, and nothing else")
 
@@ -77,7 +81,7 @@ def _wish(args: argparse.Namespace, config: ProjectConfig) -> Wish:
     from flyball.factory.run import Wish
 
     mode = args.mode or config.run.mode
-    return Wish(mode=mode, once=args.once, only=tuple(args.only), parent=args.parent)
+    return Wish(mode=mode, once=args.once, only=tuple(args.only), parent=args.parent, resume=args.resume)
 
 
 def _register(config: ProjectConfig, root: Path) -> None:
@@ -118,6 +122,7 @@ def _record(report: Report) -> dict[str, object]:
         "blocked": report.blocked,
         "waiting_for_you": report.parked,
         "left": report.left,
+        "not_started": report.unstarted,
         "cannot_start": {each.task_id: each.words for each in report.waiting},
         "problems": [{"where": each.where, "words": each.words} for each in report.problems],
         "paused": report.paused,

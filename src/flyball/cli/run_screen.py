@@ -160,9 +160,12 @@ def ended(report: Report) -> Iterator[Block]:
         yield _left(problem.where, problem.words, "problem", Style.BAD)
     for task, why in report.left.items():
         yield _left(task, why, "left", Style.WARN)
+    if report.unstarted:
+        named = ", ".join(report.unstarted[:20]) + (" ..." if len(report.unstarted) > 20 else "")
+        yield Line(f"{len(report.unstarted)} not started: {named}", label="left", indent=2)
     if report.paused:
         yield Line(f"{report.paused}; flyball run goes on", label="paused", indent=2)
-    elif report.left:
+    elif report.left or report.unstarted:
         yield Line("flyball run goes on from here", label="next", indent=2)
     for note in report.notes:
         yield Line(note, label="note", indent=2)

@@ -39,6 +39,8 @@ _DEAD_ENDS = frozenset(
     {DeferReason.NEEDS, DeferReason.CIRCLE, DeferReason.RESOURCE, DeferReason.FOOTPRINT, DeferReason.TURN}
 )
 
+_IN_THE_WAY = frozenset({DeferReason.FOOTPRINT, DeferReason.RESOURCE, DeferReason.TURN})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
@@ -48,6 +50,8 @@ class Wish:
     once: bool = False
     only: Sequence[str] = ()
     parent: str | None = None
+    resume: bool = False
+    """Going on with something was expected."""
 
 
 @dataclass(slots=True)
@@ -59,6 +63,8 @@ class Report:
     parked: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     """Under way when the run was drained or stopped; the next run goes on with them."""
+    unstarted: list[str] = field(default_factory=list)
+    """Would have come next when the run was drained or stopped."""
     waiting: list[Deferral] = field(default_factory=list)
     """Tasks that cannot start by themselves: a need that is missing or blocked, a circle."""
     problems: Sequence[Problem] = ()
@@ -283,7 +289,10 @@ class Run:
         # Slots of agents that died unseen come back now, not when somebody needs them.
         await off_loop(self.shop.governor.reap)
         tasks = {task.id: task for task in self.loaded.tasks}
-        for task_id in [each for each, slot in ledger.slots.items() if not slot.final]:
+        unfinished = [task_id for task_id, slot in ledger.slots.items() if not slot.final]
+        if self.wish.resume and not unfinished:
+            self._note("nothing was cut short; this is a new run")
+        for task_id in unfinished:
             task = tasks.get(task_id) or Task(id=task_id, title=task_id)
             trip = self._trip(self._item(task))
             trip.first = await trip.recovered(known=task_id in tasks)
@@ -358,6 +367,10 @@ class Run:
     def _reported(self) -> Report:
         report = self.report
         report.problems = self.loaded.problems
-        if not self.ending:
+        if self.ending:
+            undone = self._chosen(len(self.loaded.tasks))
+            waits = [each.task_id for each in undone.deferrals if each.reason in _IN_THE_WAY]
+            report.unstarted = [*(item.task.id for item in undone.items), *waits]
+        else:
             report.waiting = [each for each in self.choice.deferrals if each.reason in _DEAD_ENDS]
         return report
