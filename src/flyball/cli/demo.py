@@ -65,11 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     length.add_argument("--quick", action="store_true", help=f"the same as --seconds {QUICK_SECONDS:g}")
     parser.add_argument("--seed", type=int, default=1, help="which calls to make (default 1)")
+    parser.add_argument(
+        "--agent", action="store_true", help="be the scripted agent: do what the prompt on stdin says"
+    )
     parser.add_argument("--factory", action="store_true", help="show tasks becoming merged code instead")
     parser.add_argument("--json", action="store_true", help="only the result, with every sample, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.agent:
+        from flyball.sim import scripted
+
+        return scripted.main()
     if args.factory:
         from flyball.cli import demo_factory
 

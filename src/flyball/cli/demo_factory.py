@@ -27,7 +27,7 @@ _CONFIG = """\
 id = "demo"
 [agent]
 runtime = "command"
-command = [{python!r}, "-m", "flyball.sim.scripted"]
+command = [{python!r}, "-m", "flyball", "demo", "--agent"]
 [run]
 width = 4
 [gate]

@@ -36,7 +36,7 @@ def _agent(runtime: str) -> str:
     line = _line(f"runtime = {_toml(runtime)}", others)
     if runtime != "command":
         return line
-    return line + "\n" + _line('command = ["python3", "agent.py"]', "name your program here")
+    return line + "\n" + _line('command = ["flyball", "demo", "--agent"]', "a stand-in that obeys literally; name your program")
 
 
 def _worktree(bootstrap: Sequence[str]) -> str:
@@ -59,7 +59,7 @@ commands = []"""
 
 
 def _line(setting: str, comment: str) -> str:
-    return f"{setting:<{_COMMENT_COLUMN}}# {comment}"
+    return f"{setting:<{_COMMENT_COLUMN - 2}}  # {comment}"
 
 
 def _toml(value: str) -> str:

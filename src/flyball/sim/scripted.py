@@ -1,4 +1,4 @@
-"""An agent that does what its task says, literally: ``python -m flyball.sim.scripted``.
+"""An agent that does what its task says, literally: ``flyball demo --agent``.
 
 It stands in for a real one wherever the factory is shown or tried out without any model. The task's text
 holds lines for it, one deed each; whatever else is written there is for people:
