@@ -141,15 +141,18 @@ class BoardFile:
         self._path = state / FILE_NAME
         self._written_at = 0.0
 
-    def write(self, make: Callable[[], Board], *, now: bool = False) -> None:
-        if not now and time.monotonic() - self._written_at < _EVERY_S:
-            return
+    def write(self, make: Callable[[], Board], *, now: bool = False) -> float:
+        """Write it, unless it was written a moment ago; how long to wait then."""
+        early_s = self._written_at + _EVERY_S - time.monotonic()
+        if not now and early_s > 0:
+            return early_s
         self._written_at = time.monotonic()
         fresh = self._path.with_suffix(".new")
         # A full disk must not stop a run that only wants to be looked at.
         with contextlib.suppress(OSError):
             fresh.write_text(json.dumps(asdict(make())), encoding="utf-8")
             fresh.rename(self._path)
+        return 0.0
 
     def read(self) -> Board | None:
         try:
@@ -163,7 +166,10 @@ class BoardFile:
 
 def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runtime: str) -> Board:
     """How things stand where no run is going on."""
-    trips = [slot for slot in ledger.all_trips().values() if slot.state is not State.MERGED]
+    # Of what is merged only the number: there may be thousands.
+    ledger.load()
+    left = (ledger.slots, ledger.trips_of(State.PARKED), ledger.trips_of(State.BLOCKED))
+    trips = [slot for found in left for slot in found.values()]
     rows = [_with_progress(_slot_row(slot, tasks.get(slot.task), runtime), slot) for slot in trips]
     last = ledger.last_run()
     return Board(

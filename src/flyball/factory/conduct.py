@@ -50,6 +50,7 @@ class Conductor:
         self._signals: list[int] = []
         self._nudges: dict[str, list[tuple[int, str]]] = {}
         self._due: asyncio.TimerHandle | None = None
+        self._write_due: asyncio.TimerHandle | None = None
 
     def changed(self) -> None:
         """Something moved: show it soon, once."""
@@ -58,12 +59,21 @@ class Conductor:
 
     def _show(self) -> None:
         self._due = None
-        self._file.write(lambda: board_of(self.run))
         self._watcher(self.run)
+        if self._write_due is None:
+            self._write()
+
+    def _write(self) -> None:
+        """Now, or as soon as it may be: what changed last must not go unwritten."""
+        self._write_due = None
+        wait_s = self._file.write(lambda: board_of(self.run))
+        if wait_s > 0:
+            self._write_due = asyncio.get_running_loop().call_later(wait_s, self._write)
 
     def last_look(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
+        for due in (self._due, self._write_due):
+            if due is not None:
+                due.cancel()
         self._file.write(lambda: board_of(self.run), now=True)
         self._watcher(self.run)
 

@@ -137,6 +137,14 @@ class RunPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     backoff_s: Annotated[
         float, Meta(ge=0, description="Wait before a further try; n times this before the n-th.")
     ] = 15.0
+    patience_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How long a run waits for a closed pool while nothing else goes on, before it pauses "
+            "with exit status 75.",
+        ),
+    ] = 21600.0
     priority: Annotated[
         int, Meta(description="Of its asks in the pool: higher first, and above 0 the reserve may be used.")
     ] = 0

@@ -6,6 +6,7 @@ happens in it counts before the default branch has been moved.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,13 +61,16 @@ class LandingPlace:
         # We hold the landing's lock: whoever made this one is dead.
         (state / "index.lock").unlink(missing_ok=True)
         git("checkout", "--quiet", "--force", "--detach", tip)
-        git("clean", "--quiet", "-fd", *[f"--exclude={name}" for name in self.worktrees.copy])
+        # Twice forced: repositories that a gate made inside go too.
+        git("clean", "--quiet", "-ffd", *[f"--exclude={name}" for name in self.worktrees.copy])
+        self.worktrees.fill(self.path)
         return git
 
     def _make(self, tip: str) -> None:
         git = self.repository.git
+        # Nobody works here but gates. One that deleted its .git left the rest.
+        shutil.rmtree(self.path, ignore_errors=True)
         with self.repository.worktree_lock():
             git("worktree", "prune")
             git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), tip)
-        Git(self.path)("reset", "--quiet", "--hard")
-        self.worktrees.prepare(self.path)
+        self.worktrees.fill(self.path)

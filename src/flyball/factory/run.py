@@ -31,6 +31,7 @@ from flyball.factory.workshop import Workshop
 
 _LOOK_AT_SOURCE_S = 30.0
 """How often a source that cannot tell of changes is read again."""
+_LOOK_AT_POOL_S = 5.0
 _LANDING_BACKLOG = 2
 """So many times the width may be waiting to land before no more is started."""
 _PARKED_LIMIT = 2
@@ -91,6 +92,7 @@ class Run:
         self._merged: set[str] = set()
         self._capacity: Mapping[str, int] = {}
         self._waves = 0
+        self._shut_out_since: float | None = None
         self._failed: BaseException | None = None
 
     # -- from outside ---------------------------------------------------------------------------------
@@ -151,13 +153,29 @@ class Run:
         self._requests(self)
         if not self.ending:
             await self._start_more()
+            self._lose_patience()
         self._changed()
         return not self.trips and (self.ending or not self.choice.items)
 
+    def _lose_patience(self) -> None:
+        """Pause where nothing has gone on for long but waiting for a closed pool."""
+        shut_out = [trip.shut_out for trip in self.trips.values() if trip.shut_out]
+        if not shut_out or any(trip.agent is not None for trip in self.trips.values()):
+            self._shut_out_since = None
+            return
+        now = asyncio.get_running_loop().time()
+        self._shut_out_since = self._shut_out_since or now
+        if now - self._shut_out_since >= self.shop.config.run.patience_s:
+            self.report.paused = shut_out[0]
+            self.drain(shut_out[0])
+
     async def _sleep(self) -> None:
-        due = [
-            due_s for due_s in (self.pool.refresh_in_s, _LOOK_AT_SOURCE_S if self._blind else None) if due_s
-        ]
+        looks = (
+            self.pool.refresh_in_s,
+            _LOOK_AT_SOURCE_S if self._blind else None,
+            _LOOK_AT_POOL_S if any(trip.shut_out for trip in self.trips.values()) else None,
+        )
+        due = [due_s for due_s in looks if due_s]
         try:
             await asyncio.wait_for(self._wake.wait(), min(due, default=None))
         except TimeoutError:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from flyball.core.recovery import Move, Next, after_end, after_landing, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
-from flyball.core.verdict import Verdict, span_words
+from flyball.core.verdict import CLOSED_REASONS, Verdict, span_words
 from flyball.core.wave import Item
 from flyball.errors import FlyballError, InvariantError, StoreError
 from flyball.factory import runs
@@ -29,7 +29,7 @@ from flyball.factory.landing import Landed, Result
 from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
 from flyball.factory.worktree import Worktree
-from flyball.governor.kept import exit_code
+from flyball.governor.kept import exit_code, refusal
 from flyball.governor.lease import Lease
 from flyball.host.process import alive
 from flyball.runtimes.port import End, Ending
@@ -57,6 +57,8 @@ class Trip:
         self.doing = ""
         """What it waits for or does beside what its state says, in words."""
         self.parked_in_pool = False
+        self.shut_out = ""
+        """Why the pool admits nobody, while it does not."""
         self.wants_place = True
         self.paused = ""
         """Why the whole run cannot go on: only a person changes that, or time that nobody can tell."""
@@ -205,13 +207,17 @@ class Trip:
 
     async def _slot_of_pool(self) -> Lease:
         def told(verdict: Verdict) -> None:
+            words = verdict.words().removeprefix("waiting: ")
             self.parked_in_pool = True
-            self._say(verdict.words())
+            self.shut_out = words if verdict.reason in CLOSED_REASONS else ""
+            self._say(words)
+            self.shop.places.told()
 
         self._say("asks for a slot")
         try:
             return await self.attempts.slot_of_pool(told)
         finally:
+            self.shut_out = ""
             if self.parked_in_pool:
                 self.parked_in_pool = False
                 self.shop.places.told()
@@ -228,6 +234,8 @@ class Trip:
             signal=signal.kind.value if signal else None,
             retry_after_s=signal.retry_after_s if signal else None,
         )
+        if refused := refusal(Path(self.slot.folder)):
+            return Next(move=Move.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         if self._interrupted:
             self._interrupted = False
             return Next(move=Move.AGAIN, cause=Cause.NUDGED, why="a message from a person")

@@ -166,6 +166,8 @@ class Worktrees:
         """
         branch, path = f"{BRANCHES}{task_id}", self.path(task_id)
         if (path / ".git").is_file():
+            # Nobody works here any more: whoever made this one was killed.
+            (git_dir(path) / "index.lock").unlink(missing_ok=True)
             stands_on = head_branch(path)
             if commit:
                 self._commit_all(path, message, detach=stands_on not in (None, branch))
@@ -180,6 +182,9 @@ class Worktrees:
 
     def _commit_all(self, path: Path, message: str, *, detach: bool) -> None:
         git = Git(path)
+        if unsolved := git.lines("diff", "-z", "--name-only", "--diff-filter=U"):
+            named = ", ".join(unsolved)
+            raise GitError(f"the agent left {path} in the middle of a merge: {named} is not solved")
         if detach:
             # Whatever branch it went to, that one is not ours to move.
             git("checkout", "--quiet", "--detach")

@@ -1,12 +1,14 @@
 """What the factory asks of a place where tasks are kept.
 
 A source is read again and again and must be quick about it: what has not changed is not parsed twice. One bad
-task is a ``Problem`` beside the good ones, never an exception that stops them all; an exception means that the
-source as a whole cannot be used (SourceError).
+task is a ``Problem`` beside the good ones, never an exception that stops them all; an exception means that
+the source as a whole cannot be used (SourceError).
 
 A task closes with its work. Where tasks live in the repository (``files``), closing is a change of a file in
-the very landing that brings the work: ``close_in`` makes it in the landing's worktree. Where they live elsewhere
-(``beads``, ``github``), ``close`` tells them after the branch has moved; it may be told twice.
+the very landing that brings the work: ``close_in`` makes it in the landing's worktree. Where they live
+elsewhere (``beads``, ``github``), ``close`` tells them after the branch has moved; it may be told twice.
+
+Every call may take its time (a program is run, files are read), and may come from any thread.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Protocol
 
 from flyball.core.footprint import Footprint
 from flyball.core.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task
+from flyball.factory.git import Git
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class Loaded:
     tasks: tuple[Task, ...] = ()
-    """Every task that could be read, closed ones included as far as the source knows them."""
+    """Every task that could be read, closed ones included as far as the source knows them. Of a closed one
+    the body may be missing: ``read`` has it."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -54,7 +58,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What closing a task changed in a worktree: paths to commit, relative to it. Empty: nothing to commit."""
+    """What closing a task changed in a worktree: paths to commit, relative to it. Empty: nothing to do."""
 
     paths: tuple[str, ...] = ()
     texts: dict[str, bytes] = field(default_factory=dict)
@@ -66,6 +70,10 @@ class TaskSource(Protocol):
     def name(self) -> str: ...
 
     def load(self) -> Loaded: ...
+
+    def read(self, task_id: str) -> Task | None:
+        """One task as it is now, with all its text; None if there is none that can be used."""
+        ...
 
     def add(self, new: NewTask) -> Task: ...
 
@@ -83,6 +91,10 @@ class TaskSource(Protocol):
 
     def close(self, task_id: str, *, commit: str) -> None:
         """Close the task where it lives outside the repository. A closed one stays closed."""
+        ...
+
+    def closed_at(self, task_id: str, git: Git, revision: str) -> bool:
+        """Does a commit say that the task is closed? False where tasks do not live in the repository."""
         ...
 
     def watched(self) -> Sequence[Path]:

@@ -1,0 +1,336 @@
+"""What nobody needs any more: worktrees, branches and run folders of work that is over.
+
+Looking and removing are apart. ``Survey`` says of every thing whether it can go, and why or why not;
+``remove`` takes what it named, and looks again at what may have changed since. Always kept, with the reason:
+
+    uncommitted work         whatever its task's state
+    commits of nobody else   a branch goes when the default branch has all that it changes, under whatever
+                             name: landing rebases
+    trips that are not over  and what a run needs to go on with them
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from flyball.core.slotrun import SlotRun, State
+from flyball.core.task import Task, TaskStatus
+from flyball.core.verdict import span_words
+from flyball.errors import FlyballError, GitError
+from flyball.factory import landing_place
+from flyball.factory.git import Git
+from flyball.factory.looking import Project, opened_ledger
+from flyball.factory.repository import BRANCHES, Checkout, Repository
+from flyball.factory.workshop import worktrees_folder
+from flyball.factory.worktree import git_dir
+
+_NAMED = 3
+
+
+class Kind(Enum):
+    WORKTREE = "worktree"
+    BRANCH = "branch"
+    RUN = "run folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    kind: Kind
+    name: str
+    path: Path | None
+    """None for a branch."""
+    goes: bool
+    why: str
+    tip: str = ""
+    """Where a branch stands: it can be made again from this."""
+    size_bytes: int = 0
+    young: bool = False
+    """Kept for its age alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """How the trips of all tasks stand, and the tasks themselves."""
+
+    live: Mapping[str, SlotRun] = field(default_factory=dict)
+    parked: Mapping[str, SlotRun] = field(default_factory=dict)
+    blocked: Mapping[str, SlotRun] = field(default_factory=dict)
+    merged: frozenset[str] = frozenset()
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
+
+    def needed_by(self, task_id: str) -> str:
+        """Why a task's things are still needed, in words; empty if its work is over."""
+        task = self.tasks.get(task_id)
+        if task_id in self.live:
+            return f"its trip is not over ({self.live[task_id].state.value}); flyball run goes on with it"
+        if task_id in self.unreadable:
+            return "its task cannot be read; flyball validate says why"
+        if task is None or task.status is TaskStatus.CLOSED or task_id in self.merged:
+            return ""
+        if task_id in self.parked:
+            return f"it waits for you: flyball merge {task_id}"
+        if task_id in self.blocked:
+            return "it is blocked and its task is open; flyball run tries again, or close the task"
+        return "its task is open"
+
+    def over_words(self, task_id: str) -> str:
+        if task_id in self.merged:
+            return "merged"
+        return "its task is closed" if task_id in self.tasks else "its task is gone"
+
+
+def trips_of(project: Project) -> Trips:
+    loaded = project.source.load()
+    tasks = {task.id: task for task in loaded.tasks}
+    unreadable = frozenset(each.task for each in loaded.problems if each.task) - tasks.keys()
+    with opened_ledger(project.state) as ledger:
+        if ledger is None:
+            return Trips(tasks=tasks, unreadable=unreadable)
+        ledger.load()
+        return Trips(
+            live={name: slot for name, slot in ledger.slots.items() if not slot.final},
+            parked=ledger.trips_of(State.PARKED),
+            blocked=ledger.trips_of(State.BLOCKED),
+            merged=frozenset(ledger.merged()),
+            tasks=tasks,
+            unreadable=unreadable,
+        )
+
+
+class Survey:
+    """Everything the factory has left behind in one project."""
+
+    def __init__(self, project: Project, *, older_than_s: float, now: float, going_on: bool) -> None:
+        self._project, self._going_on = project, going_on
+        self._older_than_s, self._now = older_than_s, now
+        self._repository = Repository(project.root, default_branch=project.config.project.default_branch)
+        self._folder = worktrees_folder(project.root, project.config)
+        self._trips = trips_of(project)
+
+    def things(self) -> list[Thing]:
+        checkouts = self._repository.checkouts()
+        trees = list(self._worktrees(checkouts))
+        going = {thing.path for thing in trees if thing.goes}
+        held = {each.branch: each.path for each in checkouts if each.path not in going}
+        return [*trees, *self._branches(held), *self._runs()]
+
+    # -- worktrees --------------------------------------------------------------------------------------
+
+    def _worktrees(self, checkouts: list[Checkout]) -> Iterator[Thing]:
+        ours = [each for each in checkouts if each.path.parent.resolve() == self._folder.resolve()]
+        for each in ours:
+            why = self._keeps_worktree(each)
+            goes = self._gone_words(each)
+            yield Thing(
+                kind=Kind.WORKTREE,
+                name=each.path.name,
+                path=each.path,
+                goes=not why,
+                why=why or goes,
+                size_bytes=0 if why else size_of(each.path),
+            )
+        registered = {each.path.name for each in ours}
+        for name in sorted(set(_names_in(self._folder)) - registered):
+            why = "it is no worktree of this repository; look at it"
+            yield Thing(kind=Kind.WORKTREE, name=name, path=self._folder / name, goes=False, why=why)
+
+    def _gone_words(self, checkout: Checkout) -> str:
+        if not checkout.path.exists():
+            return "its folder is gone"
+        if checkout.path.name == landing_place.NAME:
+            return "the next landing makes it again"
+        return self._trips.over_words(checkout.path.name)
+
+    def _keeps_worktree(self, checkout: Checkout) -> str:
+        """Why it has to stay; empty if it can go."""
+        name = checkout.path.name
+        if name == landing_place.NAME:
+            landing = any(slot.state is State.LANDING for slot in self._trips.live.values())
+            needed = "a run is going on" if self._going_on else "a landing is not over" if landing else ""
+        else:
+            needed = self._trips.needed_by(name)
+        return needed or keeps_work(checkout, copied=self._project.config.worktree.copy)
+
+    # -- branches ---------------------------------------------------------------------------------------
+
+    def _branches(self, held: Mapping[str | None, Path]) -> Iterator[Thing]:
+        for branch, tip in self._repository.agent_branches().items():
+            why = self._keeps_branch(branch, tip, held)
+            over = f"all its changes are in {self._repository.default}"
+            yield Thing(kind=Kind.BRANCH, name=branch, path=None, goes=not why, why=why or over, tip=tip)
+
+    def _keeps_branch(self, branch: str, tip: str, held: Mapping[str | None, Path]) -> str:
+        needed = self._trips.needed_by(branch.removeprefix(BRANCHES))
+        if needed:
+            return needed
+        if branch in held:
+            return f"it is checked out in {held[branch]}"
+        if is_landed(self._repository, tip):
+            return ""
+        default = self._repository.default
+        ahead = self._repository.ahead(default, tip)
+        commits = "a commit" if ahead == 1 else f"{ahead} commits"
+        return f"it has {commits} that {default} has not: git log {default}..{branch}"
+
+    # -- run folders ------------------------------------------------------------------------------------
+
+    def _runs(self) -> Iterator[Thing]:
+        runs = self._project.state / "runs"
+        for task_id in sorted(_names_in(runs)):
+            numbers = sorted(int(name) for name in _names_in(runs / task_id) if name.isdigit())
+            needed = self._trips.needed_by(task_id)
+            for number in numbers:
+                last = number == numbers[-1]
+                yield self._run(runs / task_id / str(number), task_id, needed=needed, last=last)
+
+    def _run(self, folder: Path, task_id: str, *, needed: str, last: bool) -> Thing:
+        age_s = self._now - _written_at(folder)
+        live, young = task_id in self._trips.live, age_s < self._older_than_s
+        why = needed if live or last else ""
+        if young:
+            why = f"it is younger than {span_words(self._older_than_s)}"
+        over = f"{span_words(age_s)} old"
+        return Thing(
+            kind=Kind.RUN,
+            name=f"{task_id}/{folder.name}",
+            path=folder,
+            goes=not why,
+            why=why or over,
+            size_bytes=0 if why else size_of(folder),
+            young=young,
+        )
+
+
+# -- is anything lost? --------------------------------------------------------------------------------------
+
+
+def keeps_work(checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
+    """What would be lost with a worktree, in words; empty if nothing."""
+    path = checkout.path
+    if not path.exists():
+        return ""
+    if not (path / ".git").is_file():
+        return "its .git is gone, so nobody can tell what is in it; look at it"
+    if (git_dir(path) / "locked").exists():
+        return f"it is locked: git worktree unlock {path}"
+    changed = uncommitted(path, copied=copied)
+    if changed:
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        return f"it has uncommitted work: {', '.join(changed[:_NAMED])}{more}"
+    # A landing works on copies of commits.
+    copies = path.name == landing_place.NAME
+    if not copies and not Git(path)("for-each-ref", "--count=1", "--contains", checkout.head):
+        return f"it stands on commits that no branch has: {checkout.head[:12]}"
+    return ""
+
+
+def uncommitted(path: Path, *, copied: list[str] | tuple[str, ...]) -> list[str]:
+    """Changed and untracked paths, whatever the user's own settings hide; not what flyball copied in."""
+    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
+    found = [line[3:] for line in Git(path).lines("status", *flags)]
+    ours = [name.rstrip("/") for name in copied]
+    return [name for name in found if not any(name == own or name.startswith(f"{own}/") for own in ours)]
+
+
+def is_landed(repository: Repository, tip: str) -> bool:
+    """Has the default branch, here or at origin, all that a commit brings?"""
+    name = repository.default
+    heads = (repository.commit(f"refs/{kind}/{name}") for kind in ("heads", "remotes/origin"))
+    return any(
+        repository.contains(head, tip) or _brings_nothing(repository, head, tip)
+        for head in heads
+        if head is not None
+    )
+
+
+def _brings_nothing(repository: Repository, head: str, tip: str) -> bool:
+    """Merging it would change no file: its commits were rebased or squashed into the branch."""
+    merged = repository.git.run("merge-tree", "--write-tree", head, tip)
+    return merged.ok and merged.text == repository.git("rev-parse", f"{head}^{{tree}}")
+
+
+# -- removing -----------------------------------------------------------------------------------------------
+
+
+def remove(project: Project, thing: Thing) -> None:
+    """Remove what a survey let go; FlyballError if it must stay after all."""
+    if thing.kind is Kind.RUN and thing.path is not None:
+        _remove_run(thing.path)
+        return
+    repository = Repository(project.root, default_branch=project.config.project.default_branch)
+    if thing.path is not None:
+        _remove_worktree(repository, thing.path, project)
+    else:
+        _remove_branch(repository, thing)
+
+
+def _remove_worktree(repository: Repository, path: Path, project: Project) -> None:
+    checkout = next((each for each in repository.checkouts() if each.path == path), None)
+    if checkout is None:
+        return
+    why = keeps_work(checkout, copied=project.config.worktree.copy)
+    if why:
+        raise GitError(why)
+    with repository.worktree_lock():
+        # Forced because of what flyball copied in; all else was looked for just now. A lock still holds.
+        repository.git("worktree", "remove", "--force", str(path))
+
+
+def _remove_branch(repository: Repository, thing: Thing) -> None:
+    holder = next((each for each in repository.checkouts() if each.branch == thing.name), None)
+    if holder is not None:
+        raise GitError(f"it is checked out in {holder.path}")
+    repository.delete_branch(thing.name, tip=thing.tip)
+
+
+def _remove_run(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise FlyballError(f"cannot remove {folder}: {error.strerror}") from error
+    if not _names_in(folder.parent):
+        folder.parent.rmdir()
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Folders in it; links are nobody's but the user's."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _written_at(folder: Path) -> float:
+    """Wall clock of the last change of anything directly in it."""
+    with os.scandir(folder) as entries:
+        times = [entry.stat(follow_symlinks=False).st_mtime for entry in entries]
+    return max(times, default=folder.stat().st_mtime)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes on the disk; what cannot be looked at counts nothing."""
+    total, waiting = 0, [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    total += found.st_blocks * 512
+                    if stat.S_ISDIR(found.st_mode):
+                        waiting.append(entry.path)
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,244 @@
+"""Tasks as issues of the project's GitHub repository, through its command line ``gh``.
+
+An issue with the project's label is a task, and its id is ``gh-<number>``. An issue without it can be needed
+by one: it is looked up by itself, and never dispatched. A claim is the label ``flyball:in-progress``. Only
+people who may label issues make tasks, but whoever wrote an issue may go on editing it: in a public
+repository that is anybody's text in an agent's prompt.
+
+With a label ``gh issue list`` asks GitHub's search: it knows 1000 issues at most and is some seconds behind.
+So open and closed issues are asked for separately, and one issue by its number, which is not behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import RLock
+
+import msgspec
+
+from flyball.core.task import Task, TaskStatus
+from flyball.errors import SourceError, UsageError
+from flyball.factory.git import Git
+from flyball.factory.tasks.fields import why_no_title
+from flyball.factory.tasks.github_issue import (
+    FIELDS,
+    IN_PROGRESS,
+    Issue,
+    body_for,
+    id_of,
+    is_task,
+    issues_of,
+    number_of,
+    task_of,
+)
+from flyball.factory.tasks.port import Closing, Loaded, NewTask, Problem
+from flyball.factory.tasks.program import Answer, Program
+from flyball.factory.tasks.task_text import without_body
+
+INSTALL = "install it (https://cli.github.com) and run 'gh auth login'"
+SEARCH_LIMIT = 1000
+_LOOK_UPS = 20
+"""Issues without the label that are looked up by themselves, per load."""
+_QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1", "GH_PAGER": "cat"}
+_EXIT_AUTH = 4
+
+
+class GithubSource:
+    name = "github"
+
+    def __init__(
+        self,
+        root: Path,
+        label: str = "flyball",
+        *,
+        command: Sequence[str] = ("gh",),
+        timeout_s: float = 120.0,
+    ) -> None:
+        self._gh = Program(tuple(command), root, INSTALL, _QUIET, timeout_s)
+        self._label = label
+        self._lock = RLock()
+        self._said: tuple[bytes, ...] = ()
+        self._loaded = Loaded()
+        self._closed: dict[int, Issue] = {}
+        """Issues without the label that were closed when somebody needed them. They stay so."""
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def load(self) -> Loaded:
+        with self._lock:
+            said = tuple(self._list(state) for state in ("open", "closed"))
+            issues = [issue for answer in said for issue in self._issues(answer)]
+            others, answers = self._looked_up(issues)
+            if (*said, *answers) != self._said:
+                self._loaded = self._loaded_from([*issues, *others])
+                self._said = (*said, *answers)
+            return self._loaded
+
+    def _list(self, state: str) -> bytes:
+        limit = f"--limit={SEARCH_LIMIT}"
+        args = ("issue", "list", f"--label={self._label}", f"--state={state}", limit, f"--json={FIELDS}")
+        return self._ask(*args).out
+
+    def _issues(self, said: bytes) -> Iterator[Issue | Problem]:
+        try:
+            found = list(issues_of(said))
+        except msgspec.DecodeError as error:
+            raise SourceError(f"gh issue list did not answer with a list of issues: {error}") from error
+        yield from found
+        if len(found) >= SEARCH_LIMIT and any(isinstance(each, Issue) and not each.closed for each in found):
+            yield Problem(
+                "gh issue list",
+                f"more than {SEARCH_LIMIT} open issues have the label {self._label!r}, the oldest are not "
+                "seen; take the label off those that are not to be done soon",
+            )
+
+    def _loaded_from(self, issues: Sequence[Issue | Problem]) -> Loaded:
+        found = [each if isinstance(each, Problem) else task_of(each, label=self._label) for each in issues]
+        tasks = {task.id: task for task in found if isinstance(task, Task)}
+        kept = (without_body(task) if task.status is TaskStatus.CLOSED else task for task in tasks.values())
+        return Loaded(tuple(kept), tuple(each for each in found if isinstance(each, Problem)))
+
+    def _looked_up(self, issues: Sequence[Issue | Problem]) -> tuple[list[Issue], list[bytes]]:
+        """Issues that open tasks refer to and the lists do not have, and what gh said about them."""
+        known = {issue.number for issue in issues if isinstance(issue, Issue)}
+        wanted: dict[int, None] = {}
+        for issue in issues:
+            if isinstance(issue, Issue) and not issue.closed:
+                wanted.update(dict.fromkeys(n for n in self._references(issue) if n not in known))
+        found = [self._closed[number] for number in wanted if number in self._closed]
+        answers: list[bytes] = []
+        for number in [number for number in wanted if number not in self._closed][:_LOOK_UPS]:
+            issue_or_none, said = self._view(number)
+            answers.append(said)
+            if issue_or_none is not None:
+                found.append(issue_or_none)
+                if issue_or_none.closed:
+                    self._closed[number] = issue_or_none
+        return found, answers
+
+    def _references(self, issue: Issue) -> list[int]:
+        task = task_of(issue, label=self._label)
+        if isinstance(task, Problem):
+            return []
+        names = (*task.needs, *([task.parent] if task.parent else []))
+        return [number for number in map(number_of, names) if number is not None]
+
+    def read(self, task_id: str) -> Task | None:
+        number = number_of(task_id)
+        issue = self._view(number)[0] if number is not None else None
+        if issue is None or not is_task(issue, self._label):
+            return None
+        found = task_of(issue, label=self._label)
+        return found if isinstance(found, Task) else None
+
+    def _view(self, number: int) -> tuple[Issue | None, bytes]:
+        """One issue as it is now; None if there is none of this number."""
+        answer = self._ask("issue", "view", str(number), f"--json={FIELDS}", fails=True)
+        if answer.code != 0:
+            if re.search(rb"Could not resolve to an issue|no issue found", answer.err, re.IGNORECASE):
+                return None, answer.err
+            raise SourceError(f"gh issue view {number} failed: {_words(answer)}")
+        try:
+            return msgspec.json.decode(answer.out, type=Issue), answer.out
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise SourceError(f"gh issue view {number} did not answer with an issue: {error}") from error
+
+    def watched(self) -> Sequence[Path]:
+        """Nothing: issues are far away."""
+        return ()
+
+    def closed_at(self, task_id: str, git: Git, revision: str) -> bool:  # noqa: ARG002 (the port's)
+        return False
+
+    # -- adding -----------------------------------------------------------------------------------
+
+    def add(self, new: NewTask) -> Task:
+        if why := why_no_title(new.title):
+            raise UsageError(why)
+        if new.id is not None:
+            raise UsageError("GitHub numbers its issues by itself; leave the id out")
+        labels = [self._label, *new.labels]
+        args = ["issue", "create", f"--title={new.title.strip()}", "--body-file=-"]
+        args += [f"--label={_quoted(name)}" for name in labels]
+        made = self._with_labels(labels, *args, stdin=body_for(new))
+        found = re.search(r"/issues/(\d+)\s*$", made.out.decode(errors="replace"))
+        if found is None:
+            raise SourceError(
+                f"gh issue create did not say what it made: {made.out[:120].decode(errors='replace')!r}"
+            )
+        task = self.read(id_of(int(found[1])))
+        if task is None:
+            raise SourceError(
+                f"added issue {found[1]}, but it cannot be read as a task; look at {found[0].strip()}"
+            )
+        return task
+
+    # -- working ----------------------------------------------------------------------------------
+
+    def claim(self, task_id: str) -> None:
+        issue = self._known(task_id)
+        if issue.closed or IN_PROGRESS in issue.names:
+            return
+        self._with_labels([IN_PROGRESS], "issue", "edit", str(issue.number), f"--add-label={IN_PROGRESS}")
+
+    def unclaim(self, task_id: str) -> None:
+        issue = self._known(task_id)
+        if IN_PROGRESS in issue.names:
+            self._ask("issue", "edit", str(issue.number), f"--remove-label={IN_PROGRESS}")
+
+    def close_in(self, task_id: str, worktree: Path) -> Closing:  # noqa: ARG002 (the port's)
+        """Nothing: the task does not live in the repository."""
+        return Closing()
+
+    def close(self, task_id: str, *, commit: str) -> None:
+        issue = self._known(task_id)
+        if not issue.closed:
+            self._ask(
+                "issue", "close", str(issue.number), "--reason=completed", f"--comment=Landed as {commit}."
+            )
+        self.unclaim(task_id)
+
+    def _known(self, task_id: str) -> Issue:
+        number = number_of(task_id)
+        issue = self._view(number)[0] if number is not None else None
+        if issue is None:
+            raise SourceError(f"GitHub has no issue for task {task_id!r} any more")
+        return issue
+
+    # -- asking gh --------------------------------------------------------------------------------
+
+    def _with_labels(self, labels: Sequence[str], *args: str, stdin: str = "") -> Answer:
+        """Run gh; where it does not know a label, make those that are missing and run it once more."""
+        answer = self._ask(*args, stdin=stdin, fails=True)
+        if answer.code != 0 and re.search(rb"'.*' not found", answer.err):
+            for name in labels:
+                self._ask(
+                    "label", "create", name, fails=True
+                )  # most are there already, which is an error to gh
+            return self._ask(*args, stdin=stdin)
+        return self._judged(answer, args)
+
+    def _ask(self, *args: str, stdin: str = "", fails: bool = False) -> Answer:
+        """Run gh. SourceError if it fails, unless the caller looks into that (``fails``)."""
+        answer = self._gh.ask(*args, stdin=stdin)
+        return answer if fails else self._judged(answer, args)
+
+    def _judged(self, answer: Answer, args: Sequence[str]) -> Answer:
+        if answer.code == _EXIT_AUTH:
+            raise SourceError("gh is not logged in to GitHub; run 'gh auth login'")
+        if answer.code != 0:
+            raise SourceError(f"gh {' '.join(args[:2])} failed in {self._gh.folder}: {_words(answer)}")
+        return answer
+
+
+def _quoted(label: str) -> str:
+    """gh takes a comma for the end of a label."""
+    doubled = label.replace('"', '""')
+    return f'"{doubled}"' if set(label) & set(',"\n') else label
+
+
+def _words(answer: Answer) -> str:
+    lines = [line.strip() for line in answer.err.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else f"exit status {answer.code}, and no words"

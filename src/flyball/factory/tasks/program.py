@@ -1,0 +1,85 @@
+"""Asking another program (``bd``, ``gh``): one call, bounded in time, its answer as it was given.
+
+What it prints goes into files, not pipes: a daemon that it leaves behind may keep its end of a pipe open for
+ever. It gets a session of its own, so that Ctrl-C ends us and not it in the middle of a write.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from flyball.errors import SourceError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    out: bytes
+    err: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    command: tuple[str, ...]
+    """The program, and arguments that come before all others."""
+    folder: Path
+    """Where it runs."""
+    install: str
+    """How to get it, for the message that it is missing."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 120.0
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.command[0])
+
+    def ask(self, *args: str, stdin: str = "") -> Answer:
+        """Run it to its end. SourceError where it cannot be started or does not come back in time."""
+        with TemporaryFile() as said, TemporaryFile() as complained, TemporaryFile() as told:
+            told.write(stdin.encode("utf-8", "surrogateescape"))
+            told.seek(0)
+            code = self._wait(self._start(args, stdin=told, stdout=said, stderr=complained), args)
+            return Answer(code, _content(said), _content(complained))
+
+    def _start(
+        self, args: tuple[str, ...], *, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [*self.command, *args],
+                cwd=self.folder,
+                env={**os.environ, **self.env},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            if not self.folder.is_dir():
+                raise SourceError(f"there is no folder {self.folder}") from error
+            raise SourceError(f"{self.name} was not found; {self.install}") from error
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{self.name} cannot be started: {error}") from error
+
+    def _wait(self, process: subprocess.Popen[bytes], args: tuple[str, ...]) -> int:
+        try:
+            return process.wait(self.timeout_s)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # its children hold its locks
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                words = f"{self.name} {args[0]} took longer than {self.timeout_s:g} s in {self.folder}"
+                raise SourceError(words) from error
+            raise
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
