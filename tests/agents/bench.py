@@ -1,6 +1,7 @@
 """A bench for a real agent: its home, the provider it talks to, and flyball around it.
 
 What the provider serves waits at a door, so that a test decides when an answer comes; refusals do not wait.
+``environment`` is all that a process needs to run one agent here, itself or through something of flyball's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,15 +31,23 @@ class Bench:
     def __init__(self, folder: Path, script: str, capacity: str) -> None:
         self.folder = folder
         self.door = threading.Event()
+        self.closes_after: int | None = None
+        """The door closes behind that many requests."""
         self.heard: list[Mapping[str, Any]] = []
         self.provider = Provider(
             Capacity.of(capacity),
             Manner(reject_s=0.0),
             script=script,
             sleep=self._wait_at_door,
-            heard=self.heard.append,
+            heard=self._hear,
         )
         self._started: list[subprocess.Popen[str]] = []
+        self._homes = 0
+
+    def _hear(self, body: Mapping[str, Any]) -> None:
+        self.heard.append(body)
+        if self.closes_after is not None and len(self.heard) > self.closes_after:
+            self.door.clear()
 
     def _wait_at_door(self, for_s: float) -> None:
         if for_s > 0:
@@ -55,17 +64,36 @@ class Bench:
         pools = json.loads(self.flyball("status", "--json"))["pools"]
         return next((each for each in pools if each["name"] == name), {})
 
+    def environment(self, agent: Agent, *, retries: int = 0) -> dict[str, str]:
+        """A home of its own for an agent, the way to our provider, and one flyball for all."""
+        self._homes += 1
+        place = self.folder / f"{agent.name}-{self._homes}"
+        env = environment(agent, place, self.provider.url, retries=retries)
+        return {**env, "FLYBALL_HOME": str(self.folder / "flyball")}
+
     def start(self, agent: Agent, *options: str, retries: int = 0) -> subprocess.Popen[str]:
         """``flyball exec`` around an agent, which may start at once."""
-        place = self.folder / f"{agent.name}-{len(self._started)}"
-        env = environment(agent, place, self.provider.url, retries=retries)
+        env = self.environment(agent, retries=retries)
+        argv = [*FLYBALL, "exec", *options, "--", *agent.argv()]
+        return self.spawn(argv, env=env, folder=Path(env["HOME"]).parent / "work")
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        folder: Path,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [*FLYBALL, "exec", *options, "--", *agent.argv()],
-            env={**env, "FLYBALL_HOME": str(self.folder / "flyball")},
-            cwd=place / "work",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            argv,
+            env=env,
+            cwd=folder,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
@@ -100,7 +128,7 @@ class Done:
 
 def finished(process: subprocess.Popen[str]) -> Done:
     stdout, stderr = process.communicate(timeout=LONGEST_S)
-    return Done(process.returncode, stdout, stderr)
+    return Done(process.returncode, stdout or "", stderr or "")
 
 
 def until(condition: Callable[[], object], what: str, *, while_runs: subprocess.Popen[str]) -> None:

@@ -25,9 +25,15 @@ class Agent(ABC):
 
     name: ClassVar[str]
     pool: ClassVar[str]
+    model: ClassVar[str]
+    args: ClassVar[tuple[str, ...]] = ()
+    """What it needs here when it is launched as the factory does it."""
+    gives_up_after: ClassVar[int] = 1
+    """How many refusals end it where it may not try again."""
 
     @abstractmethod
-    def argv(self) -> list[str]: ...
+    def argv(self) -> list[str]:
+        """As a person would type it."""
 
     @abstractmethod
     def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
@@ -39,10 +45,10 @@ class Agent(ABC):
 
 
 class Claude(Agent):
-    name, pool = "claude", "anthropic"
+    name, pool, model = "claude", "anthropic", "sonnet"
 
     def argv(self) -> list[str]:
-        return ["claude", "-p", PROMPT, "--output-format", "stream-json", "--verbose", "--model", "sonnet"]
+        return ["claude", "-p", PROMPT, "--output-format", "stream-json", "--verbose", "--model", self.model]
 
     def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
         return {
@@ -70,7 +76,10 @@ class ClaudeOnSubscription(Claude):
 
 
 class Codex(Agent):
-    name, pool = "codex", "openai"
+    """Its sandbox leaves /tmp open, where our tests live."""
+
+    name, pool, model = "codex", "openai", "gpt-5.5"
+    args = ("-c", "sandbox_workspace_write.exclude_slash_tmp=true")
 
     def argv(self) -> list[str]:
         safety = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
@@ -81,7 +90,7 @@ class Codex(Agent):
         folder.mkdir()
         (folder / "config.toml").write_text(
             f"""\
-model = "gpt-5.5"
+model = "{self.model}"
 model_provider = "fake"
 check_for_update_on_startup = false
 [analytics]
@@ -105,11 +114,11 @@ stream_max_retries = {retries}
 
 
 class Gemini(Agent):
-    name, pool = "gemini", "google"
+    name, pool, model = "gemini", "google", "gemini-2.5-flash"
 
     def argv(self) -> list[str]:
         asking = ["-p", PROMPT, "--output-format", "stream-json"]
-        return ["gemini", *asking, "--skip-trust", "-m", "gemini-2.5-flash"]
+        return ["gemini", *asking, "--skip-trust", "-m", self.model]
 
     def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
         settings = {
@@ -141,27 +150,29 @@ class GeminiChoosing(Gemini):
     """Without a model of ours it asks a small one first which to take."""
 
     def argv(self) -> list[str]:
-        return [word for word in super().argv() if word not in ("-m", "gemini-2.5-flash")]
+        return [word for word in super().argv() if word not in ("-m", self.model)]
 
 
 class Opencode(Agent):
     """Its own retries, five, cannot be changed. With a title of ours it asks the model for none."""
 
-    name, pool = "opencode", "anthropic"
-    model = "claude-sonnet-4-5"
+    name, pool, model = "opencode", "anthropic", "anthropic/claude-sonnet-4-5"
+    args = ("--title=a test",)
+    gives_up_after = 6
 
     def argv(self) -> list[str]:
-        options = ["--format", "json", "--model", f"anthropic/{self.model}", "--title", "a test"]
+        options = ["--format", "json", "--model", self.model, "--title", "a test"]
         return ["opencode", "run", *options, PROMPT]
 
     def settle_in(self, home: Path, url: str, *, retries: int) -> Mapping[str, str]:
+        vendor, _, model = self.model.partition("/")
         known = {"name": "Claude", "tool_call": True, "limit": {"context": 200_000, "output": 8192}}
-        provider = {"options": {"baseURL": f"{url}/v1", "apiKey": KEY}, "models": {self.model: known}}
+        provider = {"options": {"baseURL": f"{url}/v1", "apiKey": KEY}, "models": {model: known}}
         settings = {
             "autoupdate": False,
             "share": "disabled",
-            "small_model": f"anthropic/{self.model}",
-            "provider": {"anthropic": provider},
+            "small_model": self.model,
+            "provider": {vendor: provider},
         }
         folder = home / ".config" / "opencode"
         folder.mkdir(parents=True)

@@ -96,7 +96,7 @@ class Attempts:
         prompt = folder / runs.PROMPT
         prompt.write_text(self._prompt(slot), encoding="utf-8")
         launch = self.shop.runtime.launch(self._assignment(slot))
-        env = {**self.shop.environment(), **launch.env, **self._variables(slot, prompt, lease)}
+        env = self.shop.environment(launch.env) | self._variables(slot, prompt, lease)
         process = await off_loop(Process.start, launch.argv, env=env, cwd=tree, folder=folder, stdin=prompt)
         try:
             if not await off_loop(self.shop.governor.rebind, lease, process.holder.pid):

@@ -49,7 +49,10 @@ class UserCheckout:
     def before_moving(self, tip: str) -> None:
         """Remember where the checkout stands; called before the branch moves away from ``tip``."""
         path, known = self._repository.checked_out(self._repository.default), self.behind()
-        if path is None or (known is not None and known.path == path):
+        if path is None:
+            return
+        # Behind already, unless its owner has brought it here meanwhile.
+        if known is not None and known.path == path and not self._stands_at(Git(path), tip):
             return
         fresh = self._note.with_suffix(".new")
         fresh.write_text(json.dumps({"path": str(path), "at": tip}), encoding="utf-8")
@@ -69,7 +72,10 @@ class UserCheckout:
     def _brought(self, git: Git, behind: Behind, to: str) -> str:
         changed = self._changed(git, behind.at)
         if not all(self._harmless(git, path, behind.at, to) for path in changed):
-            return self._left_alone(behind, "has uncommitted work")
+            if not self._stands_at(git, to):
+                return self._left_alone(behind, "has uncommitted work")
+            self._forget()
+            return ""
         if not changed and git.run("read-tree", "-m", "-u", behind.at, to).ok:
             self._forget()
             return ""
@@ -85,6 +91,11 @@ class UserCheckout:
         for path, text in aside.items():
             (behind.path / path).write_bytes(text)
         return self._left_alone(behind, "could not be updated")
+
+    def _stands_at(self, git: Git, commit: str) -> bool:
+        """Are its files and its index just what a commit has?"""
+        git.run("update-index", "-q", "--refresh")
+        return git.ok("diff", "--quiet", commit, "--") and git.ok("diff", "--quiet", "--cached", commit, "--")
 
     def _changed(self, git: Git, at: str) -> list[str]:
         """Tracked paths that differ from where the files should stand."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -100,6 +100,11 @@ class Git:
         if not done.ok:
             raise GitError(_words(args, self.folder, done), output=done.err[-_OUTPUT_LIMIT:], code=done.code)
         return [part.decode("utf-8", "surrogateescape") for part in done.out.split(b"\0") if part]
+
+
+def named(paths: Iterable[str]) -> str:
+    """Paths for a person to read. Not every name in a repository is text."""
+    return ", ".join(path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in paths)
 
 
 def _environment() -> dict[str, str]:

@@ -36,7 +36,13 @@ def _agent(runtime: str) -> str:
     line = _line(f"runtime = {_toml(runtime)}", others)
     if runtime != "command":
         return line
-    return line + "\n" + _line('command = ["flyball", "demo", "--agent"]', "a stand-in that obeys literally; name your program")
+    return (
+        line
+        + "\n"
+        + _line(
+            'command = ["flyball", "demo", "--agent"]', "a stand-in that obeys literally; name your program"
+        )
+    )
 
 
 def _worktree(bootstrap: Sequence[str]) -> str:

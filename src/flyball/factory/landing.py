@@ -22,10 +22,10 @@ from pathlib import Path
 from flyball.core.protect import protected_among
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
-from flyball.errors import GitError
+from flyball.errors import GitError, invariant
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.gate import Gate
-from flyball.factory.git import Git
+from flyball.factory.git import Git, named
 from flyball.factory.landing_place import LandingPlace
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock
@@ -130,7 +130,7 @@ class Landing:
                 raise _Refused(self._clash(clashing))
             self.ledger.note(task.id, Step.REBASE)
             self.ledger.note(task.id, Step.CLOSE, Mark.BEGUN)
-            _, new = await off_loop(self.place.close, task.id)
+            _, new = await off_loop(self.place.close, task.id, base)
             self.ledger.note(task.id, Step.CLOSE)
             red = await self.gate.run(task, self.place.path, folder)
             if red is not None:
@@ -169,17 +169,17 @@ class Landing:
         return tips.branch
 
     def _touches(self, found: list[tuple[str, str]], branch: str) -> Landed:
-        named = ", ".join(path for path, _ in found[:5]) + (" and more" if len(found) > 5 else "")
+        paths = named(path for path, _ in found[:5]) + (" and more" if len(found) > 5 else "")
         look = f"git diff {self.repository.default}...{branch} shows it; land it by hand or drop it"
-        return Landed(result=Result.PROTECTED, why=f"it changes {named} (protected: {found[0][1]}); {look}")
+        return Landed(result=Result.PROTECTED, why=f"it changes {paths} (protected: {found[0][1]}); {look}")
 
     def _clash(self, clashing: list[str]) -> Landed:
-        named = ", ".join(clashing) or "its commits"
+        paths = named(clashing) or "its commits"
         default = self.repository.default
         return Landed(
             result=Result.CONFLICT,
-            why=f"{named} clashes with {default}",
-            detail=f"git rebase {default} in the worktree shows it: {named}",
+            why=f"{paths} clashes with {default}",
+            detail=f"git rebase {default} in the worktree shows it: {paths}",
         )
 
     def _fetched(self, notes: list[str]) -> tuple[str, str]:
@@ -200,6 +200,8 @@ class Landing:
 
     async def _advance(self, task: Task, old: str, new: str) -> bool:
         """Move the default branch; False if it is no longer where it stood before the gate."""
+        forward = await off_loop(self.repository.contains, new, old)
+        invariant(forward, f"{new} does not contain {old}: {self.repository.default} would be rewritten")
         await off_loop(self.checkout.before_moving, old)
         self.ledger.note(task.id, Step.ADVANCE, Mark.BEGUN, old=old, new=new)
         if self.push and not await off_loop(self._pushed, new):
@@ -216,7 +218,8 @@ class Landing:
         done = self.repository.git.run("push", "--quiet", "origin", to)
         if done.ok:
             return True
-        if "rejected" in done.err or "fetch first" in done.err:
+        # "[remote rejected]" is a rule of theirs: trying again cannot help.
+        if "[rejected]" in done.err or "cannot lock ref" in done.err:
             return False
         said = done.err.strip().splitlines()
         raise _Refused(

@@ -37,17 +37,24 @@ class LandingPlace:
         git.run("rebase", "--abort")
         return clashing
 
-    def close(self, task_id: str) -> tuple[Closing, str]:
+    def close(self, task_id: str, base: str) -> tuple[Closing, str]:
         """Close the task in the very commit that brings its work; what is to land.
 
-        Reverting that commit reopens the task.
+        Reverting that commit reopens the task. Where ``base`` has all of the work already, there is no such
+        commit, and what is there is nobody's to change.
         """
         git = Git(self.path)
         closing = self.source.close_in(task_id, self.path)
         if closing.paths:
             git("add", "--force", "--", *closing.paths)
-            git("commit", "--quiet", "--no-verify", "--amend", "--no-edit", "--allow-empty-message")
-        return closing, (git_dir(self.path) / "HEAD").read_text(encoding="utf-8").strip()
+            if self._head() == base:
+                git("commit", "--quiet", "--no-verify", "--message", f"Close {task_id}: its work was here")
+            else:
+                git("commit", "--quiet", "--no-verify", "--amend", "--no-edit", "--allow-empty-message")
+        return closing, self._head()
+
+    def _head(self) -> str:
+        return (git_dir(self.path) / "HEAD").read_text(encoding="utf-8").strip()
 
     def _cleared(self, tip: str) -> Git:
         """Standing at ``tip``, with nothing left over from the last landing but ignored files."""

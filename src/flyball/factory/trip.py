@@ -239,6 +239,8 @@ class Trip:
         if self._interrupted:
             self._interrupted = False
             return Next(move=Move.AGAIN, cause=Cause.NUDGED, why="a message from a person")
+        if ending.session_gone and self.slot.session is not None:
+            return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason, fresh=True)
         if self._stopping and ending.end is End.KILLED:
             return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason)
         return await self._next_after(ending)

@@ -95,11 +95,11 @@ class Workshop:
             grace_s=agent.grace_s,
         )
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
         """What every agent of the project finds around it. The git variables of whoever started us are not
         its."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-        return {**kept, **self.config.agent.env}
+        return {**kept, **runtime, **self.config.agent.env}
 
     async def staggered(self) -> None:
         """Wait until the next agent may start."""

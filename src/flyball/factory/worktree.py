@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.errors import GitError, UsageError
-from flyball.factory.git import Git
+from flyball.factory.git import Git, named
 from flyball.factory.repository import BRANCHES, Repository
 
 _MADE = "flyball-made"
@@ -183,8 +183,7 @@ class Worktrees:
     def _commit_all(self, path: Path, message: str, *, detach: bool) -> None:
         git = Git(path)
         if unsolved := git.lines("diff", "-z", "--name-only", "--diff-filter=U"):
-            named = ", ".join(unsolved)
-            raise GitError(f"the agent left {path} in the middle of a merge: {named} is not solved")
+            raise GitError(f"the agent left {path} in the middle of a merge: {named(unsolved)} is not solved")
         if detach:
             # Whatever branch it went to, that one is not ours to move.
             git("checkout", "--quiet", "--detach")

@@ -117,6 +117,32 @@ def positions(words: Sequence[str], *, one: Collection[str], many: Collection[st
     return found
 
 
+def defaults(said: Sequence[str], *options: tuple[str, ...]) -> list[str]:
+    """Options of ours, each ``--name`` or ``--name=value`` followed by other names for the same thing.
+
+    One that ``said`` names stays away: many programs take a repeated option for an error or for a list. An
+    empty one is none.
+
+    >>> defaults(["-m", "opus"], ("--verbose",), ("--model=sonnet", "-m"), ("", "--resume"))
+    ['--verbose']
+    """
+    named = said[: said.index("--")] if "--" in said else said
+    return [
+        option
+        for option, *others in options
+        if option and not any(_names(word, name) for word in named for name in (_name(option), *others))
+    ]
+
+
+def _name(option: str) -> str:
+    return option.partition("=")[0]
+
+
+def _names(word: str, name: str) -> bool:
+    """``-mopus`` names ``-m``."""
+    return _name(word) == name if name.startswith("--") else word.startswith(name)
+
+
 def without(words: Sequence[str], *, flags: Collection[str] = (), valued: Collection[str] = ()) -> list[str]:
     """A command line without some options; ``valued`` ones go with their value, if one follows."""
     kept: list[str] = []

@@ -20,7 +20,7 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.runtimes import argv as command_line
 from flyball.runtimes import words
 from flyball.runtimes.decoding import Event, word
-from flyball.runtimes.port import Ending, Tokens
+from flyball.runtimes.port import Assignment, Ending, Launch, Tokens
 from flyball.runtimes.reading import (
     LineReader,
     by_exit,
@@ -28,12 +28,16 @@ from flyball.runtimes.reading import (
     finished,
     killed,
     killed_by,
+    session_gone,
     text_of,
     unknown,
 )
 
 _ITEM = b'{"type":"item.'
+_DONE = b'{"type":"item.completed"'
 _TYPE = b'"type":"'
+_WORDS = frozenset({"agent_message", "reasoning", "error", "todo_list", "item"})
+"""Items that are no use of a tool."""
 _INTERRUPTED = 1
 """What it exits with after an interrupt, when a turn was under way."""
 _OWN_WORDS: words.Words = {
@@ -43,6 +47,7 @@ _OWN_WORDS: words.Words = {
     "experiencing high demand": SignalKind.SERVER_ERROR,
 }
 _RETRY = re.compile(r"^Reconnecting\.\.\. \d+/\d+ \((.*)\)$", re.DOTALL)
+_NO_SESSION = ("Session not found", "no rollout found for thread id")
 _HEADER_LINES = 40
 _FOOTER = b"tokens used"
 """Printed at the very end, and the number on a line of its own."""
@@ -88,6 +93,8 @@ class CodexReader(LineReader):
         kind = text_of(line[at + len(_TYPE) : end]) if 0 <= at < end else "item"
         if kind != "error":
             self._worked(kind.replace("_", " "))
+        if kind not in _WORDS and line.startswith(_DONE):
+            self._took_turn()
 
     def _rare_line(self, line: bytes) -> None:
         event = _event.read(line)
@@ -102,6 +109,7 @@ class CodexReader(LineReader):
         elif kind == "turn.completed":
             self._in_turn, self._completed = False, True
             self._worked("done")
+            self._took_turn()
             self._count(event.usage)
         elif kind == "turn.failed":
             self._in_turn = False
@@ -153,6 +161,10 @@ class CodexReader(LineReader):
         text = text_of(self._last_stderr)
         if exit_code == _INTERRUPTED and text.strip() == "turn interrupted":
             return killed(None)
+        if exit_code and text.startswith("Error: "):
+            # It never came to a turn: a session that is not there, a setting it does not know.
+            gone = any(said in text for said in _NO_SESSION)
+            return (session_gone if gone else failed)(words.detail(text.removeprefix("Error: "), None))
         if not exit_code or not text.startswith("ERROR: "):
             return by_exit(exit_code)
         signal = self._signal(text.removeprefix("ERROR: "))
@@ -165,6 +177,11 @@ class CodexReader(LineReader):
 
 def _message(error: Any) -> str | None:
     return word(error.get("message")) if isinstance(error, dict) else word(error)
+
+
+def _toml(value: str) -> str:
+    """A JSON string is a TOML one, but for one character."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
 _ONE_OPTIONS = (
@@ -186,6 +203,22 @@ class Codex:
             if event is not None and event.type == "thread.started" and event.thread_id is not None:
                 return True
         return b"OpenAI Codex v" in stderr[:4096]
+
+    def launch(self, assignment: Assignment) -> Launch:
+        """Its sandbox lets it write in its working directory, and it asks nobody for more.
+
+        Said as overrides of its configuration: whatever the project says beats those. A session is forked by
+        a verb, which has to follow the options.
+        """
+        settings = {"sandbox_mode": "workspace-write", "approval_policy": "never"}
+        if assignment.model:
+            settings["model"] = assignment.model
+        ours = command_line.defaults(assignment.args, ("--json",))
+        for key, value in settings.items():
+            ours += ["-c", f"{key}={_toml(value)}"]
+        going_on = ["fork", "--", assignment.session, "-"] if assignment.session else []
+        program = assignment.program or (self.name,)
+        return Launch((*program, "exec", *ours, *assignment.args, *going_on))
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:
         """``codex exec resume ID``, with the options of the first run; other verbs cannot be resumed."""

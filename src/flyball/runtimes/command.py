@@ -1,12 +1,18 @@
-"""Any other command: its output means nothing to flyball, its exit status is all there is."""
+"""Any other command: its output means nothing to flyball, its exit status is all there is.
+
+75 is how a command says that it was limited, as ``flyball exec`` itself does (EX_TEMPFAIL).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flyball.core.signals import Signal
-from flyball.runtimes.port import Ending, Progress
+from flyball.core.signals import Certainty, Signal, SignalKind
+from flyball.errors import UsageError
+from flyball.runtimes.port import Assignment, End, Ending, Launch, Progress
 from flyball.runtimes.reading import by_exit
+
+LIMITED = 75
 
 
 class CommandReader:
@@ -24,6 +30,12 @@ class CommandReader:
         return Progress(active_at=self._active_at)
 
     def finish(self, exit_code: int | None, *, wall_s: float) -> Ending:  # noqa: ARG002 - part of the port
+        if exit_code == LIMITED:
+            signal = Signal(
+                SignalKind.THROTTLED, certainty=Certainty.GUESSED, detail=f"exit status {LIMITED}"
+            )
+            reason = f"it said so by exit status {LIMITED}"
+            return Ending(end=End.LIMITED, reason=reason, signal=signal, progress=self.progress())
         ending = by_exit(exit_code)
         return Ending(end=ending.end, reason=ending.reason, progress=self.progress())
 
@@ -36,6 +48,13 @@ class Command:
 
     def wrote(self, stdout: bytes, stderr: bytes) -> bool:  # noqa: ARG002 - anything may be a command's
         return True
+
+    def launch(self, assignment: Assignment) -> Launch:
+        """As it is written; the model is for it to read."""
+        if not assignment.program:
+            raise UsageError("the runtime 'command' needs to know its command: set agent.command")
+        env = {"FLYBALL_MODEL": assignment.model} if assignment.model else {}
+        return Launch((*assignment.program, *assignment.args), env)
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:  # noqa: ARG002 - it has no sessions
         return list(argv)

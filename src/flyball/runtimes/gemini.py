@@ -22,7 +22,7 @@ from flyball.core.spans import number
 from flyball.runtimes import argv as command_line
 from flyball.runtimes import words
 from flyball.runtimes.decoding import Event, status, word
-from flyball.runtimes.port import Ending, Tokens
+from flyball.runtimes.port import Assignment, End, Ending, Launch, Progress, Tokens
 from flyball.runtimes.reading import (
     LineReader,
     by_exit,
@@ -30,12 +30,14 @@ from flyball.runtimes.reading import (
     finished,
     killed,
     killed_by,
+    session_gone,
     text_of,
     unknown,
 )
 
 _MESSAGE = b'{"type":"message"'
-_TOOL = (b'{"type":"tool_use"', b'{"type":"tool_result"')
+_TOOL_USE = b'{"type":"tool_use"'
+_TOOL_RESULT = b'{"type":"tool_result"'
 _STATUS_BY_EXIT = {code % 256: code for code in (400, 401, 403, 404, 408, 429, 500, 502, 503, 504, 529)}
 _OWN_WORDS: words.Words = {
     "daily quota": SignalKind.WINDOW_USED_UP,
@@ -46,6 +48,8 @@ _HIDDEN = "without a finish reason"
 _ATTEMPT = re.compile(r"^Attempt \d+ failed")
 _FATAL = re.compile(r"^Error when talking to Gemini API")
 _REPORT = re.compile(r"^.*?Full report available at: \S+ ")
+_NO_SESSION = "Error resuming session:"
+_NO_START = re.compile(rf"^(?:{_NO_SESSION}|An unexpected critical error occurred:)")
 _SIDE = re.compile(r"^Error generating content via API")
 _ATTEMPT_END = re.compile(r"Retrying after \d|Max attempts reached|Retrying with backoff")
 _JSON_LIMIT = 1 << 20
@@ -73,6 +77,9 @@ class GeminiReader(LineReader):
         self._streaming = False
         self._printed = self._stderr_seen = False
         self._result: _Line | None = None
+        self._answering = False
+        """The answer that came last is not over: no tool has said anything since."""
+        self._start_error = ""
         self._last_error = ""
         self._object: _Gathered | None = None
         self._stderr_object: _Gathered | None = None
@@ -89,8 +96,16 @@ class GeminiReader(LineReader):
             self._streaming = True
             if b'"role":"assistant"' in line[:200]:
                 self._worked("writing")
-        elif line.startswith(_TOOL):
+                if not self._answering:
+                    self._began_answer()
+        elif line.startswith(_TOOL_USE):
             self._streaming = True
+            self._worked("tool")
+            if not self._answering:
+                self._began_answer()
+        elif line.startswith(_TOOL_RESULT):
+            self._streaming = True
+            self._answering = False
             self._worked("tool")
         elif line.startswith(b'{"'):
             self._rare_line(line)
@@ -99,6 +114,15 @@ class GeminiReader(LineReader):
         elif self._object is not None:
             self._object.add(line)
         self._printed = True
+
+    def _began_answer(self) -> None:
+        self._answering = True
+        self._took_turn()
+
+    def progress(self) -> Progress:
+        """A session is saved with its first answer; before that there is nothing to go on with."""
+        now = super().progress()
+        return replace(now, session=None) if self._streaming and self._turns is None else now
 
     def _rare_line(self, line: bytes) -> None:
         event = _event.read(line)
@@ -109,6 +133,7 @@ class GeminiReader(LineReader):
         if event.type == "init":
             self._model = word(event.model) or self._model
             self._result = None
+            self._answering = False
         elif event.type == "error" and event.severity == "error":
             self._last_error = word(event.message) or ""
         elif event.type == "result" and event.status in ("success", "error"):
@@ -149,6 +174,8 @@ class GeminiReader(LineReader):
         if text == "{":
             self._close_block()
             self._gathering = self._stderr_object = _Gathered(line)
+        elif not self._printed and _NO_START.match(text):
+            self._start_error = words.detail(text, None)
         elif text.startswith("[ERROR] "):
             self._last_error = text.removeprefix("[ERROR] ")
         elif _ATTEMPT.match(text) or _FATAL.match(text) or _SIDE.match(text):
@@ -239,7 +266,10 @@ class GeminiReader(LineReader):
     def _exited(self, exit_code: int | None) -> Ending:
         code = _STATUS_BY_EXIT.get(exit_code or 0)
         if code is None:
-            return by_exit(exit_code)
+            plain = by_exit(exit_code)
+            if self._printed or not self._start_error or plain.end is not End.FAILED:
+                return plain
+            return (session_gone if self._start_error.startswith(_NO_SESSION) else failed)(self._start_error)
         read = words.signal_of("", wall_s=self._wall_s, status=code)
         signal = replace(read, detail=f"HTTP {code} by its exit status", certainty=Certainty.GUESSED)
         self._heard(signal)
@@ -280,7 +310,23 @@ class Gemini:
             pretty or b"talking to Gemini API" in stderr or b"\nRipgrep is not available. Falling" in stderr
         )
 
+    def launch(self, assignment: Assignment) -> Launch:
+        """It edits what is in its working directory; tools that it would have to ask for it is not shown.
+
+        In a folder that it was never told to trust it would not start, and here nobody can tell it.
+        """
+        model, session = assignment.model, assignment.session
+        options = command_line.defaults(
+            assignment.args,
+            ("--output-format=stream-json", "-o"),
+            ("--approval-mode=auto_edit", "--yolo", "-y"),
+            ("--skip-trust",),
+            (model and f"--model={model}", "-m"),
+            (f"--resume={session}" if session else "", "-r"),
+        )
+        return Launch((*(assignment.program or (self.name,)), *options, *assignment.args))
+
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:
-        """``--resume`` and the prompt again: a session that was not saved starts afresh without a word."""
+        """``--resume`` and the prompt again."""
         launcher, program = command_line.split(argv)
         return [*launcher, *command_line.without(program, valued=("-r", "--resume")), "--resume", session]

@@ -21,7 +21,7 @@ from flyball.core.spans import number
 from flyball.runtimes import argv as command_line
 from flyball.runtimes import words
 from flyball.runtimes.decoding import Event, status, word
-from flyball.runtimes.port import Ending, Tokens
+from flyball.runtimes.port import Assignment, Ending, Launch, Tokens
 from flyball.runtimes.reading import (
     LineReader,
     by_exit,
@@ -29,6 +29,7 @@ from flyball.runtimes.reading import (
     finished,
     killed,
     killed_by,
+    session_gone,
     text_of,
     unknown,
 )
@@ -37,8 +38,20 @@ _TEXT = (b'{"type":"text"', b'{"type":"reasoning"')
 _TOOL = b'{"type":"tool_use"'
 _STEP_START = b'{"type":"step_start"'
 _TOOL_NAME = b'"tool":"'
+_MESSAGE = b'"messageID":"'
 _UNFINISHED = frozenset({"tool-calls", "unknown", "other", ""})
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_NOT_ASKED = {
+    "bash": "deny",
+    "webfetch": "deny",
+    "websearch": "deny",
+    "external_directory": "deny",
+    "doom_loop": "deny",
+    "read": {"*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"},
+}
+"""What it may not do, instead of asking: a question that nobody answers ends its run, a plain no does not."""
+_NO_SESSION = "Session not found"
+_REFUSED = re.compile(r"^! permission requested: (.*); auto-rejecting$")
 _TEXT_MODEL = re.compile(r"^> \S+ . (\S+)$")
 
 
@@ -58,8 +71,11 @@ class OpencodeReader(LineReader):
         self._streaming = False
         self._printed = False
         self._reason: str | None = None
+        self._step: bytes | None = None
         self._failure: Mapping[str, Any] | None = None
         self._text_error = ""
+        self._refused = ""
+        """What it asked for last with nobody there to say yes."""
 
     def _line(self, line: bytes) -> None:
         self._printed = True
@@ -68,13 +84,21 @@ class OpencodeReader(LineReader):
                 self._answered("writing")
                 return
             if line.startswith(_TOOL):
-                self._answered(f"tool {_tool_of(line)}")
+                self._answered(f"tool {text_of(_after(line, _TOOL_NAME)) or 'use'}")
                 return
             if line.startswith(_STEP_START):
-                self._reason = None
+                self._began_step(line)
                 return
         if line.startswith(b"{"):
             self._rare_line(line)
+
+    def _began_step(self, line: bytes) -> None:
+        """Trying again after a stream that broke off begins the same step once more."""
+        self._reason = None
+        message = _after(line, _MESSAGE)
+        if message != self._step:
+            self._step = message
+            self._took_turn()
 
     def _answered(self, activity: str) -> None:
         self._failure = None
@@ -89,6 +113,8 @@ class OpencodeReader(LineReader):
         if event.type == "error" and isinstance(event.error, dict):
             self._failure = event.error
             self._heard(self._signal(event.error))
+        elif event.type == "step_start":
+            self._began_step(line)
         elif event.type == "step_finish" and isinstance(event.part, dict):
             self._answered("thinking")
             self._reason = word(event.part.get("reason")) or ""
@@ -115,6 +141,9 @@ class OpencodeReader(LineReader):
             self._model = model[1]
         if text.startswith("Error: "):
             self._text_error = text.removeprefix("Error: ")
+        asked = _REFUSED.match(text)
+        if asked:
+            self._refused = words.detail(asked[1], None)
 
     def _judged(self, exit_code: int | None) -> Ending:
         if self._failure is not None:
@@ -124,6 +153,8 @@ class OpencodeReader(LineReader):
             return killed(number_of_signal)
         if self._streaming:
             return self._by_last_step(exit_code)
+        if exit_code and self._text_error == _NO_SESSION:
+            return session_gone(_NO_SESSION)
         if exit_code and self._text_error:
             signal = words.signal_of(self._text_error, wall_s=self._wall_s)
             self._heard(signal)
@@ -136,6 +167,8 @@ class OpencodeReader(LineReader):
             return finished() if done else unknown("its output ends in the middle of a step")
         if exit_code:
             return failed(f"it exited with status {exit_code}")
+        if self._refused and not done:
+            return failed(f"it stopped because nobody could permit it: {self._refused}")
         return finished() if done else unknown("it exited with 0 in the middle of its work")
 
     def _signal(self, error: Mapping[str, Any]) -> Signal:
@@ -150,10 +183,11 @@ class OpencodeReader(LineReader):
         return replace(read, detail=read.detail or word(error.get("name")) or "error")
 
 
-def _tool_of(line: bytes) -> str:
-    at = line.find(_TOOL_NAME, 0, 600)
-    end = line.find(b'"', at + len(_TOOL_NAME), at + 80)
-    return text_of(line[at + len(_TOOL_NAME) : end]) if 0 <= at < end else "use"
+def _after(line: bytes, key: bytes) -> bytes:
+    """The string that follows a key near the beginning of a line."""
+    at = line.find(key, 0, 600)
+    end = line.find(b'"', at + len(key), at + 80)
+    return line[at + len(key) : end] if 0 <= at < end else b""
 
 
 _ONE_OPTIONS = (
@@ -176,6 +210,20 @@ class Opencode:
             if event is not None and word(event.sessionID) is not None:
                 return True
         return bool(re.search(rb"^> \S+ \xc2\xb7 \S+$", stderr[:4096], re.MULTILINE))
+
+    def launch(self, assignment: Assignment) -> Launch:
+        """It edits what is in its working directory and has no shell; ``--auto`` gives it all it asks for."""
+        model, session = assignment.model, assignment.session
+        options = command_line.defaults(
+            assignment.args,
+            ("--format=json",),
+            (model and f"--model={model}", "-m"),
+            (f"--session={session}" if session else "", "-s", "--continue", "-c"),
+            ("--fork" if session else "",),
+        )
+        strict = command_line.defaults(assignment.args, ("--auto",))
+        env = {"OPENCODE_PERMISSION": msgspec.json.encode(_NOT_ASKED).decode()} if strict else {}
+        return Launch((*(assignment.program or (self.name,)), "run", *options, *assignment.args), env)
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:
         """``--session`` with the same options; the message is in the session already."""

@@ -1,4 +1,4 @@
-"""What flyball asks of an agent's runtime: read its output, judge how it ended, say how to go on.
+"""What flyball asks of an agent's runtime: start it, read its output, judge how it ended, say how to go on.
 
 A reader is fed bytes as they come, cut anywhere, mixed with garbage. It keeps a bounded amount of them, never
 raises for anything in them, and never looks at a clock: the wall clock comes in with each piece, because some
@@ -11,12 +11,16 @@ Much is read, little is believed:
 
 A run that waited out a throttle and went on has told of it and ends as it ends. Its tries in between are one
 *episode*, told once; the first sign of work closes it.
+
+A launch is one command line: headless, the prompt on stdin, the output that our reader reads best. It has the
+strictest permissions that still let the agent change files in its working directory without a person to ask,
+and what the project says itself always wins over what we would say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -54,9 +58,15 @@ class Progress:
     """What is known of a run so far; None is not known."""
 
     session: str | None = None
+    """What it can be asked to go on with; None until there is something to go on with."""
     model: str | None = None
     tokens: Tokens | None = None
+    """Of this run. A codex that goes on with a session counts the session's earlier ones as well."""
     cost_usd: float | None = None
+    turns: int | None = None
+    """Answers of the model that have come so far, each with the tools it called: what ``max_turns`` bounds.
+    Sub-agents have turns of their own. codex does not tell its answers apart: there it is the tools that it
+    used, and one for the last word."""
     activity: str = ""
     """The last thing it did, in a word or two."""
     active_at: float | None = None
@@ -74,7 +84,34 @@ class Ending:
     """What the provider said, where that decided the ending."""
     told: bool = False
     """``signal`` was already among those that came while the run was read."""
+    session_gone: bool = False
+    """It never began, because the session that it should go on with is not there: start afresh."""
     progress: Progress = Progress()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What is asked of an agent, apart from the prompt."""
+
+    program: Sequence[str] = ()
+    """How to call it, where that is not by its name; for a ``command`` the whole of it."""
+    model: str = ""
+    args: Sequence[str] = ()
+    """The project's own options. What they name is left to them."""
+    max_turns: int | None = None
+    max_cost_usd: float | None = None
+    """Ceilings for the runtimes that have such options; the others are watched from outside."""
+    session: str | None = None
+    """Go on with this one, in a session of its own where the runtime can fork it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start it. The prompt goes in on stdin, from a file."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    """To be set unless the project sets them itself."""
 
 
 class Reader(Protocol):
@@ -106,6 +143,8 @@ class Runtime(Protocol):
     def wrote(self, stdout: bytes, stderr: bytes) -> bool:
         """Is this the beginning of this runtime's output?"""
         ...
+
+    def launch(self, assignment: Assignment) -> Launch: ...
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:
         """The command line that goes on where a session stopped."""

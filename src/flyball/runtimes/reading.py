@@ -52,6 +52,7 @@ class LineReader:
         self._model: str | None = None
         self._tokens: Tokens | None = None
         self._cost_usd: float | None = None
+        self._turns: int | None = None
         self._activity = ""
         self._active_at: float | None = None
         self._wall_s = 0.0
@@ -81,6 +82,7 @@ class LineReader:
             model=self._model,
             tokens=self._tokens,
             cost_usd=self._cost_usd,
+            turns=self._turns,
             activity=self._activity,
             active_at=self._active_at,
         )
@@ -121,6 +123,9 @@ class LineReader:
         if self._episode:
             near = self._episode.get(SignalKind.NEAR_LIMIT)
             self._episode = {SignalKind.NEAR_LIMIT: near} if near else {}
+
+    def _took_turn(self) -> None:
+        self._turns = (self._turns or 0) + 1
 
     def _by_signal(self, signal: Signal, *, message: str = "") -> Ending:
         """The ending of a run that a provider's error ended."""
@@ -197,6 +202,10 @@ def finished() -> Ending:
 
 def failed(reason: str, signal: Signal | None = None) -> Ending:
     return Ending(end=End.FAILED, reason=reason, signal=signal)
+
+
+def session_gone(reason: str) -> Ending:
+    return Ending(end=End.FAILED, reason=reason, session_gone=True)
 
 
 def unknown(reason: str) -> Ending:

@@ -2,6 +2,7 @@
 
     capacity   how much a provider serves at once, over time, and the turnstile that enforces it
     dialect    what its answers look like on the wire
+    errands    what a prompt asks of its model's tools
     provider   the two behind a real HTTP port
     workload   the seeded calls, the same for everyone who is compared
     worker     one process that makes its part of them

@@ -3,8 +3,9 @@
 A dialect says which paths are its own, how long an answer a request wants, and how yes and no are
 spelled. The provider asks these questions only, so another vendor's API is another class beside these.
 
-An answer comes in one piece or, where the request says ``"stream": true``, as server-sent events. How each
-kind of trouble is spelled is modelled on the vendors' public documentation and on what their clients accept.
+An answer comes in one piece or, where the request says ``"stream": true``, as server-sent events. It is a few
+words, or a tool call where the prompt asks for one (``errands.py``). How each kind of trouble is spelled is
+modelled on the vendors' public documentation and on what their clients accept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from flyball.core.signals import SignalKind
+from flyball.sim.errands import next_call
 
 ANSWER = "Done."
 DEFAULT_TOKENS = 50
@@ -31,9 +33,22 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     events: Sequence[bytes] = ()
     """Server-sent events instead of the body."""
+    cut: bool = False
+    """It breaks off in the middle."""
 
     def parts(self) -> Sequence[bytes]:
         """What to write, piece by piece; never empty."""
+        whole = self._whole()
+        if not self.cut:
+            return whole
+        return whole[: (len(whole) + 1) // 2] if len(whole) > 1 else (whole[0][: len(whole[0]) // 2],)
+
+    @property
+    def length(self) -> int | None:
+        """How many bytes are promised; None: up to the end of the connection. A cut one promises it all."""
+        return sum(map(len, self._whole())) if self.cut or not self.events else None
+
+    def _whole(self) -> Sequence[bytes]:
         return self.events or (json.dumps(self.body).encode(),)
 
 
@@ -113,29 +128,42 @@ class Anthropic:
         return answer_tokens(body.get("max_tokens"))
 
     def served(self, body: Mapping[str, object], *, number: int) -> Reply:
+        call = next_call(body)
+        block: Mapping[str, object] = {"type": "text", "text": ANSWER}
+        if call is not None:
+            block = {
+                "type": "tool_use",
+                "id": f"toolu_fake{number:06d}",
+                "name": call.tool,
+                "input": call.given,
+            }
         message: dict[str, object] = {
             "id": f"msg_fake{number:06d}",
             "type": "message",
             "role": "assistant",
             "model": str(body.get("model", "fake-model")),
-            "content": [{"type": "text", "text": ANSWER}],
-            "stop_reason": "end_turn",
+            "content": [block],
+            "stop_reason": "end_turn" if call is None else "tool_use",
             "stop_sequence": None,
             "usage": {"input_tokens": 200, "output_tokens": self.tokens(body)},
         }
-        events = self._events(message) if body.get("stream") is True else ()
+        events = self._events(message, block) if body.get("stream") is True else ()
         return Reply(200, message, {"request-id": _request_id(number)}, events)
 
-    def _events(self, message: Mapping[str, object]) -> tuple[bytes, ...]:
-        text = {"type": "text_delta", "text": ANSWER}
+    def _events(self, message: Mapping[str, object], block: Mapping[str, object]) -> tuple[bytes, ...]:
+        begun: Mapping[str, object] = {**block, "text": ""}
+        delta: Mapping[str, object] = {"type": "text_delta", "text": ANSWER}
+        if block["type"] == "tool_use":
+            begun = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
         return typed_events(
             {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {"type": "content_block_delta", "index": 0, "delta": text},
+            {"type": "content_block_start", "index": 0, "content_block": begun},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
             {"type": "content_block_stop", "index": 0},
             {
                 "type": "message_delta",
-                "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+                "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
                 "usage": message["usage"],
             },
             {"type": "message_stop"},

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from flyball.core.signals import SignalKind
 from flyball.sim.dialect import ANSWER, Reply, answer_tokens, event
+from flyball.sim.errands import next_call
 
 _PATH = re.compile(r"/v1(?:beta|alpha)?/models/([^/:]+):(generateContent|streamGenerateContent)")
 _RPC = "type.googleapis.com/google.rpc."
@@ -28,6 +29,7 @@ _ERRORS = {
     ),
     SignalKind.WINDOW_USED_UP: (429, "RESOURCE_EXHAUSTED", _QUOTA),
 }
+Part = Mapping[str, object]
 
 
 class Gemini:
@@ -48,17 +50,24 @@ class Gemini:
         return answer_tokens(_mapping(body.get("generationConfig")).get("maxOutputTokens"))
 
     def served(self, body: Mapping[str, object], *, number: int) -> Reply:
-        if body.get("stream") is not True:
-            return Reply(200, self._piece(body, _said(body), number, last=True))
-        *before, last = _pieces(_said(body))
-        pieces = [self._piece(body, text, number, last=False) for text in before]
+        call = next_call(body)
+        if call is not None:
+            parts: list[Part] = [{"functionCall": {"name": call.tool, "args": call.given}}]
+        elif body.get("stream") is True:
+            parts = [{"text": text} for text in _pieces(_said(body))]
+        else:
+            parts = [{"text": _said(body)}]
+        *before, last = parts
+        pieces = [self._piece(body, part, number, last=False) for part in before]
         pieces.append(self._piece(body, last, number, last=True))
+        if body.get("stream") is not True:
+            return Reply(200, pieces[-1])
         return Reply(200, {}, {}, tuple(map(event, pieces)))
 
     def _piece(
-        self, body: Mapping[str, object], text: str, number: int, *, last: bool
+        self, body: Mapping[str, object], part: Part, number: int, *, last: bool
     ) -> Mapping[str, object]:
-        candidate: dict[str, object] = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
+        candidate: dict[str, object] = {"content": {"role": "model", "parts": [part]}, "index": 0}
         if last:
             candidate["finishReason"] = "STOP"
         tokens = self.tokens(body)

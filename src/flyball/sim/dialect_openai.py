@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 
 from flyball.core.signals import SignalKind
 from flyball.sim.dialect import ANSWER, Reply, answer_tokens, event, retry_after, typed_events
+from flyball.sim.errands import Call, next_call
 
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _ERRORS = {
@@ -80,23 +82,22 @@ class ChatCompletions(_OpenAI):
             "created": 0,
             "model": str(body.get("model", "fake-model")),
         }
+        call = next_call(body)
+        said = {"content": ANSWER} if call is None else {"tool_calls": [_tool_call(call, number)]}
+        reason = "stop" if call is None else "tool_calls"
         if body.get("stream") is True:
-            deltas: tuple[dict[str, str], ...] = (
-                {"role": "assistant", "content": ""},
-                {"content": ANSWER},
-                {},
-            )
+            deltas: tuple[Mapping[str, object], ...] = ({"role": "assistant", "content": ""}, said, {})
             chunks = [
                 {
                     **head,
                     "object": "chat.completion.chunk",
-                    "choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}],
+                    "choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else reason}],
                 }
                 for delta in deltas
             ]
             return Reply(200, {}, _headers(number), (*map(event, chunks), event("[DONE]")))
-        message = {"role": "assistant", "content": ANSWER}
-        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        message = {"role": "assistant", "content": None, **said}
+        choices = [{"index": 0, "message": message, "finish_reason": reason}]
         done = {**head, "object": "chat.completion", "choices": choices, "usage": usage}
         return Reply(200, done, _headers(number))
 
@@ -107,14 +108,15 @@ class Responses(_OpenAI):
     path = "/v1/responses"
 
     def served(self, body: Mapping[str, object], *, number: int) -> Reply:
-        tokens, item_id = self.tokens(body), f"msg_fake{number:06d}"
+        tokens, call = self.tokens(body), next_call(body)
+        item = _message(number, ANSWER) if call is None else _called(call, number)
         done: dict[str, object] = {
             "id": f"resp_fake{number:06d}",
             "object": "response",
             "created_at": 0,
             "status": "completed",
             "model": str(body.get("model", "fake-model")),
-            "output": [_item(item_id, ANSWER)],
+            "output": [item],
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
@@ -126,32 +128,56 @@ class Responses(_OpenAI):
                 "total_tokens": 200 + tokens,
             },
         }
-        events = self._events(done, item_id) if body.get("stream") is True else ()
+        events = self._events(done, item, number) if body.get("stream") is True else ()
         return Reply(200, done, _headers(number), events)
 
-    def _events(self, done: Mapping[str, object], item_id: str) -> tuple[bytes, ...]:
+    def _events(
+        self, done: Mapping[str, object], item: Mapping[str, object], number: int
+    ) -> tuple[bytes, ...]:
         begun = {**done, "status": "in_progress", "output": [], "usage": None}
-        item = {"output_index": 0}
-        place = {"item_id": item_id, **item, "content_index": 0}
-        events: list[dict[str, object]] = [
+        is_message = item["type"] == "message"
+        events: list[Mapping[str, object]] = [
             {"type": "response.created", "response": begun},
-            {"type": "response.output_item.added", **item, "item": _item(item_id, None)},
-            {"type": "response.content_part.added", **place, "part": _text("")},
-            {"type": "response.output_text.delta", **place, "delta": ANSWER},
-            {"type": "response.output_text.done", **place, "text": ANSWER},
-            {"type": "response.content_part.done", **place, "part": _text(ANSWER)},
+            {"type": "response.output_item.added", "output_index": 0, "item": _message(number, None)},
+            *(_text_events(item) if is_message else ()),
             # codex takes the answer from here, and from nowhere else.
-            {"type": "response.output_item.done", **item, "item": _item(item_id, ANSWER)},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
             {"type": "response.completed", "response": done},
         ]
+        if not is_message:
+            events[1] = {**events[1], "item": {**item, "status": "in_progress"}}
         return typed_events(*({**each, "sequence_number": at} for at, each in enumerate(events)))
 
 
-def _item(item_id: str, text: str | None) -> Mapping[str, object]:
+def _text_events(item: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
+    place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    return (
+        {"type": "response.content_part.added", **place, "part": _text("")},
+        {"type": "response.output_text.delta", **place, "delta": ANSWER},
+        {"type": "response.output_text.done", **place, "text": ANSWER},
+        {"type": "response.content_part.done", **place, "part": _text(ANSWER)},
+    )
+
+
+def _message(number: int, text: str | None) -> Mapping[str, object]:
     """The message of an answer; None: it has only begun."""
     status = "in_progress" if text is None else "completed"
     content = [] if text is None else [_text(text)]
+    item_id = f"msg_fake{number:06d}"
     return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
+
+
+def _called(call: Call, number: int) -> Mapping[str, object]:
+    """A tool call as an item: free text for a custom tool, JSON for a function."""
+    item = {"id": f"item_fake{number:06d}", "call_id": f"call_fake{number:06d}", "name": call.tool}
+    if isinstance(call.given, str):
+        return {**item, "type": "custom_tool_call", "status": "completed", "input": call.given}
+    return {**item, "type": "function_call", "status": "completed", "arguments": json.dumps(call.given)}
+
+
+def _tool_call(call: Call, number: int) -> Mapping[str, object]:
+    function = {"name": call.tool, "arguments": json.dumps(call.given)}
+    return {"index": 0, "id": f"call_fake{number:06d}", "type": "function", "function": function}
 
 
 def _text(text: str) -> Mapping[str, object]:

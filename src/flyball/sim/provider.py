@@ -8,7 +8,8 @@
     python -m flyball.sim.provider --port 8787 --capacity 6,20:3,40:6 --script 429x2
     curl -d '{"max_tokens": 80}' http://127.0.0.1:8787/v1/messages
 
-The real claude, codex, gemini and opencode are served well enough to run to their end (``make agents``).
+The real claude, codex, gemini and opencode are served well enough to run to their end (``make agents``), and
+use their tools where the prompt asks for it in the words of ``errands.py``.
 
 The script decides, then the turnstile; the dialect words it, and this file only waits and writes. Its clock
 starts when it is opened for business, so a schedule of capacities lines up with the work thrown at it.
@@ -24,7 +25,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 
@@ -124,10 +125,8 @@ class Provider:
             self._requests += 1
             accepted = self._turnstile.knock(self.t_s, refuse=step.kind is not SignalKind.OK)
         if accepted:
-            reply, for_s = (
-                dialect.served(body, number=number),
-                dialect.tokens(body) / self.manner.tokens_per_s,
-            )
+            reply = replace(dialect.served(body, number=number), cut=step.cut)
+            for_s = dialect.tokens(body) / self.manner.tokens_per_s
         else:
             reply, for_s = self._refusal(dialect, step, number), self.manner.reject_s
         parts = self._in_time(reply.parts(), for_s, accepted=accepted)
@@ -226,8 +225,8 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             kind = "text/event-stream" if reply.events else "application/json"
             for name, value in {"content-type": kind, **reply.headers}.items():
                 self.send_header(name, value)
-            if not reply.events:
-                self.send_header("content-length", str(len(first)))
+            if reply.length is not None:
+                self.send_header("content-length", str(reply.length))
             self.send_header("connection", "close")
             self.end_headers()
             self.wfile.write(first)

@@ -4,6 +4,7 @@
     429:0,529:5x3      a bare 429 without a Retry-After, then three overloads
     window:7200x*      the usage window is used up, resets in two hours, for every request
     ok,401             the first as the capacity allows, the second is told its key is bad
+    cutx2              served as the capacity allows, but the answer breaks off in the middle, twice
 
 A step is ``WHAT[:SECONDS][xTIMES]``. The seconds are the wait that the answer names, 0 names none, and left
 out it is the provider's usual one. ``*`` is for ever. Only model requests count, side calls included.
@@ -29,6 +30,7 @@ KINDS = {
     "credit": SignalKind.CREDIT_GONE,
     "window": SignalKind.WINDOW_USED_UP,
 }
+CUT = "cut"
 _STEP = re.compile(r"(?P<what>\w+?)(?::(?P<wait>\d+(?:\.\d+)?))?(?:x(?P<times>\d+|\*))?")
 
 
@@ -40,6 +42,8 @@ class Step:
     retry_after_s: float | None = None
     times: int | None = 1
     """None is for ever."""
+    cut: bool = False
+    """What is served breaks off in the middle."""
 
 
 BY_CAPACITY = Step(SignalKind.OK)
@@ -69,10 +73,11 @@ class Script:
 
 def _step(word: str, usual_s: float | None) -> Step:
     found = _STEP.fullmatch(word)
-    if found is None or found["what"] not in KINDS:
-        raise UsageError(f"cannot read {word!r} in a script; write 429x2 or window:60, of {', '.join(KINDS)}")
-    kind = KINDS[found["what"]]
+    if found is None or found["what"] not in (*KINDS, CUT):
+        known = ", ".join((*KINDS, CUT))
+        raise UsageError(f"cannot read {word!r} in a script; write 429x2 or window:60, of {known}")
+    kind = KINDS.get(found["what"], SignalKind.OK)
     usual_s = WINDOW_S if kind is SignalKind.WINDOW_USED_UP else usual_s
     wait_s = usual_s if found["wait"] is None else float(found["wait"]) or None
     times = None if found["times"] == "*" else int(found["times"] or 1)
-    return Step(kind, wait_s, times)
+    return Step(kind, wait_s, times, cut=found["what"] == CUT)

@@ -1,9 +1,10 @@
-"""The conformance suite any runtime's reader must pass, over recordings of real runs.
+"""The conformance suite any runtime must pass: its reader over recordings of real runs, and its launches.
 
     check_runtime(load("claude"), recordings)
 
-``check_runtime`` runs every behaviour over every recording and names all that are broken. With pytest,
-parametrize over ``RUNTIME_CHECKS`` and the recordings instead. Chance comes from a seed: the same every time.
+``check_runtime`` runs every behaviour over every recording and names all that are broken; launches need no
+recording. With pytest, parametrize over ``RUNTIME_CHECKS`` and the recordings, and over ``LAUNCH_CHECKS``,
+instead. Chance comes from a seed: the same every time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from flyball.core.signals import Signal
-from flyball.runtimes.port import End, Ending, Runtime
+from flyball.runtimes.port import Assignment, End, Ending, Runtime
 from flyball.testing.store_checks.scene import expect, expect_equal
 
 WALL_S = 1_794_728_000.0
@@ -57,6 +58,8 @@ class Recording:
 
 RuntimeCheck = Callable[[Runtime, Recording], None]
 RUNTIME_CHECKS: list[RuntimeCheck] = []
+LaunchCheck = Callable[[Runtime], None]
+LAUNCH_CHECKS: list[LaunchCheck] = []
 
 
 def check_runtime(runtime: Runtime, recordings: Iterable[Recording]) -> None:
@@ -67,15 +70,28 @@ def check_runtime(runtime: Runtime, recordings: Iterable[Recording]) -> None:
             try:
                 check(runtime, recording)
             except Exception as error:
-                what = check.__name__.replace("_", " ")
-                error.add_note(f"broken: {what} ({runtime.name}, {recording.name})")
-                failed.append(error)
+                failed.append(_broken(error, check.__name__, f"{runtime.name}, {recording.name}"))
+    for launches in LAUNCH_CHECKS:
+        try:
+            launches(runtime)
+        except Exception as error:
+            failed.append(_broken(error, launches.__name__, runtime.name))
     if failed:
         raise ExceptionGroup(f"{len(failed)} behaviours of {runtime.name} are broken", failed)
 
 
+def _broken(error: Exception, check: str, where: str) -> Exception:
+    error.add_note(f"broken: {check.replace('_', ' ')} ({where})")
+    return error
+
+
 def _registered(check: RuntimeCheck) -> RuntimeCheck:
     RUNTIME_CHECKS.append(check)
+    return check
+
+
+def _about_launches(check: LaunchCheck) -> LaunchCheck:
+    LAUNCH_CHECKS.append(check)
     return check
 
 
@@ -158,6 +174,53 @@ def an_output_cut_anywhere_is_no_error(runtime: Runtime, recording: Recording) -
             ending = reader.finish(exit_code, wall_s=WALL_S)
             expect(bool(ending.reason), "an ending has a reason")
             expect_equal(ending.progress, reader.progress(), "progress")
+
+
+@_registered
+def turns_are_counted_as_they_come_and_never_go_back(runtime: Runtime, recording: Recording) -> None:
+    reader, taken = runtime.reader(), 0
+    for line in recording.stdout.splitlines(keepends=True):
+        reader.feed(line, wall_s=WALL_S)
+        turns = reader.progress().turns or 0
+        expect(taken <= turns <= taken + 1, f"one line took it from turn {taken} to {turns}")
+        taken = turns
+
+
+_PROGRAM = ("env", "A=1", "agent")
+_ARGS = ("--of-the-project", "two words", "", "-x", "--", "--help")
+_ODD = "--looks-like-an-option"
+
+
+@_about_launches
+def a_launch_calls_the_program_as_it_was_told_to(runtime: Runtime) -> None:
+    argv = runtime.launch(Assignment(program=_PROGRAM, model="a-model")).argv
+    expect_equal(argv[: len(_PROGRAM)], _PROGRAM, "the beginning of the command line")
+
+
+@_about_launches
+def a_launch_keeps_the_projects_options_together_and_in_order(runtime: Runtime) -> None:
+    for session in (None, "a-session"):
+        argv = runtime.launch(Assignment(program=_PROGRAM, args=_ARGS, session=session)).argv
+        places = [argv[at : at + len(_ARGS)] for at in range(len(argv))]
+        expect(_ARGS in places, f"the options are not in {argv}")
+
+
+@_about_launches
+def a_launch_takes_no_model_and_no_session_for_an_option(runtime: Runtime) -> None:
+    for asked in (
+        Assignment(program=_PROGRAM, model=_ODD),
+        Assignment(program=_PROGRAM, session=_ODD),
+    ):
+        launch = runtime.launch(asked)
+        options = launch.argv[: launch.argv.index("--")] if "--" in launch.argv else launch.argv
+        expect(_ODD not in options, f"{_ODD} would be read as an option in {launch.argv}")
+
+
+@_about_launches
+def a_launch_passes_the_model_on(runtime: Runtime) -> None:
+    launch = runtime.launch(Assignment(program=_PROGRAM, model="a-model"))
+    said = [*launch.argv, *launch.env.values()]
+    expect(any("a-model" in word for word in said), f"the model is not in {launch}")
 
 
 def read(

@@ -1,7 +1,7 @@
 """Asking another program (``bd``, ``gh``): one call, bounded in time, its answer as it was given.
 
 What it prints goes into files, not pipes: a daemon that it leaves behind may keep its end of a pipe open for
-ever. It gets a session of its own, so that Ctrl-C ends us and not it in the middle of a write.
+ever. It gets a session of its own, so that Ctrl-C does not end it in the middle of a write.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
 from flyball.errors import SourceError
+
+_GRACE_S = 5.0
+"""What a program gets to finish what it writes when we are interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +75,24 @@ class Program:
     def _wait(self, process: subprocess.Popen[bytes], args: tuple[str, ...]) -> int:
         try:
             return process.wait(self.timeout_s)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # its children hold its locks
-            process.wait()
-            if isinstance(error, subprocess.TimeoutExpired):
-                words = f"{self.name} {args[0]} took longer than {self.timeout_s:g} s in {self.folder}"
-                raise SourceError(words) from error
+        except subprocess.TimeoutExpired as error:
+            _end(process, grace_s=0)
+            words = f"{self.name} {args[0]} took longer than {self.timeout_s:g} s in {self.folder}"
+            raise SourceError(words) from error
+        except BaseException:
+            _end(process, grace_s=_GRACE_S)
             raise
+
+
+def _end(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
+    """End it and its children, which may hold its locks, unless it ends by itself in time."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
 
 
 def _content(file: IO[bytes]) -> bytes:

@@ -1,0 +1,131 @@
+"""What a fake model does rather than says: it calls the tools it is offered, where the prompt asks for it.
+
+    errand: write pages/hello.md = Hello there.
+    errand: run git log --oneline
+
+Every such line of the latest prompt that has any is one errand. The model goes about them one by one, a tool
+call for each, and then says that it is done. Nothing is remembered between two requests: the tool's results
+that follow the prompt say how far it has come. So any number of agents can be served at once, each by what
+its own prompt asks for, and a session that is resumed goes on where it stopped.
+
+A write makes a new file with one line in it; most agents refuse to write over a file that they have not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+_ERRAND = re.compile(r"^errand: (?:write (?P<path>\S+) = (?P<text>.*)|run (?P<command>.+))$", re.MULTILINE)
+_RESULTS = ("tool_result", "function_call_output", "custom_tool_call_output")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call. ``given`` is text where the tool takes no fields."""
+
+    tool: str
+    given: Mapping[str, object] | str
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a tool said; ``call`` is the id of the call it answers."""
+
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    path: str = ""
+    text: str = ""
+    command: str = ""
+
+    def call(self, offered: frozenset[str]) -> Call | None:
+        """With the first of our tools that is on offer; None if there is none for it."""
+        tools = _RUNNING if self.command else _WRITING
+        return next((Call(name, given(self)) for name, given in tools.items() if name in offered), None)
+
+
+Given = Callable[[Errand], Mapping[str, object] | str]
+_WRITING: Mapping[str, Given] = {
+    "Write": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
+    "write_file": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
+    "write": lambda errand: {"filePath": errand.path, "content": f"{errand.text}\n"},
+    "apply_patch": lambda errand: (
+        f"*** Begin Patch\n*** Add File: {errand.path}\n+{errand.text}\n*** End Patch\n"
+    ),
+}
+_RUNNING: Mapping[str, Given] = {
+    "Bash": lambda errand: {"command": errand.command, "description": "Run an errand"},
+    "run_shell_command": lambda errand: {"command": errand.command},
+    "bash": lambda errand: {"command": errand.command},
+    "exec_command": lambda errand: {"cmd": errand.command},
+}
+
+
+def next_call(body: Mapping[str, object]) -> Call | None:
+    """What to do now; None: answer, for there is nothing left to do. What no tool is for is left undone.
+
+    >>> next_call({"messages": [{"role": "user", "content": "errand: run ls"}], "tools": [{"name": "bash"}]})
+    Call(tool='bash', given={'command': 'ls'})
+    """
+    todo: list[Errand] = []
+    results: set[str] = set()
+    for said in _conversation(body):
+        if isinstance(said, _Result):
+            # A set: clients that resume have been seen to send a result twice.
+            results.add(said.call)
+        elif found := [Errand(*_fields(match)) for match in _ERRAND.finditer(said)]:
+            todo, results = found, set()
+    offered = frozenset(_offered(body))
+    calls = [call for errand in todo if (call := errand.call(offered)) is not None]
+    return calls[len(results)] if len(results) < len(calls) else None
+
+
+def _fields(match: re.Match[str]) -> tuple[str, str, str]:
+    return match["path"] or "", match["text"] or "", match["command"] or ""
+
+
+def _conversation(body: Mapping[str, object]) -> Iterator[str | _Result]:
+    """What the user and the tools said, in order, in any vendor's words."""
+    entries = body.get("messages") or body.get("input") or body.get("contents")
+    if isinstance(entries, str):
+        yield entries
+    for entry in _mappings(entries):
+        result = _result(entry)
+        if result is not None:
+            yield result
+        elif entry.get("role") == "user":
+            yield from _pieces(entry.get("content") or entry.get("parts"))
+
+
+def _pieces(content: object) -> Iterator[str | _Result]:
+    if isinstance(content, str):
+        yield content
+    for piece in _mappings(content):
+        result = _result(piece)
+        if result is not None:
+            yield result
+        elif isinstance(piece.get("text"), str):
+            yield str(piece["text"])
+
+
+def _result(piece: Mapping[str, object]) -> _Result | None:
+    within = piece.get("functionResponse")
+    if isinstance(within, dict):
+        return _Result(str(within.get("id")))
+    if piece.get("role") != "tool" and piece.get("type") not in _RESULTS:
+        return None
+    return _Result(str(piece.get("tool_use_id") or piece.get("tool_call_id") or piece.get("call_id")))
+
+
+def _offered(body: Mapping[str, object]) -> Iterator[str]:
+    for tool in _mappings(body.get("tools")):
+        within = tool.get("functionDeclarations") or [tool.get("function") or tool]
+        yield from (str(each.get("name")) for each in _mappings(within))
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, object]]:
+    return (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
