@@ -27,7 +27,7 @@ _WHERE = {
     "async_httpx_client": "flyball.clients.door",
     "govern": "flyball.clients.door",
     "RetryPolicy": "flyball.clients.retry",
-    "RetryBudget": "flyball.clients.retry",
+    "RetryBudget": "flyball.governor.budget",
     "retry": "flyball.clients.trying",
     "aretry": "flyball.clients.trying",
     "retried": "flyball.clients.trying",
@@ -84,7 +84,7 @@ __all__ = [
 if TYPE_CHECKING:
     from flyball.clients.door import async_httpx_client, govern, httpx_client
     from flyball.clients.port import Pool
-    from flyball.clients.retry import RetryBudget, RetryPolicy
+    from flyball.clients.retry import RetryPolicy
     from flyball.clients.trying import aretry, retried, retry
     from flyball.core.model import Outcome
     from flyball.core.settings import MachineSettings
@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         WaitTimeoutError,
     )
     from flyball.governor.asking import AskOptions
+    from flyball.governor.budget import RetryBudget
     from flyball.governor.governor import Governor, slot
     from flyball.governor.lease import Lease
     from flyball.governor.limiter import Limiter

@@ -7,6 +7,7 @@ import pytest
 
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli, People
+from tests.factory.kit import Project
 
 
 @pytest.fixture
@@ -36,3 +37,22 @@ def people(governor: Governor) -> Iterator[People]:
     people = People(governor)
     yield people
     people.all_die()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A project with a scripted agent, in whose folder we are."""
+    project = Project(tmp_path)
+    for name in ("HOME", "FLYBALL_HOME"):
+        monkeypatch.setenv(name, project.env[name])
+    for name in ("FLYBALL_URL", "FLYBALL_LEASE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(project.root)
+    yield project
+    project.end()
+
+
+@pytest.fixture
+def here(site: Project, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in that folder."""
+    return Cli(capsys, site.home)

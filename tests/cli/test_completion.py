@@ -65,7 +65,7 @@ def test_the_short_tree_imports_no_verb() -> None:
         "print([m for m in sys.modules if m.startswith(('flyball.cli.', 'rich', 'shtab', 'msgspec'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['flyball.cli.main']"
+    assert done.stdout.strip() == "['flyball.cli.parser', 'flyball.cli.main']"
 
 
 def test_the_whole_tree_builds() -> None:

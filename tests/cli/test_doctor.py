@@ -368,3 +368,15 @@ def test_a_stopped_process_that_holds_the_lock_is_named(cli: Cli, governor: Gove
 def test_state_in_memory_has_nothing_to_examine(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYBALL_URL", "memory:")
     assert cli("doctor").code == 0
+
+
+def test_a_window_that_nobody_spends_is_worth_a_note(cli: Cli, governor: Governor) -> None:
+    governor.set_pool("x", cap=1, windows={"token": "200/min", "requests": "60/min"})
+    assert "token" not in cli("doctor").out
+    governor.acquire("x", cost={"tokens": 5}).release()
+    result = cli("doctor")
+    assert result.code == 0
+    assert "no call has used anything of the window 'token'" in result.out
+    assert "'requests'" not in result.out
+    governor.acquire("x", cost={"token": 5}).release()
+    assert "token" not in cli("doctor").out

@@ -129,7 +129,7 @@ def test_naming_nothing_is_wrong_usage_with_an_example(cli: Cli) -> None:
         (["--weight", "blog"], "'blog' is not NAME=NUMBER"),
         (["--weight", "blog=-1"], "'blog=-1' is not NAME=NUMBER"),
         (["--max", "blog"], "'blog' is not NAME=NUMBER"),
-        (["--profile", "fast"], "invalid choice: 'fast'"),
+        (["--profile", "fast"], "cannot be 'fast'; choose one of mixed"),
         (["--adaptive", "--static"], "not allowed with"),
     ],
 )
@@ -171,7 +171,7 @@ def test_show_says_who_decided_each_value(cli: Cli) -> None:
     cli("pool", "set", "anthropic", "--profile", "agents", "--settle", "90s")
     rows = [line.split(maxsplit=1) for line in cli("pool", "show", "anthropic").out.splitlines()]
     table = {row[0]: " ".join(row[1].split()) for row in rows if len(row) == 2}
-    assert table["--settle"] == "90 s you"
+    assert table["--settle"] == "90 s (unused by the controller measured) you"
     assert table["--spacing"] == "3 s profile agents"
     assert table["--ceiling"] == "16 2 x cap"
     assert table["--trial-clean"] == "90 s one settle"
@@ -207,3 +207,45 @@ def test_reset_of_an_unknown_pool_names_the_known_ones(cli: Cli) -> None:
 
 def test_an_action_is_needed(cli: Cli) -> None:
     assert cli("pool").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--settle 10s", "settle 10 s (unused by the controller measured; it is for article, koryph, "),
+        ("--probe 60s", "probe 60 s (unused by the controller measured; it is for article, koryph)"),
+        ("--controller gradient2 --confirm 5s", "confirm 5 s (unused by the controller gradient2; it is for"),
+        ("--controller fixed --break 60s", "break 60 s (unused by the controller fixed)"),
+        ("--static --settle 10s", "settle 10 s (unused while static)"),
+    ],
+)
+def test_a_setting_that_its_controller_does_not_use_is_said_to_be_unused(
+    cli: Cli, words: str, said: str
+) -> None:
+    assert said in cli("pool", "set", "x", *words.split()).out
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--controller koryph --settle 10s --probe 60s", "--controller gradient2 --settle 10s", "--confirm 5s"],
+)
+def test_a_setting_that_its_controller_uses_is_not(cli: Cli, words: str) -> None:
+    assert "unused" not in cli("pool", "set", "x", *words.split()).out
+    assert cli("pool", "show", "x", "--json").json["unused"] == []
+
+
+def test_a_script_can_see_what_is_unused(cli: Cli) -> None:
+    view = cli("pool", "set", "x", "--settle", "10s", "--cap", "4", "--json").json
+    assert view["unused"] == ["settle_s"]
+
+
+def test_a_setting_without_an_option_goes_by_its_own_name(cli: Cli, governor: Governor) -> None:
+    governor.set_pool("x", burst_count=5)
+    assert "burst_count 5 (unused by the controller measured" in cli("pool", "set", "x", "--cap", "4").out
+
+
+def test_a_window_that_no_call_counts_in_by_itself_is_said_to_need_a_cost(cli: Cli) -> None:
+    out = cli("pool", "set", "x", "--window", "token=200k/min", "--window", "gpu=5/min").out
+    assert "window 'token' counts only calls whose cost names it; did you mean 'tokens'?" in out
+    assert "window 'gpu' counts only calls whose cost names it\n" in out
+    assert "window '" not in cli("pool", "set", "x", "--window", "requests=60/min", "--window", "gpu=0").out

@@ -102,8 +102,9 @@ def test_ctrl_c_stops_it_and_leaves_no_process_behind(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+    assert process.stderr is not None
     try:
-        time.sleep(3.0)
+        assert " runs: " in process.stderr.readline()
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:

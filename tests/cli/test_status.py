@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 
@@ -10,12 +11,14 @@ import pytest
 
 from flyball.core.breaker import BreakerState
 from flyball.core.learned import CapState
-from flyball.core.model import Phase
+from flyball.core.model import Ask, Phase
 from flyball.core.plan import Memory
 from flyball.core.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
+from flyball.governor.asking import asking_for
 from flyball.governor.governor import Governor
 from flyball.governor.status import Status
+from flyball.host.process import identify
 from tests.cli.kit import Cli, People
 
 THROTTLED = Signal(SignalKind.THROTTLED)
@@ -222,3 +225,26 @@ def test_a_closed_pool_says_what_closed_it(cli: Cli, governor: Governor) -> None
         governor.report("openai", THROTTLED, project="blog", name=name)
     (pool,) = (pool for pool in governor.status().pools if pool.name == "openai")
     assert pool.closed_why == "waiting out refusals that followed each other"
+
+
+def test_a_run_that_waits_out_a_limit_is_seen_and_holds_nothing(cli: Cli, governor: Governor) -> None:
+    asking = asking_for("anthropic", project="blog", name="t-14")
+    with governor.rest(asking, for_s=2700, why="limited: throttled (429);\n trying again in 45 min"):
+        out = cli("status").out
+        (pool,) = cli("status", "--json").json["pools"]
+    assert "1 pool, 0 leases, 0 waiting, 1 resting" in out
+    resting = next(line for line in out.splitlines() if "t-14" in line)
+    assert resting.split()[:6] == ["blog/t-14", str(os.getpid()), "1", "s", "45", "min"]
+    assert resting.endswith("limited: throttled (429); trying again in 45 min")
+    assert (pool["in_use"], pool["leases"], len(pool["resting"])) == (0, [], 1)
+    assert "resting" not in cli("status").out
+
+
+def test_a_dead_run_that_rested_will_not_go_on(cli: Cli, governor: Governor, people: People) -> None:
+    pid = people.start()
+    ask = Ask(pool="anthropic", project="blog", name="t-14", holder=identify(pid))
+    governor.store.rest(ask, for_s=2700, why="limited")
+    people.dies(pid)
+    assert "dead, will not be tried again" in cli("status").out
+    governor.reap()
+    assert "t-14" not in cli("status").out

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from flyball.core.model import Outcome
 from flyball.core.signals import Signal, SignalKind
+from flyball.governor.asking import asking_for
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli, People, edit
 
@@ -121,3 +124,22 @@ def test_without_any_state_it_says_so_and_makes_none(cli: Cli) -> None:
 def test_any_letters_will_do(cli: Cli, people: People) -> None:
     people.holds("anthropic", "größe", "fix the 🚀 / now")
     assert "größe/fix the 🚀 / now runs" in cli("why", "größe/fix the 🚀 / now").out
+
+
+def test_a_run_that_ended_says_how(cli: Cli, governor: Governor) -> None:
+    lease = governor.acquire_nowait("anthropic", project="blog", name="t-1")
+    lease.release(Outcome.ABANDONED, words="limited: the provider throttled it (429),\n retry after 45 s")
+    out = cli("why", "t-1").out
+    ended = "limited: the provider throttled it (429), retry after 45 s (after 1 s)"
+    assert f"blog/t-1 neither runs nor waits now; last ended 1 s ago: {ended}" in out
+
+
+def test_a_run_that_waits_out_a_limit_says_until_when(cli: Cli, governor: Governor) -> None:
+    asking = asking_for("anthropic", project="blog", name="t-1")
+    with governor.rest(asking, for_s=2700, why="limited: throttled (429); trying again in 45 min"):
+        out, asked = cli("why", "t-1").out, cli("why", str(os.getpid()), "--json").json
+    assert "blog/t-1 rests for 1 s" in out
+    assert "limited: throttled (429); trying again in 45 min" in out
+    assert "in 45 min" in out
+    assert "neither runs nor waits" not in out
+    assert asked["matches"][0]["resting"][0]["pool"] == "anthropic"

@@ -64,6 +64,37 @@ def test_an_error_that_is_repeated_is_heard_once(night: Night) -> None:
     assert (limiter.stats().throttles, limiter.stats().in_use) == (1, 0)
 
 
+def test_whoever_tries_again_behind_a_limiter_spends_the_limiters_budget(night: Night) -> None:
+    limiter, calls = Limiter(cap=8, controller="fixed"), 0
+
+    def dead() -> None:
+        nonlocal calls
+        calls += 1
+        raise TimeoutError
+
+    for policy in (RetryPolicy(), RetryPolicy()):
+        for _ in range(10):
+            with pytest.raises(TimeoutError):
+                flyball.retry(dead, gate=limiter, policy=policy, world=night.world)
+    # Twenty calls, ten retries out of hand, and one for every ten attempts: not ten for each policy.
+    assert 20 + 10 <= calls <= 20 + 14
+    assert not limiter.may_retry()
+
+
+def test_a_budget_that_a_policy_names_is_spent_instead(night: Night) -> None:
+    limiter, calls = Limiter(cap=8, controller="fixed"), []
+
+    def down() -> httpx2.Response:
+        calls.append(1)
+        return httpx2.Response(503)
+
+    none = RetryPolicy(budget=RetryBudget(least=0, ratio=0))
+    assert flyball.retry(down, gate=limiter, policy=none, world=night.world).status_code == 503
+    assert (len(calls), limiter.stats().retries_left) == (1, 10)
+    flyball.retry(down, gate=limiter, world=night.world)
+    assert (len(calls), limiter.stats().retries_left) == (6, 6)
+
+
 def test_an_estimate_is_taken_from_the_limiters_windows(night: Night) -> None:
     limiter = Limiter(windows={"tokens": "1000/min"})
     estimate = {"estimate": lambda request: {"tokens": 600}, "slot_timeout_s": 0.0}

@@ -100,6 +100,14 @@ def test_over_any_window_retries_stay_within_the_budget(steps: list[tuple[bool, 
             assert sum(then > now - 59.0 for then in retries) <= 2 + 0.1 * earned
 
 
+def test_calls_that_are_told_late_earn_only_what_falls_into_the_window() -> None:
+    budget = RetryBudget(ratio=0.1, least=0, window_s=60.0)
+    budget.call(3600.0, count=3600, since=0.0)
+    assert budget.left(3600.0) == 6
+    budget.call(3600.0, count=40, since=3590.0)
+    assert budget.left(3600.0) == 10
+
+
 def test_a_clock_that_goes_back_breaks_nothing() -> None:
     budget = RetryBudget(least=1)
     assert budget.take(100.0)

@@ -10,6 +10,7 @@ import pytest
 from flyball.core.answer import from_http
 from flyball.core.body import BODY_CHARS
 from flyball.core.signals import Certainty, SignalKind
+from flyball.core.spans import LONGEST_WAIT_S
 from tests.core.bodies import DAY_ID, MINUTE_ID, Body, anthropic, gemini, openai
 
 INPUT_TOKENS = (
@@ -191,7 +192,7 @@ def test_a_throttle_names_its_quota_where_the_provider_does(body: Body, scope: s
         (gemini(429, "RESOURCE_EXHAUSTED", quota=MINUTE_ID), None),
         (gemini(429, "RESOURCE_EXHAUSTED", delay="-1s"), None),
         (gemini(429, "RESOURCE_EXHAUSTED", delay="soon"), None),
-        (gemini(429, "RESOURCE_EXHAUSTED", delay="31536000s"), None),
+        (gemini(429, "RESOURCE_EXHAUSTED", delay="31536000s"), LONGEST_WAIT_S),
         (gemini(429, "RESOURCE_EXHAUSTED", delay="37s"), 37.0),
         (gemini(429, "RESOURCE_EXHAUSTED", "Please retry in 48.8s.", delay="48s"), 48.0),
         (gemini(429, "RESOURCE_EXHAUSTED", "Please retry in 10h17m5.5s."), 37025.5),

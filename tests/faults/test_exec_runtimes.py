@@ -238,10 +238,16 @@ def test_a_wait_for_a_retry_can_be_ended(home: Path, claude: Agent, start: Start
     here = pool()
     assert here is not None
     assert here.in_use == 0
+    (rest,) = here.resting
+    assert (rest.pid, rest.alive, 0 < rest.tries_again_in_s <= 15) == (wrapper.pid, True, True)
+    assert rest.words.endswith("; trying again in 15 s (1 of 1)")
     wrapper.terminate()
     wrapper.communicate(timeout=20)
     assert wrapper.returncode == 128 + signal.SIGTERM
     assert claude.runs == 1
+    here = pool()
+    assert here is not None
+    assert here.resting == ()
 
 
 def test_a_killed_wrapper_leaves_the_agent_writing(home: Path, claude: Agent, start: Start) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flyball import Governor
-from flyball.errors import TooLargeError, UsageError, WaitTimeoutError
+from flyball.errors import AtCapacityError, TooLargeError, UsageError, WaitTimeoutError
 from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 
@@ -56,6 +56,30 @@ def test_an_error_in_the_block_comes_out(gov: Governor) -> None:
 
     with pytest.raises(ZeroDivisionError):
         run(story())
+    assert nothing_left(gov)
+
+
+def test_who_does_not_wait_is_refused_at_once_and_leaves_nothing(gov: Governor) -> None:
+    async def story() -> None:
+        held = await gov.acquire_nowait_async("p", project="blog", name="t-1")
+        with pytest.raises(AtCapacityError) as refused:
+            await gov.acquire_nowait_async("p", project="shop")
+        assert refused.value.verdict.blocker is not None
+        assert refused.value.verdict.blocker.name == "t-1"
+        assert pool(gov).waiting == 0
+        await gov.release_async(held)
+
+    run(story())
+    assert nothing_left(gov)
+
+
+def test_a_cancelled_ask_that_does_not_wait_leaves_no_lease(gov: Governor) -> None:
+    async def story() -> None:
+        task = asyncio.create_task(gov.acquire_nowait_async("p"))
+        await asyncio.sleep(0)
+        await cancelled(task)
+
+    run(story())
     assert nothing_left(gov)
 
 

@@ -108,7 +108,7 @@ _LINE_STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("join"), st.integers(-2, 2)),
         st.tuples(st.just("leave"), st.integers(0, 40)),
-        st.tuples(st.just("serve"), st.just(0)),
+        st.tuples(st.just("wait"), st.integers(0, 150)),
     )
 )
 
@@ -116,21 +116,28 @@ _LINE_STEPS = st.lists(
 @given(_LINE_STEPS)
 def test_a_line_keeps_the_order_of_a_sorted_list(steps: list[tuple[str, int]]) -> None:
     line: Line[int] = Line()
-    model: list[tuple[int, int]] = []
+    model: list[tuple[int, int, float]] = []
+    now, ageing_s = 0.0, 60.0
+
+    def rank(waiter: tuple[int, int, float]) -> tuple[int, int]:
+        priority, number, joined_at = waiter
+        risen = priority + int((now - joined_at) // ageing_s)
+        return -min(risen, max(each[0] for each in model)), number
+
     for number, (what, value) in enumerate(steps):
-        if what == "join":
-            line.join(number, value)
-            model.append((-value, number))
-            model.sort()
+        if what == "wait":
+            now += value
+        elif what == "join":
+            line.join(number, value, now=now)
+            model.append((value, number, now))
         elif model:
-            rank, waiter = model.pop(value % len(model))
-            assert line.leave(waiter, -rank)
-            assert not line.leave(waiter, -rank)
-        assert [*line] == [waiter for _, waiter in model]
+            priority, waiter, _ = model.pop(value % len(model))
+            assert line.leave(waiter, priority)
+            assert not line.leave(waiter, priority)
         assert line.length == len(model)
         if model:
-            assert line.first() == model[0][1]
-            assert line.last() == model[-1][1]
+            assert line.first(now=now, ageing_s=ageing_s) == min(model, key=rank)[1]
+            assert line.last() == max(model, key=lambda each: (-each[0], each[1]))[1]
 
 
 def test_a_storm_of_ten_thousand_cancellations_leaves_the_line_empty() -> None:

@@ -138,9 +138,9 @@ def test_near_the_limit_the_cap_stays() -> None:
     assert limiter.stats().successes == 1
 
 
-def test_timeouts_spend_the_retry_budget_and_successes_earn_it() -> None:
+def test_timeouts_spend_the_retry_budget_and_calls_earn_it() -> None:
     limiter = limiter_of(4)
-    for _ in range(10):
+    for _ in range(11):
         assert limiter.may_retry()
         with pytest.raises(TimeoutError), limiter.slot():
             raise TimeoutError

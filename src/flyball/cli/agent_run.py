@@ -15,10 +15,11 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flyball.cli.ending_words import ending_record, ending_words
 from flyball.core.model import Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.verdict import span_words
@@ -47,6 +48,8 @@ class AgentRun:
     load: Callable[[], Runtime]
     """Called when its reader is needed, not before."""
     acquire: Callable[[], Lease]
+    rest: Callable[[float, str], Lease]
+    """Show that it waits out a limit, for so long and why, until the lease of no slots is released."""
     let_run: Callable[[Lease, GatedChild], None]
     """Bind the lease to the child and open its gate."""
     retries: int = 0
@@ -65,8 +68,10 @@ class AgentRun:
                 return EXIT_LIMITED if ending.end is End.LIMITED else die_like(status)
             with stopped_by_signals():
                 how = "" if ending.progress.session is not None else ", from the start"
-                self._say(ending, f"; trying again in {span_words(wait_s)}{how} ({tries} of {self.retries})")
-                _wait(wait_s)
+                again = f"; trying again in {span_words(wait_s)}{how} ({tries} of {self.retries})"
+                with self._resting(wait_s, ending_words(ending) + again):
+                    self._say(ending, again)
+                    _wait(wait_s)
             _rewind_stdin(stdin_at)
             if ending.progress.session is not None:
                 argv = self.load().resuming(argv, ending.progress.session)
@@ -88,8 +93,15 @@ class AgentRun:
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
         if ending.signal is not None and ending.end is End.LIMITED and not ending.told:
             self._report(lease, ending.signal)
-        lease.release(_OUTCOMES.get(ending.end, Outcome.ABANDONED))
+        lease.release(_OUTCOMES.get(ending.end, Outcome.ABANDONED), words=ending_words(ending))
         return ending, status
+
+    def _resting(self, wait_s: float, why: str) -> AbstractContextManager[object]:
+        """Who asks for its status meanwhile is told; a state that cannot be written stops nobody."""
+        try:
+            return self.rest(wait_s, why)
+        except StoreError:
+            return nullcontext()
 
     def _gated(self, lease: Lease, argv: list[str], folder: RunFolder | None) -> GatedChild:
         env = {**os.environ, nested.VARIABLE: nested.exported(self.governor.address, lease.pool, lease.id)}
@@ -140,8 +152,6 @@ class AgentRun:
         unread = ending.progress.active_at is None
         if self.quiet or ending.end is End.FINISHED or (unread and ending.end is not End.LIMITED):
             return
-        from flyball.cli.ending_words import ending_record, ending_words
-
         session = ending.progress.session
         words = ending_words(ending) + (f"; session {session}" if session else "") + more
         if self.as_json:

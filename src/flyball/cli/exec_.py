@@ -98,6 +98,7 @@ def _run_agent(
         governor=governor,
         load=lambda: load(runtime),
         acquire=lambda: _acquire(governor, asking, args),
+        rest=lambda for_s, why: governor.rest(asking, for_s=for_s, why=why),
         let_run=lambda lease, child: _let_run(governor, lease, child),
         retries=args.retry_limited,
         quiet=args.quiet,
@@ -144,7 +145,7 @@ def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]
     except BaseException:
         lease.release(Outcome.ABANDONED)
         raise
-    lease.release(_outcome(status))
+    lease.release(_outcome(status), words=_ended(status))
     return die_like(status)
 
 
@@ -172,6 +173,13 @@ def _outcome(status: int) -> Outcome:
     if os.WIFSIGNALED(status):
         return Outcome.ABANDONED
     return Outcome.FINISHED if os.waitstatus_to_exitcode(status) == 0 else Outcome.FAILED
+
+
+def _ended(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"killed by signal {os.WTERMSIG(status)}"
+    code = os.waitstatus_to_exitcode(status)
+    return f"failed: exit status {code}" if code else "finished"
 
 
 def _cannot_run(command: str) -> int | None:

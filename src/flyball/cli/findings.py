@@ -16,6 +16,7 @@ from flyball.core.breaker import FLAPPING_REOPENS
 from flyball.core.model import Claim
 from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.verdict import span_words
+from flyball.core.window import Source
 from flyball.governor.status import PoolStatus
 from flyball.host.process import alive
 from flyball.stores.port import Census, Demand
@@ -132,6 +133,7 @@ def of_pools(pools: Iterable[PoolStatus]) -> Iterator[Finding]:
         yield from _of_breaker(pool)
         yield from _of_cap(pool)
         yield from _of_names(pool)
+        yield from _of_windows(pool)
 
 
 def _of_breaker(pool: PoolStatus) -> Iterator[Finding]:
@@ -186,6 +188,23 @@ def _of_names(pool: PoolStatus) -> Iterator[Finding]:
             meaning="each of them holds slots of its own",
             remedy="give them different names if they are different tasks",
         )
+
+
+def _of_windows(pool: PoolStatus) -> Iterator[Finding]:
+    """A budget that nobody spends is kept by nobody."""
+    if pool.hold_mean_s is None:
+        return
+    for window in pool.windows:
+        if window.source == Source.DECLARED.value and not window.spent:
+            yield Finding(
+                kind=f"window-unspent {window.name}",
+                pool=pool.name,
+                severity=Severity.NOTE,
+                words=f"no call has used anything of the window {window.name!r}",
+                meaning="a call counts in it only if its cost names it, and none has",
+                remedy=f'say it with each call: flyball.slot("{pool.name}", cost={{"{window.name}": 1}}); '
+                + f"or {command('pool', 'set', pool.name, '--window', f'{window.name}=0')}",
+            )
 
 
 def of_the_future(census: Census, now: float) -> Iterator[Finding]:

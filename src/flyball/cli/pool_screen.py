@@ -8,8 +8,13 @@ from enum import Enum
 
 from flyball.cli.render import Block, Column, Line, Piece, Style, Table, Words
 from flyball.core.cap import cap_of
+from flyball.core.control.named import controller_of
+from flyball.core.control.named import named as controller_named
+from flyball.core.control.port import TUNING
+from flyball.core.nearest import did_you_mean
 from flyball.core.plan import first_memory
-from flyball.core.settings import PROFILES, PoolChanges, PoolSettings, resolve_pool
+from flyball.core.ratelimit import COUNTED
+from flyball.core.settings import CONTROLLERS, PROFILES, PoolChanges, PoolSettings, resolve_pool
 from flyball.core.verdict import span_words
 from flyball.stores.seen import PoolSnapshot
 
@@ -61,19 +66,37 @@ class PoolView:
     cap_now: int
     named: PoolChanges
     settings: Mapping[str, object]
+    unused: tuple[str, ...]
+    """What was named, and changes nothing with the others as they are."""
 
 
 def view_of(pool: PoolSnapshot) -> PoolView:
-    return PoolView(pool.name, True, pool.cap, pool.named, _as_mapping(pool.settings))
+    return _view(pool.name, pool.named, pool.settings, used=True, cap_now=pool.cap)
 
 
 def view_of_changes(name: str, changes: PoolChanges, cap_now: int) -> PoolView:
-    return PoolView(name, True, cap_now, changes, _as_mapping(resolve_pool(changes)))
+    return _view(name, changes, resolve_pool(changes), used=True, cap_now=cap_now)
 
 
 def default_view(name: str) -> PoolView:
     settings = resolve_pool({})
-    return PoolView(name, False, cap_of(first_memory(settings, 0.0).cap, settings), {}, _as_mapping(settings))
+    return _view(name, {}, settings, used=False, cap_now=cap_of(first_memory(settings, 0.0).cap, settings))
+
+
+def _view(name: str, named: PoolChanges, settings: PoolSettings, *, used: bool, cap_now: int) -> PoolView:
+    unused = tuple(key for key in named if _why_unused(key, settings))
+    return PoolView(name, used, cap_now, named, _as_mapping(settings), unused)
+
+
+def _why_unused(key: str, settings: PoolSettings) -> str:
+    if key in _ADAPTIVE_ONLY | TUNING and not settings.adaptive:
+        return "unused while static"
+    if key in _ADAPTIVE_ONLY | TUNING and not settings.adapts and key != "controller":
+        return f"unused by the controller {settings.controller}"
+    if key in TUNING and key not in controller_of(settings).heeds:
+        users = [name for name in CONTROLLERS if key in controller_named(name).heeds]
+        return f"unused by the controller {settings.controller}; it is for {', '.join(users)}"
+    return ""
 
 
 def _as_mapping(settings: PoolSettings) -> dict[str, object]:
@@ -93,15 +116,29 @@ def one_line(view: PoolView) -> str:
         slots = "slot" if s["cap"] == 1 else "slots"
         words = f"{view.name}: {s['cap']} {slots}, fixed; --adaptive lets it find the real limit"
     others = [key for key in view.named if key not in _SAID and s[key] != {}]
-    return "; ".join([words, *(f"{_FLAGS[key].lstrip('-')} {_in_force(view, key)}" for key in others)])
+    return "; ".join([words, *(f"{_flag(key).lstrip('-')} {_in_force(view, key)}" for key in others)])
+
+
+def _flag(key: str) -> str:
+    """What Python can set and the command line cannot goes by its own name."""
+    return _FLAGS.get(key, key)
 
 
 _SAID = ("adaptive", "cap", "cap_floor", "cap_ceiling")
 
 
-def _in_force(view: PoolView, key: str) -> str:
-    unused = key in _ADAPTIVE_ONLY and not view.settings["adaptive"]
-    return value_words(key, view.settings[key]) + (" (unused while static)" if unused else "")
+def _in_force(view: PoolView, key: str, *, briefly: bool = False) -> str:
+    unused = _why_unused(key, resolve_pool(view.named)) if key in view.unused else ""
+    unused = unused.partition(";")[0] if briefly else unused
+    return value_words(key, view.settings[key]) + (f" ({unused})" if unused else "")
+
+
+def window_note(name: str) -> str:
+    """What to mind about a window of this name; empty where there is nothing."""
+    if name in COUNTED:
+        return ""
+    meant = did_you_mean(name, COUNTED)
+    return f"window {name!r} counts only calls whose cost names it{f'; {meant}' if meant else ''}"
 
 
 def pool_screen(view: PoolView) -> Iterator[Block]:
@@ -111,7 +148,7 @@ def pool_screen(view: PoolView) -> Iterator[Block]:
     rows: list[list[Words]] = [[f"--{kind}", "yes", _source(view, "adaptive")]]
     for key, flag in _FLAGS.items():
         if key not in _ADAPTIVE_ONLY or view.settings["adaptive"] or key in view.named:
-            rows.append([flag, _in_force(view, key), _source(view, key)])
+            rows.append([flag, _in_force(view, key, briefly=True), _source(view, key)])
     yield Table([Column("SETTING"), Column("VALUE"), Column("FROM", wraps=True)], rows)
 
 

@@ -19,6 +19,7 @@ from flyball.governor.status import (
     MachineStatus,
     PoolStatus,
     ProjectStatus,
+    RestStatus,
     Status,
     WindowStatus,
 )
@@ -61,8 +62,10 @@ def _headline(status: Status) -> Block:
     running = sum(len(pool.leases) for pool in status.pools)
     waiting = sum(pool.waiting for pool in status.pools)
     dead = sum(lease.alive is False for pool in status.pools for lease in pool.leases)
+    resting = sum(len(pool.resting) for pool in status.pools)
     words: list[str | Piece] = [
         f"{counted(len(status.pools), 'pool')}, {counted(running, 'lease')}, {waiting} waiting"
+        + f", {resting} resting" * bool(resting)
     ]
     if dead:
         words += [", ", Piece(f"{dead} dead", Style.BAD)]
@@ -77,6 +80,7 @@ def pool_blocks(pool: PoolStatus) -> Iterator[Block]:
     yield from (Line(words, label=label, indent=2) for label, words in _why(pool))
     yield from _leases(pool.leases)
     yield from _asks(pool)
+    yield from _resting(pool.resting)
     yield from _projects(pool)
 
 
@@ -200,6 +204,29 @@ def ask_why(ask: AskStatus, pool: str) -> Words:
     # The table already says that it waits, for which pool and in which place.
     why = ask.words.removeprefix(f"waiting: {pool} ").replace(f", place {ask.position} in line", "")
     return f"{size}{priority}{why}"
+
+
+def _resting(resting: Sequence[RestStatus]) -> Iterator[Block]:
+    if not resting:
+        return
+    columns = [Column("RESTING"), Column("PID", right=True), Column("FOR", right=True)]
+    columns += [Column("AGAIN IN", right=True), Column("WHY", wraps=True)]
+    rows: list[list[Words]] = [
+        [
+            f"{rest.project}/{rest.name}",
+            str(rest.pid),
+            span_words(rest.resting_s),
+            span_words(rest.tries_again_in_s),
+            rest_words(rest),
+        ]
+        for rest in resting[:ROWS]
+    ]
+    yield Table(columns, rows)
+    yield from _more(len(resting) - ROWS, "run")
+
+
+def rest_words(rest: RestStatus) -> Words:
+    return Piece("dead, will not be tried again", Style.BAD) if rest.alive is False else rest.words
 
 
 def _projects(pool: PoolStatus) -> Iterator[Block]:

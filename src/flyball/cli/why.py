@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.screen import breaker_words, rest_words
-from flyball.cli.units import whole
+from flyball.cli.units import command, whole
 from flyball.core.model import Fact
 from flyball.core.nearest import nearest
 from flyball.core.verdict import span_words
+from flyball.errors import FlyballError
 from flyball.governor.location import open_reader, resolve
 from flyball.governor.status import AskStatus, LeaseStatus, PoolStatus, RestStatus, Status, status_of
 
@@ -174,12 +177,26 @@ def screen(answer: Answer, status: Status) -> Iterator[Block]:
 
 def _nothing_found(answer: Answer, status: Status) -> Iterator[Block]:
     yield Line(f"{answer.query!r} neither runs nor waits, and nothing is remembered about it.")
-    if answer.nearest:
+    if _is_task_here(answer.query):
+        yield Line(f"{command('task', 'why', answer.query)} says how the task stands", label="next")
+    elif answer.nearest:
         yield Line(", ".join(answer.nearest), label="close")
     elif not status.pools:
         yield Line("no pool has been used yet; flyball exec -- CMD runs a command under a slot", label="next")
     else:
         yield Line("flyball status lists what runs and waits", label="next")
+
+
+def _is_task_here(name: str) -> bool:
+    """Does the project of this folder have a task of this name?"""
+    from flyball.factory.config_reading import load_config
+    from flyball.factory.root import find_root
+    from flyball.factory.tasks.sources import open_source
+
+    with suppress(FlyballError):
+        root = find_root(Path.cwd())
+        return any(task.id == name for task in open_source(load_config(root), root).load().tasks)
+    return False
 
 
 def _standing(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from flyball.clients.hold import AsyncHold, Hold, Open
-from flyball.clients.port import Gate, SlotOptions
+from flyball.clients.port import Budgeted, Gate, SlotOptions
 from flyball.clients.retry import Episode, RetryPolicy, decide
 from flyball.clients.telling import Judged
 from flyball.core.signals import SignalKind
@@ -89,15 +89,16 @@ def pursue(
 ) -> Flow[tuple[Answer[T], Any]]:
     """The order of things; ends with an answer and its slot. ``drop`` closes one that is not handed over."""
     episode, number = episode or Episode(), 0
-    policy.budget.call(world.clock())
+    (policy.budget or policy.own).call(world.clock())
     while True:
         number += 1
         hold = yield hands.take(gate, ask)
         try:
             answer = yield from attempt()
-            hold.tell(answer.judged.signal, news=episode.is_news(answer.judged.signal))
-            wait_s = _wait_s(answer, number, policy, world, paced=not isinstance(gate, Open))
-            if wait_s is None:
+            news = episode.is_news(answer.judged.signal)
+            hold.tell(answer.judged.signal, news=news)
+            wait_s = _wait_s(answer, number, policy, world)
+            if wait_s is None or not _affordable(answer, gate, policy, world, told=news):
                 return answer, hold
             yield drop(answer)
         except GeneratorExit:
@@ -110,14 +111,20 @@ def pursue(
         yield hands.sleep(wait_s)
 
 
-def _wait_s(
-    answer: Answer[Any], number: int, policy: RetryPolicy, world: World, *, paced: bool
-) -> float | None:
+def _wait_s(answer: Answer[Any], number: int, policy: RetryPolicy, world: World) -> float | None:
     signal, forbidden = answer.judged.signal, answer.judged.forbidden or answer.final
-    wait_s = decide(policy, number, signal, chance=world.chance(), forbidden=forbidden).wait_s
-    if wait_s is None or (paced and signal.kind is SignalKind.THROTTLED):
-        return wait_s
-    return wait_s if policy.budget.take(world.clock()) else None
+    return decide(policy, number, signal, chance=world.chance(), forbidden=forbidden).wait_s
+
+
+def _affordable(answer: Answer[Any], gate: Gate, policy: RetryPolicy, world: World, *, told: bool) -> bool:
+    """Pay for one more attempt. A throttle that a gate paces is free."""
+    kind = answer.judged.signal.kind
+    if kind is SignalKind.THROTTLED and not isinstance(gate, Open):
+        return True
+    if policy.budget is None and isinstance(gate, Budgeted):
+        # A timeout that it was told of is charged when its slot ends.
+        return gate.may_retry() if told and kind is SignalKind.TIMEOUT else gate.take_retry()
+    return (policy.budget or policy.own).take(world.clock())
 
 
 def run_sync(flow: Flow[T]) -> T:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict, runtime_checkable
 
 from flyball.core.signals import Signal
 from flyball.errors import UsageError
@@ -60,6 +60,15 @@ class Gate(Protocol):
     @property
     def slot(self) -> Callable[..., Entry]:
         """Takes what of ``SlotOptions`` it understands."""
+
+
+@runtime_checkable
+class Budgeted(Protocol):
+    """A gate with a retry budget of its own, charged for every timeout it hears of."""
+
+    def may_retry(self) -> bool: ...
+
+    def take_retry(self) -> bool: ...
 
 
 class Pool:

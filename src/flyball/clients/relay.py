@@ -1,6 +1,7 @@
 """An answer's body on its way to the caller, with a slot that is free when the body is over.
 
-Over means read to the end, closed, broken, or dropped and collected, whichever is first.
+Over means read to the end, closed, broken, or dropped and collected, whichever is first. Bytes pass as they
+come. An ear listens to them; what it makes out is told before the caller, who gives up on an error, has it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from flyball.clients.ear import Ear
 from flyball.clients.hold import AsyncHold, Hold
 from flyball.clients.telling import unanswered
+from flyball.core.signals import Signal
 
 I = TypeVar("I")  # noqa: E741
 
@@ -47,23 +50,32 @@ async def read_opening_async(stream: Any, limit: int) -> Opening[AsyncIterator[b
     return Opening(tuple(head), None)
 
 
+def _tell(hold: Hold | AsyncHold, said: Signal | None) -> None:
+    if said is not None and hold.held:
+        hold.tell(said, news=True)
+
+
 class Relay:
     """The body of an answer that a thread reads."""
 
     def __init__(
-        self, opening: Opening[Iterator[bytes]], source: Any, hold: Hold, late: type[Exception]
+        self, opening: Opening[Iterator[bytes]], source: Any, hold: Hold, late: type[Exception], ear: Ear
     ) -> None:
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
+        self._ear = ear
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._opening.head
         try:
-            yield from self._opening.rest or ()
+            for part in self._opening.rest or ():
+                _tell(self._hold, self._ear.hear(part))
+                yield part
         except Exception as error:
             if isinstance(error, self._late):
                 self._hold.tell(unanswered(error), news=True)
             self._hold.free(error)
             raise
+        _tell(self._hold, self._ear.end())
         self._hold.free()
 
     def close(self) -> None:
@@ -80,9 +92,15 @@ class AsyncRelay:
     """The body of an answer that a task reads."""
 
     def __init__(
-        self, opening: Opening[AsyncIterator[bytes]], source: Any, hold: AsyncHold, late: type[Exception]
+        self,
+        opening: Opening[AsyncIterator[bytes]],
+        source: Any,
+        hold: AsyncHold,
+        late: type[Exception],
+        ear: Ear,
     ) -> None:
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
+        self._ear = ear
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self._opening.head:
@@ -90,12 +108,14 @@ class AsyncRelay:
         try:
             if self._opening.rest is not None:
                 async for part in self._opening.rest:
+                    _tell(self._hold, self._ear.hear(part))
                     yield part
         except Exception as error:
             if isinstance(error, self._late):
                 self._hold.tell(unanswered(error), news=True)
             await self._hold.free(error)
             raise
+        _tell(self._hold, self._ear.end())
         await self._hold.free()
 
     async def aclose(self) -> None:

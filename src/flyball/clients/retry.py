@@ -8,10 +8,10 @@ The wait is full jitter: chance times ``base_s`` doubled per attempt, up to ``ca
 come back in 7 s waits 7 s and then its jitter, so that a thousand who were told the same do not come back
 together. A Retry-After longer than ``max_wait_s`` is not waited out.
 
-Retries have a budget, because attempts alone multiply: five attempts against a dead provider are five times
-the load. Over a sliding minute, retries may be a tenth of the calls plus a few; then the answer is handed
-over as it is. A throttle behind a gate costs nothing of it: the gate has heard it, lets fewer in, and waits
-as long as it was told, so that these retries are paced already.
+Retries have a budget (``governor/budget.py``), because attempts alone multiply: five attempts against a dead
+provider are five times the load. Behind a limiter it is the limiter's own, so that all who use the limiter
+spend the same one. A throttle behind a gate costs nothing of it: the gate has heard it, lets fewer in, and
+waits as long as it was told, so that these retries are paced already.
 
 An ``Episode`` is the run of bad answers to one call. Each kind of signal is told to the pool once in it,
 however often the call is tried: a retry that is throttled again is the same news and must not cut the cap
@@ -20,13 +20,12 @@ twice.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import UsageError
+from flyball.governor.budget import RetryBudget
 
 BACKED_OFF = CONGESTION | {SignalKind.SERVER_ERROR}
 """Kinds that may pass by themselves. The official SDKs retry the same ones."""
@@ -53,61 +52,19 @@ class Decision:
     why: Why
 
 
-class RetryBudget:
-    """At most ``ratio`` retries per call over a sliding window, plus ``least``. Threads may share it."""
-
-    def __init__(self, *, ratio: float = 0.1, least: int = 10, window_s: float = 60.0) -> None:
-        if not (ratio >= 0 and least >= 0 and window_s > 0):
-            raise UsageError("a retry budget needs ratio >= 0, least >= 0 and window_s > 0")
-        self.ratio, self.least, self.window_s = ratio, least, window_s
-        self._slice_s = window_s / 60
-        self._slices: deque[tuple[int, int, int]] = deque()
-        self._calls = self._retries = 0
-        self._lock = threading.Lock()
-
-    def call(self, now: float) -> None:
-        """A call begins; it earns its share of a retry."""
-        with self._lock:
-            self._add(now, calls=1, retries=0)
-
-    def take(self, now: float) -> bool:
-        """Spend one retry, if there is one."""
-        with self._lock:
-            self._forget(now)
-            if self._retries + 1 > self.least + self.ratio * self._calls:
-                return False
-            self._add(now, calls=0, retries=1)
-            return True
-
-    def _add(self, now: float, *, calls: int, retries: int) -> None:
-        self._forget(now)
-        at = int(now // self._slice_s)
-        if self._slices and self._slices[-1][0] >= at:
-            at, before_calls, before_retries = self._slices.pop()
-            calls_here, retries_here = before_calls + calls, before_retries + retries
-        else:
-            calls_here, retries_here = calls, retries
-        self._slices.append((at, calls_here, retries_here))
-        self._calls += calls
-        self._retries += retries
-
-    def _forget(self, now: float) -> None:
-        oldest = (now - self.window_s) // self._slice_s
-        while self._slices and self._slices[0][0] <= oldest:
-            _, calls, retries = self._slices.popleft()
-            self._calls -= calls
-            self._retries -= retries
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How to try again. ``attempts`` counts the first one; all who use a policy share its budget."""
+    """How to try again. ``attempts`` counts the first one; all who use a policy share its budget.
+
+    ``budget=None``: behind a limiter the limiter's own, elsewhere one of this policy.
+    """
 
     attempts: int = 5
     base_s: float = 0.5
     cap_s: float = 30.0
     max_wait_s: float = 120.0
-    budget: RetryBudget = field(default_factory=RetryBudget)
+    budget: RetryBudget | None = None
+    own: RetryBudget = field(default_factory=RetryBudget, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.attempts < 1:

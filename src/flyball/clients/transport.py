@@ -10,9 +10,10 @@ many others. They are alike but share no class, so the work is written here once
     how long        the slot is held until the answer's body is read or closed, for a stream long after the
                     call returned; an error's body is read at once, told from, and given on unchanged
 
-No answer in time, or no connection, is told as a timeout. Waiting for a connection of our own pool is not:
-that says nothing about the provider. An SDK that retries by itself says so in a header; what it repeats is
-not told again.
+A stream that says in the middle that it cannot go on is told from, and not tried again: the caller has a part
+of it. No answer in time, or no connection, is told as a timeout. Waiting for a connection of our own pool is
+not: that says nothing about the provider. An SDK that retries by itself says so in a header; what it repeats
+is not told again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from flyball.clients.attempts import (
     run_sync,
     thread_hands,
 )
+from flyball.clients.ear import DEAF, ear_for
 from flyball.clients.port import Gate, SlotOptions, gate_for, pool_of_host
 from flyball.clients.relay import AsyncRelay, Opening, Relay, read_opening, read_opening_async
 from flyball.clients.retry import Episode, RetryPolicy
@@ -199,7 +201,8 @@ class Exchange:
         if response.is_closed or body.rest is None:
             yield hold.free()
         if not response.is_closed:
-            response.stream = reading.relay(body, response.stream, hold, self._family.late)
+            ear = ear_for(response.headers) if response.status_code < 400 else DEAF
+            response.stream = reading.relay(body, response.stream, hold, self._family.late, ear)
         return response
 
     def _attempt(self, request: Any, send: Callable[[Any], Any], reading: _Reading) -> Flow[Answer[Got]]:

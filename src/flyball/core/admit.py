@@ -145,6 +145,15 @@ def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | 
     return None
 
 
+def aged(priority: int, waited_s: float, *, ageing_s: float, top: int) -> int:
+    """The priority after so long a wait: one more per ``ageing_s``, never above the highest that waits.
+
+    >>> [aged(-1, waited_s, ageing_s=60, top=1) for waited_s in (59, 60, 7200)]
+    [-1, 0, 1]
+    """
+    return min(top, priority + int(max(0.0, waited_s) // ageing_s))
+
+
 def in_order(
     waiting: Sequence[Candidate],
     projects: Mapping[str, ProjectUse],
@@ -159,8 +168,8 @@ def in_order(
     top = max(ask.priority for ask in waiting)
 
     def rank(ask: Candidate) -> tuple[int, tuple[float, float], int]:
-        aged = min(top, ask.priority + int(max(0.0, now - ask.asked_at) // ageing_s))
-        return (-aged, need(projects[ask.project], turn), ask.id)
+        risen = aged(ask.priority, now - ask.asked_at, ageing_s=ageing_s, top=top)
+        return (-risen, need(projects[ask.project], turn), ask.id)
 
     return sorted(waiting, key=rank)
 

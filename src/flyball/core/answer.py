@@ -1,4 +1,4 @@
-"""One HTTP answer becomes one ``Signal``.
+"""One HTTP answer becomes one ``Signal``; so does an error inside one that began well (``from_event``).
 
 ``headers.py`` and ``body.py`` read the shapes; here they get their meaning, most telling first:
 
@@ -19,12 +19,15 @@ Pure, and it never raises: everything here comes from outside.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from flyball.core.body import Body, ErrorBody, read_error
 from flyball.core.headers import HeaderLines, Headers
+from flyball.core.pacific import until_midnight_s
 from flyball.core.signals import Bucket, Certainty, Signal, SignalKind
-from flyball.core.spans import sensible_s, worded_s
+from flyball.core.spans import first_s, worded_s
+from flyball.core.verdict import one_line
 
 NEAR_LIMIT_REMAINING = 5
 """Fewer calls than this left of a plain ``x-quota-remaining``, whose limit nobody tells."""
@@ -35,6 +38,7 @@ reserve; under a fifth of that, somebody else is drinking from it too."""
 _DETAIL_CHARS = 120
 _LABEL_CHARS = 60
 _DAILY = "dailylimitexceeded"
+_ABOUT_THE_DAY_S = 3600.0
 _WORDED_WAITS = frozenset({SignalKind.THROTTLED, SignalKind.WINDOW_USED_UP})
 
 _BY_NAME: tuple[tuple[SignalKind, frozenset[str]], ...] = tuple(
@@ -67,6 +71,10 @@ _BY_NAME: tuple[tuple[SignalKind, frozenset[str]], ...] = tuple(
         ),
     )
 )
+_CLIENTS_OWN = frozenset(
+    {"invalid_request_error", "not_found_error", "request_too_large", "invalid_prompt", "invalid_argument"}
+)
+"""Names that come with a status of the 400s, for where no status comes with them."""
 _BY_STATUS = {
     401: SignalKind.AUTH,
     402: SignalKind.CREDIT_GONE,
@@ -134,6 +142,25 @@ def from_http(
     return _plain(status) if heads.silent else _success(status, heads)
 
 
+def from_event(event: Mapping[str, object], *, wall_s: float | None = None) -> Signal | None:
+    """Judge one event of a stream whose status was good; None: it tells of no error.
+
+    >>> from_event({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}).detail
+    'mid-stream overloaded_error: Overloaded'
+    >>> from_event({"type": "content_block_delta", "delta": {"text": "error"}})
+    """
+    inner = event.get("response") if event.get("type") == "response.failed" else event
+    said = inner if isinstance(inner, Mapping) else {}
+    if not isinstance(said.get("error"), Mapping) and said.get("type") != "error":
+        return None
+    error, heads = read_error(said), Headers(None, wall_s=wall_s)
+    if error is None:
+        return None
+    status = error.code or (400 if error.names & _CLIENTS_OWN else 500)
+    kind, scope, certainty = _judged(status, heads, error)
+    return Signal(kind, _wait_s(kind, heads, error), _detail("mid-stream", heads, error), scope, certainty)
+
+
 def _is_final(status: object) -> bool:
     """An interim answer (1xx) says nothing yet; anything else outside is no HTTP status."""
     return isinstance(status, int) and 200 <= status < 600
@@ -169,7 +196,7 @@ def _refusal(status: int, heads: Headers, error: ErrorBody | None) -> Signal:
     return Signal(
         kind,
         _wait_s(kind, heads, error),
-        _detail(status, heads, error),
+        _detail(f"HTTP {status}", heads, error),
         scope,
         certainty,
         heads.buckets(),
@@ -240,18 +267,21 @@ def _wait_s(kind: SignalKind, heads: Headers, error: ErrorBody | None) -> float 
         waits[1:1] = [error.resets_in_s, None if at_s is None or now_s is None else at_s - now_s]
         waits.append(error.delay_s)
         waits.append(worded_s(error.message) if kind in _WORDED_WAITS else None)
-    return next((wait for wait in map(sensible_s, waits) if wait is not None), None)
+    told_s = first_s(waits)
+    daily = kind is SignalKind.WINDOW_USED_UP and error is not None and _is_daily(error)
+    return _new_day_s(told_s, heads.now_s) if daily else told_s
 
 
-def _detail(status: int, heads: Headers, error: ErrorBody | None) -> str:
+def _new_day_s(told_s: float | None, now_s: float | None) -> float | None:
+    """Google's short delays are about the minute, also where the day is used up: that lasts till midnight."""
+    if told_s is not None and told_s >= _ABOUT_THE_DAY_S:
+        return told_s
+    return None if now_s is None else until_midnight_s(now_s)
+
+
+def _detail(said: str, heads: Headers, error: ErrorBody | None) -> str:
     """For people: the status, the provider's name for it, and the start of its message."""
-    said = f"HTTP {status}"
     if error is not None:
-        label, message = _shown(error.label, _LABEL_CHARS), _shown(error.message, _DETAIL_CHARS)
+        label, message = one_line(error.label, _LABEL_CHARS), one_line(error.message, _DETAIL_CHARS)
         said += f" {label}" * bool(label) + f": {message}" * bool(message)
     return f"{said} (x-should-retry: false)" if heads.forbids_retry else said
-
-
-def _shown(text: str, chars: int) -> str:
-    """One line without anything that a terminal or a database would take amiss."""
-    return "".join(filter(str.isprintable, " ".join(text.split())))[:chars]

@@ -44,6 +44,8 @@ class ErrorBody:
     resets_in_s: float | None = None
     delay_s: float | None = None
     """Gemini's ``RetryInfo``."""
+    code: int | None = None
+    """An HTTP status that the error itself names as a number."""
     quota_ids: tuple[str, ...] = ()
     quota_metrics: tuple[str, ...] = ()
 
@@ -65,6 +67,7 @@ def read_error(body: Body) -> ErrorBody | None:
         resets_at_s=_moment(error.get("resets_at")),
         resets_in_s=number(error.get("resets_in_seconds")),
         delay_s=longest_s(duration_s(text) for part in details for text in _texts(part, "retryDelay")),
+        code=_status(error.get("code")),
         quota_ids=tuple(text for each in violations for text in _texts(each, "quotaId")),
         quota_metrics=tuple(text for each in violations for text in _texts(each, "quotaMetric")),
     )
@@ -104,6 +107,11 @@ def _message(error: Mapping[str, object], whole: Mapping[str, object]) -> str:
         for text in _texts(part, field):
             return text[:MESSAGE_CHARS]
     return ""
+
+
+def _status(value: object) -> int | None:
+    found = number(value)
+    return int(found) if found is not None and 400 <= found < 600 else None
 
 
 def _moment(value: object) -> float | None:

@@ -22,6 +22,7 @@ from flyball.core.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts
 from flyball.core.quota import Quota
 from flyball.core.settings import PoolSettings
 from flyball.core.signals import CONGESTION, REJECTIONS, SUCCESSES, Signal, SignalKind
+from flyball.core.spacing import next_grant_at
 from flyball.core.window import Window
 
 INFINITY = float("inf")
@@ -99,19 +100,23 @@ class Gate:
         trial = limits.phase is Phase.TRIAL
         if trial and meters.trial_id is not None:
             return limits.valid_until
+        if limits.spacing_s and not trial and now < meters.next_grant_at:
+            return meters.next_grant_at
         if self.counts.in_use >= (limits.ceiling if trial else limits.cap):
             # A cap that time alone may raise is looked at again then.
             return limits.valid_until if not trial else INFINITY
         return windowing.room_at(self.meters.windows, cost, now)[0] if self.meters.windows else now
 
-    def start(self, now: float, cost: Mapping[str, float] = _NO_COST) -> Start:
-        """Only after ``open_at`` said now."""
+    def start(self, now: float, cost: Mapping[str, float] = _NO_COST, *, chance: float = 0.5) -> Start:
+        """Only after ``open_at`` said now. ``chance`` spreads the spacing; a half leaves it as it is."""
         self._number += 1
         counts, limits = self.counts, self.limits
         counts.in_use += 1
         if counts.in_use >= limits.cap:
             self.meters.bound_at = now
             self._fold_by(now + planning.FOLD_EVERY_S)
+        if limits.spacing_s:
+            self.meters.next_grant_at = next_grant_at(now, limits.spacing_s, limits.spacing_jitter, chance)
         if limits.phase is Phase.TRIAL:
             self.meters.trial_id, self.meters.trial_at = self._number, now
             self._replan(now)

@@ -3,6 +3,8 @@
     anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}
     anthropic-ratelimit-unified-{status,reset,representative-claim}       the windows of a subscription
     x-ratelimit-{limit,remaining,reset}-{requests,tokens}                 OpenAI and those who speak like it
+    ratelimit, ratelimit-policy                                           the IETF's draft (``ratelimit.py``)
+    ratelimit-{limit,remaining,reset}                                     the same, as it was before
     x-codex-{primary,secondary}-{used-percent,window-minutes}             the windows of a ChatGPT plan
     retry-after, retry-after-ms, x-quota-remaining, x-should-retry
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from flyball.core.ratelimit import COUNTED, told_buckets
 from flyball.core.signals import Bucket
 from flyball.core.spans import (
     LONGEST_WAIT_S,
@@ -34,6 +37,7 @@ _UNIFIED = "anthropic-ratelimit-unified-"
 _PREFIXES = (
     "anthropic-ratelimit-",
     "x-ratelimit-",
+    "ratelimit",
     "retry-after",
     "x-quota-remaining",
     "x-codex-",
@@ -42,12 +46,15 @@ _PREFIXES = (
 )
 _LOOK_CHARS = 4
 _STARTS = frozenset(prefix[:_LOOK_CHARS] for prefix in _PREFIXES)
-_QUOTAS = ("requests", "tokens", "input-tokens", "output-tokens")
+_FIELDS = ("limit", "remaining", "reset")
 # The provider's own headers come first: a gateway may add the OpenAI ones for quotas of its own.
-_ROWS = tuple(
-    (name, tuple(form.format(field=field, name=name) for field in ("limit", "remaining", "reset")))
-    for form in ("anthropic-ratelimit-{name}-{field}", "x-ratelimit-{field}-{name}")
-    for name in _QUOTAS
+_ROWS = (
+    *(
+        (name, tuple(form.format(field=field, name=name) for field in _FIELDS))
+        for form in ("anthropic-ratelimit-{name}-{field}", "x-ratelimit-{field}-{name}")
+        for name in COUNTED
+    ),
+    ("requests", tuple(f"ratelimit-{field}" for field in _FIELDS)),
 )
 _VALUE_CHARS = 400
 _SCOPE_CHARS = 40
@@ -118,6 +125,9 @@ class Headers:
             bucket = self._bucket(name, *fields) if fields[1] in self.values else None
             if bucket is not None:
                 found.setdefault(name, bucket)
+        if "ratelimit" in self.values:
+            told = told_buckets(self.values["ratelimit"], self.values.get("ratelimit-policy", ""))
+            found = {**told, **found}
         quota = self._bucket("quota", "", "x-quota-remaining", "")
         return (*found.values(), quota) if quota is not None else tuple(found.values())
 

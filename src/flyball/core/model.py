@@ -93,6 +93,11 @@ class Claim:
     def held(self) -> bool:
         return self.granted_at is not None
 
+    @property
+    def rests(self) -> bool:
+        """A lease of no slots: its run waits out a limit, until ``expires_at``, and is only to be seen."""
+        return self.slots == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -187,7 +192,7 @@ class MachineUse:
     """Free units of each kind of resource that a person declared."""
 
 
-ASK_FACTS = frozenset({"granted", "refused", "gave up", "reclaimed", "held"})
+ASK_FACTS = frozenset({"granted", "refused", "gave up", "reclaimed", "held", "rests", "ended"})
 """Kinds of facts about one ask. They come by the thousand; those about a pool are rare and kept apart."""
 
 

@@ -71,6 +71,8 @@ class Bucket:
     limit: float | None
     remaining: float
     reset_s: float | None = None
+    window_s: float | None = None
+    """The time that the limit is for, where the provider says so."""
 
 
 @dataclass(frozen=True, slots=True)

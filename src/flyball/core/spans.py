@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 LONGEST_WAIT_S = 31 * 86400.0
-"""The longest window that a provider names is a month. Beyond it a number is a mistake, not a wait."""
+"""The longest window that a provider names is a month. Who asks for a longer wait gets a month."""
 
 _TEXT_CHARS = 200
 """No number or date is longer; it also bounds the work that a hostile header can cause."""
@@ -60,12 +60,29 @@ def sensible_s(seconds: float | None) -> float | None:
     return seconds if seconds is not None and 0 < seconds <= LONGEST_WAIT_S else None
 
 
+def clamped_s(seconds: float | None) -> float | None:
+    """A wait that is later than now, and a month if it is longer.
+
+    >>> clamped_s(-1), clamped_s(7), clamped_s(366 * 86400) == LONGEST_WAIT_S
+    (None, 7, True)
+    """
+    return min(seconds, LONGEST_WAIT_S) if seconds is not None and seconds > 0 else None
+
+
+def first_s(waits: Iterable[float | None]) -> float | None:
+    """Of several waits, best known first, the first sensible one; where all are absurd, a month."""
+    given = list(waits)
+    found = (wait for keep in (sensible_s, clamped_s) for wait in map(keep, given) if wait is not None)
+    return next(found, None)
+
+
 def longest_s(waits: Iterable[float | None]) -> float | None:
-    """Of several waits for the same thing, the longest sensible one.
+    """Of several waits for the same thing, the longest sensible one; where all are absurd, a month.
 
     Who comes early is refused again and may be punished for it; who comes late loses seconds.
     """
-    return max((wait for wait in map(sensible_s, waits) if wait is not None), default=None)
+    given = list(waits)
+    return max((wait for wait in map(sensible_s, given) if wait is not None), default=first_s(given))
 
 
 def duration_s(text: str) -> float | None:
@@ -120,4 +137,7 @@ def until_s(text: str, now_s: float | None) -> float | None:
     if span_s is not None and span_s <= LONGEST_WAIT_S:
         return span_s
     then_s = None if now_s is None else moment_s(text)
-    return None if then_s is None or now_s is None else then_s - now_s
+    if then_s is not None and now_s is not None:
+        return then_s - now_s
+    # Longer than is believed, but a span: a larger number would be a moment.
+    return span_s if span_s is not None and span_s < _EPOCH_FROM_S else None

@@ -124,6 +124,15 @@ _PHRASES = {
 }
 
 
+def one_line(text: str, chars: int = 300) -> str:
+    """Somebody's text without anything that a terminal or a database would take amiss.
+
+    >>> one_line("429:\\n slow\\x1b[1m down", 12)
+    '429: slow[1m'
+    """
+    return "".join(filter(str.isprintable, " ".join(text.split())))[:chars]
+
+
 def span_words(seconds: float) -> str:
     """A duration as people say it.
 

@@ -284,7 +284,10 @@ def _others_per_s(
 
 
 def _refill_per_s(window: Window | None, bucket: Bucket, limit: float) -> float:
-    """From the time until it is full again, where that is long enough to tell; else a minute's worth."""
+    """As the provider says; from the time until it is full again, where that is long enough to tell; else a
+    minute's worth."""
+    if bucket.window_s is not None and FULL_AGAIN_S[0] <= bucket.window_s <= FULL_AGAIN_S[1]:
+        return limit / bucket.window_s
     usual = window.refill_per_s if window is not None and window.limit == limit else limit / MINUTE_S
     missing, reset_s = limit - bucket.remaining, bucket.reset_s
     if reset_s is None or missing < 0.05 * limit or not FULL_AGAIN_S[0] <= reset_s <= FULL_AGAIN_S[1]:

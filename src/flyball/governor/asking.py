@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
+from flyball.core.model import Ask
 from flyball.core.settings import DEFAULT_POOL
 from flyball.governor.caller import default_name, default_project
+from flyball.host.process import me
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -64,4 +66,20 @@ def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
         options.get("model", ""),
         os.getpid(),
         dict(options.get("cost") or {}),
+    )
+
+
+def ask_of(asking: Asking, mailbox: str) -> Ask:
+    """The wish of this process, for a store."""
+    return Ask(
+        pool=asking.pool,
+        project=asking.project,
+        name=asking.name,
+        holder=me(),
+        slots=asking.slots,
+        priority=asking.priority,
+        resources=asking.resources,
+        model=asking.model,
+        mailbox=mailbox,
+        cost=asking.cost,
     )

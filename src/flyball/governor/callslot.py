@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,9 @@ class CallSlot:
         notes = self._noted()
         if notes.signal is not None and notes.signal.kind in CONGESTION:
             return signal
+        if notes.signal is not None and notes.signal.buckets and not signal.buckets and not notes.heard:
+            # An error in the middle of a stream: the headers before it are still to be learned from.
+            signal = replace(signal, buckets=notes.signal.buckets)
         notes.signal, notes.heard = signal, signal.kind is not SignalKind.OK
         if notes.heard:
             self._desk.hear(notes.start, signal)

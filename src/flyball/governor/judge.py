@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.spans import sensible_s
+from flyball.core.spans import clamped_s
 from flyball.errors import FlyballError, Throttled
 
 
@@ -18,7 +18,7 @@ def signal_of(error: BaseException) -> Signal | None:
     True
     """
     if isinstance(error, Throttled):
-        return Signal(SignalKind.THROTTLED, sensible_s(error.retry_after_s), detail=str(error))
+        return Signal(SignalKind.THROTTLED, clamped_s(error.retry_after_s), detail=str(error))
     if isinstance(error, FlyballError) or not isinstance(error, TimeoutError | ConnectionError):
         return None
     return Signal(SignalKind.TIMEOUT, detail=type(error).__name__)

@@ -5,9 +5,11 @@
 It forks the command's process, which waits at the gate in a session of its own, and says that process's
 pid. The gate is a pipe: a byte opens it, its end means that nobody may run. From then on the keeper only
 waits. When the command has ended, what it left running behind is ended too: its process group, and on
-Linux whatever still carries its ``FLYBALL_RUN``, so that a daemon in a session of its own is found. Only
-then the way it ended goes into ``FOLDER/status`` by an atomic rename: whoever sees the file knows that
-all is over.
+Linux whatever became the keeper's child when its own parent ended, or still carries its ``FLYBALL_RUN``,
+so that a daemon in a session of its own is found. Only then the way it ended goes into ``FOLDER/status``
+by an atomic rename: whoever sees the file knows that all is over.
+
+A command that the system would not run at all leaves the reason in ``FOLDER/refused``.
 
 So no agent hangs on the engine's pipes or life, and an engine that comes back finds out how an agent
 ended that is not its child. The keeper itself ends the way its command did, for a parent that is still
@@ -25,13 +27,15 @@ RUN_VARIABLE = "FLYBALL_RUN"
 NOT_STARTED = 125
 _LEFTOVER_S = 1.0
 _FULL_DISK_TRIES = 60
+_SET_CHILD_SUBREAPER = 36
 
 
 def main(argv: list[str]) -> int:
     gate, say, folder, command = int(argv[0]), int(argv[1]), argv[2], argv[4:]
+    _adopt_orphans()
     child = os.fork()
     if child == 0:
-        _become(gate, say, command)
+        _become(gate, say, folder, command)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         # What is meant for the agent goes to the agent: the keeper has to outlive it to say how it ended.
         signal.signal(number, signal.SIG_IGN)
@@ -39,16 +43,32 @@ def main(argv: list[str]) -> int:
     os.close(gate)
     os.close(say)
     _let_go_of_output()
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+    code = os.waitstatus_to_exitcode(_waited(child))
     if code == NOT_STARTED and not os.path.exists(os.path.join(folder, "started")):
         return NOT_STARTED
     _end_leftovers(child)
+    _let_the_dead_go()
     _write(folder, f"{code}\n")
     return code if code >= 0 else 128 - code
 
 
-def _become(gate: int, say: int, command: list[str]) -> None:
+def _adopt_orphans() -> None:
+    """On Linux, children of the command that outlive it become ours, so that we find them."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _waited(child: int) -> int:
+    """The command's wait status. Orphans that end before it are let go on the way."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            return status
+
+
+def _become(gate: int, say: int, folder: str, command: list[str]) -> None:
     """The command's side of the fork. Leaves only through exec or ``_exit``."""
     try:
         os.setsid()
@@ -61,7 +81,10 @@ def _become(gate: int, say: int, command: list[str]) -> None:
             os.set_inheritable(say, False)
             os.execvp(command[0], command)
     except OSError as error:
-        os.write(2, f"flyball: cannot run {command[0]}: {error.strerror}\n".encode(errors="replace"))
+        why = f"cannot run {command[0]}: {error.strerror}".encode(errors="replace")
+        os.write(2, b"flyball: " + why + b"\n")
+        file = os.open(os.path.join(folder, "refused"), os.O_WRONLY | os.O_CREAT, 0o600)
+        os.write(file, why)
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
     finally:
         os._exit(NOT_STARTED)
@@ -84,6 +107,15 @@ def _end_leftovers(child: int) -> None:
             time.sleep(0.02)
 
 
+def _let_the_dead_go() -> None:
+    """Ours by adoption: where nobody waits for them they would stay as zombies."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
 def _signal_leftovers(child: int, number: int) -> bool:
     """Signal all that is left; False if nothing is."""
     found = False
@@ -94,7 +126,7 @@ def _signal_leftovers(child: int, number: int) -> bool:
         pass
     except PermissionError:  # macOS says so of a group of zombies
         pass
-    for pid in _strays():
+    for pid in {*_strays(), *_orphans()}:
         try:
             os.kill(pid, number)
             found = True
@@ -112,6 +144,21 @@ def _group_lives(group: int) -> bool:
         if fields and int(fields[2]) == group and fields[0] not in (b"Z", b"X"):
             return True
     return False
+
+
+def _orphans() -> list[int]:
+    """Everything beneath us, once the command itself has ended: on Linux."""
+    parents: dict[int, int] = {}
+    if os.path.isdir("/proc/self"):
+        for pid in _pids():
+            fields = _stat(pid)
+            if fields and fields[0] not in (b"Z", b"X"):
+                parents[pid] = int(fields[1])
+    found, beneath = [], {os.getpid()}
+    while beneath:
+        beneath = {pid for pid, parent in parents.items() if parent in beneath}
+        found += sorted(beneath)
+    return found
 
 
 def _strays() -> list[int]:

@@ -22,7 +22,7 @@ from flyball.errors import AgentError
 from flyball.governor import keeper
 from flyball.host.process import identify
 
-STDOUT, STDERR, STATUS, STARTED = "stdout", "stderr", "status", "started"
+STDOUT, STDERR, STATUS, STARTED, REFUSED = "stdout", "stderr", "status", "started", "refused"
 _SCRIPT = str(Path(keeper.__file__))
 
 
@@ -94,6 +94,14 @@ def exit_code(folder: Path) -> int | None:
         return int((folder / STATUS).read_text())
     except (OSError, ValueError):
         return None
+
+
+def refusal(folder: Path) -> str:
+    """Why the system would not run a command at all; empty if it did."""
+    try:
+        return (folder / REFUSED).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 @contextlib.contextmanager

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from flyball.core.model import Outcome
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
-from flyball.core.verdict import Verdict
+from flyball.core.verdict import Verdict, one_line
 from flyball.errors import Throttled, UsageError
+from flyball.stores.port import Release
 
 if TYPE_CHECKING:
     from flyball.core.body import Body
@@ -95,9 +96,9 @@ class Lease:
         """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
         self.used.update(used)
 
-    def release(self, outcome: Outcome | str = Outcome.FINISHED) -> None:
-        """Give the slots back. A second call does nothing."""
-        self._governor.release(self, outcome)
+    def release(self, outcome: Outcome | str = Outcome.FINISHED, *, words: str = "") -> None:
+        """Give the slots back. A second call does nothing. ``words``: how it ended, for ``flyball why``."""
+        self._governor.release(self, outcome, words=words)
 
     def take_release(self) -> bool:
         """True exactly once: whoever gets it writes the release."""
@@ -153,3 +154,14 @@ def outcome_of(kind: type[BaseException] | None) -> Outcome:
     if kind is None:
         return Outcome.FINISHED
     return Outcome.FAILED if issubclass(kind, Exception) else Outcome.ABANDONED
+
+
+def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
+    """What the end of a lease says, for a store."""
+    told = one_line(words) if words else ""
+    try:
+        ended = Outcome(outcome)
+        return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets, told)
+    except ValueError:
+        known = ", ".join(o.value for o in Outcome)
+        raise UsageError(f"outcome must be one of {known}, not {outcome!r}") from None

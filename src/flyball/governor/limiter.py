@@ -61,13 +61,13 @@ class Limiter:
         cap moves. ``windows`` are budgets over time that were promised: ``{"requests": "60/min"}``; those
         that a provider's headers name are found without.
         """
-        check_settings(settings)
         check_maximum(maximum)
         self._changes: PoolChanges = {"profile": "calls", **settings}
         if maximum is not None and "cap_ceiling" not in settings:
             # A person who names the most wants it reached, not the profile's own ceiling.
             self._changes["cap_ceiling"] = max(maximum, resolve_pool(self._changes).cap)
         pool, now = resolve_pool(self._changes), clock()
+        check_settings(settings, pool)
         gate = Gate(pool, now, name=check_name("limiter", name))
         self._desk = Turnstile(gate, clock, check_maximum(maximum))
         survive_forks(self)
@@ -77,8 +77,9 @@ class Limiter:
     def slot(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
         """A slot for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds.
 
-        Higher priority first, first come first served within one. ``cost`` is what the call will use of each
-        window: ``{"tokens": 1200}``; it counts as one request by itself.
+        Higher priority first, first come first served within one; who waits rises by one every ``ageing_s``.
+        ``cost`` is what the call will use of each window: ``{"tokens": 1200}``; it counts as one request by
+        itself.
         """
         if timeout is None and cost is None and not priority:
             slot = CallSlot()
@@ -155,17 +156,21 @@ class Limiter:
         return in_slot_sync
 
     def may_retry(self) -> bool:
-        """Whether a retry is affordable: timeouts and lost connections spend the budget, successes earn."""
+        """Whether a retry is affordable: a call earns a tenth of one, a timeout or lost line spends one."""
         desk = self._desk
         with desk.lock:
-            return desk.budget.left(successes=desk.successes) > 0
+            return desk.retries_left(desk.clock()) > 0
+
+    def take_retry(self) -> bool:
+        """Spend a retry of something that no timeout has paid for, if one is left."""
+        return self._desk.take_retry()
 
     # -- everything at once -----------------------------------------------------------------------
 
     def set(self, *, maximum: int | None = None, **changes: Unpack[PoolChanges]) -> None:
         """Change settings while calls run and wait. What is not named stays; running calls go on."""
-        check_settings(changes)
         changed = merge_changes(self._changes, changes)
+        check_settings(changes, resolve_pool(changed))
         most = check_maximum(maximum) if maximum is not None else self._desk.maximum
         self._desk.change(resolve_pool(changed), maximum=most, reseed="cap" in changes)
         self._changes = changed

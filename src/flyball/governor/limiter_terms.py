@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from flyball.core.settings import PoolChanges
+from flyball.core.settings import PoolChanges, PoolSettings
 from flyball.errors import UsageError
 
 if TYPE_CHECKING:
     from flyball.governor.turnstile import Turnstile
 
-_OF_POOLS = frozenset(
-    {"share", "rotation_s", "weights", "maxima", "reserve", "ageing_s", "spacing_s", "spacing_jitter"}
-)
+_OF_POOLS = frozenset({"share", "rotation_s", "weights", "maxima", "reserve"})
 
 
 def check_maximum(maximum: int | None) -> int | None:
@@ -23,11 +21,13 @@ def check_maximum(maximum: int | None) -> int | None:
     return maximum
 
 
-def check_settings(changes: PoolChanges) -> None:
-    """A limiter knows no projects and no spacing: refuse what it would silently ignore."""
+def check_settings(changes: PoolChanges, settings: PoolSettings) -> None:
+    """Refuse what a limiter with these settings would silently ignore."""
     useless = sorted(_OF_POOLS & changes.keys())
     if useless:
         raise UsageError(f"{useless[0]} is for pools that projects share; a limiter has none")
+    if changes.get("spacing_s") and not settings.adapts:
+        raise UsageError("spacing_s is for a cap that adapts; this one is fixed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class LimiterStats:
                 successes=desk.successes,
                 throttles=learned.throttle_count,
                 last_throttle_age_s=None if throttled_at is None else now - throttled_at,
-                retries_left=desk.budget.left(successes=desk.successes),
+                retries_left=desk.retries_left(now),
                 windows=tuple(
                     WindowStats(window.name, window.limit, window.level_at(now), window.source.value)
                     for window in gate.windows

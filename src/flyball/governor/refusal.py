@@ -42,6 +42,8 @@ def _reason(
         return (Reason.BREAKER if limits.phase is Phase.OPEN else Reason.RETRY_AFTER), ""
     if limits.phase is Phase.TRIAL and gate.meters.trial_id is not None:
         return Reason.TRIAL, ""
+    if limits.spacing_s and limits.phase is not Phase.TRIAL and now < gate.meters.next_grant_at:
+        return Reason.SPACING, ""
     if maximum is not None and gate.in_use >= maximum:
         return Reason.CAP, "at the hard maximum"
     if gate.in_use >= gate.cap:

@@ -52,6 +52,20 @@ class AskStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RestStatus:
+    """A run that waits out a limit before it is tried again. It holds nothing and stands in no line."""
+
+    id: int
+    project: str
+    name: str
+    pid: int
+    resting_s: float
+    tries_again_in_s: float
+    words: str
+    alive: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class DemandStatus:
     project: str
     pid: int
@@ -79,6 +93,8 @@ class WindowStatus:
     limit: float
     left: float
     per_min: float
+    spent: float
+    """By all calls so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +133,7 @@ class PoolStatus:
     leases: tuple[LeaseStatus, ...]
     asks: tuple[AskStatus, ...]
     """The first 200 in line; ``waiting`` counts all of them."""
+    resting: tuple[RestStatus, ...]
     projects: tuple[ProjectStatus, ...]
     demand: tuple[DemandStatus, ...]
 
@@ -153,7 +170,7 @@ def status_of(store: Store, location: str) -> Status:
 def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
     s, cap_state, breaker = pool.settings, pool.memory.cap, pool.memory.breaker
     settling = s.adaptive and now < cap_state.settle_until
-    spacing = s.spacing_s if s.adaptive else 0.0
+    spacing = s.spacing_s if s.adapts else 0.0
     return PoolStatus(
         name=pool.name,
         profile=s.profile,
@@ -186,6 +203,7 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         windows=tuple(_window(window, now) for window in pool.windows),
         leases=tuple(_lease(claim, now) for claim in pool.leases),
         asks=tuple(_asking(ask, now) for ask in pool.asks),
+        resting=tuple(_rest(claim, now) for claim in pool.resting),
         projects=tuple(_project(standing) for standing in pool.projects),
         demand=tuple(_demand(demand, now) for demand in pool.demands),
     )
@@ -204,7 +222,8 @@ def _closed_why(pool: PoolSnapshot) -> str:
 
 def _window(window: Window, now: float) -> WindowStatus:
     left = max(0.0, window.level_at(now))
-    return WindowStatus(window.name, window.source.value, window.limit, left, window.refill_per_s * 60)
+    refill = window.refill_per_s * 60
+    return WindowStatus(window.name, window.source.value, window.limit, left, refill, window.spent)
 
 
 def _ago(at: float | None, now: float) -> float | None:
@@ -255,6 +274,19 @@ def _asking(ask: WaitingAsk, now: float) -> AskStatus:
         verdict.reason.value,
         verdict.words(),
         verdict.estimate_s,
+        alive(claim.holder),
+    )
+
+
+def _rest(claim: Claim, now: float) -> RestStatus:
+    return RestStatus(
+        claim.id,
+        claim.project,
+        claim.name,
+        claim.holder.pid,
+        max(0.0, now - claim.asked_at),
+        max(0.0, (claim.expires_at or now) - now),
+        claim.why,
         alive(claim.holder),
     )
 

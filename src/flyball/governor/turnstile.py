@@ -6,7 +6,7 @@ Everything else goes through the lock and asks the gate.
 
     free     passes that anybody may take; empty whenever somebody has to be asked
     minted   passes that exist, in hands or free: never above the cap, nor above the maximum
-    calm     nobody waits, the plan is open, there are no windows, the cap is not full
+    calm     nobody waits, the plan is open, there are no windows and no spacing, the cap is not full
 
 Passes are made only here, under the lock, so no controller can put more into hands than ``maximum``. The
 pass that fills a cap that can move is never made in advance: the gate has to see it, a full cap is what
@@ -23,6 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from copy import copy
+from random import random
 
 from flyball.core.gate import INFINITY, Gate, Start
 from flyball.core.model import Fact, Phase, PoolCounts
@@ -46,6 +47,8 @@ FACTS_KEPT = 100
 
 class Turnstile:
     __slots__ = (
+        "_earned",
+        "_earned_at",
         "_watch_at",
         "_watcher",
         "budget",
@@ -78,6 +81,8 @@ class Turnstile:
         self.facts: deque[Fact] = deque(maxlen=FACTS_KEPT)
         self._watcher: Waiter | None = None
         self._watch_at = INFINITY
+        self._earned, self._earned_at = 0, clock()
+        """Starts that the budget knows of, and since when it knows of no other."""
         self._settle()
 
     @property
@@ -85,9 +90,13 @@ class Turnstile:
         return self.minted - len(self.free)
 
     @property
+    def starts(self) -> int:
+        return self.started + UNSEEN_MOST - self.left
+
+    @property
     def successes(self) -> int:
         """Calls that ended and did not fail."""
-        return max(0, self.started + UNSEEN_MOST - self.left - self.in_hands - self.failures)
+        return max(0, self.starts - self.in_hands - self.failures)
 
     # -- starting ---------------------------------------------------------------------------------
 
@@ -104,8 +113,9 @@ class Turnstile:
         """Get in line. It may be served at once."""
         with self.lock:
             self.calm = False
-            self.line.join(waiter, waiter.priority)
-            self._serve(self._look_round())
+            now = self._look_round()
+            self.line.join(waiter, waiter.priority, now=now)
+            self._serve(now)
 
     def leave(self, waiter: Waiter) -> None:
         """Get out of line, if it still stands there."""
@@ -140,7 +150,8 @@ class Turnstile:
             return None
         self.started += 1
         self.gate.counts.in_use = self.minted - len(self.free) - 1
-        return self.gate.start(now, cost)
+        # Chance costs more than half a start, and only spacing has a use for it.
+        return self.gate.start(now, cost, chance=random() if self.gate.limits.spacing_s else 0.5)
 
     def _take_pass(self) -> bool:
         if self._pop_free():
@@ -179,7 +190,7 @@ class Turnstile:
                 self.failures += signal.kind is not SignalKind.NEAR_LIMIT
                 self.gate.renew(now)
                 if signal.kind is SignalKind.TIMEOUT:
-                    self.budget.spend(successes=self.successes)
+                    self._told_budget(now).take(now)
             self.gate.end(start, signal, now, actual=actual, heard=heard)
             self.minted -= 1
             self._serve(now)
@@ -196,6 +207,24 @@ class Turnstile:
         self.minted -= 1
         self.started -= 1
 
+    # -- trying again -----------------------------------------------------------------------------
+
+    def retries_left(self, now: float) -> int:
+        """Under the lock."""
+        return self._told_budget(now).left(now)
+
+    def take_retry(self) -> bool:
+        with self.lock:
+            now = self.clock()
+            return self._told_budget(now).take(now)
+
+    def _told_budget(self, now: float) -> RetryBudget:
+        """It is told of calls only when it is asked: the quick way through has no time for it."""
+        starts = self.starts
+        self.budget.call(now, count=max(0, starts - self._earned), since=self._earned_at)
+        self._earned, self._earned_at = starts, now
+        return self.budget
+
     # -- the line ---------------------------------------------------------------------------------
 
     def _serve(self, now: float) -> None:
@@ -205,7 +234,7 @@ class Turnstile:
             if served == SERVED_MOST:
                 at = now
                 break
-            waiter = line.first()
+            waiter = line.first(now=now, ageing_s=self.gate.limits.ageing_s)
             at = self._open_at(now, waiter.cost)
             start = self._start(now, waiter.cost) if at <= now else None
             if start is None:
@@ -248,6 +277,7 @@ class Turnstile:
             in_hands <= unseen_most
             and not self.line.length
             and not gate.windows
+            and not limits.spacing_s
             and limits.phase is Phase.CLOSED
             and limits.closed_until is None
         )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from flyball.core import plan as planning
 from flyball.core import window as windowing
 from flyball.core.admit import Candidate, choose, judge, too_large
+from flyball.core.control.named import controller_of
 from flyball.core.model import Ask, Claim, Outcome, Phase, ProjectUse
 from flyball.core.settings import CONFIRM_S, ShareRule
 from flyball.core.share import start_of_turn
@@ -23,12 +24,10 @@ from flyball.stores.desk import PoolDesk, ask_fact, candidate
 from flyball.stores.port import Release, Wake
 from flyball.stores.rows import Grant
 
-BY_SUCCESS = ("measured", "article", "gradient2")
-"""Controllers that want to hear of successes soon."""
 HOLD_SAMPLE = 8
 """Holds under a second in an uncrowded pool come by the thousand: one in so many is enough to estimate."""
-TELLING_WAIT_S = 1.0
-"""Shorter waits are not worth a line in the history."""
+TELLING_S = 1.0
+"""What took less, a wait or a lease, is not worth a line in the history."""
 
 
 def grant_new(desk: PoolDesk, ask: Ask) -> int:
@@ -169,7 +168,7 @@ def _grant_waiting(desk: PoolDesk, claim: Claim) -> None:
     desk.refresh_if_stale()
     desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
     waited_s = desk.now - claim.asked_at
-    if waited_s >= TELLING_WAIT_S:
+    if waited_s >= TELLING_S:
         words = f"granted after waiting {span_words(waited_s)} ({claim.why})"
         desk.tell([ask_fact(claim, desk.now, "granted", words)])
 
@@ -236,6 +235,7 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
     _settle_windows(desk, claim, release)
     was_full = row.counts.in_use >= row.limits.cap
     held_s = max(0.0, now - (claim.granted_at if claim.granted_at is not None else now))
+    _tell_end(desk, claim, release, held_s)
     if not release.rejected and (was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0):
         meters = desk.move_meters()
         meters.note_hold(held_s)
@@ -252,6 +252,14 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
         desk.fold(throttled, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
     if was_trial:
         _end_trial(desk, outcome)
+
+
+def _tell_end(desk: PoolDesk, claim: Claim, release: Release, held_s: float) -> None:
+    """What ended well and was not said in words comes by the thousand, and nobody asks about it."""
+    unwell = release.outcome is not Outcome.FINISHED and held_s >= TELLING_S
+    if release.words or unwell:
+        words = f"{release.words or release.outcome.value} (after {span_words(held_s)})"
+        desk.tell([ask_fact(claim, desk.now, "ended", words)])
 
 
 def _sent_since_refusal(desk: PoolDesk, claim: Claim) -> bool:
@@ -284,7 +292,9 @@ def _fold_soon(desk: PoolDesk) -> None:
     """A cap that grows by success must not wait for the plan to get old."""
     soon = desk.now + planning.FOLD_EVERY_S
     limits = desk.row.limits
-    if limits.valid_until > soon and limits.cap < limits.ceiling and desk.settings.controller in BY_SUCCESS:
+    if limits.valid_until <= soon or limits.cap >= limits.ceiling:
+        return
+    if controller_of(desk.settings).by_success:
         desk.row.limits = replace(limits, valid_until=soon)
         desk.rows.put_plan(desk.row)
 

@@ -294,7 +294,7 @@ class MemoryRows:
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
         held = (self._claims[claim_id] for of, claim_id in self._held if pool in (None, of))
-        mine = [c for c in held if project in (None, c.project)]
+        mine = [c for c in held if project in (None, c.project) and not c.rests]
         return min(mine, key=lambda c: c.id, default=None)
 
     def leases_with_resources(self) -> list[Claim]:

@@ -51,6 +51,8 @@ class Release:
     """What it really used of the windows, where that is known."""
     buckets: tuple[Bucket, ...] = ()
     """What the last answer's headers said about the quotas."""
+    words: str = ""
+    """How it ended, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,12 @@ class Store(Protocol):
 
     def hold(self, ask: Ask) -> tuple[int, After]:
         """Record work that already runs; may exceed the cap. Recorded twice, it counts once."""
+
+    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
+        """Show a run that waits out a limit: it holds nothing, stands in no line and is counted nowhere.
+
+        It ends with its release, its time, or its process.
+        """
 
     def report(
         self,

@@ -140,7 +140,8 @@ class Rows(Protocol):
 
     def expired(self, now: float) -> list[Claim]: ...
 
-    def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None: ...
+    def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
+        """Of those that hold slots."""
 
     def leases_with_resources(self) -> list[Claim]: ...
 

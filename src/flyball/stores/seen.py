@@ -62,6 +62,7 @@ class PoolSnapshot:
     hold_mean_s: float
     windows: tuple[Window, ...]
     leases: tuple[Claim, ...]
+    resting: tuple[Claim, ...]
     asks: tuple[WaitingAsk, ...]
     projects: tuple[ProjectStanding, ...]
     demands: tuple[Demand, ...]

@@ -19,7 +19,7 @@ from flyball.errors import UsageError
 from flyball.stores import answers
 from flyball.stores.desk import PoolDesk, ask_fact, candidate
 from flyball.stores.handout import (
-    TELLING_WAIT_S,
+    TELLING_S,
     grant_new,
     hand_out,
     may_pass,
@@ -138,9 +138,12 @@ class Verbs(SettingVerbs):
             return After()
         claim, row = found
         desk = PoolDesk(rows, claim.pool, self._world, row=row)
+        if claim.rests:
+            rows.remove(claim.id)
+            return desk.done()
         if claim.held:
             note_end(desk, claim, release)
-        elif desk.now - claim.asked_at >= TELLING_WAIT_S:
+        elif desk.now - claim.asked_at >= TELLING_S:
             waited = f"gave up after waiting {span_words(desk.now - claim.asked_at)} ({claim.why})"
             desk.tell([ask_fact(claim, desk.now, "gave up", waited)])
         take_back(desk, claim)
@@ -172,12 +175,24 @@ class Verbs(SettingVerbs):
             desk.project(ask.project)
             for known in rows.watched(ask.pool):
                 same = (known.holder, known.project, known.name) == (ask.holder, ask.project, ask.name)
-                if known.held and same:
+                if known.held and same and not known.rests:
                     return known.id, joined(carried, desk.done())
             claim_id = desk.take_id()
             grant = Grant(desk.row.counts.in_use + ask.slots, {})
             rows.add(claim_id, ask, now=desk.now, launcher_pid=ask.holder.pid, grant=grant)
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
+            return claim_id, joined(carried, desk.done())
+
+    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
+        check_ask(ask)
+        with self._write() as rows:
+            carried = self._carry(rows)
+            desk = self._desk(rows, ask.pool)
+            claim_id = desk.take_id()
+            resting = replace(ask, slots=0, resources={}, cost={}, mailbox="")
+            rows.add(claim_id, resting, now=desk.now, launcher_pid=ask.holder.pid, why=why)
+            rows.grant(claim_id, Grant(0, {}), now=desk.now, expires_at=desk.now + for_s)
+            desk.tell([ask_fact(ask, desk.now, "rests", why)])
             return claim_id, joined(carried, desk.done())
 
     def granted(self, mailbox: str) -> list[int]:
@@ -221,6 +236,9 @@ class Verbs(SettingVerbs):
         if found is None or found.holder != holder:
             return After()
         desk = self._desk(rows, found.pool)
+        if found.rests:
+            rows.remove(found.id)
+            return desk.done()
         unconfirmed = found.expires_at is not None and found.expires_at <= now
         gone = "did not answer" if unconfirmed else "is gone"
         words = f"{'slot taken back' if found.held else 'ask dropped'}: pid {found.holder.pid} {gone}"

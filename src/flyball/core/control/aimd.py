@@ -24,7 +24,7 @@ import math
 from dataclasses import replace
 
 from flyball.core.cap import HISTORY_LIMIT, cap_of, count_throttle, within
-from flyball.core.control.port import BreakerTimes, Heard, Seen
+from flyball.core.control.port import AIMD_TUNING, BreakerTimes, Heard, Seen
 from flyball.core.learned import CapEvent, CapState, Settling
 from flyball.core.settings import Growth, PoolSettings
 from flyball.core.verdict import span_words
@@ -181,8 +181,10 @@ def next_move_at(state: CapState, s: PoolSettings, now: float) -> float | None:
 class AimdController:
     """The seeds' way, under two names that differ in what makes a level grow (``PoolSettings.growth``)."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    heeds = AIMD_TUNING
+
+    def __init__(self, name: str, *, by_success: bool) -> None:
+        self.name, self.by_success = name, by_success
 
     def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
         return on_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)

@@ -10,6 +10,8 @@ from flyball.core.settings import PoolSettings
 
 class FixedController:
     name = "fixed"
+    by_success = False
+    heeds: frozenset[str] = frozenset()
 
     def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
         counted = count_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)

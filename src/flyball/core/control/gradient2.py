@@ -30,6 +30,8 @@ LONG_SMOOTHING = 2 / (600 + 1)
 
 class Gradient2Controller(FixedController):
     name = "gradient2"
+    by_success = True
+    heeds = frozenset({"settle_s"})
 
     def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
         state, _ = super().hear(state, s, heard)

@@ -60,6 +60,9 @@ PROBE_SHARE = 0.0024
 
 class MeasuredController:
     name = "measured"
+    by_success = True
+    # It bounds what it finds out itself by ``settle_s``; that is no way to tune it.
+    heeds = frozenset({"confirm_s"})
 
     def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
         own = _own(state)

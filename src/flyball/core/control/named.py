@@ -24,7 +24,7 @@ def named(name: str) -> Controller:
     if name in ("article", "koryph"):
         from flyball.core.control.aimd import AimdController
 
-        return AimdController(name)
+        return AimdController(name, by_success=name == "article")
     if name == "gradient2":
         from flyball.core.control.gradient2 import Gradient2Controller
 

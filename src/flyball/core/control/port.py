@@ -59,10 +59,22 @@ class BreakerTimes:
     trial_clean_s: float
 
 
+AIMD_TUNING = frozenset(
+    {"step", "cut_factor", "burst_factor", "burst_count", "burst_window_s", "settle_s", "probe_s"}
+    | {"trip_cuts", "trip_window_s"}
+)
+TUNING = AIMD_TUNING | {"confirm_s"}
+"""Settings that matter to some controllers only. The others find such times out, or need none."""
+
+
 class Controller(Protocol):
     """Pure. Every method takes the state and returns the next one."""
 
     name: str
+    by_success: bool
+    """Its level grows by successes: it wants to see them soon, not when the plan gets old."""
+    heeds: frozenset[str]
+    """The settings of ``TUNING`` that it is tuned with."""
 
     def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
         """Take in a throttle, an overload or a timeout; what it did."""

@@ -86,11 +86,12 @@ GRANT_OF = """
     WHERE id = ? AND granted_at IS NOT NULL AND expires_at IS NULL"""
 GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = ? ORDER BY id"
 EXPIRED = f"SELECT {CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"
-OLDEST = f"SELECT {CLAIM} FROM claim WHERE granted_at IS NOT NULL ORDER BY id LIMIT 1"
-OLDEST_OF_POOL = f"SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL ORDER BY id LIMIT 1"
+OLDEST = f"SELECT {CLAIM} FROM claim WHERE granted_at IS NOT NULL AND slots > 0 ORDER BY id LIMIT 1"
+OLDEST_OF_POOL = f"""
+    SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL AND slots > 0 ORDER BY id LIMIT 1"""
 OLDEST_OF_PROJECT = f"""
-    SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL AND project = ? ORDER BY id
-    LIMIT 1"""
+    SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL AND slots > 0 AND project = ?
+    ORDER BY id LIMIT 1"""
 WITH_RESOURCES = (
     f"SELECT {CLAIM} FROM claim WHERE resources IS NOT NULL AND granted_at IS NOT NULL ORDER BY id"
 )

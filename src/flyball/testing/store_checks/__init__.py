@@ -11,6 +11,7 @@ from flyball.testing.store_checks import (
     machine,
     measured,
     order,
+    resting,
     seeing,
     setting,
     sharing,
@@ -29,6 +30,7 @@ _ROOMS = (
     machine,
     ending,
     dying,
+    resting,
     setting,
     seeing,
 )

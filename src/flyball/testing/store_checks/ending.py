@@ -177,3 +177,32 @@ def work_that_already_runs_counts_even_above_the_cap(s: Scene) -> None:
     s.refused(Reason.CAP)
     s.release(held)
     s.take()
+
+
+@store_check
+def a_lease_that_ends_in_words_is_remembered_with_them(s: Scene) -> None:
+    lease = s.take("blog", name="t-14", holder=s.holder(4121))
+    s.wait(200)
+    s.store.release(Release(lease, Outcome.ABANDONED, words="limited: the provider throttled it (429)"))
+    (fact,) = s.store.facts(limit=10)
+    expect_equal((fact.kind, fact.project, fact.name, fact.pid), ("ended", "blog", "t-14", 4121), "who")
+    expect_equal(fact.words, "limited: the provider throttled it (429) (after 3 min)", "how")
+
+
+@store_check
+def a_lease_that_ended_badly_is_remembered_and_one_that_ended_well_is_not(s: Scene) -> None:
+    s.static(4)
+    for outcome in Outcome:
+        lease = s.take()
+        s.wait(2)
+        s.release(lease, outcome)
+    told = [fact.words for fact in s.store.facts(limit=10) if fact.kind == "ended"]
+    expect_equal(
+        sorted(told), [f"{word} (after 2 s)" for word in ("abandoned", "failed", "throttled")], "told"
+    )
+
+
+@store_check
+def a_short_lease_leaves_no_line_in_the_history(s: Scene) -> None:
+    s.release(s.take(), Outcome.FAILED)
+    expect_equal(s.fact_kinds(), [], "what is remembered")

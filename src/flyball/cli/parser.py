@@ -1,0 +1,58 @@
+"""The parser of every verb: what it cannot read is a ``UsageError`` like any other, with a way out.
+
+argparse prints its errors itself and leaves. Raised instead, they reach ``main``, which knows of ``--json``
+and exit codes. A word that comes close to a known one is asked about.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from flyball.errors import UsageError
+
+_UNKNOWN = "unrecognized arguments: "
+
+
+class Parser(argparse.ArgumentParser):
+    """Actions of a verb get parsers of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith(_UNKNOWN):
+            message = self._unknown(message.removeprefix(_UNKNOWN))
+        end = "" if message.endswith("?") else f"; see {self.prog} --help"
+        raise UsageError(f"{message}{end}")
+
+    def _unknown(self, words: str) -> str:
+        """A value that follows an unknown option is not worth a word."""
+        option = next((word.partition("=")[0] for word in words.split() if word.startswith("-")), "")
+        if not option:
+            return f"too many words: {words}"
+        hint = _hint(option.lstrip("-"), [known.lstrip("-") for known in _options(self)], dashes="--")
+        return f"unknown option {option}; {hint}" if hint else f"unknown option {option}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        hint = _hint(str(value), choices) or f"choose one of {', '.join(choices)}"
+        if isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}; {hint}")
+        raise argparse.ArgumentError(action, f"cannot be {value!r}; {hint}")
+
+
+def _hint(word: str, known: list[str], *, dashes: str = "") -> str:
+    from flyball.core.nearest import nearest
+
+    found = nearest(word, known, at_most=1)
+    return f"did you mean {dashes}{found[0]}?" if found else ""
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Of a parser and of its actions."""
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _options(below)

@@ -1,0 +1,91 @@
+"""Errors in the middle of an answer that began well: what a stream of server-sent events says of them.
+
+A stream has its 200 long before the work is done. What goes wrong after that comes as one more event:
+
+    Anthropic   {"type": "error", "error": {"type": "overloaded_error", "message"}}
+    OpenAI      {"error": {"type", "code", "message"}}; of responses {"type": "error", "code", "message"} and
+                {"type": "response.failed", "response": {"error": {"code", "message"}}}
+    Gemini      {"error": {"code": 503, "status": "UNAVAILABLE", "message"}}
+
+``ErrorSpotter`` is fed the bytes as they come and cut as they come. It keeps the event that is not over yet,
+and of one that is longer than ``EVENT_BYTES`` nothing: errors are short. Whether an event is an error is
+decided by its fields; the word in somebody's text is escaped there and is not even parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from flyball.core.answer import from_event
+from flyball.core.signals import Signal
+
+EVENT_BYTES = 64 * 1024
+_MARK = b'"error"'
+"""Every error has it, as a field or as its type. Inside a JSON string its quotes would be escaped."""
+# Atomic, so that one "\r\n" is never taken for two ends of lines.
+_BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
+_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_REACH = 3
+"""So many bytes of a blank line can have come before the rest of it."""
+
+
+class ErrorSpotter:
+    """Reads one stream. Feed it everything, in order; it never raises.
+
+    >>> spotter = ErrorSpotter()
+    >>> spotter.feed(b'event: error\\ndata: {"type": "error", "error": {"type": "overlo')
+    >>> spotter.feed(b'aded_error", "message": "Overloaded"}}\\n\\n').kind.value
+    'overloaded'
+    """
+
+    __slots__ = ("_event", "_overlong")
+
+    def __init__(self) -> None:
+        self._event = bytearray()
+        self._overlong = False
+
+    def feed(self, part: bytes) -> Signal | None:
+        """The first error among the events that end in this part."""
+        event = self._event
+        event += part
+        found, over = self._look() if _MARK in event else (None, _last_end(event))
+        if over:
+            self._overlong = False
+            del event[:over]
+        if len(event) > EVENT_BYTES:
+            self._overlong = True
+            del event[:-_REACH]
+        return found
+
+    def _look(self) -> tuple[Signal | None, int]:
+        """The first error of the events that are over, and where the last of them ends."""
+        found, start, event = None, 0, self._event
+        for end in _BLANK_LINE.finditer(event):
+            if not (self._overlong and start == 0) and found is None:
+                found = _judged(bytes(event[start : end.start()]))
+            start = end.end()
+        return found, start
+
+    def end(self) -> Signal | None:
+        """The stream is over: its last event may lack the blank line."""
+        event, self._event = bytes(self._event), bytearray()
+        return None if self._overlong else _judged(event)
+
+
+def _last_end(stream: bytearray) -> int:
+    """Where the last event ends that is over; 0 if none is. Most parts of a stream need no more than this."""
+    return max(stream.rfind(end) + len(end) if end in stream else 0 for end in _ENDS)
+
+
+def _judged(event: bytes) -> Signal | None:
+    if _MARK not in event:
+        return None
+    lines = (line.removeprefix(b"data:") for line in _LINE_END.split(event) if line.startswith(b"data:"))
+    try:
+        said = json.loads(b"\n".join(lines))
+    except (ValueError, RecursionError):
+        return None
+    return from_event(said) if isinstance(said, Mapping) else None
