@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from flyball import __version__
+from flyball.cli.parser import Parser
 from flyball.errors import FlyballError, InvariantError, RefusedError, StoreError, UsageError
 
 EXIT_USAGE = 2
@@ -25,10 +26,23 @@ EXIT_LIMITED = 75
 
 VERBS = {
     "exec": "run a command under a slot",
+    "run": "turn ready tasks into merged code",
+    "board": "show what a run is doing, or how the last one left things",
+    "tail": "show what a task's agent prints",
+    "nudge": "give a task's agent a message",
+    "merge": "land a task's finished work",
+    "stop": "pause a run, or one task of it; everything is kept",
+    "drain": "let a run finish what it does and start nothing more",
+    "resize": "change how many agents a run has at once",
+    "gc": "remove worktrees, branches and run folders that nobody needs any more",
     "status": "show every pool: who runs, who waits, and why",
     "why": "say in words why a task or process runs or waits",
     "pool": "set, show, reset or import a pool",
     "machine": "set or show the limits over all pools",
+    "init": "make a repository a project: show every file it would write, and write it",
+    "project": "add, list, show or remove the projects of this machine",
+    "task": "add, list and show tasks, see which could start now, and why one does not run",
+    "validate": "check flyball.toml and the tasks without running anything",
     "classify": "judge from its output how an agent's run ended",
     "doctor": "find what is wrong with the state, and fix it",
     "demo": "many agents against a provider that answers 429, with and without the governor",
@@ -75,6 +89,8 @@ def _run(words: list[str]) -> int:
         module = load_verb(verb)
         parser = verb_parser(verb, module)
         return module.run(parser.parse_args(words[1:]))
+    if verb in VERBS and words[0] not in ("-h", "--help", "--version"):
+        raise UsageError(f"options come after the verb: flyball {verb} {words[0]}")
     build_parser().parse_args(words)
     build_parser().print_help()
     return 0
@@ -94,7 +110,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 def verb_parser(name: str, module: Verb) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"flyball {name}",
         description=module.SUMMARY,
         epilog=f"example:\n  {module.EXAMPLE.replace(chr(10), chr(10) + '  ')}",
@@ -107,7 +123,7 @@ def verb_parser(name: str, module: Verb) -> argparse.ArgumentParser:
 
 def build_parser(*, whole: bool = False) -> argparse.ArgumentParser:
     """The list of verbs, for ``--help``; the ``whole`` tree imports every verb, for completion scripts."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="flyball",
         description="Run as many agents as your limits really allow, no more and no fewer.",
         epilog='example:\n  flyball exec -- claude -p "fix the tests"',

@@ -2,17 +2,24 @@
 
 What a task *is* comes from its source and changes only there. How far its work has come lives in the ledger
 of the factory: a task knows nothing about agents, attempts or branches.
+
+An id is also a branch (``agent/<id>``), a folder and a word on a command line, so it is letters and digits of
+any script with ``. _ -`` among them, in a form that git takes for a branch.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from enum import Enum
 
 from flyball.core.footprint import Footprint
+from flyball.errors import UsageError
 
 DEFAULT_PRIORITY = 2
 DEFAULT_TYPE = "task"
+ID_BYTES_LIMIT = 100
+"""A branch's lock file and a run's folder put more in front and behind; both must fit into 255 bytes."""
 
 
 class TaskStatus(Enum):
@@ -44,3 +51,33 @@ class Task:
     """Wall clock; among equal priorities the older goes first."""
     where: str = ""
     """Where a person finds it: a path, an address."""
+
+
+def check_task_id(value: str) -> str:
+    """The id itself, if it can be one; UsageError says why not.
+
+    >>> check_task_id("t-14")
+    't-14'
+    """
+    if why := _why_no_id(value):
+        raise UsageError(f"{value!r} cannot be a task's id: {why}")
+    return value
+
+
+def _why_no_id(value: str) -> str:
+    odd = next((char for char in value if not _usable(char)), None)
+    if not value:
+        return "it is empty"
+    if odd is not None:
+        return f"it has {'a space' if odd == ' ' else repr(odd)} in it; use letters, digits and . _ -"
+    if value[0] in ".-" or unicodedata.category(value[0])[0] == "M":
+        return "it must begin with a letter or a digit"
+    if ".." in value or value.endswith(".") or value.casefold().endswith(".lock"):
+        return "git takes no branch with '..' in it or with '.' or '.lock' at its end"
+    if len(value.encode()) > ID_BYTES_LIMIT:
+        return f"it is {len(value.encode())} bytes long; at most {ID_BYTES_LIMIT}"
+    return ""
+
+
+def _usable(char: str) -> bool:
+    return char in "._-" or unicodedata.category(char)[0] in "LNM"

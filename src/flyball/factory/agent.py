@@ -86,6 +86,7 @@ class AgentWatch:
         self.active_at = started
         self.stuck = False
         self._saved_at = 0.0
+        self._ended = False
         self._known_session: str | None = None
         self._tails = {name: _Tail(process.folder / name) for name in (STDOUT, STDERR)}
 
@@ -103,7 +104,7 @@ class AgentWatch:
     async def follow(self) -> Ending:
         """Read until it is gone; how it ended."""
         over = asyncio.ensure_future(self.process.over(self._watch))
-        over.add_done_callback(lambda _: self._news.set())
+        over.add_done_callback(self._is_over)
         told = [self._watch.tell(tail.path, self._news.set) for tail in self._tails.values()]
         try:
             while not over.done():
@@ -126,10 +127,15 @@ class AgentWatch:
         timeout_s = self._next_look_s() if notified else min(_LOOK_EVERY_S, self._next_look_s())
         try:
             await asyncio.wait_for(self._news.wait(), timeout_s)
-            await asyncio.sleep(_BATCH_S)
+            if not self._ended:
+                await asyncio.sleep(_BATCH_S)
         except TimeoutError:
             pass
         self._news.clear()
+
+    def _is_over(self, _: object) -> None:
+        self._ended = True
+        self._news.set()
 
     async def _read(self) -> None:
         """All that is there now, letting the others run between two pieces."""

@@ -21,6 +21,8 @@ OWN = tuple(
     word
     for setting in (
         "core.hooksPath=/dev/null",
+        # Files that nobody has committed yet must be seen before a worktree is removed.
+        "status.showUntrackedFiles=normal",
         "advice.detachedHead=false",
         # Housekeeping in the middle of a landing is nobody's wish, and asking whether it is due costs a
         # process.

@@ -221,9 +221,10 @@ class Landing:
         # "[remote rejected]" is a rule of theirs: trying again cannot help.
         if "[rejected]" in done.err or "cannot lock ref" in done.err:
             return False
-        said = done.err.strip().splitlines()
+        said = done.err.strip().splitlines() or ["it does not say why"]
+        why = next((line.strip(" !") for line in said if "rejected]" in line), said[-1])
         raise _Refused(
-            Landed(result=Result.NO_REMOTE, why=f"could not push to origin: {(said or ['?'])[-1]}")
+            Landed(result=Result.NO_REMOTE, why=f"could not push to origin: {why}", detail=done.err)
         )
 
     async def _finished(self, task: Task, new: str) -> Landed:

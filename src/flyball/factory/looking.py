@@ -62,7 +62,11 @@ class Known:
 
 def project_at(start: Path) -> Project:
     """The project that a folder is in."""
-    root = find_root(start)
+    return project_in(find_root(start))
+
+
+def project_in(root: Path) -> Project:
+    """The project whose own folder this is."""
     config = load_config(root)
     return Project(root, config, open_source(config, root))
 

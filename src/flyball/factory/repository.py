@@ -94,7 +94,12 @@ class Repository:
         return self.git.ok("config", "--get", "remote.origin.url")
 
     def fetch(self) -> None:
-        self.git("fetch", "--quiet", "--no-tags", "origin", self.default)
+        try:
+            self.git("fetch", "--quiet", "--no-tags", "origin", self.default)
+        except GitError as error:
+            # An origin that nobody has pushed to yet has nothing to say.
+            if "couldn't find remote ref" not in error.output:
+                raise
 
     def tips(self, branch: str = "") -> Tips:
         """Where the default branch, origin's, and a branch of ours stand, in one question."""

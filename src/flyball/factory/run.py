@@ -261,8 +261,6 @@ class Run:
         task_id = item.task.id
         self.shop.ledger.load_task(task_id)
         self.shop.ledger.note(task_id, Step.CLAIM)
-        with contextlib.suppress(FlyballError):
-            self.shop.source.claim(task_id)
         self._start(self._trip(item))
 
     def _trip(self, item: Item) -> Trip:
@@ -296,8 +294,6 @@ class Run:
             self.report.parked[slot.task] = slot.reason
         elif slot.state is State.BLOCKED:
             self.report.blocked[slot.task] = slot.reason
-            with contextlib.suppress(FlyballError):
-                self.shop.source.unclaim(slot.task)
         else:
             self.report.left[slot.task] = slot.reason or f"it was {slot.state.value}"
 

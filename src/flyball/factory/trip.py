@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from flyball.core.recovery import Move, Next, after_end, after_landing, on_resume
@@ -115,14 +116,14 @@ class Trip:
         try:
             while step.move is not Move.LEAVE and step.move not in _OVER:
                 step = await self._one(step)
-            self._over(step)
+            await self._over(step)
         except asyncio.CancelledError:
             if not self._leaving:
                 raise
         except (StoreError, InvariantError):
             raise
         except (FlyballError, OSError) as error:
-            self._over(Next(move=Move.BLOCK, why=str(error)))
+            await self._over(Next(move=Move.BLOCK, why=str(error)))
         finally:
             self._give_place_back()
             self._say("")
@@ -138,9 +139,16 @@ class Trip:
             return await self._landed(self.shop.landing.go_on(self.task, self.slot, self._folder()))
         return await self._land()
 
-    def _over(self, step: Next) -> None:
+    async def _over(self, step: Next) -> None:
         if step.move in _OVER:
             self.shop.ledger.note(self.task.id, _OVER[step.move], reason=step.why)
+        if step.move is Move.BLOCK:
+            await self._tell_source(self.shop.source.unclaim)
+
+    async def _tell_source(self, tell: Callable[[str], None]) -> None:
+        """The ledger is what counts; a source that cannot be told now is no reason to stop."""
+        with suppress(FlyballError):
+            await off_loop(tell, self.task.id)
 
     # -- an attempt -------------------------------------------------------------------------------------
 
@@ -196,6 +204,8 @@ class Trip:
     async def _worktree(self) -> Worktree:
         self._say("makes its worktree")
         again = self.slot.launches > 0
+        if not again:
+            await self._tell_source(self.shop.source.claim)
         self.shop.ledger.note(self.task.id, Step.WORKTREE, Mark.BEGUN)
         tree = await off_loop(self.shop.worktrees.ensure, self.task.id)
         if again:

@@ -89,7 +89,7 @@ class Worktrees:
         git = Git(path)
         tip, head = self.repository.tip(branch), git("rev-parse", "HEAD")
         builds = tip is None or self.repository.contains(head, tip)
-        if not builds or git("status", "--porcelain"):
+        if not builds or self.is_dirty(Worktree(path, branch, "")):
             where = found or "a detached commit"
             raise GitError(f"{path} stands on {where} instead of {branch}, with work that is not on {branch}")
         git("checkout", "--quiet", "-B", branch, head)
@@ -197,9 +197,10 @@ class Worktrees:
             )
 
     def is_dirty(self, tree: Worktree) -> bool:
-        copied = {name.rstrip("/") for name in self.copy}
-        found = [line[3:].rstrip("/") for line in tree.git.lines("status", "--porcelain", "-z")]
-        return any(name not in copied for name in found)
+        """Is there uncommitted work? What we copied in is none."""
+        copied = tuple(f"{name.rstrip('/')}/" for name in self.copy)
+        found = tree.git.lines("status", "--porcelain", "-z", "--untracked-files=all")
+        return any(not f"{line[3:]}/".startswith(copied) for line in found)
 
     def refresh(self, tree: Worktree) -> Worktree:
         """Bring its commits onto the default branch before another attempt, where they do not clash there."""

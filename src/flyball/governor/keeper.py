@@ -99,6 +99,8 @@ def _let_go_of_output() -> None:
 
 def _end_leftovers(child: int) -> None:
     """End what the command started and left behind: politely, then not."""
+    if sys.platform == "linux" and not _let_the_dead_go():
+        return  # whatever it left would be our child by now
     for number, patience_s in ((signal.SIGTERM, _LEFTOVER_S), (signal.SIGKILL, _LEFTOVER_S)):
         if not _signal_leftovers(child, number):
             return
@@ -107,13 +109,14 @@ def _end_leftovers(child: int) -> None:
             time.sleep(0.02)
 
 
-def _let_the_dead_go() -> None:
-    """Ours by adoption: where nobody waits for them they would stay as zombies."""
+def _let_the_dead_go() -> bool:
+    """Ours by adoption: where nobody waits for them they would stay as zombies. False if nobody is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        return
+        return False
+    return True
 
 
 def _signal_leftovers(child: int, number: int) -> bool:

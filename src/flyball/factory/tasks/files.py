@@ -21,7 +21,7 @@ from flyball.core.task import Task, TaskStatus, check_task_id
 from flyball.errors import SourceError, UsageError
 from flyball.factory.git import Git
 from flyball.factory.tasks.front_matter import MalformedError
-from flyball.factory.tasks.inside import is_inside, read_inside, write_inside
+from flyball.factory.tasks.inside import read_inside, write_inside
 from flyball.factory.tasks.port import Closing, Loaded, NewTask, Problem
 from flyball.factory.tasks.task_folder import Look, is_task_name, look_at
 from flyball.factory.tasks.task_text import SIZE_LIMIT, closed, read_task, written
@@ -137,7 +137,7 @@ class FilesSource:
     def close_in(self, task_id: str, worktree: Path) -> Closing:
         _, look = self._look()
         try:
-            return self._close_in(task_id, look.paths_of(task_id), worktree)
+            return self._close_in(task_id, sorted(look.paths_of(task_id)), worktree)
         except (OSError, MalformedError) as error:
             words = getattr(error, "strerror", None) or error
             raise SourceError(f"task {task_id} cannot be closed in {worktree}: {words}") from error
@@ -166,10 +166,10 @@ class FilesSource:
         if not mine:
             return Closing()
         if len(mine) > 1:
-            raise OSError(f"{' and '.join(sorted(here))} have its id; delete or rename all but one")
+            raise OSError(f"{' and '.join(here)} have its id; delete or rename all but one")
         path, text = mine[0]
-        if is_inside(worktree, path):
-            raise OSError(f"{path} is another task there; give one of the two another file name")
+        if (other := _id_at(worktree, path)) not in (None, task_id):
+            raise OSError(f"{path} is task {other} there; give one of the two another file name")
         return _put(worktree, path, text, None)
 
 
@@ -179,6 +179,17 @@ def _put(worktree: Path, path: str, text: bytes, there: Task | None) -> Closing:
         return Closing()
     write_inside(worktree, path, closed(text))
     return Closing((path,), {path: text})
+
+
+def _id_at(base: Path, path: str) -> str | None:
+    """Whose file this is, also where it cannot be used as a task; None if it is nobody's."""
+    try:
+        found = read_task(read_inside(base, path, limit=SIZE_LIMIT + 1), path)
+    except OSError:
+        return None
+    if isinstance(found, Task):
+        return found.id
+    return None if found is None else found.task
 
 
 def _read_task_at(base: Path, path: str, task_id: str) -> tuple[Task, bytes] | None:

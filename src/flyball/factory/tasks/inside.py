@@ -42,16 +42,6 @@ def write_inside(base: Path, path: str, data: bytes) -> None:
         file.write(data)
 
 
-def is_inside(base: Path, path: str) -> bool:
-    """Is anything at ``base/path``?"""
-    try:
-        with _folder_of(base, path) as (folder, name):
-            os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 @contextmanager
 def _folder_of(base: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
     *folders, name = PurePosixPath(path).parts
