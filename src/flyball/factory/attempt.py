@@ -32,11 +32,8 @@ from flyball.governor.lease import Lease
 from flyball.runtimes.known import COMMAND
 from flyball.runtimes.port import Assignment, End, Ending, Reader
 
-_OUTCOMES = {
-    End.FINISHED: Outcome.FINISHED,
-    End.LIMITED: Outcome.THROTTLED,
-    End.FAILED: Outcome.FAILED,
-}
+# A limit has told the pool of itself by its signal; released as throttled it would count twice.
+_OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
 _OPENINGS: Mapping[Cause | None, str] = {
     Cause.GATE: "The gate was red on your branch",
     Cause.CONFLICT: "Your branch clashes with {branch}: rebase it onto {branch} here, resolve the conflicts",

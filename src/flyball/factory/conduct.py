@@ -219,15 +219,18 @@ def _let_old_requests_go(ledger: Ledger) -> None:
 
 def _run_name(state: Path) -> str:
     """The name of the run that was cut short, or a new one."""
+    name = time.strftime("r-%Y%m%d-%H%M%S", time.gmtime())
     with contextlib.suppress(FileNotFoundError):
         ledger = Ledger(state, read_only=True)
         try:
             ledger.load()
             if ledger.slots:
                 return next(reversed(ledger.slots.values())).run
+            # Two within one second are two.
+            return f"{name}-{os.getpid()}" if ledger.last_run().startswith(name) else name
         finally:
             ledger.close()
-    return time.strftime("r-%Y%m%d-%H%M%S", time.gmtime())
+    return name
 
 
 def _taken(state: Path) -> str:

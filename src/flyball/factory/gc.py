@@ -1,7 +1,7 @@
 """What nobody needs any more: worktrees, branches and run folders of work that is over.
 
-Looking and removing are apart. ``Survey`` says of every thing whether it can go, and why or why not;
-``remove`` takes what it named, and looks again at what may have changed since. Always kept, with the reason:
+Looking and removing are apart. A survey says of every thing whether it can go, and why or why not; removing
+one, it looks again at what may have changed since. Always kept, with the reason:
 
     uncommitted work         whatever its task's state
     commits of nobody else   a branch goes when the default branch has all that it changes, under whatever
@@ -11,6 +11,8 @@ Looking and removing are apart. ``Survey`` says of every thing whether it can go
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import shutil
 import stat
@@ -207,6 +209,34 @@ class Survey:
             young=young,
         )
 
+    # -- removing ---------------------------------------------------------------------------------------
+
+    def remove(self, thing: Thing) -> None:
+        """Remove what can go; FlyballError if it must stay after all."""
+        if thing.path is None:
+            self._remove_branch(thing)
+        elif thing.kind is Kind.RUN:
+            _remove_run(thing.path)
+        else:
+            self._remove_worktree(thing.path)
+
+    def _remove_worktree(self, path: Path) -> None:
+        checkout = next((each for each in self._repository.checkouts() if each.path == path), None)
+        if checkout is None:
+            return
+        why = keeps_work(checkout, copied=self._project.config.worktree.copy)
+        if why:
+            raise GitError(why)
+        with self._repository.worktree_lock():
+            # Forced because of what flyball copied in; all else was looked for just now. A lock still holds.
+            self._repository.git("worktree", "remove", "--force", str(path))
+
+    def _remove_branch(self, thing: Thing) -> None:
+        holder = next((each for each in self._repository.checkouts() if each.branch == thing.name), None)
+        if holder is not None:
+            raise GitError(f"it is checked out in {holder.path}")
+        self._repository.delete_branch(thing.name, tip=thing.tip)
+
 
 # -- is anything lost? --------------------------------------------------------------------------------------
 
@@ -256,38 +286,7 @@ def _brings_nothing(repository: Repository, head: str, tip: str) -> bool:
     return merged.ok and merged.text == repository.git("rev-parse", f"{head}^{{tree}}")
 
 
-# -- removing -----------------------------------------------------------------------------------------------
-
-
-def remove(project: Project, thing: Thing) -> None:
-    """Remove what a survey let go; FlyballError if it must stay after all."""
-    if thing.kind is Kind.RUN and thing.path is not None:
-        _remove_run(thing.path)
-        return
-    repository = Repository(project.root, default_branch=project.config.project.default_branch)
-    if thing.path is not None:
-        _remove_worktree(repository, thing.path, project)
-    else:
-        _remove_branch(repository, thing)
-
-
-def _remove_worktree(repository: Repository, path: Path, project: Project) -> None:
-    checkout = next((each for each in repository.checkouts() if each.path == path), None)
-    if checkout is None:
-        return
-    why = keeps_work(checkout, copied=project.config.worktree.copy)
-    if why:
-        raise GitError(why)
-    with repository.worktree_lock():
-        # Forced because of what flyball copied in; all else was looked for just now. A lock still holds.
-        repository.git("worktree", "remove", "--force", str(path))
-
-
-def _remove_branch(repository: Repository, thing: Thing) -> None:
-    holder = next((each for each in repository.checkouts() if each.branch == thing.name), None)
-    if holder is not None:
-        raise GitError(f"it is checked out in {holder.path}")
-    repository.delete_branch(thing.name, tip=thing.tip)
+# -- files --------------------------------------------------------------------------------------------------
 
 
 def _remove_run(folder: Path) -> None:
@@ -297,11 +296,8 @@ def _remove_run(folder: Path) -> None:
         pass
     except OSError as error:
         raise FlyballError(f"cannot remove {folder}: {error.strerror}") from error
-    if not _names_in(folder.parent):
+    with contextlib.suppress(OSError):  # it was not the last one
         folder.parent.rmdir()
-
-
-# -- files --------------------------------------------------------------------------------------------------
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -314,10 +310,13 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _written_at(folder: Path) -> float:
-    """Wall clock of the last change of anything directly in it."""
-    with os.scandir(folder) as entries:
-        times = [entry.stat(follow_symlinks=False).st_mtime for entry in entries]
-    return max(times, default=folder.stat().st_mtime)
+    """Wall clock of the last change of anything directly in it; what cannot be looked at is not old."""
+    try:
+        with os.scandir(folder) as entries:
+            times = [entry.stat(follow_symlinks=False).st_mtime for entry in entries]
+        return max(times, default=folder.stat().st_mtime)
+    except OSError:
+        return math.inf
 
 
 def size_of(folder: Path) -> int:

@@ -30,8 +30,17 @@ class LandingPlace:
 
     def put(self, tip: str, base: str) -> list[str] | None:
         """The commits of a branch on top of ``base``; the paths that clash, or None if all went well."""
-        git = self._cleared(tip)
-        if self.repository.contains(tip, base) or git.run("rebase", "--quiet", base).ok:
+        if self.repository.contains(tip, base):
+            self._cleared(tip)
+            return None
+        git = self._cleared(base)
+        # Three times as quick as a rebase, and the same for a plain row of commits. Whatever is not plain (a
+        # merge, a commit that changes nothing any more, a clash) is the rebase's to judge.
+        if git.run("cherry-pick", f"{base}..{tip}").ok:
+            return None
+        git.run("cherry-pick", "--abort")
+        git("checkout", "--quiet", "--force", "--detach", tip)
+        if git.run("rebase", "--quiet", base).ok:
             return None
         clashing = git.lines("diff", "-z", "--name-only", "--diff-filter=U")
         git.run("rebase", "--abort")
@@ -65,6 +74,8 @@ class LandingPlace:
         state = git_dir(self.path)
         if any((state / name).exists() for name in ("rebase-merge", "rebase-apply")):
             git.run("rebase", "--abort")
+        if (state / "CHERRY_PICK_HEAD").exists() or (state / "sequencer").exists():
+            git.run("cherry-pick", "--abort")
         # We hold the landing's lock: whoever made this one is dead.
         (state / "index.lock").unlink(missing_ok=True)
         git("checkout", "--quiet", "--force", "--detach", tip)

@@ -32,7 +32,7 @@ from flyball.factory.workshop import Workshop
 _LOOK_AT_SOURCE_S = 30.0
 """How often a source that cannot tell of changes is read again."""
 _LOOK_AT_POOL_S = 5.0
-_LANDING_BACKLOG = 2
+_LANDING_BACKLOG = 4
 """So many times the width may be waiting to land before no more is started."""
 _PARKED_LIMIT = 2
 """Trips that wait for a slot. More would only hold footprints that others could use."""
