@@ -1,0 +1,98 @@
+"""A landing as it happens, told from the ledger: a line per step, and what the gate prints."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TextIO
+
+from flyball.cli.output import Passage, shown
+from flyball.cli.render import allow_any_name, safe
+from flyball.core.slotrun import Entry, Mark, Step
+from flyball.factory.gate import LOG
+from flyball.factory.looking import history_of
+
+_LOOK_EVERY_S = 0.15
+_STEPS: Mapping[tuple[Step, Mark], str] = {
+    (Step.LAND, Mark.BEGUN): "landing",
+    (Step.REBASE, Mark.BEGUN): "rebasing",
+    (Step.ADVANCE, Mark.BEGUN): "green; moving the default branch",
+    (Step.BACK, Mark.DONE): "sent back to its agent: {reason}",
+    (Step.LAUNCH, Mark.DONE): "its agent runs again",
+}
+
+
+class Seen(Enum):
+    UNDER_WAY = "under way"
+    OVER = "over"
+
+
+class LandingLines:
+    """``out`` None: watched in silence."""
+
+    def __init__(self, state: Path, task_id: str, *, after: int, out: TextIO | None) -> None:
+        self._state, self._task, self._after, self._out = state, task_id, after, out
+        self._gate: Passage | None = None
+        if out is not None:
+            allow_any_name(out)
+
+    def see(self) -> Seen:
+        """Tell what is new. Over: merged, sent back, or waiting for a person again."""
+        over = Seen.UNDER_WAY
+        for entry in history_of(self._state, self._task, after=self._after):
+            self._after = entry.id
+            self._tell(entry)
+            if entry.step in (Step.MERGED, Step.BLOCK, Step.PARK, Step.BACK):
+                over = Seen.OVER
+        self._pass_on_gate()
+        return over
+
+    def wait(self) -> None:
+        time.sleep(_LOOK_EVERY_S)
+
+    def _tell(self, entry: Entry) -> None:
+        self._pass_on_gate()
+        if entry.step is Step.GATE and entry.mark is Mark.BEGUN:
+            self._say(f"gate: {entry.fields.get('command', '')}")
+            self._open_gate(Path(str(entry.fields.get("folder_of_gate", ""))))
+        elif (entry.step, entry.mark) in _STEPS:
+            self._say(_STEPS[entry.step, entry.mark].format(reason=entry.fields.get("reason", "")))
+
+    def _open_gate(self, folder: Path) -> None:
+        if self._out is None:
+            return
+        # A landing that starts over throws the log away; what was told of it is told.
+        with contextlib.suppress(OSError):
+            self._gate = Passage((folder / LOG).open("rb"))
+
+    def _pass_on_gate(self) -> None:
+        if self._gate is None or self._out is None:
+            return
+        for text in self._gate.new():
+            self._out.write(shown(text))
+        self._out.flush()
+
+    def _say(self, words: str) -> None:
+        """On a line of its own, whatever the gate printed last."""
+        if self._out is None:
+            return
+        self._end_gate()
+        self._out.write(f"{time.strftime('%H:%M:%S')} {self._task} {safe(words)}\n")
+        self._out.flush()
+
+    def _end_gate(self) -> None:
+        if self._gate is None:
+            return
+        if self._out is not None and self._gate.last not in ("", "\n"):
+            self._out.write("\n")
+        self._gate.close()
+        self._gate = None
+
+    def __enter__(self) -> LandingLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_gate()
