@@ -122,7 +122,7 @@ def test_a_run_that_is_going_on_does_the_landing(here: Cli, site: Project) -> No
     assert site.wrongs(["t-1"]) == []
 
 
-def test_a_landing_that_a_run_sends_back_is_over_for_whoever_asked(here: Cli, site: Project) -> None:
+def test_a_red_landing_by_hand_is_not_handed_to_an_agent_even_while_a_run_goes_on(here: Cli, site: Project) -> None:
     site.task("t-1", act="write('pages/t-1.txt', 'bad')")
     site.run()
     site.act("t-1", WAITS)
@@ -132,6 +132,6 @@ def test_a_landing_that_a_run_sends_back_is_over_for_whoever_asked(here: Cli, si
     result = here("merge", "t-1")
     assert result.code == 1
     assert "t-1 not merged" in result.out
-    assert "flyball board shows how it goes on" in result.out
+    assert "flyball merge t-1" in result.out
     site.say("go")
     run.communicate(timeout=60)

@@ -21,8 +21,8 @@ from flyball.core.slotrun import State, Step
 from flyball.core.task import TaskStatus
 from flyball.core.verdict import span_words
 from flyball.errors import StoreError
-from flyball.factory.board import Board, Row, Waiting
-from flyball.factory.looking import LEFT, Known, Project, board_now, known_task, project_at
+from flyball.factory.board import LEFT, Board, Row, Waiting
+from flyball.factory.looking import Known, Project, board_now, known_task, project_at
 from flyball.factory.plan import Wait, planned_run
 from flyball.factory.repository import BRANCHES
 from flyball.factory.run import Wish

@@ -77,6 +77,9 @@ class Budgets:
     backoff_s: float = 15.0
 
 
+NO_RETRIES = Budgets(attempts=1, limited=0, gate=0, conflict=0)
+
+
 def budgets_for(
     tier: int, *, attempts: int | None = None, limited: int, gate: int, conflict: int, backoff_s: float
 ) -> Budgets:

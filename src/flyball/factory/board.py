@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,13 @@ from flyball.core.task import Task
 from flyball.factory.agent import PROGRESS
 from flyball.factory.ledger import Ledger
 from flyball.factory.run import Run
+from flyball.factory.tasks.port import Problem
 
 FILE_NAME = "board.json"
 _EVERY_S = 1.0
+_PROBLEMS = 10
+LEFT = "left"
+"""How a trip stands that no run goes on with: the next one does."""
 _SHOWN = 200
 """Deferrals are kept up to here; the rest is a number."""
 
@@ -78,6 +82,7 @@ def board_of(run: Run) -> Board:
     over = (*report.merged, *report.blocked, *report.parked, *report.left)
     slots = [shop.ledger.slots[each] for each in over if each not in run.trips and each in shop.ledger.slots]
     rows += [_slot_row(slot, titles.get(slot.task), shop.runtime.name) for slot in slots]
+    rows = [replace(row, state=LEFT) if row.task in report.left else row for row in rows]
     deferrals = [each for each in run.choice.deferrals if each.task_id not in {row.task for row in rows}]
     return Board(
         project=shop.project,
@@ -93,8 +98,16 @@ def board_of(run: Run) -> Board:
         more_waiting=max(0, len(deferrals) - _SHOWN),
         merged=len(report.merged),
         ending=report.stopped or report.paused,
-        notes=[*([run.pool.words] if run.pool.words else []), *report.notes],
+        notes=[
+            *filter(None, [run.pool.words]),
+            *report.notes,
+            *map(_problem, run.loaded.problems[:_PROBLEMS]),
+        ],
     )
+
+
+def _problem(problem: Problem) -> str:
+    return f"{problem.where}: {problem.words}"
 
 
 def _trip_row(trip: Any) -> Row:

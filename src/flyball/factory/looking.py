@@ -17,7 +17,7 @@ from flyball.core.nearest import did_you_mean
 from flyball.core.slotrun import Entry, SlotRun, State
 from flyball.core.task import Task, TaskStatus
 from flyball.errors import UsageError
-from flyball.factory.board import Board, BoardFile, Row, board_from_ledger
+from flyball.factory.board import LEFT, Board, BoardFile, Row, board_from_ledger
 from flyball.factory.conduct import running
 from flyball.factory.config import ProjectConfig
 from flyball.factory.config_reading import load_config
@@ -28,9 +28,6 @@ from flyball.factory.tasks.sources import open_source
 from flyball.factory.workshop import STATE
 from flyball.governor.kept import exit_code
 from flyball.host.process import alive
-
-LEFT = "left"
-"""How a trip stands that no run goes on with: the next one does."""
 
 
 @dataclass(frozen=True, slots=True)

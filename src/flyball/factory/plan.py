@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flyball.core.footprint import footprint_of
 from flyball.core.slotrun import State
-from flyball.core.task import TaskStatus
-from flyball.core.wave import choose
+from flyball.core.task import Task, TaskStatus
+from flyball.core.wave import Active, choose
 from flyball.factory.config import ProjectConfig
 from flyball.factory.ledger import Ledger
 from flyball.factory.repository import Repository
@@ -54,12 +55,10 @@ def planned_run(root: Path, config: ProjectConfig, wish: Wish, *, width: int | N
     closed = {t for t in merged & still_open if source.closed_at(t, repository.git, repository.default)}
     choice = choose(
         loaded.tasks,
+        active=[_active(task, config) for task in loaded.tasks if task.id in unfinished],
         room=max(0, wide - len(unfinished)),
         areas=config.areas,
-        held={
-            **parked,
-            **{task: f"goes on where it was left: {state}" for task, state in unfinished.items()},
-        },
+        held=parked,
         merged=closed,
         only=wish.only or None,
         parent=wish.parent,
@@ -81,6 +80,11 @@ def planned_run(root: Path, config: ProjectConfig, wish: Wish, *, width: int | N
         ],
         problems=[f"{each.where}: {each.words}" for each in loaded.problems],
     )
+
+
+def _active(task: Task, config: ProjectConfig) -> Active:
+    """A trip that goes on: whoever would clash with it waits."""
+    return Active(task.id, footprint_of(task.footprint, task.labels, config.areas))
 
 
 def _remembered(root: Path) -> tuple[dict[str, str], set[str], dict[str, str]]:

@@ -194,6 +194,8 @@ class Run:
         if self.choice.items:
             self._waves += 1
             await self.pool.look()
+            # Once more, so that those who wait are told what they wait for now.
+            self.wake()
 
     def _room(self) -> int:
         """How many more may start now."""
@@ -335,7 +337,7 @@ class Run:
         if task_id in self.trips:
             return f"{task_id} is under way already"
         slot = self.shop.ledger.load_task(task_id)
-        if slot is None or slot.state not in (State.PARKED, State.BLOCKED):
+        if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
             known = f"it is {slot.state.value}" if slot is not None else "no work was done on it"
             return f"{task_id} cannot be landed: {known}"
         task = next(
@@ -344,7 +346,8 @@ class Run:
         self.report.parked.pop(task_id, None)
         self.report.blocked.pop(task_id, None)
         trip = self._trip(self._item(task))
-        trip.by_hand, trip.first = True, Next(move=Move.LAND)
+        begun = slot.state is State.LANDING
+        trip.by_hand, trip.first = True, Next(move=Move.LAND_ON if begun else Move.LAND)
         self._start(trip)
         return f"{task_id} is being landed"
 

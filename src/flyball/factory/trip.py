@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from flyball.core.recovery import Move, Next, after_end, after_landing, on_resume
+from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
 from flyball.core.verdict import CLOSED_REASONS, Verdict, span_words
 from flyball.core.wave import Item
@@ -291,9 +291,11 @@ class Trip:
     async def _landed(self, landing: Awaitable[Landed]) -> Next:
         landed = await landing
         self.notes += landed.notes
+        # Whoever lands by hand looks at what came of it; no agent is set to work behind their back.
+        budgets = NO_RETRIES if self.by_hand else self.shop.budgets_for(self.task)
         return after_landing(
             self.slot,
-            self.shop.budgets_for(self.task),
+            budgets,
             result=landed.result.value,
             why=landed.commit[:12] if landed.result is Result.MERGED else landed.why,
             detail=landed.detail,

@@ -230,9 +230,10 @@ class Worktrees:
             raise DirtyError(f"{path} has uncommitted work; it was left as it is")
         with self.repository.worktree_lock():
             removed = self.repository.git.run("worktree", "remove", "--force", str(path))
+            if not removed.ok and path.exists():
+                raise DirtyError(f"{path} could not be removed: {removed.err.strip()}")
             if not removed.ok:
                 self.repository.git("worktree", "prune")
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def git_dir(path: Path) -> Path:
