@@ -18,17 +18,31 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from bench import classify, contention, control, handoff, limiter, machine, startup, store_cost
+from bench import (
+    choosing,
+    classify,
+    contention,
+    control,
+    factory,
+    handoff,
+    limiter,
+    machine,
+    startup,
+    store_cost,
+)
 from bench.quote import quote
 from bench.report import Progress, Section, as_markdown, as_record, as_text
 from flyball.sim.report import matrix
 from flyball.sim.report import text as as_table
 
 BENCHES: Mapping[str, ModuleType] = {
-    module.NAME: module for module in (store_cost, contention, handoff, startup, classify, limiter)
+    module.NAME: module
+    for module in (store_cost, contention, handoff, startup, classify, limiter, choosing, factory)
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
-OWN_RESULTS: Mapping[str, Path] = {limiter.NAME: RESULTS.with_name("limiter.json")}
+OWN_RESULTS: Mapping[str, Path] = {
+    name: RESULTS.with_name(f"{name}.json") for name in (limiter.NAME, choosing.NAME, factory.NAME)
+}
 """Benches that say nothing about processes sharing a machine keep their figures apart."""
 
 

@@ -59,9 +59,10 @@ def _check_landable(project: Project, known: Known) -> None:
     if slot is None or not slot.branch:
         way_out = f"{command('task', 'why', known.id)} says why"
         raise UsageError(f"no work was done on {known.id} yet, so there is nothing to land; {way_out}")
-    if slot.final:
+    going_on = running(project.root) is not None
+    if slot.final or (slot.state is State.LANDING and not going_on):
         return
-    if running(project.root) is not None:
+    if going_on:
         raise UsageError(
             f"{known.id} is {slot.state.value} in the run that is going on; {_lands_later(project)}"
         )
