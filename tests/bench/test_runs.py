@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as command
-from bench import classify, contention, handoff, limiter, machine, startup, store_cost
+from bench import choosing, classify, contention, factory, handoff, limiter, machine, startup, store_cost
 from bench.report import Section, as_markdown, as_record, as_text
 
 _TINY = {
@@ -28,6 +28,11 @@ _TINY = {
         _silent,
     ),
     startup.NAME: lambda: startup.run(startup.Sizes(rounds=1, waiters=1), _silent),
+    choosing.NAME: lambda: choosing.run(choosing.Sizes(rounds=1, tasks=50), _silent),
+    factory.NAME: lambda: factory.run(
+        factory.Sizes(tasks=3, width=2, agent_s=0.05, spread_tasks=3, spread_width=2, idle_s=0.2, many=5),
+        _silent,
+    ),
 }
 
 

@@ -1,0 +1,143 @@
+"""Choosing what starts next among many tasks: the time of one call, for shapes that are hard in some way.
+
+A run looks at the same tasks whenever a slot is free, so what is judged is the second look at them; the
+first, with nothing remembered, is in the notes. Every round has tasks of its own. The baseline is what any
+choosing must do at least: put the same tasks in order by priority, age and id.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from bench.report import Figure, Progress, Section, Target, beside
+from flyball.core.footprint import Footprint
+from flyball.core.task import Task
+from flyball.core.wave import Active, choose
+
+NAME = "choosing"
+TITLE = "choosing among ready tasks"
+_ACTIVE = 16
+_ROOM = 16
+_LIMIT_MS = 100.0
+
+Scene = tuple[list[Task], list[Active], int]
+"""Tasks, what is in flight, room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    rounds: int = 15
+    tasks: int = 10_000
+
+
+FULL = Sizes()
+QUICK = Sizes(rounds=3, tasks=1_000)
+
+
+def run(sizes: Sizes, progress: Progress) -> Section:
+    figures, firsts = [], []
+    for what, make in _SHAPES.items():
+        progress(f"{NAME}: {what}")
+        figure, first_ms = _measure(what, make, sizes)
+        figures.append(figure)
+        firsts.append(f"{what} {first_ms:.0f} ms")
+    notes = (
+        f"{sizes.tasks:,} tasks; room for {_ROOM} beside up to {_ACTIVE} in flight where not said otherwise",
+        f"the first look: {', '.join(firsts)}",
+    )
+    return Section(NAME, TITLE, tuple(figures), notes)
+
+
+def _measure(what: str, make: Callable[[int, str], Scene], sizes: Sizes) -> tuple[Figure, float]:
+    first: list[float] = []
+    ours: list[float] = []
+    theirs: list[float] = []
+    for number in range(sizes.rounds):
+        tasks, active, room = make(sizes.tasks, f"r{number}")
+        for looks in (first, ours):
+            looks.append(_ms(lambda: choose(tasks, active=active, room=room)))  # noqa: B023 - called at once
+        theirs.append(_ms(lambda: sorted(tasks, key=_key)))  # noqa: B023 - called at once
+    target = Target("value", _LIMIT_MS)
+    figure = beside(what, ours, theirs, unit="ms", name="putting them in order", target=target)
+    return figure, median(first)
+
+
+def _ms(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1000
+
+
+def _key(task: Task) -> tuple[int, float, int]:
+    return task.priority, task.created or 0.0, int(task.id.rpartition("-")[2])
+
+
+# -- the shapes --------------------------------------------------------------------------------------------
+
+
+def _task(number: int, footprint: Footprint | None, needs: tuple[str, ...] = ()) -> Task:
+    """Neither in order nor all alike."""
+    mixed = number * 7919
+    return Task(
+        id=f"t-{number}",
+        title="a task",
+        priority=mixed % 5,
+        created=float(mixed % 10_007),
+        footprint=footprint,
+        needs=needs,
+        labels=("backend",),
+    )
+
+
+def _distinct(count: int, fresh: str) -> Scene:
+    tasks = [_task(n, Footprint((f"src/{fresh}/m{n % 100}/f{n}.py",))) for n in range(count)]
+    active = [Active(f"a-{n}", Footprint((f"src/{fresh}/m{n}/a{n}.py",))) for n in range(_ACTIVE)]
+    return tasks, active, _ROOM
+
+
+def _room_for_all(count: int, fresh: str) -> Scene:
+    tasks, active, _ = _distinct(count, fresh)
+    return tasks, active, count
+
+
+def _undeclared(count: int, _: str) -> Scene:
+    return [_task(n, None) for n in range(count)], [], _ROOM
+
+
+def _through_globs(count: int, fresh: str) -> Scene:
+    """Paths, and every third a glob; each is stopped by one of the globs in flight."""
+    tails = ("**", "f*.py", "**/*-*.py", "f-*")
+    active = [
+        Active(f"a-{n}", Footprint((f"src/{fresh}/m{n}/{tails[n % len(tails)]}",))) for n in range(_ACTIVE)
+    ]
+    paths = (f"src/{fresh}/m{n % _ACTIVE}/f-{n}{'.py' if n % 3 else '*'}" for n in range(count))
+    return [_task(n, Footprint((path,))) for n, path in enumerate(paths)], active, _ROOM
+
+
+def _past_globs(count: int, fresh: str) -> Scene:
+    """All of the globs in flight miss by a little; one more does not, for a folder that every task reads."""
+    active = [Active(f"a-{n}", Footprint((f"src/{fresh}/*/m{n}-*.py",))) for n in range(_ACTIVE - 1)]
+    active.append(Active("a-lib", Footprint((f"lib/{fresh}/**",))))
+    paths = (f"src/{fresh}/d{n % 50}/m{n % _ACTIVE}_{n}.py" for n in range(count))
+    read = (f"lib/{fresh}/x.py",)
+    return [_task(n, Footprint((path,), read)) for n, path in enumerate(paths)], active, _ROOM
+
+
+def _chain(count: int, fresh: str) -> Scene:
+    tasks = [
+        _task(n, Footprint((f"src/{fresh}/{n}.py",)), (f"t-{n - 1}",) if n else ()) for n in range(count)
+    ]
+    return tasks, [], _ROOM
+
+
+_SHAPES: dict[str, Callable[[int, str], Scene]] = {
+    "all distinct": _distinct,
+    "all distinct, room for all": _room_for_all,
+    "all undeclared": _undeclared,
+    "each stopped by a glob in flight": _through_globs,
+    "each missed by 15 globs in flight": _past_globs,
+    "each needs the one before": _chain,
+}
