@@ -20,7 +20,7 @@ from flyball.cli.run_screen import ended, watcher_for
 from flyball.factory.conduct import Terms, conduct
 from flyball.factory.config_reading import load_config
 from flyball.factory.git import Git
-from flyball.factory.run import Report, Wish
+from flyball.factory.report import Report, Wish
 
 _CONFIG = """\
 [project]

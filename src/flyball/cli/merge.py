@@ -21,7 +21,7 @@ from flyball.errors import InvariantError, UsageError
 from flyball.factory.conduct import Terms, ask, conduct, running
 from flyball.factory.config_reading import check_runnable
 from flyball.factory.looking import Known, Project, agent_lives, history_of, known_task, project_at, slot_of
-from flyball.factory.run import Wish
+from flyball.factory.report import Wish
 
 SUMMARY = """Land a task's finished work: rebase it, run the gate, move the default branch, close the task.
 For work that waits for a person (merge.policy = "manual"), and to try a failed landing again."""

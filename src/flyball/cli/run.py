@@ -12,7 +12,7 @@ from flyball.cli.units import whole
 
 if TYPE_CHECKING:
     from flyball.factory.config import ProjectConfig
-    from flyball.factory.run import Report, Wish
+    from flyball.factory.report import Report, Wish
 
 SUMMARY = """Take ready tasks, give each its own worktree and agent, as many at once as the limits allow,
 and land each finished branch behind the project's gate. Ends when nothing is ready and nothing runs; a run
@@ -78,7 +78,7 @@ def _check(args: argparse.Namespace, config: ProjectConfig) -> None:
 
 
 def _wish(args: argparse.Namespace, config: ProjectConfig) -> Wish:
-    from flyball.factory.run import Wish
+    from flyball.factory.report import Wish
 
     mode = args.mode or config.run.mode
     return Wish(mode=mode, once=args.once, only=tuple(args.only), parent=args.parent, resume=args.resume)

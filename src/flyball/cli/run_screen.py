@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from flyball.factory.plan import Plan
-    from flyball.factory.run import Report, Run
+    from flyball.factory.report import Report
+    from flyball.factory.run import Run
 
 Watcher = Callable[["Run"], None]
 _FRAME_S = 0.25
@@ -90,6 +91,11 @@ class _Frames:
         self._due = asyncio.get_running_loop().call_later(wait_s, self._draw, run)
 
 
+_MOMENTS = frozenset(
+    {"", "makes its worktree", "asks for a slot", "starts its agent", "waits for a place in this run's width"}
+)
+
+
 class Lines:
     """A line for every change of state, for logs and pipes."""
 
@@ -116,9 +122,7 @@ class Lines:
 
 def _worth_a_line(row: Row) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
-    return row.state not in ("claimed", "ended") and (
-        row.state != "ready" or (" " in row.why and ":" in row.why)
-    )
+    return row.state not in ("claimed", "ended") and (row.state != "ready" or row.why not in _MOMENTS)
 
 
 def line_of(row: Row) -> str:

@@ -24,8 +24,8 @@ from flyball.errors import StoreError
 from flyball.factory.board import LEFT, Board, Row, Waiting
 from flyball.factory.looking import Known, Project, board_now, known_task, project_at
 from flyball.factory.plan import Wait, planned_run
+from flyball.factory.report import Wish
 from flyball.factory.repository import BRANCHES
-from flyball.factory.run import Wish
 from flyball.factory.workshop import pool_for
 from flyball.governor.location import open_reader, resolve
 from flyball.governor.status import PoolStatus, status_of

@@ -1,8 +1,8 @@
 """Which paths no agent may change: whoever changes them decides what agents may do next.
 
 Patterns are as people write them: a trailing ``/`` means the subtree, ``*`` and ``?`` stay within a name, and
-``**`` crosses folders. Case and Unicode form are ignored, because some file systems ignore them too:
-``.GitHub/workflows/x`` is the same file as ``.github/workflows/x`` on a Mac.
+``**`` crosses folders. Case, Unicode form and letters without a shape are ignored, because some file systems
+ignore them too: ``.GitHub/workflows/x`` is the same file as ``.github/workflows/x`` on a Mac.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ def _link_match(path: str, target: str, patterns: Sequence[str]) -> str | None:
 
 
 def _plain(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()
+    if path.isascii():
+        return path.casefold()
+    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
+    return "".join(char for char in folded if unicodedata.category(char) != "Cf")
 
 
 @lru_cache(maxsize=1024)

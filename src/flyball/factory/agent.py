@@ -26,6 +26,7 @@ from flyball.governor.kept import STDERR, STDOUT
 from flyball.runtimes.port import End, Ending, Progress, Reader
 
 _PIECE_BYTES = 1 << 18
+_PIECES = 64
 _BATCH_S = 0.03
 """Lines come in bursts: wait this long after the first, and read them together."""
 _LOOK_EVERY_S = 0.5
@@ -108,10 +109,12 @@ class AgentWatch:
         told = [self._watch.tell(tail.path, self._news.set) for tail in self._tails.values()]
         try:
             while not over.done():
-                await self._read()
+                if await self._read():
+                    self._news.set()
                 self._keep_ceilings()
                 await self._sleep(notified=all(told))
-            await self._read()
+            while await self._read():
+                pass
             return self._ending(over.result())
         finally:
             over.cancel()
@@ -137,24 +140,33 @@ class AgentWatch:
         self._ended = True
         self._news.set()
 
-    async def _read(self) -> None:
-        """All that is there now, letting the others run between two pieces."""
-        feeds = {STDOUT: self._reader.feed, STDERR: self._reader.feed_stderr}
+    async def _read(self) -> bool:
+        """What is there now, letting the others run between two pieces; True if there is more.
+
+        An agent may print faster than we read: its ceilings are looked at all the same.
+        """
+        feeds, more = {STDOUT: self._reader.feed, STDERR: self._reader.feed_stderr}, False
         for name, tail in self._tails.items():
-            while piece := tail.read():
+            for _ in range(_PIECES):
+                piece = tail.read()
+                if not piece:
+                    break
                 now = time.time()
                 self.active_at, self.stuck = now, False
                 signals = feeds[name](piece, wall_s=now)
                 for signal in signals if self._telling else ():
                     self._tell(signal)
                 await asyncio.sleep(0)
-        self._telling = True
+            else:
+                more = True
+        self._telling = self._telling or not more
         session = self.progress.session
         if session is not None and session != self._known_session:
             self._known_session = session
             self._session(session)
         if time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
             self._save()
+        return more
 
     def _save(self) -> None:
         """For whoever looks from outside; a disk that cannot take it loses nothing that counts."""

@@ -18,7 +18,7 @@ from flyball.core.signals import Signal
 from flyball.core.slotrun import Cause, Mark, SlotRun, Step
 from flyball.core.task import Task
 from flyball.core.verdict import Verdict
-from flyball.errors import AgentError, InvariantError, StoreError
+from flyball.errors import AgentError, InvariantError, StoreError, UsageError
 from flyball.factory import runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.process import Process
@@ -152,7 +152,14 @@ class Attempts:
         slot = self.slot
         if slot.holder is None or slot.keeper is None:
             raise InvariantError(f"{self.task.id} is alive, and nobody knows its process")
-        lease = await off_loop(self.shop.governor.take_over, slot.holder.pid, self._asking(), slot.claim_id)
+        try:
+            lease = await off_loop(
+                self.shop.governor.take_over, slot.holder.pid, self._asking(), slot.claim_id
+            )
+        except UsageError:
+            # It has just ended; its keeper still ends what it left behind, and needs no slot for that.
+            await self.shop.watch.death_of(slot.keeper)
+            return await self.read_from_files()
         process = Process(Path(slot.folder), slot.holder, slot.keeper)
         return await self._followed(process, lease, Path(slot.folder), found_again=True)
 
@@ -192,7 +199,10 @@ class Attempts:
 
     async def read_from_files(self) -> Ending:
         """How an agent ended that nobody followed."""
-        return await off_loop(_read_all, self.shop.runtime.reader(), Path(self.slot.folder))
+        folder = Path(self.slot.folder)
+        ending = await off_loop(_read_all, self.shop.runtime.reader(), folder)
+        runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
+        return ending
 
 
 def spent(ending: Ending) -> dict[str, object]:

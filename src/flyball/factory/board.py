@@ -77,7 +77,7 @@ class Board:
 def board_of(run: Run) -> Board:
     """The board of a run of ours."""
     shop, report = run.shop, run.report
-    titles = {task.id: task for task in run.loaded.tasks}
+    titles = {task.id: task for task in run.frontier.loaded.tasks}
     rows = [_trip_row(trip) for trip in run.trips.values()]
     over = (*report.merged, *report.blocked, *report.parked, *report.left)
     slots = [shop.ledger.slots[each] for each in over if each not in run.trips and each in shop.ledger.slots]
@@ -101,7 +101,7 @@ def board_of(run: Run) -> Board:
         notes=[
             *filter(None, [run.pool.words]),
             *report.notes,
-            *map(_problem, run.loaded.problems[:_PROBLEMS]),
+            *map(_problem, run.frontier.loaded.problems[:_PROBLEMS]),
         ],
     )
 

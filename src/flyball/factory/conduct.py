@@ -21,7 +21,8 @@ from flyball.factory.board import BoardFile, board_of
 from flyball.factory.config import ProjectConfig
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock, holder_of
-from flyball.factory.run import Report, Run, Wish
+from flyball.factory.report import Report, Wish
+from flyball.factory.run import Run
 from flyball.factory.workshop import open_workshop, state_folder
 from flyball.governor import nested
 from flyball.governor.location import home

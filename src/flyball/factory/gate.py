@@ -8,8 +8,10 @@ uses direnv, they run in its environment.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,7 @@ from flyball.core.verdict import span_words
 from flyball.factory.ledger import Ledger
 from flyball.factory.process import Process, Watch
 from flyball.governor import nested
-from flyball.governor.kept import STDERR, STDOUT
+from flyball.governor.kept import STARTED, STDERR, STDOUT, exit_code
 
 LOG = "gate.log"
 _SHOWN_BYTES = 6000
@@ -51,8 +53,7 @@ class Gate:
         return None
 
     async def _one(self, task: Task, command: str, tree: Path, folder: Path) -> Red | None:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder = _new(folder)
         log = folder / LOG
         log.touch()
         # Both streams in one file, in the order in which they came.
@@ -66,17 +67,20 @@ class Gate:
         try:
             code = await asyncio.wait_for(process.over(self.watch), self.timeout_s)
         except TimeoutError:
-            await process.stop(self.watch, grace_s=_GRACE_S)
-            await process.over(self.watch)
+            await self._end(process)
             limit = span_words(self.timeout_s)
             return Red(f"`{command}` took longer than {limit} (gate.timeout_s)", _end_of(log))
         except asyncio.CancelledError:
-            await asyncio.shield(process.stop(self.watch, grace_s=_GRACE_S))
+            await asyncio.shield(self._end(process))
             raise
         if code == 0:
             return None
         how = f"exited with {code}" if code is not None and code >= 0 else "was killed"
         return Red(f"`{command}` {how}; its output is in {log}", _end_of(log))
+
+    async def _end(self, process: Process) -> None:
+        await process.stop(self.watch, grace_s=_GRACE_S)
+        await process.over(self.watch)
 
     def _start(self, command: str, tree: Path, folder: Path) -> Process:
         return Process.start(
@@ -85,9 +89,25 @@ class Gate:
 
     async def end_leftover(self, slot: SlotRun) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
-        if slot.gate is not None:
-            process = Process(Path(slot.gate_folder), slot.gate, slot.gate)
-            await process.stop(self.watch, grace_s=_GRACE_S)
+        if slot.gate is None:
+            return
+        folder = Path(slot.gate_folder)
+        await Process(folder, slot.gate, slot.gate).stop(self.watch, grace_s=_GRACE_S)
+        # Its keeper ends what it left running, and says last how it ended; somebody may have killed it too.
+        end = time.monotonic() + _GRACE_S
+        while (folder / STARTED).exists() and exit_code(folder) is None and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+
+
+def _new(folder: Path) -> Path:
+    """A folder of its own for every time a gate runs: what is told of one must not be taken for another."""
+    number, fresh = 1, folder
+    while True:
+        with contextlib.suppress(FileExistsError):
+            fresh.mkdir(parents=True)
+            return fresh
+        number += 1
+        fresh = folder.with_name(f"{folder.name}.{number}")
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -81,6 +81,8 @@ class Git:
                 capture_output=True,
                 timeout=timeout_s,
                 check=False,
+                # Ctrl-C is meant for us: we drain, and a git that it killed would look like a conflict.
+                start_new_session=True,
             )
         except subprocess.TimeoutExpired as error:
             raise GitError(f"git {args[0]} took longer than {timeout_s:g} s in {self.folder}") from error

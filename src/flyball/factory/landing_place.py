@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from flyball.errors import GitError
 from flyball.factory.git import Git
 from flyball.factory.repository import Repository
 from flyball.factory.tasks.port import Closing, TaskSource
@@ -68,7 +69,7 @@ class LandingPlace:
     def _cleared(self, tip: str) -> Git:
         """Standing at ``tip``, with nothing left over from the last landing but ignored files."""
         git = Git(self.path)
-        if not (self.path / ".git").exists():
+        if not self._is_ours():
             self._make(tip)
             return git
         state = git_dir(self.path)
@@ -84,9 +85,17 @@ class LandingPlace:
         self.worktrees.fill(self.path)
         return git
 
+    def _is_ours(self) -> bool:
+        """Another clone of the same project may have been here before, or a gate that spares nothing."""
+        try:
+            state = git_dir(self.path)
+        except GitError:
+            return False
+        return state.is_dir() and state.parent.resolve() == (self.repository.common / "worktrees").resolve()
+
     def _make(self, tip: str) -> None:
         git = self.repository.git
-        # Nobody works here but gates. One that deleted its .git left the rest.
+        # Nobody works here but gates.
         shutil.rmtree(self.path, ignore_errors=True)
         with self.repository.worktree_lock():
             git("worktree", "prune")

@@ -66,7 +66,10 @@ class Ledger:
         if version > VERSION:
             words = f"{self.path} was written by a newer flyball (layout {version}, this one knows {VERSION})"
             raise StoreUnreadableError(f"{words}; upgrade flyball")
-        if version == 0 and not read_only:
+        if version == 0 and read_only:
+            # Somebody is about to make it, or was killed before.
+            raise FileNotFoundError(self.path)
+        if version == 0:
             script = (files("flyball.factory") / "ledger.sql").read_text(encoding="utf-8")
             db.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
 

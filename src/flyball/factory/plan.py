@@ -11,8 +11,8 @@ from flyball.core.task import Task, TaskStatus
 from flyball.core.wave import Active, choose
 from flyball.factory.config import ProjectConfig
 from flyball.factory.ledger import Ledger
+from flyball.factory.report import Wish
 from flyball.factory.repository import Repository
-from flyball.factory.run import Wish
 from flyball.factory.tasks.sources import open_source
 from flyball.factory.workshop import STATE, pool_for
 

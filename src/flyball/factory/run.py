@@ -11,26 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
-from flyball.core.deferral import Deferral, DeferReason
+from flyball.core.deferral import DeferReason
 from flyball.core.footprint import footprint_of
 from flyball.core.recovery import Move, Next
 from flyball.core.resource import resources_of
 from flyball.core.slotrun import SlotRun, State, Step
-from flyball.core.task import Task, TaskStatus
+from flyball.core.task import Task
 from flyball.core.wave import Active, Choice, Item, choose
-from flyball.errors import FlyballError, SourceError, UsageError
+from flyball.errors import FlyballError, UsageError
+from flyball.factory.frontier import LOOK_EVERY_S, Frontier
+from flyball.factory.report import Report, Wish
 from flyball.factory.standing_in_pool import PoolStanding
-from flyball.factory.tasks.port import Loaded, Problem
 from flyball.factory.threads import off_loop
 from flyball.factory.trip import Trip
 from flyball.factory.workshop import Workshop
 
-_LOOK_AT_SOURCE_S = 30.0
-"""How often a source that cannot tell of changes is read again."""
 _LOOK_AT_POOL_S = 5.0
 _LANDING_BACKLOG = 4
 """So many times the width may be waiting to land before no more is started."""
@@ -43,37 +40,6 @@ _DEAD_ENDS = frozenset(
 _IN_THE_WAY = frozenset({DeferReason.FOOTPRINT, DeferReason.RESOURCE, DeferReason.TURN})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a person asked of this run."""
-
-    mode: str = "rolling"
-    once: bool = False
-    only: Sequence[str] = ()
-    parent: str | None = None
-    resume: bool = False
-    """Going on with something was expected."""
-
-
-@dataclass(slots=True)
-class Report:
-    """How a run ended."""
-
-    merged: list[str] = field(default_factory=list)
-    blocked: dict[str, str] = field(default_factory=dict)
-    parked: dict[str, str] = field(default_factory=dict)
-    left: dict[str, str] = field(default_factory=dict)
-    """Under way when the run was drained or stopped; the next run goes on with them."""
-    unstarted: list[str] = field(default_factory=list)
-    """Would have come next when the run was drained or stopped."""
-    waiting: list[Deferral] = field(default_factory=list)
-    """Tasks that cannot start by themselves: a need that is missing or blocked, a circle."""
-    problems: Sequence[Problem] = ()
-    paused: str = ""
-    stopped: str = ""
-    notes: list[str] = field(default_factory=list)
-
-
 class Run:
     """One run of one project, on the running loop."""
 
@@ -82,14 +48,11 @@ class Run:
         self.trips: dict[str, Trip] = {}
         self.report = Report()
         self.choice = Choice((), ())
-        self.loaded = Loaded()
         self.pool = PoolStanding(shop)
         self.connect()
         self._wake = asyncio.Event()
         shop.places.told = self._wake.set
-        self._stale, self._blind = True, False
-        self._watched: set[Path] = set()
-        self._merged: set[str] = set()
+        self.frontier = Frontier(shop, changed=self.wake, note=self.report.note)
         self._capacity: Mapping[str, int] = {}
         self._waves = 0
         self._shut_out_since: float | None = None
@@ -137,7 +100,8 @@ class Run:
     async def go(self) -> Report:
         self._capacity = await self.pool.capacities()
         try:
-            await self._load()
+            await self.frontier.load()
+            self._check_names()
             await self._recover()
             while not await self._round():
                 await self._sleep()
@@ -147,6 +111,13 @@ class Run:
             raise self._failed
         return self._reported()
 
+    def _check_names(self) -> None:
+        known = {task.id for task in self.frontier.loaded.tasks}
+        asked = (*self.wish.only, *([self.wish.parent] if self.wish.parent else []))
+        unknown = [name for name in asked if name not in known]
+        if unknown:
+            raise UsageError(f"there is no task {' or '.join(unknown)}; flyball task list shows them")
+
     async def _round(self) -> bool:
         """One look at everything; True when the run is over."""
         self._wake.clear()
@@ -155,7 +126,9 @@ class Run:
             await self._start_more()
             self._lose_patience()
         self._changed()
-        return not self.trips and (self.ending or not self.choice.items)
+        # Woken meanwhile: the last trip ended after the choice was made, which may be another one now.
+        done = not self.choice.items and not self._wake.is_set()
+        return not self.trips and (self.ending or done)
 
     def _lose_patience(self) -> None:
         """Pause where nothing has gone on for long but waiting for a closed pool."""
@@ -172,18 +145,18 @@ class Run:
     async def _sleep(self) -> None:
         looks = (
             self.pool.refresh_in_s,
-            _LOOK_AT_SOURCE_S if self._blind else None,
+            LOOK_EVERY_S if self.frontier.blind else None,
             _LOOK_AT_POOL_S if any(trip.shut_out for trip in self.trips.values()) else None,
         )
         due = [due_s for due_s in looks if due_s]
         try:
             await asyncio.wait_for(self._wake.wait(), min(due, default=None))
         except TimeoutError:
-            self._stale = self._stale or self._blind
+            self.frontier.stale |= self.frontier.blind
 
     async def _start_more(self) -> None:
-        if self._stale:
-            await self._load()
+        if self.frontier.stale:
+            await self.frontier.load()
         if self.trips and self.wish.mode == "wave":
             return
         room = 0 if self.wish.once and self._waves else self._room()
@@ -208,7 +181,7 @@ class Run:
 
     def _chosen(self, room: int) -> Choice:
         return choose(
-            self.loaded.tasks,
+            self.frontier.loaded.tasks,
             active=[
                 Active(trip.task.id, trip.item.footprint, trip.item.resources) for trip in self.trips.values()
             ],
@@ -216,46 +189,12 @@ class Run:
             areas=self.shop.config.areas,
             capacity=self._capacity,
             held={**self.report.left, **self.report.parked, **self.report.blocked},
-            merged=self._merged,
+            merged=self.frontier.merged,
             ours=self.trips.keys() | self.report.blocked.keys() | self.report.left.keys(),
             only=self.wish.only or None,
             parent=self.wish.parent,
             passed=self.choice.passed,
         )
-
-    # -- the tasks ------------------------------------------------------------------------------------
-
-    async def _load(self) -> None:
-        self._stale = False
-        try:
-            self.loaded = await off_loop(self.shop.source.load)
-        except SourceError as error:
-            # What was read before still holds.
-            if not self.loaded.tasks:
-                raise
-            self._note(str(error))
-        self._merged |= await off_loop(self._closed_elsewhere)
-        self._watch_source()
-
-    def _closed_elsewhere(self) -> set[str]:
-        """Merged tasks whose file says open here, because this checkout does not stand where the branch
-        is."""
-        still_open = {task.id for task in self.loaded.tasks if task.status is not TaskStatus.CLOSED}
-        merged = (self.shop.ledger.merged() & still_open) - self._merged
-        git, branch = self.shop.repository.git, self.shop.repository.default
-        return {task_id for task_id in merged if self.shop.source.closed_at(task_id, git, branch)}
-
-    def _watch_source(self) -> None:
-        wanted = set(self.shop.source.watched())
-        for folder in self._watched - wanted:
-            self.shop.watch.forget(folder)
-        told = [self.shop.watch.tell(folder, self._source_changed) for folder in wanted - self._watched]
-        self._blind = not wanted or not all(told) or (self._blind and bool(self._watched & wanted))
-        self._watched = wanted
-
-    def _source_changed(self) -> None:
-        self._stale = True
-        self.wake()
 
     # -- trips ----------------------------------------------------------------------------------------
 
@@ -266,17 +205,18 @@ class Run:
         self._start(self._trip(item))
 
     def _trip(self, item: Item) -> Trip:
-        trip = Trip(self.shop, item, changed=self._changed, nudges=self._nudges)
-        self.trips[item.task.id] = trip
-        return trip
+        return Trip(self.shop, item, changed=self._changed, nudges=self._nudges)
 
     def _start(self, trip: Trip) -> None:
+        self.trips[trip.task.id] = trip
+        if self.ending:
+            trip.leave()
         trip.start().add_done_callback(lambda done: self._over(trip, done))
 
     def _over(self, trip: Trip, done: asyncio.Task[None]) -> None:
         del self.trips[trip.task.id]
         for words in trip.notes:
-            self._note(words)
+            self.report.note(words)
         failure = None if done.cancelled() else done.exception()
         if failure is not None:
             self._failed = self._failed or failure
@@ -290,8 +230,8 @@ class Run:
     def _record(self, slot: SlotRun) -> None:
         if slot.state is State.MERGED:
             self.report.merged.append(slot.task)
-            self._merged.add(slot.task)
-            self._stale = True
+            self.frontier.merged.add(slot.task)
+            self.frontier.stale = True
         elif slot.state is State.PARKED:
             self.report.parked[slot.task] = slot.reason
         elif slot.state is State.BLOCKED:
@@ -304,16 +244,19 @@ class Run:
         ledger = self.shop.ledger
         # Slots of agents that died unseen come back now, not when somebody needs them.
         await off_loop(self.shop.governor.reap)
-        tasks = {task.id: task for task in self.loaded.tasks}
+        tasks = {task.id: task for task in self.frontier.loaded.tasks}
         unfinished = [task_id for task_id, slot in ledger.slots.items() if not slot.final]
         if self.wish.resume and not unfinished:
-            self._note("nothing was cut short; this is a new run")
+            self.report.note("nothing was cut short; this is a new run")
+        for task_id in unfinished:
+            # Before anybody lands: they would meet in one worktree.
+            await self.shop.landing.gate.end_leftover(ledger.slots[task_id])
         for task_id in unfinished:
             task = tasks.get(task_id) or Task(id=task_id, title=task_id)
             trip = self._trip(self._item(task))
             trip.first = await trip.recovered(known=task_id in tasks)
             self._start(trip)
-        still_open = {task.id for task in self.loaded.tasks if task.status is not TaskStatus.CLOSED}
+        still_open = self.frontier.still_open
         for slot in ledger.trips_of(State.PARKED).values():
             if slot.task in still_open:
                 self.report.parked[slot.task] = slot.reason
@@ -341,7 +284,8 @@ class Run:
             known = f"it is {slot.state.value}" if slot is not None else "no work was done on it"
             return f"{task_id} cannot be landed: {known}"
         task = next(
-            (each for each in self.loaded.tasks if each.id == task_id), Task(id=task_id, title=task_id)
+            (each for each in self.frontier.loaded.tasks if each.id == task_id),
+            Task(id=task_id, title=task_id),
         )
         self.report.parked.pop(task_id, None)
         self.report.blocked.pop(task_id, None)
@@ -354,7 +298,7 @@ class Run:
     async def go_merge(self, task_id: str) -> Report:
         """Land one task, and nothing else."""
         try:
-            await self._load()
+            await self.frontier.load()
             words = self.merge(task_id)
             if task_id not in self.trips:
                 raise UsageError(words)
@@ -370,10 +314,6 @@ class Run:
 
     # -- the end --------------------------------------------------------------------------------------
 
-    def _note(self, words: str) -> None:
-        if words not in self.report.notes:
-            self.report.notes.append(words)
-
     async def _close(self) -> None:
         for trip in list(self.trips.values()):
             trip.stop()
@@ -383,9 +323,9 @@ class Run:
 
     def _reported(self) -> Report:
         report = self.report
-        report.problems = self.loaded.problems
+        report.problems = self.frontier.loaded.problems
         if self.ending:
-            undone = self._chosen(len(self.loaded.tasks))
+            undone = self._chosen(len(self.frontier.loaded.tasks))
             waits = [each.task_id for each in undone.deferrals if each.reason in _IN_THE_WAY]
             report.unstarted = [*(item.task.id for item in undone.items), *waits]
         else:

@@ -157,8 +157,8 @@ class Trip:
         if step.move is Move.AGAIN:
             self._sent_back(step)
             self.paused = step.pause
-            if self._leaving or step.pause:
-                return Next(move=Move.LEAVE)
+        if self._leaving or step.pause:
+            return Next(move=Move.LEAVE)
         self.wants_place = False
         await self._until(self.slot.until)
         self.wants_place = True

@@ -147,6 +147,7 @@ class Worktrees:
                     capture_output=True,
                     timeout=self.bootstrap_timeout_s,
                     check=False,
+                    start_new_session=True,
                 )
             except subprocess.TimeoutExpired as error:
                 limit = f"{self.bootstrap_timeout_s:g} s"
@@ -238,7 +239,10 @@ class Worktrees:
 
 def git_dir(path: Path) -> Path:
     """Where git keeps what belongs to one linked worktree."""
-    text = (path / ".git").read_text(encoding="utf-8")
+    try:
+        text = (path / ".git").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise GitError(f"{path} is no worktree any more ({error.strerror}); move it away") from error
     return Path(os.path.normpath(path / text.removeprefix("gitdir:").strip()))
 
 

@@ -1,0 +1,44 @@
+"""What a person asked of a run, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from flyball.core.deferral import Deferral
+from flyball.factory.tasks.port import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person asked of this run."""
+
+    mode: str = "rolling"
+    once: bool = False
+    only: Sequence[str] = ()
+    parent: str | None = None
+    resume: bool = False
+    """Going on with something was expected."""
+
+
+@dataclass(slots=True)
+class Report:
+    """How a run ended."""
+
+    merged: list[str] = field(default_factory=list)
+    blocked: dict[str, str] = field(default_factory=dict)
+    parked: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+    """Under way when the run was drained or stopped; the next run goes on with them."""
+    unstarted: list[str] = field(default_factory=list)
+    """Would have come next when the run was drained or stopped."""
+    waiting: list[Deferral] = field(default_factory=list)
+    """Tasks that cannot start by themselves: a need that is missing or blocked, a circle."""
+    problems: Sequence[Problem] = ()
+    paused: str = ""
+    stopped: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
