@@ -12,19 +12,19 @@ REAL  := .agents
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format bench soak agents pins clean python
+.PHONY: help demo test check format bench soak agents test-agents pins clean python
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## watch flyball govern a few agents, then turn tasks into merged commits
 	@$(VENV)/bin/flyball demo
 	@echo
 	@$(VENV)/bin/flyball demo --factory
 
-test: check ## run the checks, then every test (JOBS=2 at a time)
+test: check ## run the checks, then every test but those of the real agents (JOBS=2 at a time)
 	@echo "pytest"
-	@$(RUN) pytest -n $(JOBS)
+	@$(RUN) pytest -n $(JOBS) -m "not agents"
 
 check: $(READY) ## lint, format, types, and the rooms' import rules
 	@echo "ruff check"
@@ -49,8 +49,10 @@ soak: $(READY) ## run the fault tests for much longer
 	@$(RUN) tests.soak.fuzz_readers 300
 	@$(RUN) tests.soak.fuzz_answers 120
 
-agents: $(READY) $(REAL)/.installed ## run the real claude, codex, gemini and opencode under flyball (needs npm)
-	@$(RUN) pytest --durations=0 tests/agents
+agents: $(REAL)/.installed ## install the real claude, codex, gemini and opencode from npm into .agents (about 1 GB)
+
+test-agents: $(READY) agents ## drive the real agents, under exec and through the factory, against the bundled provider
+	@$(RUN) pytest --durations=10 tests/agents
 
 pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versions)
 	@test -x $(PINS)/bin/uv || { $(PYTHON) -m venv $(PINS) && $(PINS)/bin/pip install --quiet uv; }

@@ -28,6 +28,8 @@ class Agent(ABC):
     model: ClassVar[str]
     args: ClassVar[tuple[str, ...]] = ()
     """What it needs here when it is launched as the factory does it."""
+    may_commit: ClassVar[tuple[str, ...]]
+    """What lets it commit; as the factory launches it, it may only change files."""
     gives_up_after: ClassVar[int] = 1
     """How many refusals end it where it may not try again."""
 
@@ -46,6 +48,7 @@ class Agent(ABC):
 
 class Claude(Agent):
     name, pool, model = "claude", "anthropic", "sonnet"
+    may_commit = ("--allowedTools=Bash(git *)",)
 
     def argv(self) -> list[str]:
         return ["claude", "-p", PROMPT, "--output-format", "stream-json", "--verbose", "--model", self.model]
@@ -80,6 +83,7 @@ class Codex(Agent):
 
     name, pool, model = "codex", "openai", "gpt-5.5"
     args = ("-c", "sandbox_workspace_write.exclude_slash_tmp=true")
+    may_commit = ("--sandbox", "danger-full-access")
 
     def argv(self) -> list[str]:
         safety = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
@@ -115,6 +119,7 @@ stream_max_retries = {retries}
 
 class Gemini(Agent):
     name, pool, model = "gemini", "google", "gemini-2.5-flash"
+    may_commit = ("--approval-mode=yolo",)
 
     def argv(self) -> list[str]:
         asking = ["-p", PROMPT, "--output-format", "stream-json"]
@@ -158,6 +163,7 @@ class Opencode(Agent):
 
     name, pool, model = "opencode", "anthropic", "anthropic/claude-sonnet-4-5"
     args = ("--title=a test",)
+    may_commit = ("--auto",)
     gives_up_after = 6
 
     def argv(self) -> list[str]:

@@ -182,7 +182,9 @@ class Attempts:
             self.agent = None
         if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
             self._report(lease, ending.signal)
-        await self.shop.governor.release_async(lease, _OUTCOMES.get(ending.end, Outcome.ABANDONED))
+        outcome = _OUTCOMES.get(ending.end, Outcome.ABANDONED)
+        words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
+        await self.shop.governor.release_async(lease, outcome, words=words)
         runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
         return ending
 

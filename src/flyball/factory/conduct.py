@@ -21,6 +21,7 @@ from flyball.factory.board import BoardFile, board_of
 from flyball.factory.config import ProjectConfig
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock, holder_of
+from flyball.factory.orphans import GitLock
 from flyball.factory.report import Report, Wish
 from flyball.factory.run import Run
 from flyball.factory.workshop import open_workshop, state_folder
@@ -160,10 +161,13 @@ def conduct(
     lock, box = LongLock(state / LOCK), open_mailbox(home())
     if not lock.take(mailbox=box.address if box else "", project=config.project.id):
         raise UsageError(_taken(state))
+    orphans = GitLock(state)
     try:
+        orphans.take()
         run_id = _run_name(state)
         return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, merge))
     finally:
+        orphans.release()
         lock.release()
         if box is not None:
             box.close()

@@ -80,7 +80,8 @@ class AgentPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(description="The model to ask for. Empty: the agent's own choice.")] = ""
     args: Annotated[list[str], Meta(description="More arguments for the agent.")] = []
     env: Annotated[
-        dict[str, str], Meta(description="More environment variables for the agent, beside the few it gets.")
+        dict[str, str],
+        Meta(description="More environment variables for the agent, beside those of `flyball run`."),
     ] = {}
     pool: Annotated[
         str, Meta(description="The pool that its slots come from. Empty: the one of the runtime's provider.")

@@ -24,6 +24,8 @@ OWN = tuple(
         # Files that nobody has committed yet must be seen before a worktree is removed.
         "status.showUntrackedFiles=normal",
         "advice.detachedHead=false",
+        # A daemon per worktree, which would outlive it.
+        "core.fsmonitor=false",
         # Housekeeping in the middle of a landing is nobody's wish, and asking whether it is due costs a
         # process.
         "gc.auto=0",
@@ -33,6 +35,10 @@ OWN = tuple(
 )
 _KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"})
 _OUTPUT_LIMIT = 4000
+_REMOTE = frozenset({"fetch", "push"})
+inherited: set[int] = set()
+"""Descriptors that every local git command is given, for whoever waits for its end without being its
+parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,7 @@ class Git:
                 check=False,
                 # Ctrl-C is meant for us: we drain, and a git that it killed would look like a conflict.
                 start_new_session=True,
+                pass_fds=() if args[0] in _REMOTE else tuple(inherited),
             )
         except subprocess.TimeoutExpired as error:
             raise GitError(f"git {args[0]} took longer than {timeout_s:g} s in {self.folder}") from error

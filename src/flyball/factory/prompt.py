@@ -21,10 +21,11 @@ You work alone, with nobody to ask, in a git worktree of your own. flyball {vers
 over when you stop.
 
 - Do exactly the task below, completely, and nothing beside it.
-- You stand on a branch of your own. Commit your work there, in whole steps with plain messages. Stay on it:
-  do not switch branches, merge, rebase, push, or touch other worktrees, unless you are told to below.
+- You stand on a branch of your own. Commit your work there if you can, in whole steps with plain messages;
+  what you leave uncommitted is committed for you. Stay on the branch: do not switch, merge, rebase, push, or
+  touch other worktrees, unless you are told to below.
 - When you stop, your branch is rebased onto the default branch and the project's gate runs. Only a green gate
-  lands your work, so run the gate's commands yourself before you stop.
+  lands your work, so run the gate's commands yourself before you stop, if you can.
 - Some paths are protected: a branch that changes one of them is refused as a whole.
 - If the task cannot be done as it is written, change nothing and say why in your last message.
 """

@@ -8,8 +8,8 @@
     python -m flyball.sim.provider --port 8787 --capacity 6,20:3,40:6 --script 429x2
     curl -d '{"max_tokens": 80}' http://127.0.0.1:8787/v1/messages
 
-The real claude, codex, gemini and opencode are served well enough to run to their end (``make agents``), and
-use their tools where the prompt asks for it in the words of ``errands.py``.
+The real claude, codex, gemini and opencode are served well enough to run to their end (``make
+test-agents``), and use their tools where the prompt asks for it in the words of ``errands.py``.
 
 The script decides, then the turnstile; the dialect words it, and this file only waits and writes. Its clock
 starts when it is opened for business, so a schedule of capacities lines up with the work thrown at it.

@@ -1,0 +1,234 @@
+"""The user's own checkout, while work lands on the branch that it stands on."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.factory.kit import Project
+
+
+def left_alone(project: Project, said: str) -> bool:
+    return f"{project.root} has uncommitted work" in said
+
+
+def test_a_dirty_checkout_is_left_alone_to_the_byte_and_that_is_said(project: Project) -> None:
+    project.write("lib/x", "committed\n")
+    project.commit("x")
+    project.task("t-1")
+    project.write("lib/x", b"half a thought\r\n\xff")
+    project.git("add", "lib/x")
+    project.write("lib/x", b"and more\n")
+    project.write("loose", "untracked")
+    staged = project.git("ls-files", "--stage", "lib/x")
+    ran = project.run()
+    assert ran.code == 0
+    assert left_alone(project, ran.out)
+    assert project.landed() == ["t-1"]
+    assert (project.root / "lib/x").read_bytes() == b"and more\n"
+    assert project.git("ls-files", "--stage", "lib/x") == staged
+    assert (project.root / "loose").read_text() == "untracked"
+    assert not (project.root / "pages").exists()
+
+
+def test_a_checkout_that_was_dirty_follows_once_it_is_clean(project: Project) -> None:
+    project.write("lib/x", "committed\n")
+    project.commit("x")
+    project.task("t-1")
+    project.write("lib/x", "dirty")
+    project.run()
+    project.git("restore", "lib/x")
+    assert project.run().code == 0
+    assert (project.root / "pages/t-1.txt").exists()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_checkout_that_stays_dirty_through_two_landings_follows_both(project: Project) -> None:
+    project.write("lib/x", "committed\n")
+    project.commit("x")
+    project.task("t-1")
+    project.task("t-2", "needs: [t-1]")
+    project.write("lib/x", "dirty")
+    assert project.run().code == 0
+    assert sorted(project.landed()) == ["t-1", "t-2"]
+    project.git("restore", "lib/x")
+    project.run()
+    assert project.git("status", "--porcelain") == ""
+    assert (project.root / "pages/t-2.txt").exists()
+
+
+def test_the_way_out_that_is_named_for_a_dirty_checkout_works(project: Project) -> None:
+    project.write("lib/x", "committed\n")
+    project.commit("x")
+    project.task("t-1")
+    project.write("lib/x", "dirty")
+    said = project.run().out
+    command = said.split("has moved on: ")[1].split("\n")[0].split()
+    project.git(*command[1:])
+    assert (project.root / "pages/t-1.txt").exists()
+    assert (project.root / "lib/x").read_text() == "dirty"
+    assert project.git("status", "--porcelain") == "M lib/x"
+
+
+def test_a_checkout_that_its_owner_brought_along_follows_again(project: Project) -> None:
+    project.write("lib/x", "committed\n")
+    project.commit("x")
+    project.task("t-1")
+    project.write("lib/x", "dirty")
+    project.run()
+    project.git("reset", "-q", "--hard")
+    project.task("t-2")
+    ran = project.run()
+    assert ran.code == 0
+    assert not left_alone(project, ran.out)
+    assert (project.root / "pages/t-2.txt").exists()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_clean_checkout_follows(project: Project) -> None:
+    project.task("t-1")
+    assert project.run().code == 0
+    assert (project.root / "pages/t-1.txt").read_text() == "page t-1 1\n"
+    assert "status: closed" in (project.root / "tasks/t-1.md").read_text()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_checkout_of_another_branch_is_not_touched(project: Project) -> None:
+    project.task("t-1")
+    project.git("checkout", "-q", "-b", "mine")
+    project.write("pages/own.txt", "mine")
+    ran = project.run()
+    assert ran.code == 0
+    assert project.landed() == ["t-1"]
+    assert project.git("status", "--porcelain") == "?? pages/"
+    assert "status: open" in (project.root / "tasks/t-1.md").read_text()
+    assert project.run().code == 0
+    assert len(project.began("t-1")) == 1, "what landed is not done again"
+
+
+def test_a_detached_checkout_is_not_touched(project: Project) -> None:
+    project.task("t-1")
+    project.git("checkout", "-q", "--detach")
+    head = project.git("rev-parse", "HEAD")
+    project.configure(project={"default_branch": "main"})
+    project.commit("detached")
+    assert project.run().code == 0
+    assert project.landed() == ["t-1"]
+    assert project.git("rev-parse", "HEAD~1") == head
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_task_that_was_never_committed_ends_closed_and_is_not_lost(project: Project) -> None:
+    path = project.task("t-1", commit=False, body="What to do, in words.")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.status_of("t-1") == "closed"
+    assert "What to do, in words." in path.read_text()
+    assert "status: closed" in path.read_text()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_task_that_was_staged_but_never_committed_ends_closed(project: Project) -> None:
+    path = project.task("t-1", commit=False)
+    project.git("add", "tasks")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "status: closed" in path.read_text()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_an_uncommitted_edit_of_the_task_itself_lands_with_it(project: Project) -> None:
+    path = project.task("t-1", body="as committed")
+    path.write_text(path.read_text().replace("as committed", "as edited since"))
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "as edited since" in project.git("show", "main:tasks/t-1.md")
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_an_uncommitted_edit_of_another_task_keeps_nothing_back_and_stays(project: Project) -> None:
+    project.task("t-1")
+    other = project.task("t-2", "labels: [no-dispatch]", body="as committed")
+    other.write_text(other.read_text().replace("as committed", "still being written"))
+    project.task("t-3", "labels: [no-dispatch]", commit=False)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert not left_alone(project, ran.out)
+    assert (project.root / "pages/t-1.txt").exists()
+    assert "still being written" in other.read_text()
+    assert project.git("status", "--porcelain").split("\n") == ["M tasks/t-2.md", "?? tasks/t-3.md"]
+
+
+def test_an_untracked_file_in_the_way_is_kept_and_said(project: Project) -> None:
+    project.task("t-1")
+    project.write("pages/t-1.txt", "mine, untracked")
+    ran = project.run()
+    assert ran.code == 0
+    assert (project.root / "pages/t-1.txt").read_text() == "mine, untracked"
+    assert str(project.root) in ran.out
+    (project.root / "pages/t-1.txt").unlink()
+    project.run()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_an_edit_made_while_the_agent_works_is_respected(project: Project) -> None:
+    project.write("lib/x", "committed\n")
+    project.commit("x")
+    project.task("t-1", act="wait_for(folder / 'edited')\nwrite('pages/t-1.txt', 'x')")
+    process = project.start("run")
+    project.write("lib/x", "typed meanwhile")
+    project.say("edited")
+    out, _ = process.communicate(timeout=60)
+    assert left_alone(project, out)
+    assert (project.root / "lib/x").read_text() == "typed meanwhile"
+
+
+def test_a_commit_made_in_the_checkout_while_the_agent_works_is_landed_on(project: Project) -> None:
+    project.task("t-1", act="wait_for(folder / 'committed')\nwrite('pages/t-1.txt', 'x')")
+    process = project.start("run")
+    project.write("lib/x", "mine")
+    project.commit("mine")
+    project.say("committed")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert project.wrongs(["t-1"]) == []
+    assert project.git("status", "--porcelain") == ""
+    assert {"lib/x", "pages/t-1.txt"} <= set(project.files())
+
+
+@pytest.mark.parametrize("place", ["checkout", "advance"])
+def test_a_checkout_follows_after_a_kill_even_with_an_uncommitted_task(project: Project, place: str) -> None:
+    path = project.task("t-1", commit=False, body="in words")
+    assert (
+        project.run(die_at=f"after:{place}.begun" if place == "checkout" else "after:advance.done").code == -9
+    )
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
+    assert "in words" in path.read_text()
+    assert "status: closed" in path.read_text()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_second_checkout_that_was_deleted_does_not_stop_landings(project: Project) -> None:
+    """git still lists it: nobody has pruned it."""
+    project.task("t-1")
+    project.git("checkout", "-q", "-b", "mine")
+    other = project.place / "other"
+    project.git("worktree", "add", "-q", str(other), "main")
+    shutil.rmtree(other)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.landed() == ["t-1"]
+
+
+def test_the_default_branch_checked_out_in_another_worktree_follows_there(project: Project) -> None:
+    project.task("t-1")
+    project.git("checkout", "-q", "-b", "mine")
+    other = project.place / "other"
+    project.git("worktree", "add", "-q", str(other), "main")
+    assert project.run().code == 0
+    assert (other / "pages/t-1.txt").exists()
+    assert project.git("status", "--porcelain", cwd=other) == ""
+    assert project.git("status", "--porcelain") == ""

@@ -1,0 +1,359 @@
+"""Landing with an origin, by hand, and what a landing leaves where somebody else has been at work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.factory.kit import GREEN, Project
+
+
+def clone_of(project: Project, origin: Path) -> Path:
+    """Somebody else's clone."""
+    other = project.place / "colleague"
+    project.git("clone", "-q", str(origin), str(other))
+    return other
+
+
+def push_from(project: Project, clone: Path, path: str, text: str = "theirs") -> str:
+    project.git("pull", "-q", "--rebase", cwd=clone)
+    (clone / path).parent.mkdir(parents=True, exist_ok=True)
+    (clone / path).write_text(text)
+    project.git("add", "-A", cwd=clone)
+    project.git("commit", "-qm", "from a colleague", cwd=clone)
+    project.git("push", "-q", cwd=clone)
+    return project.git("rev-parse", "HEAD", cwd=clone)
+
+
+def in_origin(project: Project, origin: Path) -> str:
+    return project.git("rev-parse", "main", cwd=origin)
+
+
+# -- origin -----------------------------------------------------------------------------------------------
+
+
+def test_work_goes_on_top_of_what_origin_has_beyond_the_local_branch(project: Project) -> None:
+    project.task("t-1")
+    origin = project.with_origin()
+    theirs = push_from(project, clone_of(project, origin), "lib/x")
+    assert project.run().code == 0
+    assert project.git("merge-base", theirs, "main") == theirs
+    assert project.wrongs(["t-1"]) == []
+    assert (project.root / "lib/x").exists()
+    assert in_origin(project, origin) == theirs, "nothing is pushed unless that was asked for"
+
+
+def test_a_landing_is_pushed_where_that_was_asked_for(project: Project) -> None:
+    project.configure(merge={"push": True})
+    names = project.tasks(2)
+    origin = project.with_origin()
+    assert project.run().code == 0
+    assert project.wrongs(names) == []
+    assert in_origin(project, origin) == project.git("rev-parse", "main")
+
+
+def test_a_push_that_origin_rejects_is_tried_again_on_top_of_what_came_in(project: Project) -> None:
+    """A colleague pushes while the gate runs."""
+    once, colleague = project.place / "once", project.place / "colleague"
+    push = "git commit -q --allow-empty -m 'from a colleague' && git push -q"
+    gate = f"test -e {once} || {{ touch {once}; cd {colleague} && git pull -q && {push}; }}"
+    project.configure(merge={"push": True}, gate={"commands": [gate, GREEN]})
+    project.task("t-1")
+    origin = project.with_origin()
+    clone_of(project, origin)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
+    assert in_origin(project, origin) == project.git("rev-parse", "main")
+    assert "from a colleague" in project.git("log", "--format=%s", "main")
+
+
+def test_a_rule_of_origin_against_the_push_is_said_at_once(project: Project) -> None:
+    project.configure(merge={"push": True}, gate={"commands": [f"echo . >> {project.place}/gates", GREEN]})
+    project.task("t-1")
+    origin = project.with_origin()
+    hook = origin / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho 'not like this'\nexit 1\n")
+    hook.chmod(0o755)
+    before = project.git("rev-parse", "main")
+    ran = project.run()
+    assert ran.code == 1
+    assert "push" in ran.out
+    assert "rejected" in ran.out or "declined" in ran.out
+    assert project.git("rev-parse", "main") == before
+    assert (project.place / "gates").read_text() == ".\n"
+
+
+def test_an_origin_that_cannot_be_reached_is_said_and_work_lands_here(project: Project) -> None:
+    project.task("t-1")
+    project.git("remote", "add", "origin", str(project.place / "nowhere.git"))
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "could not fetch from origin" in ran.out
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_an_origin_that_cannot_be_reached_keeps_work_that_must_be_pushed(project: Project) -> None:
+    project.configure(merge={"push": True})
+    project.task("t-1")
+    project.git("remote", "add", "origin", str(project.place / "nowhere.git"))
+    ran = project.run()
+    assert ran.code == 1
+    assert "no-remote" in ran.out
+    assert project.landed() == []
+    assert project.branches() == ["agent/t-1"]
+
+
+def test_an_empty_origin_takes_the_first_push(project: Project) -> None:
+    project.configure(merge={"push": True})
+    project.task("t-1")
+    origin = project.place / "origin.git"
+    project.git("init", "-q", "--bare", str(origin))
+    project.git("remote", "add", "origin", str(origin))
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert in_origin(project, origin) == project.git("rev-parse", "main")
+
+
+def test_branches_that_have_parted_are_an_error_with_a_way_out(project: Project) -> None:
+    project.task("t-1")
+    origin = project.with_origin()
+    push_from(project, clone_of(project, origin), "lib/x")
+    project.write("lib/y", "mine")
+    project.commit("mine")
+    project.git("fetch", "-q", "origin")
+    before = project.git("rev-parse", "main")
+    ran = project.run()
+    assert ran.code != 0
+    assert "have parted" in ran.said
+    assert "git pull --rebase" in ran.said
+    assert project.git("rev-parse", "main") == before
+    assert project.leases() == []
+
+
+def test_branches_that_part_while_the_agent_works_are_an_error_with_a_way_out(project: Project) -> None:
+    project.task("t-1", act="wait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')")
+    origin = project.with_origin()
+    process = project.start("run")
+    project.read_until(process, "t-1 running")
+    push_from(project, clone_of(project, origin), "lib/x")
+    project.write("lib/y", "mine")
+    project.commit("mine")
+    project.say("go")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, out + err
+    assert "have parted" in out
+    assert project.landed() == []
+    project.git("pull", "-q", "--rebase", "origin", "main")
+    assert project.run().code == 0
+    assert project.wrongs(["t-1"])[:1] == [] or "rewritten" in project.wrongs(["t-1"])[0]
+
+
+@pytest.mark.parametrize("point", ["after:advance.begun", "before:advance.done", "after:advance.done"])
+def test_a_push_cut_short_is_finished_and_lands_once(project: Project, point: str) -> None:
+    project.configure(merge={"push": True})
+    project.task("t-1")
+    origin = project.with_origin()
+    assert project.run(die_at=point).code == -9
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
+    assert in_origin(project, origin) == project.git("rev-parse", "main")
+    subjects = project.git("log", "--format=%s", "main").splitlines()
+    assert subjects.count("Add page t-1") == 1
+
+
+def test_a_push_that_went_out_without_us_knowing_lands_once(project: Project) -> None:
+    """Killed between the push and the move of the branch here."""
+    project.configure(merge={"push": True})
+    project.task("t-1")
+    origin = project.with_origin()
+    hook = origin / "hooks" / "post-receive"
+    hook.write_text(
+        f"#!/bin/sh\ntest -e {project.place}/once && exit 0\ntouch {project.place}/once\n"
+        f"kill -9 $(cat {project.place}/pid)\n"
+    )
+    hook.chmod(0o755)
+    process = project.start("run")
+    (project.place / "pid").write_text(str(process.pid))
+    process.communicate(timeout=60)
+    assert process.returncode == -9
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert in_origin(project, origin) == project.git("rev-parse", "main")
+    assert project.git("log", "--format=%s", "main").splitlines().count("Add page t-1") == 1
+    assert project.status_of("t-1") == "closed"
+    assert project.branches() == []
+    assert project.worktrees() == []
+
+
+# -- commits ----------------------------------------------------------------------------------------------
+
+
+def test_the_task_closes_in_the_commit_that_brings_its_work(project: Project) -> None:
+    project.task("t-1")
+    assert project.run().code == 0
+    changed = project.git("show", "--format=", "--name-only", "main").splitlines()
+    assert changed == ["pages/t-1.txt", "tasks/t-1.md"]
+    project.git("revert", "--no-edit", "main")
+    assert project.status_of("t-1") == "open"
+
+
+def test_a_reverted_task_can_be_done_again(project: Project) -> None:
+    project.task("t-1")
+    assert project.run().code == 0
+    project.git("revert", "--no-edit", "main")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.landed() == ["t-1", "t-1"]
+    assert project.status_of("t-1") == "closed"
+
+
+def test_hooks_of_the_repository_do_not_decide_what_lands(project: Project) -> None:
+    for name in ("pre-commit", "commit-msg", "pre-rebase", "post-checkout", "reference-transaction"):
+        hook = project.root / ".git" / "hooks" / name
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+    project.sections["agent"]["command"].insert(0, "env")
+    project.configure()
+    (project.root / "tasks").mkdir()
+    project.write("tasks/t-1.md", "---\nid: t-1\ntitle: Add page t-1\nstatus: open\n---\n")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.landed() == ["t-1"]
+
+
+SETTINGS = {
+    "no untracked files shown": "[status]\nshowUntrackedFiles = no\n",
+    "autosquash and refs": "[rebase]\nautoSquash = true\nupdateRefs = true\nautoStash = true\n",
+    "merges kept": "[pull]\nrebase = merges\n[merge]\nff = false\n",
+    "odd prefixes": "[diff]\nnoprefix = true\nmnemonicPrefix = true\n[core]\nquotePath = true\n",
+    "line ends": "[core]\nautocrlf = input\n",
+    "no name": "[user]\nname =\nemail =\n",
+}
+
+
+@pytest.mark.parametrize("text", SETTINGS.values(), ids=SETTINGS.keys())
+def test_a_users_settings_of_git_do_not_stop_a_landing(project: Project, text: str) -> None:
+    names = project.tasks(2)
+    with open(project.place / "user" / ".gitconfig", "a") as file:
+        file.write(text)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(names) == []
+
+
+def test_unlanded_untracked_files_are_seen_whatever_git_is_told_to_show(project: Project) -> None:
+    """A worktree with something of value in it is never removed."""
+    with open(project.place / "user" / ".gitconfig", "a") as file:
+        file.write("[status]\nshowUntrackedFiles = no\n")
+    script = f"echo precious > {project.worktree('t-1')}/precious"
+    project.configure(gate={"commands": [script]})
+    project.task("t-1")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert (project.worktree("t-1") / "precious").exists()
+    assert f"{project.worktree('t-1')} has uncommitted work" in ran.out
+
+
+def test_a_signature_that_cannot_be_made_is_said(project: Project) -> None:
+    """Signing was asked for: nothing lands without."""
+    with open(project.place / "user" / ".gitconfig", "a") as file:
+        file.write("[commit]\ngpgSign = true\n[gpg]\nprogram = false\n")
+    project.configure()
+    project.write("tasks/t-1.md", "---\nid: t-1\ntitle: Add page t-1\nstatus: open\n---\n")
+    ran = project.run()
+    assert ran.code == 1
+    assert "failed to sign" in ran.out
+    assert project.landed() == []
+
+
+# -- files that git does not bring along ------------------------------------------------------------------
+
+
+def test_copied_files_reach_agents_and_gates_and_never_land(project: Project) -> None:
+    project.write(".env", "TOKEN=1")
+    project.write("conf/local.ini", "x=1")
+    project.write("cache/deep/one", "1")
+    project.configure(
+        worktree={"copy": [".env", "conf/local.ini", "cache"]},
+        gate={"commands": ["test -f .env && test -f conf/local.ini && test -f cache/deep/one", GREEN]},
+    )
+    project.git("add", "flyball.toml")
+    project.git("commit", "-qm", "copies")
+    project.write("tasks/t-1.md", "---\nid: t-1\ntitle: Add page t-1\nstatus: open\n---\n")
+    project.act(
+        "t-1", "assert Path('.env').exists() and Path('conf/local.ini').exists()\nwrite('pages/t-1.txt', 'x')"
+    )
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert not {".env", "conf/local.ini", "cache/deep/one"} & set(project.files())
+    assert project.worktrees() == []
+    assert project.branches() == []
+
+
+def test_a_bootstrap_that_fails_blocks_with_its_words(project: Project) -> None:
+    project.configure(worktree={"bootstrap": ["echo no network here >&2; exit 3"]})
+    project.task("t-1")
+    ran = project.run()
+    assert ran.code == 1
+    assert "no network here" in ran.out
+    assert project.began() == []
+    assert project.leases() == []
+
+
+@pytest.mark.parametrize("point", ["after:worktree.begun", "after:rebase.begun"])
+def test_a_bootstrap_cut_short_is_done_again(project: Project, point: str) -> None:
+    """Whoever was killed in the middle of it left a worktree that is there and not ready."""
+    mark = project.place / "cut"
+    bootstrap = (
+        f"test -e {mark} || {{ touch {mark}; kill -9 $(cat {project.place}/pid); sleep 1; }}; touch ready"
+    )
+    project.configure(worktree={"bootstrap": [bootstrap]}, gate={"commands": ["test -e ready", GREEN]})
+    project.write(".gitignore", "ready\n")
+    project.task("t-1", act="assert Path('ready').exists()\nwrite('pages/t-1.txt', 'x')")
+    if point.endswith("rebase.begun"):
+        mark.touch()
+        project.act("t-1", f"os.unlink({str(mark)!r})\nwrite('pages/t-1.txt', 'x')")
+    process = project.start("run")
+    (project.place / "pid").write_text(str(process.pid))
+    process.communicate(timeout=60)
+    assert process.returncode == -9
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
+
+
+# -- other people's files ---------------------------------------------------------------------------------
+
+
+def test_a_foreign_folder_in_the_place_of_a_worktree_is_refused_and_kept(project: Project) -> None:
+    project.task("t-1")
+    foreign = project.worktree("t-1")
+    foreign.mkdir(parents=True)
+    (foreign / "precious").write_text("x")
+    ran = project.run()
+    assert ran.code == 1
+    assert str(foreign) in ran.out
+    assert (foreign / "precious").read_text() == "x"
+
+
+def test_a_branch_of_that_name_made_by_a_person_is_gone_on_with_not_reset(project: Project) -> None:
+    project.task("t-1")
+    project.git("checkout", "-q", "-b", "agent/t-1")
+    project.write("pages/by-hand.txt", "mine")
+    project.commit("by hand")
+    project.git("checkout", "-q", "main")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert {"pages/by-hand.txt", "pages/t-1.txt"} <= set(project.files())
+
+
+def test_a_project_beneath_the_top_of_its_repository_lands_there(project: Project) -> None:
+    """A folder of a larger repository."""
+    project.task("t-1")
+    assert os.path.exists(project.root / "flyball.toml")
+    ran = project.flyball("run", "--dry-run", "--json")
+    assert ran.code == 0, ran.said

@@ -1,0 +1,209 @@
+"""The factory's memory: only ever added to, readable while it is written, refused when it makes no sense."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from flyball.core.slotrun import Mark, State, Step
+from flyball.errors import InvariantError, StoreFullError, StoreUnreadableError
+from flyball.factory.ledger import DIE_AT, FILE_NAME, Ledger
+from flyball.host.process import me
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path, run="r-1")
+
+
+def rows(folder: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(folder / FILE_NAME) as db:
+        return db.execute("SELECT * FROM entry ORDER BY id").fetchall()
+
+
+def read_again(ledger: Ledger) -> Ledger:
+    again = Ledger(ledger.path.parent, run="r-2")
+    again.load()
+    return again
+
+
+def to_running(ledger: Ledger, task: str = "t-1") -> None:
+    ledger.note(task, Step.CLAIM)
+    ledger.note(task, Step.WORKTREE, Mark.BEGUN)
+    ledger.note(task, Step.WORKTREE, worktree="w", branch=f"agent/{task}", base="b")
+    ledger.note(task, Step.LAUNCH, Mark.BEGUN, folder="f")
+    ledger.note(task, Step.LAUNCH, holder=me(), keeper=me(), claim_id=7)
+
+
+# -- what cannot be ---------------------------------------------------------------------------------------
+
+
+def test_an_entry_that_cannot_be_is_not_written(ledger: Ledger, tmp_path: Path) -> None:
+    with pytest.raises(InvariantError):
+        ledger.note("t-1", Step.MERGED)
+    ledger.note("t-1", Step.CLAIM)
+    with pytest.raises(InvariantError):
+        ledger.note("t-1", Step.MERGED)
+    assert len(rows(tmp_path)) == 1
+    assert ledger.slots["t-1"].state is State.CLAIMED
+
+
+def test_a_full_disk_is_said_with_the_way_out_and_the_trip_stays_where_it_was(ledger: Ledger) -> None:
+    ledger.note("t-1", Step.CLAIM)
+    ledger._db.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(StoreFullError, match="no room on the disk"):
+        ledger.note("t-1", Step.WORKTREE, Mark.BEGUN, reason="x" * 100_000)
+    ledger._db.execute("PRAGMA max_page_count = 100000")
+    ledger.note("t-1", Step.WORKTREE)
+    assert read_again(ledger).slots["t-1"].state is State.READY
+
+
+def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"not a database at all, but somebody's" * 100)
+    with pytest.raises(StoreUnreadableError, match="move it away"):
+        Ledger(tmp_path)
+    assert (tmp_path / FILE_NAME).read_bytes().startswith(b"not a database")
+
+
+def test_a_ledger_of_a_newer_flyball_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.close()
+    with sqlite3.connect(tmp_path / FILE_NAME) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreUnreadableError, match="upgrade flyball"):
+        Ledger(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("t-1", "dance", "done", "{}"),
+        ("t-1", "merged", "done", "{}"),
+        ("t-1", "back", "done", "{}"),
+        ("t-1", "launch", "begun", "not json"),
+        ("t-1", "launch", "done", '{"holder": {"pid": 1}}'),
+    ],
+)
+def test_entries_that_make_no_sense_are_refused_with_the_way_out(
+    ledger: Ledger, tmp_path: Path, values: tuple[str, ...]
+) -> None:
+    ledger.note("t-1", Step.CLAIM)
+    with sqlite3.connect(tmp_path / FILE_NAME) as db:
+        db.execute(
+            "INSERT INTO entry (at, run, task, step, mark, fields) VALUES (1.0, 'r', ?, ?, ?, ?)", values
+        )
+    again = Ledger(tmp_path)
+    with pytest.raises(StoreUnreadableError, match="commits are not touched"):
+        again.all_trips()
+
+
+def test_reading_where_there_is_no_ledger_makes_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Ledger(tmp_path, read_only=True)
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_ledger_whose_making_was_cut_short_is_made(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).touch()
+    Ledger(tmp_path).note("t-1", Step.CLAIM)
+    assert len(rows(tmp_path)) == 1
+
+
+def test_one_that_nobody_has_finished_making_is_not_there_for_a_reader(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).touch()
+    with pytest.raises(FileNotFoundError):
+        Ledger(tmp_path, read_only=True)
+
+
+def test_the_ledger_is_for_its_owner_alone(ledger: Ledger) -> None:
+    assert ledger.path.stat().st_mode & 0o777 == 0o600
+
+
+# -- what it remembers ------------------------------------------------------------------------------------
+
+
+def test_what_was_noted_is_read_again_as_it_was(ledger: Ledger) -> None:
+    to_running(ledger)
+    assert read_again(ledger).slots["t-1"] == ledger.slots["t-1"]
+    assert ledger.slots["t-1"].holder == me()
+
+
+def test_entries_are_only_ever_added(ledger: Ledger, tmp_path: Path) -> None:
+    to_running(ledger)
+    before = rows(tmp_path)
+    ledger.note("t-1", Step.END, end="finished")
+    ledger.note("t-1", Step.BLOCK, reason="no")
+    ledger.note("t-1", Step.CLAIM)
+    assert rows(tmp_path)[: len(before)] == before
+
+
+def test_what_is_over_is_not_loaded_but_can_be_asked_for(ledger: Ledger) -> None:
+    to_running(ledger, "t-1")
+    to_running(ledger, "t-2")
+    ledger.note("t-1", Step.END)
+    ledger.note("t-1", Step.BLOCK, reason="no")
+    again = read_again(ledger)
+    assert list(again.slots) == ["t-2"]
+    assert list(again.trips_of(State.BLOCKED)) == ["t-1"]
+    found = again.load_task("t-1")
+    assert found is not None
+    assert found.reason == "no"
+    assert again.load_task("t-9") is None
+
+
+def test_merged_are_those_whose_last_trip_landed(ledger: Ledger) -> None:
+    for name in ("t-1", "t-2"):
+        to_running(ledger, name)
+        ledger.note(name, Step.END)
+        ledger.note(name, Step.LAND, Mark.BEGUN)
+        ledger.note(name, Step.MERGED)
+    ledger.note("t-2", Step.CLAIM)
+    assert ledger.merged() == {"t-1"}
+
+
+def test_names_and_words_of_any_kind_are_kept(ledger: Ledger) -> None:
+    words = "\u4efb\u52a1 \U0001f600 ' \" \\ \n \x00"
+    to_running(ledger, "aufgabe-\u00e4")
+    ledger.note("aufgabe-\u00e4", Step.END, reason=words)
+    assert read_again(ledger).slots["aufgabe-\u00e4"].reason == words
+
+
+def test_many_threads_write_without_losing_an_entry(ledger: Ledger, tmp_path: Path) -> None:
+    threads = [threading.Thread(target=to_running, args=(ledger, f"t-{n}")) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(rows(tmp_path)) == 40
+    assert len(read_again(ledger).slots) == 8
+
+
+def test_requests_are_answered_once_and_then_gone(ledger: Ledger) -> None:
+    number = ledger.ask("nudge", "t-1", message="look")
+    assert ledger.requests() == [(number, "nudge", "t-1", {"message": "look"})]
+    assert ledger.answer_to(number) is None
+    ledger.answer(number, "went out")
+    ledger.answer(number, "again")
+    assert ledger.requests() == []
+    assert ledger.answer_to(number) == "went out"
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("when", "written"), [("before", 1), ("after", 2)])
+def test_a_test_can_have_it_killed_before_or_after_an_entry(tmp_path: Path, when: str, written: int) -> None:
+    code = (
+        "from pathlib import Path; from flyball.core.slotrun import Step\n"
+        "from flyball.factory.ledger import Ledger\n"
+        f"ledger = Ledger(Path({str(tmp_path)!r}))\n"
+        "ledger.note('t-1', Step.CLAIM)\nledger.note('t-2', Step.CLAIM)\nledger.note('t-3', Step.CLAIM)"
+    )
+    env = {**os.environ, DIE_AT: f"{when}:claim.done#2"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, timeout=30)
+    assert done.returncode == -signal.SIGKILL
+    assert len(rows(tmp_path)) == written

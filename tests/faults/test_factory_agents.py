@@ -1,0 +1,437 @@
+"""Agents that behave as badly as they can, under the real ``flyball run``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.factory.kit import FLYBALL, SOAK, Project, until
+
+pytestmark = pytest.mark.faults
+MB = 1 << 20
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    project = Project(tmp_path)
+    yield project
+    project.end()
+
+
+# -- how they end -----------------------------------------------------------------------------------------
+
+
+def test_a_limited_agent_burns_no_attempt_and_asks_for_its_slot_again(project: Project) -> None:
+    project.task("t-1")
+    project.act("t-1", "sys.exit(75)", launch=1)
+    project.act("t-1", "sys.exit(75)", launch=2)
+    assert project.run().code == 0
+    assert [(line.launch, line.attempt) for line in project.began("t-1")] == [(1, 1), (2, 1), (3, 1)]
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_a_limited_agent_with_commits_is_not_landed_but_goes_on(project: Project) -> None:
+    project.task("t-1", act="assert Path('pages/half.txt').exists()\nwrite('pages/t-1.txt', 'whole')")
+    project.act("t-1", "commit('pages/half.txt', 'half')\nsys.exit(75)", launch=1)
+    assert project.run().code == 0
+    assert project.landed() == ["t-1"]
+    assert {"pages/half.txt", "pages/t-1.txt"} <= set(project.files())
+
+
+def test_limits_in_a_row_beyond_the_budget_block_the_task(project: Project) -> None:
+    project.configure(run={"limited_retries": 2})
+    project.task("t-1", act="sys.exit(75)")
+    ran = project.run()
+    assert ran.code == 1
+    assert "limited 3 times in a row" in ran.out
+    assert len(project.began("t-1")) == 3
+
+
+def test_an_agent_that_fails_every_time_is_blocked_with_the_reason(project: Project) -> None:
+    project.task("t-1", act="sys.exit(1)")
+    ran = project.run()
+    assert ran.code == 1
+    assert "blocked" in ran.out
+    assert "failed 3 times" in ran.out
+    assert [line.attempt for line in project.began("t-1")] == [1, 2, 3]
+    assert project.landed() == []
+    assert project.leases() == []
+
+
+def test_another_run_tries_a_blocked_task_again(project: Project) -> None:
+    project.configure(run={"attempts": 1})
+    project.task("t-1")
+    project.act("t-1", "sys.exit(1)", launch=1)
+    assert project.run().code == 1
+    assert project.run().code == 0
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_the_next_attempt_is_told_how_the_last_one_failed(project: Project) -> None:
+    project.task("t-1", act="assert 'status 3' in prompt, prompt\nwrite('pages/t-1.txt', 'x')")
+    project.act("t-1", "sys.exit(3)", launch=1)
+    assert project.run().code == 0
+    assert "Attempt 2" in project.prompts("t-1")[1]
+
+
+def test_an_agent_killed_from_outside_is_tried_again(project: Project) -> None:
+    project.task("t-1")
+    project.act("t-1", "os.kill(os.getpid(), 9)", launch=1)
+    assert project.run().code == 0
+    assert len(project.began("t-1")) == 2
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_an_agent_killed_together_with_its_keeper_is_tried_again(project: Project) -> None:
+    project.task("t-1")
+    project.act("t-1", "os.kill(os.getppid(), 9)\nos.kill(os.getpid(), 9)", launch=1)
+    assert project.run().code == 0
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_an_agent_whose_keeper_was_killed_is_still_waited_for(project: Project) -> None:
+    project.configure(run={"attempts": 1})
+    script = "os.kill(os.getppid(), 9)\ntime.sleep(0.5)\nwrite('pages/t-1.txt', 'late')"
+    project.task("t-1", act=script)
+    ran = project.run()
+    assert [line.event for line in project.journal()] == ["began", "ended"]
+    assert ran.code in (0, 1), ran.said
+    assert project.leases() == []
+    assert project.processes() == []
+
+
+def test_a_command_that_does_not_exist_blocks_and_says_so(project: Project) -> None:
+    project.configure(agent={"command": ["no-such-agent-here"]})
+    project.task("t-1")
+    ran = project.run()
+    assert ran.code == 1
+    assert "no-such-agent-here" in ran.out, ran.said
+    assert project.leases() == []
+
+
+def test_a_command_that_may_not_be_run_blocks_and_says_so(project: Project) -> None:
+    plain_file = project.place / "plain"
+    plain_file.write_text("not a program")
+    project.configure(agent={"command": [str(plain_file)]})
+    project.task("t-1")
+    ran = project.run()
+    assert ran.code == 1
+    assert str(plain_file) in ran.out, ran.said
+
+
+def test_an_agent_that_changes_nothing_is_blocked_as_no_changes(project: Project) -> None:
+    project.task("t-1", act="pass")
+    ran = project.run()
+    assert ran.code == 1
+    assert "no-changes" in ran.out
+    assert len(project.began("t-1")) == 1
+
+
+def test_commits_without_a_change_are_no_changes_too(project: Project) -> None:
+    project.task("t-1", act="git('commit', '--allow-empty', '-m', 'nothing')")
+    ran = project.run()
+    assert ran.code == 1
+    assert "no-changes" in ran.out
+    assert project.landed() == []
+
+
+def test_what_an_agent_leaves_uncommitted_is_committed_under_the_title(project: Project) -> None:
+    project.task("t-1", act="commit('pages/one.txt', '1', 'mine')\nwrite('pages/two.txt', '2')")
+    assert project.run().code == 0
+    assert project.git("log", "--format=%s", "-2", "main").splitlines() == ["Add page t-1", "mine"]
+    assert {"pages/one.txt", "pages/two.txt"} <= set(project.files())
+
+
+# -- processes --------------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_ignores_being_asked_to_stop_is_ended_after_its_time(project: Project) -> None:
+    project.configure(agent={"max_s": 1, "grace_s": 0.3}, run={"attempts": 1})
+    project.task("t-1", act="import signal\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(600)")
+    ran = project.run()
+    assert ran.code == 1
+    assert "agent.max_s" in ran.out
+    assert project.processes() == []
+    assert project.leases() == []
+
+
+def test_a_daemon_in_a_session_of_its_own_ends_with_its_agent(project: Project) -> None:
+    daemon = "subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+    project.task("t-1", act=daemon + "write('pages/t-1.txt', 'x')")
+    assert project.run().code == 0
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_a_stubborn_daemon_ends_with_its_agent(project: Project) -> None:
+    command = "['sh', '-c', 'trap \"\" TERM; while :; do sleep 1; done']"
+    daemon = f"subprocess.Popen({command}, start_new_session=True)\ntime.sleep(0.1)\n"
+    project.task("t-1", act=daemon + "write('pages/t-1.txt', 'x')")
+    assert project.run().code == 0
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_a_daemon_that_hides_its_environment_ends_with_its_agent(project: Project) -> None:
+    """It has left the agent's session, its parent has ended, and nothing in it names the run."""
+    marker = project.folder / "pid"
+    command = f"['env', '-i', 'sh', '-c', 'echo $$ > {marker}; exec sleep 600']"
+    daemon = f"if os.fork() == 0:\n    subprocess.Popen({command}, start_new_session=True)\n    os._exit(0)\n"
+    project.task("t-1", act=daemon + f"wait_for({str(marker)!r})\nwrite('pages/t-1.txt', 'x')")
+    assert project.run().code == 0
+    pid = int(marker.read_text())
+    gone = not Path(f"/proc/{pid}").exists()
+    if not gone:
+        os.kill(pid, signal.SIGKILL)
+    assert gone
+
+
+def test_a_silent_agent_is_stopped_when_its_silence_is_over(project: Project) -> None:
+    project.configure(agent={"silence_s": 0.6}, run={"attempts": 1})
+    project.task("t-1", act="time.sleep(600)")
+    ran = project.run()
+    assert ran.code == 1
+    assert "printed nothing" in ran.out
+    assert project.processes() == []
+
+
+def test_printing_now_and_then_is_no_silence(project: Project) -> None:
+    project.configure(agent={"silence_s": 1.0})
+    script = (
+        "for _ in range(8):\n    print('.', flush=True)\n    time.sleep(0.2)\nwrite('pages/t-1.txt', 'x')"
+    )
+    project.task("t-1", act=script)
+    assert project.run().code == 0
+
+
+def test_a_quiet_agent_is_said_to_seem_stuck_and_left_alone(project: Project) -> None:
+    project.configure(agent={"stuck_s": 0.3})
+    project.task("t-1", act="wait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')")
+    process = project.start("run")
+    board = project.root / ".flyball" / "board.json"
+    until(lambda: board.exists() and '"stuck": true' in board.read_text(), "the board to say so")
+    project.say("go")
+    assert process.wait(30) == 0
+
+
+# -- output -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1024 * MB if SOAK else 200 * MB])
+def test_a_flood_of_output_holds_nobody_up(project: Project, size: int) -> None:
+    project.task(
+        "t-1", act=f"for _ in range({size // MB}):\n    os.write(1, b'x' * {MB})\nwrite('pages/t-1.txt', 'x')"
+    )
+    project.task("t-2")
+    assert project.run().code == 0
+    assert project.wrongs(["t-1", "t-2"]) == []
+    assert (project.folders("t-1")[0] / "stdout").stat().st_size == size
+
+
+def test_an_agent_that_never_stops_printing_still_ends_after_its_time(project: Project) -> None:
+    project.configure(agent={"max_s": 1}, run={"attempts": 1})
+    project.task("t-1", act="line = b'y' * 65536\nwhile True:\n    os.write(1, line)")
+    begun = time.monotonic()
+    ran = project.run(timeout_s=60)
+    assert ran.code == 1
+    assert "agent.max_s" in ran.out
+    assert time.monotonic() - begun < 20
+    assert project.processes() == []
+
+
+def test_output_that_is_no_text_is_kept_as_it_is(project: Project) -> None:
+    project.task(
+        "t-1", act="os.write(1, bytes(range(256)) * 9)\nos.write(2, b'\\xff\\n')\nwrite('pages/t-1.txt', 'x')"
+    )
+    assert project.run().code == 0
+    assert (project.folders("t-1")[0] / "stdout").read_bytes() == bytes(range(256)) * 9
+
+
+def test_a_claude_that_prints_no_text_is_judged_all_the_same(project: Project) -> None:
+    project.configure(agent={"runtime": "claude"}, run={"attempts": 1})
+    project.task(
+        "t-1", act="os.write(1, b'{\"type\":\"system\",\\xff\\xfe}\\n' * 50)\nwrite('pages/t-1.txt', 'x')"
+    )
+    ran = project.run()
+    assert ran.code in (0, 1)
+    assert project.leases() == []
+
+
+# -- their worktree ---------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_deletes_its_worktree_after_committing_still_lands(project: Project) -> None:
+    script = "import shutil\ncommit('pages/t-1.txt', 'x')\nshutil.rmtree(os.getcwd())"
+    project.task("t-1", act=script)
+    assert project.run().code == 0
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_an_agent_that_deletes_its_worktree_before_committing_changed_nothing(project: Project) -> None:
+    project.task("t-1", act="import shutil\nwrite('pages/t-1.txt', 'x')\nshutil.rmtree(os.getcwd())")
+    ran = project.run()
+    assert ran.code == 1
+    assert "no-changes" in ran.out
+    assert project.leases() == []
+
+
+def test_a_task_whose_worktree_was_deleted_can_be_done_again(project: Project) -> None:
+    project.task("t-1")
+    project.act("t-1", "import shutil\nshutil.rmtree(os.getcwd())\nsys.exit(1)", launch=1)
+    assert project.run().code == 0
+    assert project.wrongs(["t-1"]) == []
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["worktrees elsewhere", "worktrees in the project"])
+def test_an_agent_that_removes_its_link_to_git_never_makes_us_commit_elsewhere(
+    project: Project, inside: bool
+) -> None:
+    """git looks upwards for a repository: beneath the user's own it would find that one."""
+    if inside:
+        project.write(".gitignore", "wt/\n")
+        project.configure(worktree={"folder": "wt"})
+        project.commit("worktrees inside")
+    project.task("t-1", act="commit('pages/t-1.txt', 'x')\nos.unlink('.git')\nwrite('pages/u.txt', 'u')")
+    before = project.git("rev-parse", "main")
+    ran = project.run()
+    assert project.git("status", "--porcelain") == "", ran.said
+    assert project.git("log", "--format=%an", f"{before}..main").splitlines() in ([], ["Someone"]), ran.said
+    assert [words for words in project.wrongs(project.landed()) if "main" in words] == []
+
+
+SWITCHES = {
+    "to a new branch": "git('checkout', '-q', '-b', 'elsewhere')\ncommit('pages/t-1.txt', 'x')",
+    "to a detached commit": "git('checkout', '-q', '--detach')\ncommit('pages/t-1.txt', 'x')",
+    "with uncommitted work": "git('checkout', '-q', '-b', 'elsewhere')\nwrite('pages/t-1.txt', 'x')",
+    "detached, uncommitted": "git('checkout', '-q', '--detach')\nwrite('pages/t-1.txt', 'x')",
+    "after committing": "commit('pages/t-1.txt', 'x')\ngit('checkout', '-q', '-b', 'elsewhere')",
+    "and deletes its own": "git('checkout', '-q', '-b', 'elsewhere')\ngit('branch', '-qD', f'agent/{task}')\n"
+    "commit('pages/t-1.txt', 'x')",
+}
+
+
+@pytest.mark.parametrize("script", SWITCHES.values(), ids=SWITCHES.keys())
+def test_work_that_an_agent_did_on_another_branch_lands(project: Project, script: str) -> None:
+    project.task("t-1", act=script)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "pages/t-1.txt" in project.files()
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_work_on_a_branch_that_does_not_build_on_its_own_is_kept_and_said(project: Project) -> None:
+    project.task(
+        "t-1",
+        act="commit('pages/a.txt', 'a')\n"
+        "git('checkout', '-q', '-b', 'elsewhere', 'HEAD~1')\ncommit('pages/b.txt', 'b')",
+    )
+    ran = project.run()
+    assert ran.code == 1
+    assert "elsewhere" in ran.out
+    assert (project.worktree("t-1") / "pages" / "b.txt").exists()
+    assert project.landed() == []
+
+
+def test_an_agent_that_went_to_the_default_branch_does_not_move_it(project: Project) -> None:
+    project.git("checkout", "-q", "-b", "mine")
+    project.task("t-1", act="git('checkout', '-q', 'main')\nwrite('pages/t-1.txt', 'bad')")
+    before = project.git("rev-parse", "main")
+    ran = project.run()
+    assert ran.code == 1
+    assert project.git("rev-parse", "main") == before
+
+
+def test_a_merge_left_in_the_middle_is_not_taken_for_finished_work(project: Project) -> None:
+    project.write("pages/shared.txt", "old\n")
+    project.commit("shared")
+    project.task(
+        "t-1",
+        act="git('checkout', '-qb', 'other')\ncommit('pages/shared.txt', 'one\\n')\n"
+        "git('checkout', '-q', f'agent/{task}')\ncommit('pages/shared.txt', 'two\\n')\n"
+        "subprocess.run(['git', 'merge', 'other'])",
+    )
+    ran = project.run()
+    assert "<<<<" not in project.git("show", "main:pages/shared.txt"), ran.said
+
+
+def test_a_lock_left_by_a_killed_git_is_no_end(project: Project) -> None:
+    lock = "Path(git('rev-parse', '--git-path', 'index.lock')).touch()\n"
+    project.task("t-1", act=lock + "write('pages/t-1.txt', 'x')")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_a_repository_made_inside_the_worktree_is_no_end(project: Project) -> None:
+    project.task("t-1", act="git('init', '-q', 'inner')\nwrite('inner/x', 'x')\nwrite('pages/t-1.txt', 'x')")
+    ran = project.run()
+    assert ran.code in (0, 1)
+    assert project.leases() == []
+    assert "Traceback" not in ran.err
+
+
+def test_a_worktree_with_unlanded_work_is_never_removed(project: Project) -> None:
+    project.configure(run={"attempts": 1})
+    project.task("t-1", act="write('pages/t-1.txt', 'precious')\nsys.exit(1)")
+    assert project.run().code == 1
+    assert (project.worktree("t-1") / "pages" / "t-1.txt").read_text() == "precious"
+
+
+# -- a full disk ------------------------------------------------------------------------------------------
+
+_FILL = "try:\n    while True:\n        os.write(1, b'x' * 65536)\nexcept OSError:\n    pass\n"
+
+
+def on_a_small_disk(project: Project, *lines: str) -> str:
+    """Run these lines of a shell with the project's state on a disk of three megabytes."""
+    state = project.root / ".flyball"
+    state.mkdir()
+    run = " ".join([*FLYBALL, "run"])
+    script = [f"mount -t tmpfs -o size=3m tmpfs {state}", *(line.replace("RUN", run) for line in lines)]
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", "\n".join(script)],
+        cwd=project.root,
+        env=project.env,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    return done.stdout + done.stderr
+
+
+def _can_mount(folder: Path) -> bool:
+    command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", str(folder)]
+    return (
+        shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+    )
+
+
+def test_a_disk_that_is_full_for_a_moment_loses_nothing(project: Project) -> None:
+    if not _can_mount(project.place):
+        pytest.skip("no small disk can be made here")
+    names = project.tasks(2)
+    project.act("t-1", _FILL + "time.sleep(0.5)\nos.ftruncate(1, 0)\nsys.exit(1)", launch=1)
+    said = on_a_small_disk(project, "RUN", "echo first $?", "RUN", "echo second $?")
+    assert "first 0" in said or ("first 74" in said and "no room on the disk" in said), said
+    assert "second 0" in said, said
+    assert project.wrongs(names) == []
+
+
+def test_a_disk_that_stays_full_ends_the_run_and_the_next_one_goes_on(project: Project) -> None:
+    if not SOAK:
+        pytest.skip("whoever writes down an end tries for a minute: FLYBALL_SOAK=1")
+    if not _can_mount(project.place):
+        pytest.skip("no small disk can be made here")
+    names = project.tasks(2)
+    project.act("t-1", _FILL + "sys.exit(1)", launch=1)
+    free = f"truncate -s 0 {project.root}/.flyball/runs/t-1/1/stdout"
+    said = on_a_small_disk(project, "RUN", "echo first $?", free, "RUN", "echo second $?")
+    assert "first 74" in said, said
+    assert "no room on the disk" in said
+    assert "second 0" in said, said
+    assert project.wrongs(names) == []

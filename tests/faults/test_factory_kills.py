@@ -1,0 +1,310 @@
+"""``flyball run`` killed at every entry of its ledger, and gone on with.
+
+The places are those that the ledger's own table of transitions has, so a new step is tried by itself; a step
+that no story here reaches fails its test. Whatever the place: no task is lost or landed twice, none runs
+twice at once, nothing is left running, no slot, worktree or branch leaks, and the default branch only ever
+moved forward to green trees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from flyball.core.slotrun import TRANSITIONS, Mark, Step
+from tests.factory.kit import SOAK, Project, until
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    project = Project(tmp_path)
+    yield project
+    project.end()
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is there in the end."""
+
+    landed: tuple[str, ...]
+    code: int = 0
+    branches: tuple[str, ...] = ()
+
+
+def plain(project: Project) -> Story:
+    return Story(tuple(project.tasks(2)))
+
+
+def red_then_green(project: Project) -> Story:
+    project.task("t-1")
+    project.act("t-1", "write('pages/t-1.txt', 'bad')", launch=1)
+    return Story(("t-1",))
+
+
+def limited(project: Project) -> Story:
+    project.task("t-1")
+    project.act("t-1", "sys.exit(75)", launch=1)
+    return Story(("t-1",))
+
+
+def protected(project: Project) -> Story:
+    project.task("t-1", act="write('secrets/key', 'mine now')")
+    project.task("t-2")
+    return Story(("t-2",), code=1, branches=("agent/t-1",))
+
+
+def manual(project: Project) -> Story:
+    project.task("t-1", "labels: [merge:manual]")
+    project.task("t-2")
+    return Story(("t-2",), branches=("agent/t-1",))
+
+
+def session(project: Project) -> Story:
+    """An agent that says which session it is."""
+    project.configure(agent={"runtime": "claude"})
+    said = '{"type":"system","subtype":"init","session_id":"s-1","model":"m"}'
+    done = '{"type":"result","subtype":"success","is_error":false,"session_id":"s-1","result":"done"}'
+    project.task("t-1", act=f"print('{said}')\nwrite('pages/t-1.txt', 'one')\nprint('{done}')")
+    return Story(("t-1",))
+
+
+def conflicting(project: Project) -> Story:
+    """Two that declare different pages, and both change a third."""
+    for task in ("t-1", "t-2"):
+        project.task(task)
+        project.act(task, _CLASH, launch=1)
+        project.act(task, _CLASH_SOLVED)
+    return Story(("t-1", "t-2"))
+
+
+_CLASH = """
+(folder / task).touch()
+for other in ("t-1", "t-2"):
+    wait_for(folder / other)
+commit("pages/shared.txt", f"of {task}", f"Add page {task}")
+"""
+_CLASH_SOLVED = """
+git("reset", "--hard", "main")
+commit("pages/shared.txt", f"of both, {task} last", f"Add page {task}")
+"""
+
+STORIES: tuple[Callable[[Project], Story], ...] = (
+    plain,
+    red_then_green,
+    limited,
+    protected,
+    manual,
+    session,
+    conflicting,
+)
+REACHED_IN = {
+    Step.SESSION: session,
+    Step.BACK: red_then_green,
+    Step.PARK: manual,
+    Step.BLOCK: protected,
+}
+"""Which story reaches a step that an uneventful one does not."""
+
+PLACES = sorted({f"{step.value}.{mark.value}" for _, step, mark in TRANSITIONS})
+POINTS = [f"{when}:{place}" for place in PLACES for when in ("before", "after")]
+
+
+def test_every_step_of_the_ledger_is_a_place_to_be_killed_at() -> None:
+    steps = {step for _, step, _ in TRANSITIONS}
+    assert steps == set(Step)
+    assert {mark for _, _, mark in TRANSITIONS} == set(Mark)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_killed_here_is_gone_on_with(project: Project, point: str) -> None:
+    step = Step(point.partition(":")[2].partition(".")[0])
+    story = REACHED_IN.get(step, plain)(project)
+    killed = project.run(die_at=point)
+    assert killed.code == -9, f"{point} was not reached: {killed.said}"
+    went_on = project.run()
+    assert _wrongs(project, story, went_on.code) == [], went_on.said
+
+
+@pytest.mark.parametrize(
+    "point", ["after:end.done", "after:gate.begun", "after:advance.done", "after:clean.done"]
+)
+def test_going_on_can_be_asked_for(project: Project, point: str) -> None:
+    story = plain(project)
+    assert project.run(die_at=point).code == -9
+    went_on = project.run("--resume")
+    assert _wrongs(project, story, went_on.code) == [], went_on.said
+
+
+@pytest.mark.parametrize(
+    "first", ["before:launch.done", "before:end.done", "after:gate.begun", "after:advance.begun"]
+)
+def test_a_run_that_is_killed_while_it_goes_on_is_gone_on_with_again(project: Project, first: str) -> None:
+    story = plain(project)
+    assert project.run(die_at=first).code == -9
+    for point in ("after:worktree.begun", "after:rebase.done", "before:advance.done", "after:checkout.begun"):
+        project.run(die_at=point)
+    went_on = project.run()
+    assert _wrongs(project, story, went_on.code) == [], went_on.said
+
+
+if SOAK:
+
+    @pytest.mark.parametrize("turn", [1, 2, 3])
+    @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+    @pytest.mark.parametrize("point", POINTS)
+    def test_every_story_killed_everywhere(
+        project: Project, point: str, story: Callable[[Project], Story], turn: int
+    ) -> None:
+        told = story(project)
+        killed = project.run(die_at=f"{point}#{turn}")
+        if killed.code != -9:
+            assert _wrongs(project, told, killed.code) == [], killed.said
+            pytest.skip("this story does not come by here so often")
+        went_on = project.run()
+        assert _wrongs(project, told, went_on.code) == [], went_on.said
+
+
+# -- agents that outlive their engine ---------------------------------------------------------------------
+
+WAITS = "wait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')"
+
+
+def killed_while_running(project: Project) -> int:
+    """Kill the engine while the agent of t-1 works; the agent's pid."""
+    process = project.start("run")
+    until(lambda: project.began("t-1"), "the agent to begin")
+    process.kill()
+    process.wait()
+    return project.began("t-1")[-1].pid
+
+
+def test_a_living_agent_is_found_again_and_keeps_its_slot(project: Project) -> None:
+    project.task("t-1", act=WAITS)
+    pid = killed_while_running(project)
+    [lease] = project.leases()
+    assert lease.pid == pid
+    assert lease.alive
+    process = project.start("run")
+    project.read_until(process, "t-1 running")
+    assert [(each.id, each.pid) for each in project.leases()] == [(lease.id, pid)]
+    project.say("go")
+    assert process.wait(30) == 0
+    assert len(project.began("t-1")) == 1
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_an_agent_that_finished_while_nobody_looked_is_landed_not_run_again(project: Project) -> None:
+    project.task("t-1", act=WAITS)
+    pid = killed_while_running(project)
+    project.say("go")
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the agent to end")
+    assert project.run().code == 0
+    assert len(project.began("t-1")) == 1
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_an_agent_that_was_limited_while_nobody_looked_burns_no_attempt(project: Project) -> None:
+    project.task("t-1")
+    project.act("t-1", "wait_for(folder / 'go')\nsys.exit(75)", launch=1)
+    pid = killed_while_running(project)
+    project.say("go")
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the agent to end")
+    assert project.run().code == 0
+    assert [line.attempt for line in project.began("t-1")] == [1, 1]
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_a_dead_agent_with_commits_goes_on_from_them(project: Project) -> None:
+    project.task("t-1", act="assert Path('pages/first.txt').exists()\nwrite('pages/t-1.txt', 'x')")
+    project.act("t-1", "commit('pages/first.txt', '1')\n" + WAITS, launch=1)
+    pid = killed_while_running(project)
+    until(lambda: project.git("rev-list", "--count", "main..agent/t-1") == "1", "the commit")
+    _end_with_its_keeper(project, pid)
+    assert project.run().code == 0
+    assert {"pages/first.txt", "pages/t-1.txt"} <= set(project.files())
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_a_dead_agent_with_nothing_starts_afresh(project: Project) -> None:
+    project.task("t-1", act="assert launch == 1 or not Path('junk').exists()\nwrite('pages/t-1.txt', 'x')")
+    project.act("t-1", WAITS, launch=1)
+    pid = killed_while_running(project)
+    _end_with_its_keeper(project, pid)
+    assert project.run().code == 0
+    assert len(project.began("t-1")) == 2
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_a_task_that_failed_too_often_is_blocked_on_the_way_back(project: Project) -> None:
+    project.configure(run={"attempts": 2})
+    project.task("t-1", act="(folder / f'launch-{launch}').touch()\nwait_for(folder / 'go')\nsys.exit(1)")
+    project.act("t-1", "sys.exit(1)", launch=1)
+    process = project.start("run")
+    project.wait("launch-2")
+    process.kill()
+    process.wait()
+    project.say("go")
+    until(lambda: not project.processes(), "the agent to end")
+    ran = project.run()
+    assert ran.code == 1
+    assert "failed 2 times" in ran.out
+    assert len(project.began("t-1")) == 2
+
+
+def test_a_daemon_that_is_still_being_ended_does_not_block_its_task(project: Project) -> None:
+    """The agent has finished, its keeper is still busy: neither alive nor at its end."""
+    stubborn = "['sh', '-c', 'trap \"\" TERM; touch \"$0\"; while :; do sleep 1; done', str(folder / 'up')]"
+    daemon = f"subprocess.Popen({stubborn}, start_new_session=True)\nwait_for(folder / 'up')\n"
+    project.task("t-1", act=daemon + WAITS)
+    pid = killed_while_running(project)
+    project.wait("up")
+    project.say("go")
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the agent to end")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert len(project.began("t-1")) == 1
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_what_a_found_agent_spent_is_counted_from_its_beginning(project: Project) -> None:
+    project.configure(agent={"runtime": "claude"})
+    said = '{"type":"system","subtype":"init","session_id":"s-1","model":"m"}'
+    usage = '"usage":{"input_tokens":30,"output_tokens":12}'
+    done = (
+        f'{{"type":"result","subtype":"success","is_error":false,"session_id":"s-1","result":"ok",{usage}}}'
+    )
+    project.task("t-1", act=f"print('{said}', flush=True)\n{WAITS}\nprint('{done}')")
+    killed_while_running(project)
+    process = project.start("run")
+    project.read_until(process, "t-1 running")
+    project.say("go")
+    assert process.wait(30) == 0
+    summary = json.loads((project.folders("t-1")[0] / "summary.json").read_text())
+    assert (summary["session"], summary["tokens"]) == ("s-1", 42)
+
+
+def _end_with_its_keeper(project: Project, pid: int) -> None:
+    for each in project.processes():
+        if each != pid:
+            os.kill(each, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not project.processes(), "both to be gone")
+
+
+def _wrongs(project: Project, story: Story, code: int) -> list[str]:
+    wrong = project.wrongs(story.landed)
+    if code != story.code:
+        wrong.append(f"exit status {code}, should be {story.code}")
+    if tuple(project.branches()) != story.branches:
+        wrong.append(f"branches: {project.branches()}, should be {story.branches}")
+    if project.git("status", "--porcelain"):
+        wrong.append(f"the checkout did not follow: {project.git('status', '--porcelain')}")
+    return wrong
