@@ -1,0 +1,194 @@
+"""What is next: after an agent's end, after a landing, after the engine itself was gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from flyball.core.recovery import (
+    ATTEMPTS_BY_TIER,
+    NO_RETRIES,
+    Budgets,
+    Move,
+    Next,
+    after_end,
+    after_landing,
+    budgets_for,
+    on_resume,
+)
+from flyball.core.signals import Signal, SignalKind
+from flyball.core.slotrun import FINAL, Cause, SlotRun, State
+
+BUDGETS = Budgets()
+
+
+def trip(state: State = State.ENDED, **fields: object) -> SlotRun:
+    return SlotRun(task="t-1", state=state, **fields)  # type: ignore[arg-type]
+
+
+def ended(slot: SlotRun, end: str, *, signal: Signal | None = None, commits: bool = True) -> Next:
+    return after_end(slot, BUDGETS, end=end, reason="it said so", signal=signal, commits=commits)
+
+
+# -- after an agent's end ---------------------------------------------------------------------------------
+
+
+def test_a_wrong_key_is_blocked_at_once() -> None:
+    found = ended(trip(), "failed", signal=Signal(SignalKind.AUTH))
+    assert found.move is Move.BLOCK
+    assert "check the login or the key" in found.why
+
+
+@pytest.mark.parametrize("end", ["failed", "killed", "unknown"])
+def test_a_failure_is_tried_again_while_the_budget_lasts(end: str) -> None:
+    assert ended(trip(failures=0), end).move is Move.AGAIN
+    assert ended(trip(failures=1), end).move is Move.AGAIN
+    last = ended(trip(failures=2), end)
+    assert last.move is Move.BLOCK
+    assert last.why == "failed 3 times, the last time: it said so"
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_failure_goes_on_with_its_session_only_where_it_left_commits(commits: bool) -> None:
+    found = ended(trip(), "failed", commits=commits)
+    assert (found.cause, found.fresh) == (Cause.FAILED, not commits)
+
+
+def test_nothing_is_launched_for_ever() -> None:
+    assert ended(trip(launches=50), "failed").move is Move.BLOCK
+
+
+def test_an_agent_that_changed_nothing_is_blocked() -> None:
+    found = ended(trip(), "finished", commits=False)
+    assert found.move is Move.BLOCK
+    assert found.why.startswith("no-changes")
+
+
+def test_finished_work_lands() -> None:
+    assert ended(trip(), "finished").move is Move.LAND
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_limit_never_lands_and_burns_no_attempt(commits: bool) -> None:
+    found = ended(trip(failures=2), "limited", commits=commits)
+    assert (found.move, found.cause, found.fresh) == (Move.AGAIN, Cause.LIMITED, False)
+
+
+def test_each_further_limit_is_waited_out_longer() -> None:
+    waits = [ended(trip(limited=count), "limited").wait_s for count in range(5)]
+    assert waits == [15, 30, 45, 60, 75]
+
+
+def test_a_wait_that_the_provider_names_is_what_is_waited() -> None:
+    signal = Signal(SignalKind.THROTTLED, retry_after_s=7.0)
+    assert ended(trip(limited=3), "limited", signal=signal).wait_s == 7.0
+
+
+def test_limits_beyond_their_budget_block() -> None:
+    found = ended(trip(limited=5), "limited")
+    assert found.move is Move.BLOCK
+    assert found.why.startswith("limited 6 times in a row")
+
+
+@pytest.mark.parametrize("kind", [SignalKind.CREDIT_GONE, SignalKind.WINDOW_USED_UP])
+def test_a_limit_that_only_a_person_can_lift_pauses_the_run(kind: SignalKind) -> None:
+    found = ended(trip(limited=99), "limited", signal=Signal(kind))
+    assert (found.move, found.pause) == (Move.AGAIN, "it said so")
+
+
+def test_a_window_with_a_known_reset_is_waited_out() -> None:
+    found = ended(trip(), "limited", signal=Signal(SignalKind.WINDOW_USED_UP, retry_after_s=3600.0))
+    assert (found.wait_s, found.pause) == (3600.0, "")
+
+
+# -- after a landing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "spent", "cause"),
+    [
+        ("gate-failed", {"gate_backs": 2}, Cause.GATE),
+        ("conflict", {"conflict_backs": 2}, Cause.CONFLICT),
+    ],
+)
+def test_a_red_gate_and_a_conflict_go_back_within_their_budgets(
+    result: str, spent: dict[str, int], cause: Cause
+) -> None:
+    back = after_landing(trip(State.LANDING), BUDGETS, result=result, why="why", detail="see")
+    assert (back.move, back.cause, back.detail) == (Move.AGAIN, cause, "see")
+    blocked = after_landing(trip(State.LANDING, **spent), BUDGETS, result=result, why="why")
+    assert (blocked.move, blocked.why) == (Move.BLOCK, f"{result}: why")
+
+
+@pytest.mark.parametrize("result", ["protected", "dirty", "no-changes", "no-remote", "error"])
+def test_whatever_else_stops_a_landing_is_for_a_person(result: str) -> None:
+    found = after_landing(trip(State.LANDING), BUDGETS, result=result, why="why")
+    assert (found.move, found.why) == (Move.BLOCK, f"{result}: why")
+
+
+@pytest.mark.parametrize("result", ["gate-failed", "conflict"])
+def test_a_landing_by_hand_sends_nothing_back(result: str) -> None:
+    assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Move.BLOCK
+
+
+def test_what_landed_is_merged() -> None:
+    assert after_landing(trip(State.LANDING), BUDGETS, result="merged", why="abc").move is Move.MERGED
+
+
+# -- after the engine was gone ----------------------------------------------------------------------------
+
+
+def resumed(slot: SlotRun, *, alive: bool = False, on_file: bool = False, commits: bool = False) -> Next:
+    return on_resume(slot, BUDGETS, alive=alive, ended_on_file=on_file, commits=commits)
+
+
+@pytest.mark.parametrize("state", sorted(FINAL, key=str))
+def test_what_is_over_is_left(state: State) -> None:
+    assert resumed(trip(state), alive=True).move is Move.LEAVE
+
+
+def test_the_world_outranks_the_ledger_about_an_agent() -> None:
+    running = trip(State.RUNNING)
+    assert resumed(running, alive=True, on_file=True, commits=True).move is Move.REATTACH
+    assert resumed(running, on_file=True, commits=True).move is Move.JUDGE
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_dead_agent_resumes_with_commits_and_starts_fresh_without(commits: bool) -> None:
+    found = resumed(trip(State.RUNNING), commits=commits)
+    assert (found.move, found.cause, found.fresh) == (Move.AGAIN, Cause.INTERRUPTED, not commits)
+
+
+def test_a_dead_agent_with_its_budget_spent_is_blocked() -> None:
+    found = resumed(trip(State.RUNNING, failures=3, reason="no luck"))
+    assert (found.move, found.why) == (Move.BLOCK, "failed 3 times, the last time: no luck")
+
+
+@pytest.mark.parametrize(
+    ("state", "move"),
+    [
+        (State.CLAIMED, Move.PREPARE),
+        (State.READY, Move.PREPARE),
+        (State.ENDED, Move.JUDGE),
+        (State.LANDING, Move.LAND_ON),
+    ],
+)
+def test_whatever_stood_somewhere_goes_on_from_there(state: State, move: Move) -> None:
+    assert resumed(trip(state)).move is move
+
+
+# -- tiers ------------------------------------------------------------------------------------------------
+
+
+def tier(number: int, **fields: int) -> Budgets:
+    return budgets_for(number, limited=5, gate=2, conflict=2, backoff_s=15.0, **fields)
+
+
+def test_a_tier_says_how_eagerly_work_is_retried() -> None:
+    assert [tier(number).attempts for number in range(4)] == list(ATTEMPTS_BY_TIER.values())
+    assert [tier(number, attempts=9).attempts for number in range(4)] == [1, 2, 9, 5]
+
+
+def test_the_lowest_tier_asks_a_person_at_once() -> None:
+    lowest = tier(0)
+    assert (lowest.attempts, lowest.gate, lowest.conflict) == (1, 0, 0)
+    assert lowest.limited == 5, "a limit is nobody's failure"

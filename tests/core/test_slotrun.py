@@ -1,0 +1,182 @@
+"""The life of a trip: its table, and what its entries add up to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flyball.core.model import Holder
+from flyball.core.slotrun import FINAL, TRANSITIONS, Cause, Entry, Mark, SlotRun, State, Step, fold
+from flyball.errors import InvariantError
+
+AGENT = {"host": "h", "boot": "b", "pidns": 1, "pid": 42, "start": 7}
+PAIRS = sorted({(step, mark) for _, step, mark in TRANSITIONS}, key=str)
+
+
+def entry(step: Step, mark: Mark = Mark.DONE, *, at: float = 1.0, run: str = "r", **fields: Any) -> Entry:
+    if step is Step.BACK:
+        fields.setdefault("cause", "failed")
+    return Entry(id=0, at=at, run=run, task="t-1", step=step, mark=mark, fields=fields)
+
+
+def told(*entries: Entry) -> SlotRun:
+    slot: SlotRun | None = None
+    for each in entries:
+        slot = fold(slot, each)
+    assert slot is not None
+    return slot
+
+
+CLAIMED = (entry(Step.CLAIM),)
+READY = (*CLAIMED, entry(Step.WORKTREE, Mark.BEGUN), entry(Step.WORKTREE, base="b1", branch="agent/t-1"))
+RUNNING = (*READY, entry(Step.LAUNCH, Mark.BEGUN, folder="f"), entry(Step.LAUNCH, holder=AGENT, keeper=AGENT))
+ENDED = (*RUNNING, entry(Step.END, end="finished", tokens=10, cost_usd=0.5))
+LANDING = (*ENDED, entry(Step.LAND, Mark.BEGUN))
+
+
+# -- the table --------------------------------------------------------------------------------------------
+
+
+def test_nothing_happens_to_a_task_before_it_is_claimed() -> None:
+    with pytest.raises(InvariantError, match="before it was claimed"):
+        fold(None, entry(Step.WORKTREE))
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_the_table_does_not_list_cannot_happen(state: State) -> None:
+    slot = SlotRun(task="t-1", state=state)
+    for step, mark in PAIRS:
+        if (state, step, mark) not in TRANSITIONS:
+            with pytest.raises(InvariantError, match=state.value):
+                fold(slot, entry(step, mark))
+
+
+def test_every_state_can_be_reached() -> None:
+    reached, found = {State.CLAIMED}, True
+    while found:
+        found = False
+        for (source, _, _), to in TRANSITIONS.items():
+            if source in reached and to not in reached:
+                reached.add(to)
+                found = True
+    assert reached == set(State)
+
+
+def test_only_a_person_leads_out_of_an_end() -> None:
+    """They claim it anew, or have it landed by hand."""
+    out = {step for (state, step, _), to in TRANSITIONS.items() if state in FINAL and to not in FINAL}
+    assert out == {Step.CLAIM, Step.LAND}
+
+
+def test_no_agent_is_launched_from_anywhere_but_ready() -> None:
+    assert {state for state, step, _ in TRANSITIONS if step is Step.LAUNCH} == {State.READY}
+
+
+def test_what_runs_has_been_launched() -> None:
+    into = {step for (state, step, _), to in TRANSITIONS.items() if to is State.RUNNING and state is not to}
+    assert into == {Step.LAUNCH}
+
+
+def test_only_a_landing_merges() -> None:
+    assert {state for (state, _, _), to in TRANSITIONS.items() if to is State.MERGED} <= {
+        State.LANDING,
+        State.MERGED,
+    }
+
+
+@given(st.lists(st.sampled_from(PAIRS), max_size=30))
+def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(pairs: list[tuple[Step, Mark]]) -> None:
+    slot = told(entry(Step.CLAIM))
+    for step, mark in pairs:
+        before = slot
+        try:
+            slot = fold(slot, entry(step, mark))
+        except InvariantError:
+            continue
+        if step is not Step.CLAIM:
+            assert slot.launches >= before.launches
+            assert slot.failures >= before.failures
+            assert slot.attempt >= before.attempt
+
+
+# -- what they add up to ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cause", "counts"),
+    [
+        (Cause.FAILED, (2, 1, 0, 0, 0)),
+        (Cause.LIMITED, (1, 0, 1, 0, 0)),
+        (Cause.GATE, (2, 0, 0, 1, 0)),
+        (Cause.CONFLICT, (2, 0, 0, 0, 1)),
+        (Cause.INTERRUPTED, (1, 0, 0, 0, 0)),
+        (Cause.NUDGED, (1, 0, 0, 0, 0)),
+    ],
+)
+def test_each_cause_has_a_budget_of_its_own(cause: Cause, counts: tuple[int, ...]) -> None:
+    slot = told(*ENDED, entry(Step.BACK, cause=cause.value))
+    assert (slot.attempt, slot.failures, slot.limited, slot.gate_backs, slot.conflict_backs) == counts
+
+
+def test_limits_count_in_a_row_only() -> None:
+    again = (entry(Step.LAUNCH, Mark.BEGUN), entry(Step.LAUNCH), entry(Step.END))
+    limited = entry(Step.BACK, cause="limited")
+    assert told(*ENDED, limited, *again, limited).limited == 2
+    assert told(*ENDED, limited, *again, entry(Step.BACK, cause="gate")).limited == 0
+
+
+def test_a_trip_knows_its_agent_until_it_is_sent_back() -> None:
+    slot = told(*RUNNING)
+    assert slot.holder == Holder("h", "b", 1, 42, 7)
+    assert slot.folder == "f"
+    assert told(*ENDED, entry(Step.BACK)).holder is None
+
+
+def test_what_agents_spent_adds_up_over_launches() -> None:
+    again = (entry(Step.BACK), *RUNNING[len(READY) :], entry(Step.END, tokens=5, cost_usd=0.25))
+    slot = told(*ENDED, *again)
+    assert (slot.tokens, slot.cost_usd, slot.launches) == (15, 0.75, 2)
+
+
+def test_a_lesson_is_kept_through_limits_and_stops() -> None:
+    slot = told(*LANDING, entry(Step.BACK, cause="gate", reason="red", detail="line 3"))
+    assert (slot.lesson, slot.lesson_cause) == ("red\n\nline 3", Cause.GATE)
+    again = (entry(Step.LAUNCH, Mark.BEGUN), entry(Step.LAUNCH), entry(Step.END))
+    for cause in ("limited", "interrupted", "nudged"):
+        for each in (*again, entry(Step.BACK, cause=cause, reason="a pause")):
+            slot = fold(slot, each)
+    assert (slot.lesson, slot.lesson_cause) == ("red\n\nline 3", Cause.GATE)
+
+
+def test_a_session_is_kept_unless_a_fresh_one_is_wanted() -> None:
+    learned = (*RUNNING, entry(Step.SESSION, session="s-1"), entry(Step.END))
+    assert told(*learned, entry(Step.BACK)).session == "s-1"
+    assert told(*learned, entry(Step.BACK, fresh=True)).session is None
+
+
+def test_a_running_gate_is_known_until_the_landing_goes_on() -> None:
+    begun = (*LANDING, entry(Step.GATE, Mark.BEGUN, gate=AGENT, folder_of_gate="g"))
+    assert told(*begun).gate == Holder("h", "b", 1, 42, 7)
+    assert told(*begun, entry(Step.GATE)).gate is not None, "a daemon of it may still run"
+    assert told(*begun, entry(Step.GATE), entry(Step.ADVANCE, Mark.BEGUN, new="n")).gate is None
+
+
+def test_a_blocked_task_that_is_claimed_again_has_its_budgets_back_and_its_reason_as_a_lesson() -> None:
+    slot = told(*ENDED, entry(Step.BACK), entry(Step.BLOCK, reason="failed 3 times"), entry(Step.CLAIM))
+    assert (slot.failures, slot.launches, slot.lesson) == (0, 0, "failed 3 times")
+    assert slot.attempt == 3
+    assert slot.branch == "agent/t-1"
+
+
+def test_a_merged_task_that_is_claimed_again_starts_from_nothing() -> None:
+    slot = told(*LANDING, entry(Step.ADVANCE, Mark.BEGUN, new="n"), entry(Step.MERGED), entry(Step.CLAIM))
+    assert (slot.attempt, slot.branch, slot.new, slot.session) == (1, "", "", None)
+
+
+def test_since_is_the_last_change_of_state() -> None:
+    slot = told(*RUNNING, entry(Step.SESSION, session="s", at=50.0))
+    assert slot.since == 1.0
+    assert fold(slot, entry(Step.END, at=60.0)).since == 60.0
