@@ -122,7 +122,9 @@ def test_a_run_that_is_going_on_does_the_landing(here: Cli, site: Project) -> No
     assert site.wrongs(["t-1"]) == []
 
 
-def test_a_red_landing_by_hand_is_not_handed_to_an_agent_even_while_a_run_goes_on(here: Cli, site: Project) -> None:
+def test_a_red_landing_by_hand_is_not_handed_to_an_agent_even_while_a_run_goes_on(
+    here: Cli, site: Project
+) -> None:
     site.task("t-1", act="write('pages/t-1.txt', 'bad')")
     site.run()
     site.act("t-1", WAITS)

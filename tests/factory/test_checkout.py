@@ -232,3 +232,17 @@ def test_the_default_branch_checked_out_in_another_worktree_follows_there(projec
     assert (other / "pages/t-1.txt").exists()
     assert project.git("status", "--porcelain", cwd=other) == ""
     assert project.git("status", "--porcelain") == ""
+
+
+def test_a_checkout_that_git_cannot_read_does_not_unsay_a_landing(project: Project) -> None:
+    index = project.root / ".git" / "index"
+    project.task("t-1", act=f"Path({str(index)!r}).write_bytes(b'ruined')\nwrite('pages/t-1.txt', 'x')")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "could not be brought along" in ran.out
+    assert project.landed() == ["t-1"]
+    index.unlink()
+    project.git("reset", "-q", "--hard")
+    assert project.run().code == 0
+    assert len(project.began("t-1")) == 1
+    assert project.wrongs(["t-1"]) == []

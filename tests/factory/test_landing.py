@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -148,7 +147,8 @@ def test_branches_that_part_while_the_agent_works_are_an_error_with_a_way_out(pr
     assert project.landed() == []
     project.git("pull", "-q", "--rebase", "origin", "main")
     assert project.run().code == 0
-    assert project.wrongs(["t-1"])[:1] == [] or "rewritten" in project.wrongs(["t-1"])[0]
+    assert project.landed() == ["t-1"]
+    assert project.worktrees() == []
 
 
 @pytest.mark.parametrize("point", ["after:advance.begun", "before:advance.done", "after:advance.done"])
@@ -231,11 +231,12 @@ SETTINGS = {
     "merges kept": "[pull]\nrebase = merges\n[merge]\nff = false\n",
     "odd prefixes": "[diff]\nnoprefix = true\nmnemonicPrefix = true\n[core]\nquotePath = true\n",
     "line ends": "[core]\nautocrlf = input\n",
-    "no name": "[user]\nname =\nemail =\n",
 }
 
 
-@pytest.mark.parametrize("text", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize(
+    "text", ["".join(SETTINGS.values()), "[user]\nname =\nemail =\n"], ids=["odd", "no name"]
+)
 def test_a_users_settings_of_git_do_not_stop_a_landing(project: Project, text: str) -> None:
     names = project.tasks(2)
     with open(project.place / "user" / ".gitconfig", "a") as file:
@@ -351,9 +352,35 @@ def test_a_branch_of_that_name_made_by_a_person_is_gone_on_with_not_reset(projec
     assert {"pages/by-hand.txt", "pages/t-1.txt"} <= set(project.files())
 
 
-def test_a_project_beneath_the_top_of_its_repository_lands_there(project: Project) -> None:
-    """A folder of a larger repository."""
+# -- by hand ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", ["merge", "run"])
+@pytest.mark.parametrize(
+    "point", ["after:land.begun", "after:gate.begun", "after:advance.done", "before:clean.done"]
+)
+def test_a_landing_by_hand_that_was_cut_short_is_finished_once(
+    project: Project, point: str, again: str
+) -> None:
+    project.configure(merge={"policy": "manual"})
     project.task("t-1")
-    assert os.path.exists(project.root / "flyball.toml")
-    ran = project.flyball("run", "--dry-run", "--json")
+    assert project.run().code == 0
+    assert project.flyball("merge", "t-1", die_at=point).code == -9
+    ran = project.flyball(again, *(["t-1"] if again == "merge" else []))
     assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
+    assert len(project.began()) == 1
+
+
+def test_a_branch_that_a_person_looks_at_is_not_deleted_under_them(project: Project) -> None:
+    project.configure(merge={"policy": "manual"})
+    project.task("t-1")
+    assert project.run().code == 0
+    project.git("worktree", "remove", str(project.worktree("t-1")))
+    project.git("checkout", "-q", "agent/t-1")
+    ran = project.flyball("merge", "t-1")
+    assert ran.code == 0, ran.said
+    assert project.landed() == ["t-1"]
+    assert project.git("status", "--porcelain") == ""
+    assert project.git("symbolic-ref", "--short", "HEAD") == "agent/t-1"
+    assert project.git("rev-parse", "HEAD")

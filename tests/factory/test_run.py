@@ -284,3 +284,14 @@ def test_demand_ends_with_the_run(project: Project) -> None:
     assert project.run().code == 0
     pools = project.flyball("status", "--json").json["pools"]
     assert [pool["demand"] for pool in pools] == [[]]
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_prints(project: Project) -> None:
+    names = project.tasks(2)
+    process = project.start("run")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait(60)
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    assert project.wrongs(names) == []

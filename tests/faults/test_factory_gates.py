@@ -287,20 +287,42 @@ PROTECTED = {
 }
 
 
-@pytest.mark.parametrize("script", PROTECTED.values(), ids=PROTECTED.keys())
-def test_a_branch_that_touches_a_protected_path_is_refused_as_a_whole(project: Project, script: str) -> None:
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, dict[str, str]]]:
+    """All of them in one run, each a task of its own, and why each was blocked."""
+    project = Project(tmp_path_factory.mktemp("protected"))
     project.write("secrets/old", "a key\n" * 50)
     project.write("lib/x", "a long text\n" * 50)
-    project.configure(merge={"protected": ["secrets/", "geheim/schl\u00fcssel"]})
+    project.configure(merge={"protected": ["secrets/", "geheim/schl\u00fcssel"]}, run={"width": 4})
     project.commit("secrets")
-    project.task("t-1", act=f"write('pages/t-1.txt', 'fine')\n{script}")
-    before = project.git("rev-parse", "main")
-    ran = project.run()
+    for number, script in enumerate(PROTECTED.values()):
+        project.task(f"t-{number}", act=f"write(f'pages/{{task}}.txt', 'fine')\n{script}", commit=False)
+    project.commit("tasks")
+    ran = project.run("--json")
     assert ran.code == 1, ran.said
-    assert "protected" in ran.out, ran.said
-    assert project.git("rev-parse", "main") == before
-    assert project.branches() == ["agent/t-1"]
-    assert len(project.began()) == 1
+    yield project, ran.json["blocked"]
+    project.end()
+
+
+@pytest.mark.parametrize("number", range(len(PROTECTED)), ids=PROTECTED.keys())
+def test_a_branch_that_touches_a_protected_path_is_refused_as_a_whole(
+    refused: tuple[Project, dict[str, str]], number: int
+) -> None:
+    project, blocked = refused
+    task = f"t-{number}"
+    assert blocked[task].startswith("protected: ")
+    assert f"pages/{task}.txt" not in project.files()
+    assert f"agent/{task}" in project.branches()
+    assert len(project.began(task)) == 1
+
+
+def test_nothing_of_a_refused_branch_moves_the_default_branch(
+    refused: tuple[Project, dict[str, str]],
+) -> None:
+    project, blocked = refused
+    assert len(blocked) == len(PROTECTED)
+    assert project.landed() == []
+    assert project.leases() == []
 
 
 def test_a_protected_change_that_a_merge_brings_in_is_refused(project: Project) -> None:
@@ -400,7 +422,7 @@ def test_a_ctrl_c_does_not_reach_the_git_commands_of_a_landing(project: Project)
 def test_a_git_command_that_outlived_its_engine_does_not_meddle_with_the_next_landing(
     project: Project,
 ) -> None:
-    """kill -9 ends the engine and not what it started: an old checkout would bring back another task's work."""
+    """kill -9 ends the engine and not what it started: an old checkout would bring back other work."""
     slow, begun, done = project.place / "bin" / "git", project.folder / "begun", project.folder / "done"
     slow.parent.mkdir()
     git = shutil.which("git")
@@ -408,7 +430,7 @@ def test_a_git_command_that_outlived_its_engine_does_not_meddle_with_the_next_la
         "#!/bin/sh\n"
         'case "$PWD $*" in\n'
         f'*.landing*checkout*) if mkdir {begun}; then sleep 2; {git} "$@"; touch {done}; exit 0; fi;;\n'
-        f"*.landing*add*--force*) n=0; while ! test -e {done} && test $n -lt 40; do sleep 0.1; n=$((n+1)); done;;\n"
+        f"*.landing*add*--force*) for _ in $(seq 40); do test -e {done} || sleep 0.1; done;;\n"
         "esac 2> /dev/null\n"
         f'exec {git} "$@"\n'
     )

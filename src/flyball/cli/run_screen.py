@@ -117,7 +117,9 @@ class Lines:
                 self._print(line_of(row))
 
     def _print(self, words: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
+        # Whoever read this may be gone (`flyball run | head`); the work goes on.
+        with contextlib.suppress(BrokenPipeError):
+            print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
 
 
 def _worth_a_line(row: Row) -> bool:

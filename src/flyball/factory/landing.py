@@ -22,7 +22,7 @@ from pathlib import Path
 from flyball.core.protect import protected_among
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
-from flyball.errors import GitError, invariant
+from flyball.errors import FlyballError, GitError, invariant
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.gate import Gate
 from flyball.factory.git import Git, named
@@ -230,10 +230,23 @@ class Landing:
     async def _finished(self, task: Task, new: str) -> Landed:
         """What follows once the branch has moved. All of it may be done twice."""
         self.ledger.note(task.id, Step.CHECKOUT, Mark.BEGUN)
-        left_alone = await off_loop(self.checkout.follow)
-        await off_loop(self.source.close, task.id, commit=new)
+        words = [await off_loop(self._follow), await off_loop(self._tell_source, task.id, new)]
         self.ledger.note(task.id, Step.CHECKOUT)
-        return Landed(result=Result.MERGED, commit=new, notes=(left_alone,) if left_alone else ())
+        return Landed(result=Result.MERGED, commit=new, notes=tuple(filter(None, words)))
+
+    def _follow(self) -> str:
+        """It has landed. What goes wrong from here on is told, and is no reason to say otherwise."""
+        try:
+            return self.checkout.follow()
+        except (GitError, OSError) as error:
+            return f"the checkout of {self.repository.default} could not be brought along: {error}"
+
+    def _tell_source(self, task_id: str, new: str) -> str:
+        try:
+            self.source.close(task_id, commit=new)
+        except FlyballError as error:
+            return f"{task_id} has landed, and could not be closed: {error}; close it by hand"
+        return ""
 
     async def _cleaned(self, task: Task, tip: str | None, landed: Landed) -> Landed:
         """Remove worktree and branch; that holds up no other landing."""

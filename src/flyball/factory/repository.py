@@ -155,8 +155,10 @@ class Repository:
         if self.common.name == ".git" and _text(self.common / "HEAD") == wanted:
             return self.common.parent
         for state in sorted((self.common / "worktrees").glob("*")):
-            if _text(state / "HEAD") == wanted:
-                return Path(_text(state / "gitdir").strip()).parent
+            folder = Path(_text(state / "gitdir").strip()).parent
+            # git still lists what somebody deleted.
+            if _text(state / "HEAD") == wanted and folder.is_dir():
+                return folder
         return None
 
     def checkouts(self) -> list[Checkout]:
@@ -185,6 +187,8 @@ class Repository:
     def delete_branch(self, branch: str, *, tip: str) -> None:
         """Delete a branch that still stands where we saw it."""
         with self.worktree_lock():
+            if (place := self.checked_out(branch)) is not None:
+                raise GitError(f"{branch} is checked out in {place}")
             self.git("update-ref", "-d", f"refs/heads/{branch}", tip)
 
 
