@@ -157,6 +157,12 @@ class Project:
         assert done.returncode == 0, f"git {words}: {done.stderr}"
         return done.stdout.strip()
 
+    def patient_pool(self, cap: int = 8) -> None:
+        """A pool that does not close when an agent was limited, so that nobody has to wait."""
+        governor = Governor(f"sqlite://{self.home}/governor.db")
+        governor.set_pool("anthropic", cap=cap, adaptive=False)
+        governor.close()
+
     def with_origin(self) -> Path:
         """Give it an origin that it agrees with."""
         origin = self.place / "origin.git"

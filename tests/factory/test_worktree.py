@@ -173,6 +173,36 @@ def test_a_merge_left_in_the_middle_is_not_committed(made: Worktrees) -> None:
         gather(made)
 
 
+def in_a_rebase(made: Worktrees, project: Project) -> Path:
+    """A worktree that somebody left in the middle of a rebase that clashes."""
+    tree = made.ensure("t-1")
+    (tree.path / "lib/x").write_text("agent\n")
+    gather(made)
+    project.write("lib/x", "person\n")
+    project.commit("x")
+    assert not tree.git.ok("rebase", "main")
+    return tree.path
+
+
+def test_a_rebase_left_in_the_middle_is_not_committed(made: Worktrees, project: Project) -> None:
+    in_a_rebase(made, project)
+    with pytest.raises(GitError, match="in the middle of a"):
+        gather(made)
+
+
+def test_a_rebase_that_somebody_was_killed_in_is_undone_before_another_attempt(
+    made: Worktrees, project: Project
+) -> None:
+    path = in_a_rebase(made, project)
+    before = made.repository.tip("agent/t-1")
+    assert gather(made, commit=False), "a failed agent's commits are still there"
+    Path(Git(path)("rev-parse", "--git-path", "index.lock")).touch()
+    made.ensure("t-1")
+    assert Git(path)("symbolic-ref", "--short", "HEAD") == "agent/t-1"
+    assert made.repository.tip("agent/t-1") == before
+    assert (path / "lib/x").read_text() == "agent\n"
+
+
 def test_another_branch_is_never_moved_by_us(made: Worktrees) -> None:
     tree = made.ensure("t-1")
     tree.git("checkout", "-q", "-b", "elsewhere")

@@ -29,6 +29,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def test_a_limited_agent_burns_no_attempt_and_asks_for_its_slot_again(project: Project) -> None:
+    project.patient_pool()
     project.task("t-1")
     project.act("t-1", "sys.exit(75)", launch=1)
     project.act("t-1", "sys.exit(75)", launch=2)
@@ -38,6 +39,7 @@ def test_a_limited_agent_burns_no_attempt_and_asks_for_its_slot_again(project: P
 
 
 def test_a_limited_agent_with_commits_is_not_landed_but_goes_on(project: Project) -> None:
+    project.patient_pool()
     project.task("t-1", act="assert Path('pages/half.txt').exists()\nwrite('pages/t-1.txt', 'whole')")
     project.act("t-1", "commit('pages/half.txt', 'half')\nsys.exit(75)", launch=1)
     assert project.run().code == 0
@@ -45,7 +47,19 @@ def test_a_limited_agent_with_commits_is_not_landed_but_goes_on(project: Project
     assert {"pages/half.txt", "pages/t-1.txt"} <= set(project.files())
 
 
+def test_a_limit_closes_the_pool_for_whoever_comes_next(project: Project) -> None:
+    """Every launch goes through admission, the next try of the same task too."""
+    project.task("t-1")
+    project.act("t-1", "sys.exit(75)", launch=1)
+    process = project.start("run")
+    project.read_until(process, "the provider refuses for now")
+    assert len(project.began("t-1")) == 1
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+
+
 def test_limits_in_a_row_beyond_the_budget_block_the_task(project: Project) -> None:
+    project.patient_pool()
     project.configure(run={"limited_retries": 2})
     project.task("t-1", act="sys.exit(75)")
     ran = project.run()

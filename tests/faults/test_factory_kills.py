@@ -8,9 +8,12 @@ moved forward to green trees.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from flyball.core.slotrun import TRANSITIONS, Mark, Step
-from tests.factory.kit import SOAK, Project, until
+from tests.factory.kit import GREEN, SOAK, Project, until
 
 pytestmark = pytest.mark.faults
 
@@ -50,6 +53,7 @@ def red_then_green(project: Project) -> Story:
 
 
 def limited(project: Project) -> Story:
+    project.patient_pool()
     project.task("t-1")
     project.act("t-1", "sys.exit(75)", launch=1)
     return Story(("t-1",))
@@ -172,6 +176,34 @@ if SOAK:
         assert _wrongs(project, told, went_on.code) == [], went_on.said
 
 
+# -- at any moment ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30) if SOAK else (1,))
+def test_a_run_killed_again_and_again_at_any_moment_ends_as_if_it_never_was(
+    project: Project, seed: int
+) -> None:
+    """Not only where the ledger changes: in the middle of git, of a gate, of starting up."""
+    chance = random.Random(seed)
+    project.patient_pool()
+    project.configure(gate={"commands": ["sleep 0.05", GREEN]})
+    conflicting(project)
+    for name in ("t-3", "t-4", "t-5"):
+        project.task(name)
+    project.act("t-4", "write('pages/t-4.txt', 'bad')", launch=1)
+    project.act("t-5", "commit('pages/half.txt', '1')\nsys.exit(75)", launch=1)
+    project.task("t-6", commit=False)
+    for _ in range(25 if SOAK else 5):
+        process = project.start("run")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.45 + chance.random())
+        process.kill()
+        process.wait()
+    went_on = project.run()
+    story = Story(tuple(f"t-{number}" for number in range(1, 7)))
+    assert _wrongs(project, story, went_on.code) == [], went_on.said
+
+
 # -- agents that outlive their engine ---------------------------------------------------------------------
 
 WAITS = "wait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')"
@@ -212,6 +244,7 @@ def test_an_agent_that_finished_while_nobody_looked_is_landed_not_run_again(proj
 
 
 def test_an_agent_that_was_limited_while_nobody_looked_burns_no_attempt(project: Project) -> None:
+    project.patient_pool()
     project.task("t-1")
     project.act("t-1", "wait_for(folder / 'go')\nsys.exit(75)", launch=1)
     pid = killed_while_running(project)

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,9 +81,18 @@ class Worktrees:
                 path.rmdir()
                 return False
             raise UsageError(f"{path} exists and is no worktree of {self.repository.root}; move it away")
-        if checkout.branch != branch:
-            self._back_onto(path, branch, checkout.branch)
+        self._settle(path, branch)
+        stands_on = head_branch(path)
+        if stands_on != branch:
+            self._back_onto(path, branch, stands_on)
         return True
+
+    def _settle(self, path: Path, branch: str) -> None:
+        """Undo what somebody was killed in the middle of: the branch still stands where it stood before."""
+        state = git_dir(path)
+        (state / "index.lock").unlink(missing_ok=True)
+        if _rebases(state, branch):
+            Git(path).run("rebase", "--abort")
 
     def _back_onto(self, path: Path, branch: str, found: str | None) -> None:
         """The agent, or somebody, left the branch. Its own commits come along if they build on it."""
@@ -172,7 +182,7 @@ class Worktrees:
             stands_on = head_branch(path)
             if commit:
                 self._commit_all(path, message, detach=stands_on not in (None, branch))
-            if stands_on != branch:
+            if stands_on != branch and not _rebases(git_dir(path), branch):
                 self._back_onto(path, branch, stands_on)
         return self.has_commits(task_id, base)
 
@@ -185,6 +195,8 @@ class Worktrees:
         git = Git(path)
         if unsolved := git.lines("diff", "-z", "--name-only", "--diff-filter=U"):
             raise GitError(f"the agent left {path} in the middle of a merge: {named(unsolved)} is not solved")
+        if _rebases(git_dir(path)):
+            raise GitError(f"the agent left {path} in the middle of a rebase; finish it there, or abort it")
         if detach:
             # Whatever branch it went to, that one is not ours to move.
             git("checkout", "--quiet", "--detach")
@@ -250,6 +262,15 @@ def head_branch(path: Path) -> str | None:
     """The branch a linked worktree stands on; None if it is detached."""
     text = (git_dir(path) / "HEAD").read_text(encoding="utf-8").strip()
     return text.removeprefix("ref: refs/heads/") if text.startswith("ref: refs/heads/") else None
+
+
+def _rebases(state: Path, branch: str | None = None) -> bool:
+    """Is a rebase under way, and of this branch?"""
+    for name in ("rebase-merge", "rebase-apply"):
+        with suppress(OSError):
+            found = (state / name / "head-name").read_text(encoding="utf-8").strip()
+            return branch is None or found == f"refs/heads/{branch}"
+    return False
 
 
 def _same(one: Path, other: Path) -> bool:
