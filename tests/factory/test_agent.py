@@ -37,6 +37,7 @@ WORK = "write('pages/t-1.txt', 'x')"
 
 
 def test_a_throttle_to_death_goes_back_through_admission_and_burns_no_attempt(claude: Project) -> None:
+    claude.patient_pool()
     plays(claude, "claude/err_429_noheader", launch=1)
     plays(claude, "claude/ok_text", then=WORK)
     ran = claude.run()
@@ -93,6 +94,7 @@ def test_a_stream_cut_in_the_middle_is_a_failure_that_is_tried_again(claude: Pro
 
 
 def test_overload_goes_back_without_burning_an_attempt(claude: Project) -> None:
+    claude.patient_pool()
     plays(claude, "claude/err_529", launch=1)
     plays(claude, "claude/ok_text", then=WORK)
     ran = claude.run()

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.factory.kit import Project
 
 REPOSITORY = Path(__file__).parents[2]
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
@@ -41,3 +43,11 @@ def scenario(home: Path) -> Scenario:
         return result
 
     return run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A project with a scripted agent; nothing of it outlives the test."""
+    project = Project(tmp_path)
+    yield project
+    project.end()
