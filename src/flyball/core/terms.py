@@ -1,0 +1,96 @@
+"""The times of a share lease, all derived from its heartbeat.
+
+    0 ------------- 1 ------------- 2 ------------- 3 ------------- 4      beats after a renewal was sent
+    renewal         next one                                  |     |
+                    fails: again every quarter beat        fence    the store may give the slots away
+
+The holder counts from the moment it *sent* the last renewal that was answered; the store counts from the
+moment it handled that renewal, which is later. So the fence comes first, however long the answer took, as
+long as the two clocks run at nearly the same rate. They are never compared: only durations travel. The
+margin between fence and expiry pays for the difference in rate (``drift``) and for a timer that fires late (a
+quarter beat).
+
+``grace_s`` is for work that nobody can interrupt: the store keeps the slots that much longer after the fence,
+so work which ends within the grace never runs beside its successor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flyball.errors import UsageError
+
+BEATS_PER_TTL = 4
+DRIFT = 0.01
+"""How much faster the store's clock may run than a holder's. Quartz is off by 1e-4, a slewed one by 5e-4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareTerms:
+    """What all holders of share leases of one pool agree on. Stored with the pool."""
+
+    heartbeat_s: float = 1.0
+    ttl_s: float = BEATS_PER_TTL * 1.0
+    drift: float = DRIFT
+    grace_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat_s < float("inf"):
+            raise UsageError(
+                f"a heartbeat of {self.heartbeat_s:g} s makes no sense: take more than 0, such as 1"
+            )
+        if not 0 <= self.drift < 1 or not 0 <= self.grace_s < float("inf"):
+            raise UsageError("drift must be from 0 up to 1, and the grace 0 s or more")
+        # A renewal that is lost is noticed a beat later; the one after it must still come in time.
+        if self.fence_s < 2 * self.heartbeat_s:
+            raise UsageError(
+                f"a TTL of {self.ttl_s:g} s leaves no room for a missed renewal at a heartbeat of "
+                f"{self.heartbeat_s:g} s: take {BEATS_PER_TTL * self.heartbeat_s:g} s, or a shorter heartbeat"
+            )
+
+    @property
+    def margin_s(self) -> float:
+        """Between the fence and the end of the TTL."""
+        return self.margin_of(self.ttl_s)
+
+    @property
+    def fence_s(self) -> float:
+        """After the send of an answered renewal its holder admits for this long."""
+        return self.fence_of(self.ttl_s)
+
+    @property
+    def lease_s(self) -> float:
+        """After a renewal was handled the store keeps its slots for this long."""
+        return self.ttl_s + self.grace_s
+
+    @property
+    def retry_s(self) -> float:
+        """After a renewal failed the next one goes out this soon."""
+        return self.heartbeat_s / 4
+
+    @property
+    def eager_s(self) -> float:
+        """Between two renewals that do not wait for the beat."""
+        return self.heartbeat_s / 20
+
+    @property
+    def turn_s(self) -> float:
+        """With fewer slots than nodes each has one for this long, then the next."""
+        return 2 * self.heartbeat_s
+
+    def margin_of(self, ttl_s: float) -> float:
+        return self.heartbeat_s / 4 + ttl_s * self.drift
+
+    def fence_of(self, ttl_s: float) -> float:
+        """As ``fence_s``, for a TTL that came with a reply: the store's word counts."""
+        return ttl_s - self.margin_of(ttl_s)
+
+
+def terms_for(heartbeat_s: float, *, grace_s: float = 0.0) -> ShareTerms:
+    """Terms of which only the heartbeat was chosen.
+
+    >>> terms = terms_for(0.5)
+    >>> terms.ttl_s, round(terms.margin_s, 3), round(terms.fence_s, 3)
+    (2.0, 0.145, 1.855)
+    """
+    return ShareTerms(heartbeat_s=heartbeat_s, ttl_s=BEATS_PER_TTL * heartbeat_s, grace_s=grace_s)
