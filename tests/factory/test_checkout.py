@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -209,6 +210,22 @@ def test_a_checkout_follows_after_a_kill_even_with_an_uncommitted_task(project: 
     assert "in words" in path.read_text()
     assert "status: closed" in path.read_text()
     assert project.git("status", "--porcelain") == ""
+
+
+def test_a_run_that_goes_on_brings_the_checkout_along_once(project: Project) -> None:
+    """At its beginning and as it finishes the landing: together they would put back each other's files."""
+    path = project.task("t-1", commit=False, body="in words")
+    project.run(die_at="after:checkout.begun")
+    seen, slow = project.place / "seen", project.place / "slow"
+    slow.mkdir()
+    git = f'{shutil.which("git")} "$@"'
+    busy = f"echo begins >> {seen}; sleep 0.5; {git}; rc=$?; echo ends >> {seen}; exit $rc"
+    (slow / "git").write_text(f'#!/bin/sh\ncase "$*" in *read-tree*) {busy};; esac\nexec {git}\n')
+    (slow / "git").chmod(0o755)
+    project.env["PATH"] = f"{slow}{os.pathsep}{project.env['PATH']}"
+    assert project.run().code == 0
+    assert "status: closed" in path.read_text()
+    assert seen.read_text().split() == ["begins", "ends"] * 2
 
 
 def test_a_second_checkout_that_was_deleted_does_not_stop_landings(project: Project) -> None:

@@ -84,8 +84,8 @@ def test_a_ctrl_c_does_not_reach_the_git_commands_of_a_landing(project: Project)
     assert process.returncode == 130, out + err
     assert "blocked" not in out
     assert "attempt 2" not in out
-    project.run()
-    assert project.wrongs(names) == []
+    ran = project.run()
+    assert project.wrongs(names) == [], out + ran.said
 
 
 def test_a_git_command_that_outlived_its_engine_does_not_meddle_with_the_next_landing(

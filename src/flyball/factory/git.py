@@ -30,6 +30,9 @@ OWN = tuple(
         # process.
         "gc.auto=0",
         "maintenance.auto=false",
+        # Somebody else's housekeeping may hold the lock of all branches for longer than git's one second.
+        "core.packedRefsTimeout=20000",
+        "core.filesRefLockTimeout=5000",
     )
     for word in ("-c", setting)
 )

@@ -102,6 +102,16 @@ class Landing:
         landed = await self._alone(task, lambda: None, lambda: self._finished(task, slot.new))
         return await self._cleaned(task, tip, landed)
 
+    async def catch_up(self) -> None:
+        """Bring along a checkout that was left behind, unless somebody lands just now and will do that."""
+        lock = LongLock(self.state / LOCK)
+        if self._one_at_a_time.locked() or not lock.take():
+            return
+        try:
+            await off_loop(self._follow)
+        finally:
+            lock.release()
+
     def _has_advanced(self, slot: SlotRun) -> bool:
         new, tip = slot.new, self.repository.tip(self.repository.default)
         return bool(new and tip and self.repository.contains(tip, new))

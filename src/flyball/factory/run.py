@@ -251,6 +251,8 @@ class Run:
         for task_id in unfinished:
             # Before anybody lands: they would meet in one worktree.
             await self.shop.landing.gate.end_leftover(ledger.slots[task_id])
+        # Likewise: two that bring one checkout along put each other's files back.
+        await self.shop.landing.catch_up()
         for task_id in unfinished:
             task = tasks.get(task_id) or Task(id=task_id, title=task_id)
             trip = self._trip(self._item(task))
@@ -265,7 +267,6 @@ class Run:
             # again.
             if slot.task in still_open and slot.run == ledger.run:
                 self.report.blocked[slot.task] = slot.reason
-        await off_loop(self.shop.checkout.follow)
 
     def _item(self, task: Task) -> Item:
         footprint = footprint_of(task.footprint, task.labels, self.shop.config.areas)

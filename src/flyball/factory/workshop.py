@@ -41,7 +41,6 @@ class Workshop:
     state: Path
     repository: Repository
     worktrees: Worktrees
-    checkout: UserCheckout
     source: TaskSource
     ledger: Ledger
     governor: Governor
@@ -143,7 +142,6 @@ def open_workshop(
     )
     protected = protected_paths(config)
     in_files = config.tasks.folder if config.tasks.source == "files" else None
-    checkout = UserCheckout(repository, state, tasks_folder=in_files)
     landing = Landing(
         repository=repository,
         worktrees=worktrees,
@@ -151,7 +149,7 @@ def open_workshop(
         ledger=ledger,
         gate=gate,
         place=LandingPlace(repository, worktrees, source),
-        checkout=checkout,
+        checkout=UserCheckout(repository, state, tasks_folder=in_files),
         state=state,
         protected=protected,
         push=config.merge.push,
@@ -162,7 +160,6 @@ def open_workshop(
         state=state,
         repository=repository,
         worktrees=worktrees,
-        checkout=checkout,
         source=source,
         ledger=ledger,
         governor=Governor(),
