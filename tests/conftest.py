@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from flyball.testing import MakeStore, Scene, make_memory, make_sqlite
+from flyball.testing import MakeStore, Scene, make_memory, make_redis, make_sqlite
+from tests.redis_server import RedisServer
 
 _COMMON = {
     "deadline": None,
@@ -24,11 +25,22 @@ settings.register_profile("soak", max_examples=3000, **_COMMON)  # type: ignore[
 settings.load_profile("soak" if os.environ.get("FLYBALL_SOAK") else "quick")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One real server for all tests that leave it as they found it."""
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """Makes empty stores of each kind, as many as a test wants."""
     if request.param == "memory":
         return make_memory
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_server").url
+        return lambda world: make_redis(world, url)
     numbers = count()
     return lambda world: make_sqlite(world, tmp_path / f"{next(numbers)}.db")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from flyball import Governor
 from flyball.governor import governor as module
 from flyball.governor.location import open_store
 from flyball.testing import FaultyStore
+from tests.redis_server import RedisServer
 
 SOON_S = 10.0
 """Longer than anything here takes, short enough to fail before the suite's own timeout."""
@@ -33,8 +35,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(runtime)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def url(request: pytest.FixtureRequest, home: Path) -> str:
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        return f"{server.url}?space={os.urandom(8).hex()}"
     return "memory:" if request.param == "memory" else f"sqlite://{home / 'governor.db'}"
 
 

@@ -45,7 +45,7 @@ def test_an_address_that_cannot_be_used_is_refused_with_the_ones_that_can(url: s
 
 def test_a_password_is_never_repeated() -> None:
     with pytest.raises(UsageError) as raised:
-        resolve("redis://user:secret@box:6379/0")
+        resolve("mysql://user:secret@box:6379/0?password=secret")
     assert "secret" not in str(raised.value)
     assert "box" in str(raised.value)
 

@@ -61,6 +61,7 @@ def test_who_sleeps_in_line_gets_the_slot_of_a_holder_that_is_killed(gov: Govern
     assert nothing_left(gov)
 
 
+@pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
 @pytest.mark.parametrize("machine", [MachineSettings(ceiling=1), MachineSettings(resources={"gpu": 1})])
 def test_a_dead_holder_of_another_pool_is_found_where_limits_span_pools(
     gov: Governor, child: Start, machine: MachineSettings

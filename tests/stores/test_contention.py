@@ -12,7 +12,7 @@ import pytest
 
 from flyball.core.model import Phase
 from flyball.core.verdict import Verdict
-from flyball.testing import FakeWorld, MakeStore, Scene, make_sqlite
+from flyball.testing import FakeWorld, MakeStore, Scene, make_redis, make_sqlite
 
 
 def at_once(number: int, work: Callable[[int], Verdict]) -> list[Verdict]:
@@ -68,13 +68,16 @@ def test_a_burst_of_throttles_from_many_threads_cuts_once(scene: Scene) -> None:
     assert (scene.seen().cap, scene.seen().memory.cap.throttle_count) == (8, 8)
 
 
-@pytest.fixture
-def make_shared(tmp_path: Path) -> MakeStore:
-    """Handles of their own over one file, as two processes have."""
+@pytest.fixture(params=["sqlite", "redis"])
+def make_shared(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    """Handles of their own over one state, as two processes have."""
+    if request.param == "redis":
+        url, space = request.getfixturevalue("redis_server").url, tmp_path.name
+        return lambda world: make_redis(world, url, space=space)
     return lambda world: make_sqlite(world, tmp_path / "governor.db")
 
 
-def test_two_handles_over_one_file_share_one_adaptive_cap(make_shared: MakeStore) -> None:
+def test_two_handles_over_one_state_share_one_adaptive_cap(make_shared: MakeStore) -> None:
     world = FakeWorld()
     first, second = Scene(make_shared, world), Scene(make_shared, world)
     first.pool(controller="koryph")
@@ -90,7 +93,7 @@ def test_two_handles_over_one_file_share_one_adaptive_cap(make_shared: MakeStore
     second.close()
 
 
-def test_two_handles_over_one_file_never_exceed_its_cap(make_shared: MakeStore) -> None:
+def test_two_handles_over_one_state_never_exceed_its_cap(make_shared: MakeStore) -> None:
     world = FakeWorld()
     scenes = [Scene(make_shared, world) for _ in range(4)]
     scenes[0].static(5)
@@ -101,7 +104,7 @@ def test_two_handles_over_one_file_never_exceed_its_cap(make_shared: MakeStore) 
         scene.close()
 
 
-def test_two_handles_over_one_file_let_one_trial_win(make_shared: MakeStore) -> None:
+def test_two_handles_over_one_state_let_one_trial_win(make_shared: MakeStore) -> None:
     world = FakeWorld()
     scenes = [Scene(make_shared, world) for _ in range(2)]
     scenes[0].pool(cap=1)

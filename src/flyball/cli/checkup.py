@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from flyball.cli import findings, place
 from flyball.cli.findings import Finding, Severity
 from flyball.errors import StoreError, StoreUnreadableError
 from flyball.governor.governor import Governor
-from flyball.governor.location import mail_home, open_reader, path_of, resolve
+from flyball.governor.location import mail_home, on_server, open_reader, path_of, resolve, shown
 from flyball.governor.status import PoolStatus, status_of
 from flyball.stores.sqlite.examine import Ailment, Examination, examine, set_aside
 from flyball.wake.mailbox import folder_for, sweep
@@ -65,11 +65,17 @@ class Patient:
             finally:
                 reader.close()
         except StoreUnreadableError as error:
-            return [*place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))]
+            return [*self._of_damage(error)]
         except StoreError as error:
-            return [place.unusable(str(error))]
+            return [self._of_failure(error)]
         found = [*findings.of_the_dead(findings.dead_in(census, now), now), *findings.of_counts(wrong)]
         return [*found, *findings.of_pools(pools), *findings.of_the_future(census, now)]
+
+    def _of_damage(self, error: StoreUnreadableError) -> Iterable[Finding]:
+        return place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))
+
+    def _of_failure(self, error: StoreError | OSError) -> Finding:
+        return place.unusable(str(error))
 
     # -- mending ----------------------------------------------------------------------------------
 
@@ -81,7 +87,7 @@ class Patient:
                 try:
                     repair()
                 except (StoreError, OSError) as error:
-                    trouble.append(place.unusable(str(error)))
+                    trouble.append(self._of_failure(error))
         after = self.check()
         remaining = {f.key for f in after.found}
         fixed = [self._told(f) for f in before.found if f.fixable and f.key not in remaining]
@@ -135,8 +141,26 @@ class Patient:
         sweep(folder_for(mail_home(self.address)))
 
 
+class ServerPatient(Patient):
+    """State on a server: what its pools say; files, clocks and sockets are not ours to judge."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, Path())
+
+    def check(self) -> Checkup:
+        return Checkup(shown(self.address), True, tuple(self._of_state()))
+
+    def _of_damage(self, error: StoreUnreadableError) -> Iterable[Finding]:
+        return [self._of_failure(error)]
+
+    def _of_failure(self, error: StoreError | OSError) -> Finding:
+        return place.unreachable(str(error))
+
+
 def patient() -> Patient | None:
     """Whoever the environment points at; None where the state lives in memory only."""
     address = resolve()
+    if on_server(address):
+        return ServerPatient(address)
     path = path_of(address)
     return Patient(address, path) if path is not None else None

@@ -203,6 +203,15 @@ def unusable(words: str) -> Finding:
     )
 
 
+def unreachable(words: str) -> Finding:
+    return Finding(
+        kind="unreachable",
+        words=words,
+        meaning="the state is on a server that cannot be used from here, so nothing is admitted",
+        remedy="mend the server or the way to it; FLYBALL_URL names it",
+    )
+
+
 def of_clock(clock: ClockRow | None) -> Iterator[Finding]:
     if clock is None:
         return

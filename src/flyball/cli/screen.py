@@ -169,12 +169,21 @@ def lease_note(lease: LeaseStatus) -> Words:
     if lease.priority:
         notes.append(f"priority {lease.priority}")
     if lease.alive is None:
-        notes.append(f"on {lease.host}, cannot be checked from here")
-    if lease.expires_in_s is not None:
+        notes.append(f"on {lease.host}{elsewhere_words(lease)}")
+    if lease.expires_in_s is not None and not lease.looked_after:
         notes.append(f"expires in {span_words(lease.expires_in_s)}")
     if lease.launcher_pid not in (0, lease.pid):
         notes.append(f"launched by {lease.launcher_pid}")
     return _quiet(", ".join(notes))
+
+
+def elsewhere_words(lease: LeaseStatus) -> str:
+    """What is known of a holder on another host."""
+    if lease.looked_after:
+        return ""
+    if lease.confirmed_s_ago is None:
+        return ", cannot be checked from here"
+    return f", not heard of for {span_words(lease.confirmed_s_ago)}"
 
 
 def _asks(pool: PoolStatus) -> Iterator[Block]:

@@ -84,7 +84,7 @@ class Pool:
         return self.governor.slot(self.pool, timeout=timeout, **ask)
 
     def __repr__(self) -> str:
-        return f"<Pool {self.pool!r} at {self.governor.address}>"
+        return f"<Pool {self.pool!r} at {self.governor.place}>"
 
 
 def gate_for(gate: Gate | str) -> Gate:

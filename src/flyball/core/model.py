@@ -88,6 +88,8 @@ class Claim:
     cost: Mapping[str, float] = field(default_factory=dict)
     marks: Mapping[str, float] = field(default_factory=dict)
     """How much of each window had been spent when it was granted (window.py)."""
+    confirmed_at: float | None = None
+    """When its host last said that it looks after its leases; None where nobody has to."""
 
     @property
     def held(self) -> bool:

@@ -96,7 +96,7 @@ class Verdict:
         parts = [f"{self.pool} {self.in_use}/{self.cap}"]
         if self.reserved:
             parts.append(f"{self.reserved} reserved")
-        phrase = self.detail or _PHRASES.get(self.reason, "")
+        phrase = self.detail or PHRASES.get(self.reason, "")
         if phrase:
             parts.append(phrase)
         if self.position > 1:
@@ -107,7 +107,7 @@ class Verdict:
         return f"{opening}: {', '.join(parts)}{tail}"
 
 
-_PHRASES = {
+PHRASES = {
     Reason.QUEUE: "others are first",
     Reason.RESERVE: "the free slots are reserved for priority above 0",
     Reason.SHARE: "the project uses its fair share",

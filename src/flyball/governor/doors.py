@@ -12,11 +12,10 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flyball.governor.flow import Call, Effect, Flow, Wait, Woken
-from flyball.wake.mailbox import OVERFLOW, Mailbox, open_mailbox
+from flyball.wake.mailbox import LOOK, OVERFLOW, Box
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,13 +30,13 @@ class ThreadMail(threading.local):
     """The mailbox of the current thread, opened when first needed and kept for the next wait."""
 
     def __init__(self) -> None:
-        self._boxes: dict[str, Mailbox | None] = {}
+        self._boxes: dict[str, Box | None] = {}
 
-    def box(self, home: Path) -> Mailbox | None:
-        key = str(home)
-        box = self._boxes.get(key)
+    def box(self, address: str, open_box: Callable[[], Box | None]) -> Box | None:
+        """The one for a place of state; ``open_box`` makes it."""
+        box = self._boxes.get(address)
         if box is None or not box.ours:
-            box = self._boxes[key] = open_mailbox(home)
+            box = self._boxes[address] = open_box()
         return box
 
     def close(self) -> None:
@@ -51,7 +50,7 @@ class ThreadMail(threading.local):
 thread_mail = ThreadMail()
 
 
-def run_sync(flow: Flow[R], box: Mailbox | None) -> R:
+def run_sync(flow: Flow[R], box: Box | None) -> R:
     """Drive a flow to its end in this thread."""
 
     def perform(effect: Effect) -> object:
@@ -71,7 +70,7 @@ def run_sync(flow: Flow[R], box: Mailbox | None) -> R:
         return value
 
 
-def _wait_sync(wait: Wait, box: Mailbox | None) -> Woken:
+def _wait_sync(wait: Wait, box: Box | None) -> Woken:
     poller = select.poll()
     if box is not None:
         poller.register(box.fileno(), select.POLLIN)
@@ -87,7 +86,7 @@ def _wait_sync(wait: Wait, box: Mailbox | None) -> Woken:
             return Woken.DEATH
         # Mail for an earlier claim of this thread is old news.
         while box is not None and (told := box.receive()) is not None:
-            if told == wait.claim_id:
+            if told in (wait.claim_id, LOOK):
                 return Woken.MAIL
 
 
@@ -98,9 +97,9 @@ class LoopMail:
     """One mailbox for all waiters of one event loop. ``granted`` asks the store whose turn has come."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, home: Path, granted: Callable[[str], list[int]]
+        self, loop: asyncio.AbstractEventLoop, box: Box | None, granted: Callable[[str], list[int]]
     ) -> None:
-        self.loop, self.box = loop, open_mailbox(home)
+        self.loop, self.box = loop, box
         self._granted = granted
         self._waiting: dict[int, asyncio.Future[Woken]] = {}
         self._early: set[int] = set()
@@ -112,8 +111,9 @@ class LoopMail:
             return
         told = self.box.drain()
         self._wake(told)
-        if len(told) >= OVERFLOW:
-            # A mailbox holds about ten messages; more may have been dropped: ask for all grants at once.
+        if self._waiting and (LOOK in told or (self.box.lossy and len(told) >= OVERFLOW)):
+            # A socket holds about ten messages, a channel none for who does not listen: ask for all grants
+            # at once.
             asked = self.loop.run_in_executor(_executor(), self._granted, self.box.address)
             asked.add_done_callback(self._hear)
 

@@ -256,7 +256,8 @@ def is_gone(claim: Claim, now: float) -> bool:
     """Dead; or, where nobody here can tell, silent for longer than any work should take."""
     known = alive(claim.holder)
     since = claim.granted_at if claim.granted_at is not None else claim.asked_at
-    return known is False or (known is None and now - since > LEASE_BACKSTOP_S)
+    heard_at = max(since, claim.confirmed_at or since)
+    return known is False or (known is None and now - heard_at > LEASE_BACKSTOP_S)
 
 
 def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[None]:
@@ -285,7 +286,7 @@ def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
 
 def _delivered(wake: Wake) -> bool:
     """False only for a waiter that is certainly dead. One that cannot be reached but lives will look."""
-    if not wake.mailbox or send(wake.mailbox, wake.claim_id) is not Delivery.NOBODY:
+    if not wake.mailbox or send(wake.mailbox, wake.claim_id) in (Delivery.SENT, Delivery.FULL):
         return True
     if alive(wake.holder) is not False:
         return True

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flyball.core.model import Ask, Fact, Outcome
 from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineChanges, MachineSettings, PoolChanges
@@ -22,7 +22,7 @@ from flyball.governor.asking import Asking, ask_of, asking_for
 from flyball.governor.caller import default_project
 from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
 from flyball.governor.lease import Lease, Slot, release_of
-from flyball.governor.location import mail_home, open_reader, open_store, resolve
+from flyball.governor.location import on_server, open_box, open_reader, open_store, resolve, shown
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
 from flyball.stores.port import After, Release, Store
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from flyball.core.model import Holder
     from flyball.core.plan import Memory
     from flyball.governor.asking import AskOptions
+    from flyball.governor.heartbeat import Heartbeat
     from flyball.governor.status import Status
     from flyball.stores.port import Demand
     from flyball.stores.seen import Miscount
+    from flyball.wake.mailbox import Box
 
 
 class Governor:
@@ -51,8 +53,10 @@ class Governor:
     def __init__(self, url: str | None = None, *, observers: Sequence[flow.Observer] = ()) -> None:
         self.address = resolve(url)
         self.observers = list(observers)
-        self._mail_home = mail_home(self.address)
+        self.place = shown(self.address)
+        """The address for people: without credentials."""
         self._store: Store | None = None
+        self._heart: Heartbeat | None = None
         self._lock = threading.Lock()
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
             weakref.WeakKeyDictionary()
@@ -76,6 +80,20 @@ class Governor:
         """The parent's event loops and their mailboxes are not ours."""
         self._lock = threading.Lock()
         self._loops = weakref.WeakKeyDictionary()
+        self._heart = None
+
+    def _keep(self, lease: Lease) -> Lease:
+        """On a server somebody of this host has to show that the lease's holder lives."""
+        if on_server(self.address) and not lease.nested:
+            store = self.store
+            with self._lock:
+                if self._heart is None:
+                    from flyball.governor import heartbeat
+
+                    beating = cast("heartbeat.Beating", store)
+                    self._heart = heartbeat.Heartbeat(beating, self.observers)
+                self._heart.keep(lease.pool)
+        return lease
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -127,12 +145,12 @@ class Governor:
         held = self._inherited(asking)
         if held is not None:
             return held
-        box = thread_mail.box(self._mail_home) if wait else None
+        box = thread_mail.box(self.address, self._open_box) if wait else None
         ask = ask_of(asking, box.address if box else "")
         steps = flow.acquire(
             self.store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
         )
-        return Lease(self, asking, run_sync(steps, box))
+        return self._keep(Lease(self, asking, run_sync(steps, box)))
 
     async def acquire_asking_async(
         self,
@@ -156,7 +174,7 @@ class Governor:
         def undo(verdict: Verdict) -> flow.Flow[bool]:
             return flow.release(store, Release(verdict.claim_id, Outcome.ABANDONED), self.observers)
 
-        return Lease(self, asking, await run_async(steps, mail, undo))
+        return self._keep(Lease(self, asking, await run_async(steps, mail, undo)))
 
     def _inherited(self, asking: Asking) -> Lease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
@@ -174,6 +192,9 @@ class Governor:
         verdict = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
         return Lease(self, asking, verdict, nested=True)
 
+    def _open_box(self) -> Box | None:
+        return open_box(self.address, self.store)
+
     def _loop_mail(self) -> LoopMail:
         import asyncio
 
@@ -181,7 +202,8 @@ class Governor:
         with self._lock:
             mail = self._loops.get(loop)
             if mail is None:
-                mail = self._loops[loop] = LoopMail(loop, self._mail_home, store.granted)
+                box = open_box(self.address, store)
+                mail = self._loops[loop] = LoopMail(loop, box, store.granted)
             return mail
 
     # -- ending -----------------------------------------------------------------------------------
@@ -206,7 +228,11 @@ class Governor:
 
     def _may_release(self, lease: Lease) -> bool:
         # A forked child inherits the object, not the lease.
-        return lease.take_release() and lease.pid == os.getpid()
+        if not lease.take_release() or lease.pid != os.getpid():
+            return False
+        if self._heart is not None:
+            self._heart.let_go(lease.pool)
+        return True
 
     def _say_kept(self, lease: Lease, done: bool) -> None:
         if not done:
@@ -273,16 +299,15 @@ class Governor:
                 slots=asking.slots,
                 model=asking.model,
             )
-        return Lease(
-            self, asking, Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
-        )
+        granted = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
+        return self._keep(Lease(self, asking, granted))
 
     def rest(self, asking: Asking, *, for_s: float, why: str) -> Lease:
         """Show a run that waits out a limit: a lease of no slots, to be released when it goes on."""
         claim_id, after = self.store.rest(ask_of(asking, ""), for_s=for_s, why=one_line(why))
         self._settle(after)
         granted = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
-        return Lease(self, asking, granted)
+        return self._keep(Lease(self, asking, granted))
 
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""
@@ -340,10 +365,10 @@ class Governor:
         from flyball.governor.status import status_of
 
         if self._store is not None:
-            return status_of(self._store, self.address)
+            return status_of(self._store, self.place)
         reader = open_reader(self.address)
         try:
-            return status_of(reader, self.address)
+            return status_of(reader, self.place)
         finally:
             reader.close()
 
@@ -356,6 +381,9 @@ class Governor:
         with self._lock:
             for mail in list(self._loops.values()):
                 mail.close()
+            if self._heart is not None:
+                self._heart.close()
+                self._heart = None
             if self._store is not None:
                 self._store.close()
             self._store = None

@@ -12,12 +12,14 @@ from flyball.host import memory as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me
 from flyball.stores.desk import World
-from flyball.wake.mailbox import runtime_folder
+from flyball.wake.mailbox import open_mailbox, runtime_folder
 
 if TYPE_CHECKING:
     from flyball.stores.port import Store
+    from flyball.wake.mailbox import Box
 
 FILE_NAME = "governor.db"
+SERVERS = ("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+unix")
 
 
 def home() -> Path:
@@ -29,25 +31,36 @@ def home() -> Path:
 
 
 def resolve(url: str | None = None) -> str:
-    """The full address of the state: ``memory:`` or ``sqlite:///path``."""
+    """The full address of the state: ``memory:``, ``sqlite:///path`` or ``redis://host``."""
     address = url if url is not None else os.environ.get("FLYBALL_URL") or f"sqlite://{home() / FILE_NAME}"
     if address == "memory:":
         return address
     scheme, _, rest = address.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
         return address
+    if scheme in SERVERS and rest.strip("/"):
+        return address
     raise UsageError(
-        f"cannot use {_without_password(address)!r} as the place for state; "
-        "this version knows memory: and sqlite:///absolute/path.db"
+        f"cannot use {shown(address)!r} as the place for state; this version knows memory:, "
+        "sqlite:///absolute/path.db, redis://host:6379/0 (rediss://, valkey://) and redis+cluster://host:6379"
     )
 
 
+def on_server(address: str) -> bool:
+    """Is the state on a server that many machines may share?"""
+    return address.partition("://")[0] in SERVERS
+
+
 def path_of(address: str) -> Path | None:
-    """The file behind an address; None for memory."""
-    return None if address == "memory:" else Path(address.removeprefix("sqlite://"))
+    """The file behind an address; None for memory and for a server."""
+    return Path(address.removeprefix("sqlite://")) if address.startswith("sqlite://") else None
 
 
 def open_store(address: str) -> Store:
+    if on_server(address):
+        from flyball.stores.redis.store import open_redis
+
+        return open_redis(address, chance=random.random, here=me)
     path = path_of(address)
     if path is None:
         from flyball.stores.memory import MemoryStore
@@ -58,6 +71,8 @@ def open_store(address: str) -> Store:
 
 def open_reader(address: str) -> Store:
     """A store that is only read. Where there is no state yet, it makes none."""
+    if on_server(address):
+        return open_store(address)
     path = path_of(address)
     if path is None or not _exists(path):
         return open_store("memory:")
@@ -86,13 +101,30 @@ def _open_file(path: Path, *, read_only: bool) -> Store:
     return SqliteStore(path, world, clock, read_only=read_only)
 
 
+def open_box(address: str, store: Store) -> Box | None:
+    """A mailbox that whoever works on this state can reach; None where none can be had."""
+    if not on_server(address):
+        return open_mailbox(mail_home(address))
+    from flyball.stores.redis.scripts import CHANNEL
+    from flyball.stores.redis.store import listener_of
+    from flyball.wake.pubsub import switchboard
+
+    return switchboard(address, listener_of(store), CHANNEL).open_box()
+
+
 def mail_home(address: str) -> Path:
-    """The folder beside which mailboxes live."""
+    """The folder beside which mailboxes and run folders live: always of this machine."""
     path = path_of(address)
-    return path.parent if path is not None else runtime_folder()
+    if path is not None:
+        return path.parent
+    return home() if on_server(address) else runtime_folder()
 
 
-def _without_password(address: str) -> str:
+def shown(address: str) -> str:
+    """An address that may be shown to anybody: no user, no password, no option that may hold one."""
     scheme, separator, rest = address.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{scheme}{separator}...@{host}" if at and user else address
+    if not separator or scheme == "sqlite":
+        return address
+    place, _, query = rest.partition("?")
+    kept = "&".join(option for option in query.split("&") if option.startswith("space="))
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{'?' if kept else ''}{kept}"

@@ -15,6 +15,9 @@ from flyball.host.process import alive
 from flyball.stores.port import Demand, Store
 from flyball.stores.seen import PoolSnapshot, ProjectStanding, WaitingAsk
 
+SILENT_S = 4.0
+"""A host beats once a second. One that says nothing for so long is shown as silent, no more than that."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseStatus:
@@ -33,6 +36,13 @@ class LeaseStatus:
     expires_in_s: float | None
     alive: bool | None
     """False: a dead process still holds it, until an ask needs the slot. None: cannot be told from here."""
+    confirmed_s_ago: float | None = None
+    """How long ago its host last said that it looks after its leases; None where nobody has to."""
+
+    @property
+    def looked_after(self) -> bool:
+        """Its host said so within a few beats."""
+        return self.confirmed_s_ago is not None and self.confirmed_s_ago <= SILENT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +258,7 @@ def _lease(claim: Claim, now: float) -> LeaseStatus:
         max(0.0, granted_at - claim.asked_at),
         _expiry(claim, known, now),
         known,
+        _ago(claim.confirmed_at, now),
     )
 
 
@@ -255,9 +266,9 @@ def _expiry(claim: Claim, known: bool | None, now: float) -> float | None:
     """A holder that cannot be checked from here counts for a day, or until it fails to confirm."""
     if claim.expires_at is not None:
         return claim.expires_at - now
-    return (
-        claim.granted_at + LEASE_BACKSTOP_S - now if known is None and claim.granted_at is not None else None
-    )
+    if known is not None or claim.granted_at is None:
+        return None
+    return max(claim.granted_at, claim.confirmed_at or 0.0) + LEASE_BACKSTOP_S - now
 
 
 def _asking(ask: WaitingAsk, now: float) -> AskStatus:

@@ -251,7 +251,7 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
         throttled = Signal(SignalKind.THROTTLED, detail="released as throttled")
         desk.fold(throttled, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
     if was_trial:
-        _end_trial(desk, outcome)
+        end_trial(desk, outcome)
 
 
 def _tell_end(desk: PoolDesk, claim: Claim, release: Release, held_s: float) -> None:
@@ -299,7 +299,7 @@ def _fold_soon(desk: PoolDesk) -> None:
         desk.rows.put_plan(desk.row)
 
 
-def _end_trial(desk: PoolDesk, outcome: Outcome) -> None:
+def end_trial(desk: PoolDesk, outcome: Outcome) -> None:
     row = desk.row
     memory, facts = planning.fold_trial_end(
         desk.memory, row.meters, desk.settings, outcome, pool=row.name, now=desk.now

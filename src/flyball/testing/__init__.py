@@ -6,13 +6,14 @@ from __future__ import annotations
 from flyball.testing.clock import ManualClock
 from flyball.testing.faults import FaultyStore
 from flyball.testing.runtime_checks import LAUNCH_CHECKS, RUNTIME_CHECKS, Recording, check_runtime
-from flyball.testing.store_checks import STORE_CHECKS
+from flyball.testing.store_checks import FLEET_CHECKS, STORE_CHECKS
 from flyball.testing.store_checks.scene import MakeStore, Scene
-from flyball.testing.stores import check_store, make_memory, make_sqlite
+from flyball.testing.stores import check_store, make_memory, make_redis, make_sqlite
 from flyball.testing.task_checks import TASK_CHECKS, MakeSource, TaskScene, check_tasks
 from flyball.testing.world import FakeWorld
 
 __all__ = [
+    "FLEET_CHECKS",
     "LAUNCH_CHECKS",
     "RUNTIME_CHECKS",
     "STORE_CHECKS",
@@ -29,5 +30,6 @@ __all__ = [
     "check_store",
     "check_tasks",
     "make_memory",
+    "make_redis",
     "make_sqlite",
 ]

@@ -15,11 +15,14 @@ import stat
 from enum import Enum
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 _PATH_LIMIT = 100
 """A socket's path may hold 108 bytes on Linux and 104 on macOS."""
 OVERFLOW = 8
 """This many messages in one go: more may have been dropped, look at everything."""
+LOOK = -1
+"""In place of a claim: something may have been missed, look at everything."""
 
 _numbers = count(1)
 
@@ -28,10 +31,33 @@ class Delivery(Enum):
     SENT = "sent"
     FULL = "full"
     NOBODY = "nobody"
+    PUBLISHED = "published"
+    """The store itself told it; whether anybody heard is not known."""
+
+
+class Box(Protocol):
+    """What a waiter waits on."""
+
+    address: str
+    lossy: bool
+    """Full, it drops messages without a word."""
+
+    def fileno(self) -> int: ...
+
+    @property
+    def ours(self) -> bool: ...
+
+    def receive(self) -> int | None: ...
+
+    def drain(self) -> list[int]: ...
+
+    def close(self) -> None: ...
 
 
 class Mailbox:
     """One socket of this process. ``address`` goes into the asks it waits for."""
+
+    lossy = True
 
     def __init__(self, folder: Path) -> None:
         self._pid = os.getpid()
@@ -116,6 +142,8 @@ def mail_folder(home: Path) -> Path:
 
 def send(address: str, claim_id: int) -> Delivery:
     """Tell the owner of a mailbox to look at a claim. Never blocks."""
+    if not address.startswith("/"):
+        return Delivery.PUBLISHED
     try:
         _sender().sendto(str(claim_id).encode(), address)
     except BlockingIOError:
@@ -144,8 +172,9 @@ def _sender() -> socket.socket:
 
 def discard(address: str) -> None:
     """Remove the socket of an owner who is known to be dead."""
-    with contextlib.suppress(OSError):
-        os.unlink(address)
+    if address.startswith("/"):
+        with contextlib.suppress(OSError):
+            os.unlink(address)
 
 
 def abandoned(folder: Path) -> list[Path]:

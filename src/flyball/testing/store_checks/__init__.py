@@ -17,7 +17,7 @@ from flyball.testing.store_checks import (
     sharing,
     windows,
 )
-from flyball.testing.store_checks.scene import StoreCheck, registered
+from flyball.testing.store_checks.scene import StoreCheck, about_one_machine, registered
 
 _ROOMS = (
     admission,
@@ -35,3 +35,5 @@ _ROOMS = (
     seeing,
 )
 STORE_CHECKS: tuple[StoreCheck, ...] = tuple(registered)
+FLEET_CHECKS: tuple[StoreCheck, ...] = tuple(c for c in STORE_CHECKS if c not in about_one_machine)
+"""What a store must do that many machines share: all but the limits over all pools of one machine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flyball.core.settings import CONFIRM_S, LEASE_BACKSTOP_S, MachineSettings
-from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
+from flyball.testing.store_checks.scene import Scene, expect, expect_equal, machine_check, store_check
 
 
 @store_check
@@ -128,7 +128,7 @@ def the_watched_are_the_holders_and_the_watcher(s: Scene) -> None:
     expect(other in {claim.id for claim in s.store.census().claims}, "the census has everybody")
 
 
-@store_check
+@machine_check
 def under_limits_over_all_pools_every_pools_holders_are_watched(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=1))
     elsewhere = s.take(pool="q")

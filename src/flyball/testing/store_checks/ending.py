@@ -92,7 +92,7 @@ def _other_verbs(s: Scene) -> dict[str, Callable[[], object]]:
         "reset_pool": lambda: s.store.reset_pool("q"),
         "import_pool": lambda: s.store.import_pool("q", {}, memory),
         "set_machine": lambda: s.store.set_machine(MachineSettings()),
-        "change_machine": lambda: s.store.change_machine({"ceiling": 99}),
+        "change_machine": lambda: s.store.change_machine({"ceiling": None}),
         "recount": lambda: s.store.recount(),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flyball.core.settings import MachineSettings
 from flyball.core.verdict import Reason
 from flyball.errors import UsageError
-from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
+from flyball.testing.store_checks.scene import Scene, expect, expect_equal, machine_check, store_check
 
 GIB = 1 << 30
 
@@ -17,7 +17,7 @@ def without_machine_limits_the_pools_add_up(s: Scene) -> None:
             s.take(pool=pool)
 
 
-@store_check
+@machine_check
 def the_machines_ceiling_holds_over_all_pools(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=3))
     s.take(pool="p", slots=2)
@@ -26,7 +26,7 @@ def the_machines_ceiling_holds_over_all_pools(s: Scene) -> None:
     expect(verdict.blocker is not None, "a full machine names a blocker")
 
 
-@store_check
+@machine_check
 def a_slot_freed_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=1))
     lease = s.take(pool="p")
@@ -36,7 +36,7 @@ def a_slot_freed_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None:
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
-@store_check
+@machine_check
 def a_slot_taken_back_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=1))
     lease = s.take(pool="p")
@@ -45,7 +45,7 @@ def a_slot_taken_back_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None
     expect(s.held(ask), "granted")
 
 
-@store_check
+@machine_check
 def a_raised_ceiling_lets_the_waiting_in(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=1))
     s.take(pool="p")
@@ -55,14 +55,14 @@ def a_raised_ceiling_lets_the_waiting_in(s: Scene) -> None:
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
-@store_check
+@machine_check
 def an_ask_above_the_machines_ceiling_is_refused_at_once(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=2))
     verdict, _ = s.store.admit(s.ask(slots=3), park=True)
     expect_equal(verdict.reason, Reason.TOO_LARGE, "the reason")
 
 
-@store_check
+@machine_check
 def a_large_ask_is_not_overtaken_for_ever_under_the_machines_ceiling(s: Scene) -> None:
     s.static(8)
     s.store.set_machine(MachineSettings(ceiling=3))
@@ -75,7 +75,7 @@ def a_large_ask_is_not_overtaken_for_ever_under_the_machines_ceiling(s: Scene) -
     expect(s.held(large), "small asks keep taking the slots a large one waits for")
 
 
-@store_check
+@machine_check
 def a_resource_is_counted_over_all_pools(s: Scene) -> None:
     s.store.set_machine(MachineSettings(resources={"docker": 2}))
     s.take(pool="p", resources={"docker": 1})
@@ -86,7 +86,7 @@ def a_resource_is_counted_over_all_pools(s: Scene) -> None:
     expect_equal(dict(s.store.snapshot().resources_in_use), {"docker": 2}, "units in use")
 
 
-@store_check
+@machine_check
 def a_resource_freed_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None:
     s.store.set_machine(MachineSettings(resources={"gpu": 1}))
     lease = s.take(pool="p", resources={"gpu": 1})
@@ -96,7 +96,7 @@ def a_resource_freed_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None:
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
-@store_check
+@machine_check
 def who_waits_for_a_resource_keeps_nobody_else_waiting(s: Scene) -> None:
     s.store.set_machine(MachineSettings(resources={"gpu": 1}))
     s.take(resources={"gpu": 1})
@@ -105,7 +105,7 @@ def who_waits_for_a_resource_keeps_nobody_else_waiting(s: Scene) -> None:
     expect(verdict.granted, "an ask that needs no gpu")
 
 
-@store_check
+@machine_check
 def more_of_a_resource_than_there_is_cannot_be_asked_for(s: Scene) -> None:
     s.store.set_machine(MachineSettings(resources={"gpu": 1}))
     for resources in ({"gpu": 2}, {"gpu": 0}, {"tpu": 1}):
@@ -116,7 +116,7 @@ def more_of_a_resource_than_there_is_cannot_be_asked_for(s: Scene) -> None:
         raise AssertionError(f"accepted {resources}")
 
 
-@store_check
+@machine_check
 def below_the_memory_floor_nothing_starts(s: Scene) -> None:
     s.store.set_machine(MachineSettings(memory_floor_bytes=2 * GIB))
     s.world.memory_free_bytes = GIB
@@ -126,13 +126,13 @@ def below_the_memory_floor_nothing_starts(s: Scene) -> None:
     expect(s.look(ask).granted, "granted once there is memory again")
 
 
-@store_check
+@machine_check
 def where_free_memory_is_unknown_the_floor_is_ignored(s: Scene) -> None:
     s.store.set_machine(MachineSettings(memory_floor_bytes=GIB))
     s.take()
 
 
-@store_check
+@machine_check
 def a_change_of_the_machine_touches_only_what_it_names(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=7, memory_floor_bytes=GIB, resources={"gpu": 2}))
     s.store.change_machine({"resources": {"docker": 3}})
@@ -142,7 +142,7 @@ def a_change_of_the_machine_touches_only_what_it_names(s: Scene) -> None:
     expect_equal(dict(s.store.machine().resources), {"docker": 3}, "the resources")
 
 
-@store_check
+@machine_check
 def machine_settings_are_kept(s: Scene) -> None:
     wanted = MachineSettings(ceiling=7, memory_floor_bytes=GIB, resources={"gpu": 2, "docker": 3})
     s.store.set_machine(wanted)

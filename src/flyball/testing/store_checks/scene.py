@@ -224,9 +224,17 @@ if TYPE_CHECKING:
 
 
 registered: list[StoreCheck] = []
+about_one_machine: set[StoreCheck] = set()
+"""Limits over all pools of a machine: a store that many machines share has none."""
 
 
 def store_check(check: StoreCheck) -> StoreCheck:
     """Make a function part of the suite. Its name is the behaviour."""
     registered.append(check)
     return check
+
+
+def machine_check(check: StoreCheck) -> StoreCheck:
+    """The same for a behaviour that only a store of one machine has."""
+    about_one_machine.add(check)
+    return store_check(check)

@@ -1,0 +1,70 @@
+-- Remove the claims of dead holders, if they still are the holders, leases that were not confirmed, and the
+-- demands of the dead. Mirrors Verbs.bury for one pool.
+-- ARGV[2], one to a line: "c", id, host, boot, pidns, pid, start; or "d" and a demand
+local first = ARGV[3] == nil
+local index, stage, rest = match(ARGV[3] or '', '^(%d*) ?(%a*) ?(.*)$')
+index = tonumber(index) or 1
+local dead, dropped = {}, false
+for line in string.gmatch(ARGV[2], '[^\n]+') do
+  local kind, what = match(line, '^(%a)\t(.*)$')
+  if kind == 'c' then
+    local id, holder = match(what, '^([^\t]*)\t(.*)$')
+    dead[#dead + 1] = {id = tonumber(id), holder = holder}
+  else
+    dropped = true
+    if first then call('HDEL', PREFIX .. 'demands', what) end
+  end
+end
+
+-- The named ones first, then whoever did not confirm in time; nil when nobody is left.
+local function next_dead()
+  while dead[index] do
+    local claim = claims.of(dead[index].id)
+    if claim then
+      local holder = table.concat({claim.host, claim.boot, claim.pidns, claim.pid, claim.start}, '\t')
+      if holder == dead[index].holder then return claim end
+    end
+    index = index + 1
+  end
+  local oldest
+  for _, id in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'expiring', '-inf', text(now))) do
+    oldest = min(oldest or math.huge, tonumber(id))
+  end
+  return oldest and claims.of(oldest)
+end
+
+if first and not dropped and not next_dead() then return 'buried' end
+local unready = desk.open()
+if unready then
+  unready[2] = unready[2] ~= '' and unready[2] or text(index)
+  return unready
+end
+if stage ~= '' then
+  local unplanned = handout.hand_out(rest)
+  if unplanned then return desk.state(text(index) .. ' ' .. stage .. ' ' .. unplanned) end
+end
+if stage ~= 'last' then
+  local claim = next_dead()
+  while claim do
+    index, handout.gone = index + 1, {}
+    if claim.slots == 0 then
+      claims.remove(claim)
+    else
+      local why = claim.expires_at and claim.expires_at <= now and 'did not answer' or 'is gone'
+      local what = claim.granted_at and 'slot taken back' or 'ask dropped'
+      desk.tell(claim, 'reclaimed', what .. ': pid ' .. claim.pid .. ' ' .. why)
+      if handout.take_back(claim) then
+        desk.inform('left')
+        return desk.state(text(index) .. ' serve ' .. text(claim.id))
+      end
+      local unplanned = handout.hand_out('')
+      if unplanned then return desk.state(text(index) .. ' serve ' .. unplanned) end
+    end
+    claim = next_dead()
+  end
+  if dropped then
+    desk.inform('refresh')
+    return desk.state(text(index) .. ' last')
+  end
+end
+return desk.done('buried')

@@ -1,0 +1,39 @@
+-- End a lease or give up an ask; what it held goes to the next in line in the same step. Mirrors Verbs._end_in.
+local r = {}
+r.id, r.outcome, r.oks, r.rejected, r.used, r.buckets, r.words =
+  match(ARGV[2], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+r.id, r.oks, r.rejected = tonumber(r.id), tonumber(r.oks), r.rejected == '1'
+local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
+local claim = claims.of(r.id)
+if stage == '' and not claim then return 'gone' end
+local unready = desk.open(claim and claim.project)
+if unready then return unready end
+
+if stage == '' then
+  if claim.slots == 0 then
+    claims.remove(claim)
+    return desk.done('ended')
+  end
+  if not claim.granted_at then
+    local waited_s = now - claim.asked_at
+    if waited_s >= TELLING_S then
+      local waited = answers.span_words(waited_s)
+      desk.tell(claim, 'gave up', 'gave up after waiting ' .. waited .. ' (' .. claim.why .. ')')
+    end
+  elseif claim.ended == '' and handout.note_end(claim, r) then
+    -- Said again after a lost answer, it must not count twice.
+    claim.ended = '1'
+    claims.put(claim)
+    return desk.state('ended')
+  end
+  stage = 'ended'
+end
+if stage == 'ended' and claim then
+  if handout.take_back(claim) then
+    desk.inform('left')
+    return desk.state('serve ' .. text(r.id))
+  end
+end
+local unplanned = handout.hand_out(rest)
+if unplanned then return desk.state('serve ' .. unplanned) end
+return desk.done('ended')

@@ -1,0 +1,86 @@
+-- Leaving, and standing in line.
+
+-- What ordering the line needs, so that it can be read at once.
+function claims.in_waiting(claim)
+  return table.concat({
+    text(claim.id), claim.project, text(claim.priority), text(claim.slots), text(claim.asked_at),
+  }, '\t')
+end
+
+-- Lines are ordered by project, then priority; within one the oldest is first.
+function claims.line_of(claim) return claim.project .. '\0' .. format('%04d', claim.priority + 1000) end
+
+function claims.in_line(claim) return claims.line_of(claim) .. '\0' .. format('%016d', claim.id) end
+
+function claims.enter_line(claim)
+  call('ZADD', PREFIX .. 'waiting', text(claim.id), claims.in_waiting(claim))
+  call('ZADD', PREFIX .. 'lines', 0, claims.in_line(claim))
+  claims.count(claim, 0, 1)
+end
+
+function claims.leave_line(claim)
+  call('ZREM', PREFIX .. 'waiting', claims.in_waiting(claim))
+  call('ZREM', PREFIX .. 'lines', claims.in_line(claim))
+  claims.count(claim, 0, -1)
+end
+
+function claims.remove(claim)
+  local id = text(claim.id)
+  call('HDEL', PREFIX .. 'claims', id)
+  if not claim.granted_at then
+    claims.leave_line(claim)
+  elseif claim.slots == 0 then
+    call('ZREM', PREFIX .. 'resting', id)
+  else
+    call('ZREM', PREFIX .. 'held', claims.by_project(claim))
+    claims.count(claim, -claim.slots, 0)
+  end
+  if claim.expires_at then call('ZREM', PREFIX .. 'expiring', id) end
+end
+
+function claims.wake(claim)
+  -- Nobody is told to look who is looking already.
+  if claim.id == claims.looking then return end
+  desk.say(table.concat({
+    'w', claim.mailbox, text(claim.id), claim.host, claim.boot, claim.pidns, claim.pid, claim.start,
+  }, '\t'))
+  local channel, box = match(claim.mailbox, '^(' .. CHANNEL .. '[^#]*)#(.*)$')
+  if channel then call('PUBLISH', channel, box .. ' ' .. text(claim.id)) end
+end
+
+function claims.head_from(bound, prefix)
+  local upper = prefix and '(' .. prefix .. '\255' or '+'
+  local found = call('ZRANGEBYLEX', PREFIX .. 'lines', bound, upper, 'LIMIT', 0, 1)[1]
+  if not found then return nil end
+  return tonumber(match(found, '(%d+)$')), match(found, '^(.*)%z%d+$')
+end
+
+-- The oldest of one line.
+function claims.line_head(line)
+  local id = claims.head_from('[' .. line .. '\0', line .. '\0')
+  return id and claims.of(id)
+end
+
+-- The oldest of each line, by project and priority.
+function claims.line_heads()
+  local heads, bound = {}, '-'
+  while true do
+    local id, line = claims.head_from(bound)
+    if not id then return heads end
+    heads[#heads + 1] = claims.of(id)
+    bound = '(' .. line .. '\0\255'
+  end
+end
+
+-- The oldest lease of a project; of them all where none is named.
+function claims.oldest_lease(project)
+  local bound, upper, oldest = '-', '+', nil
+  if project then bound, upper = '[' .. project .. '\0', '(' .. project .. '\0\255' end
+  while true do
+    local found = call('ZRANGEBYLEX', PREFIX .. 'held', bound, upper, 'LIMIT', 0, 1)[1]
+    if not found then return oldest and claims.of(oldest) end
+    local of, id = match(found, '^(.*)%z(%d+)$')
+    oldest = min(oldest or math.huge, tonumber(id))
+    bound = '(' .. of .. '\0\255'
+  end
+end

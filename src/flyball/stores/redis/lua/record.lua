@@ -1,0 +1,35 @@
+-- Values as text and back. Every row is one line of fields between tabs; names hold no control characters.
+--
+-- Functions live in a few tables, named after the modules they mirror: a script makes its functions anew on
+-- every call, and one that closes over a hundred local functions pays for each of them.
+local call, format, match, max, min = redis.call, string.format, string.match, math.max, math.min
+local record = {}
+
+-- Exact: seventeen digits bring a double back as it was.
+local function text(number)
+  if number == nil then return '' end
+  if number % 1 == 0 and number < 1e15 and number > -1e15 then return format('%d', number) end
+  return format('%.17g', number)
+end
+
+function record.fields(line)
+  local found, n = {}, 0
+  for field in string.gmatch(line .. '\t', '([^\t]*)\t') do
+    n = n + 1
+    found[n] = field
+  end
+  return found
+end
+
+-- {tokens = 400} as name, amount, name, amount between unit separators.
+function record.amounts(line)
+  local found = {}
+  for name, amount in string.gmatch(line, '([^\31]+)\31([^\31]+)') do found[name] = tonumber(amount) end
+  return found
+end
+
+function record.amounts_text(found)
+  local parts = {}
+  for name, amount in pairs(found) do parts[#parts + 1] = name .. '\31' .. text(amount) end
+  return table.concat(parts, '\31')
+end

@@ -1,0 +1,5 @@
+-- A block of claim ids for one pool: nobody else gets these, and the block says whose a claim is.
+redis.call('HSETNX', KEYS[1], 'layout', LAYOUT)
+local number = redis.call('HINCRBY', KEYS[1], 'next', 1) - 1
+redis.call('HSET', KEYS[1], string.format('%d', number), ARGV[1])
+return number

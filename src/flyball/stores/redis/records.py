@@ -1,0 +1,283 @@
+"""Values as text and back: what the scripts and this side agree on.
+
+A row is one line of fields between tabs. Names hold no control characters; whatever else a person may write
+goes through ``plain``. Numbers are written so that they come back exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+
+from flyball.core.model import (
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    Limits,
+    Meters,
+    Phase,
+    PoolCounts,
+    ProjectUse,
+)
+from flyball.core.settings import MachineSettings, ShareRule
+from flyball.core.signals import Bucket
+from flyball.core.window import Source, Window
+from flyball.errors import StoreUnreadableError
+from flyball.stores.port import Demand
+from flyball.stores.rows import PoolRow
+
+_TO_PLAIN = str.maketrans({"\t": "\x01", "\n": "\x02", "\x1e": " ", "\x1f": " "})
+_FROM_PLAIN = str.maketrans({"\x01": "\t", "\x02": "\n"})
+NOTHING: Mapping[str, int] = {}
+NOBODY: Mapping[str, str] = {}
+
+
+def plain(text: str) -> str:
+    """Any text as one field. What UTF-8 cannot hold becomes a question mark."""
+    if text.isprintable():
+        return text
+    return text.translate(_TO_PLAIN).encode(errors="replace").decode()
+
+
+def restored(text: str) -> str:
+    return text if text.isprintable() else text.translate(_FROM_PLAIN)
+
+
+def number(value: float | int | None) -> str:
+    """Exact, and in a form that Lua reads too: it need not know a word for infinity."""
+    return "" if value is None else repr(value).replace("inf", "1e999")
+
+
+def real(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def whole(text: str) -> int | None:
+    return int(text) if text else None
+
+
+# -- claims -----------------------------------------------------------------------------------------------
+
+
+def amounts_line(amounts: Mapping[str, float]) -> str:
+    return "\x1f".join(f"{name}\x1f{amount!r}" for name, amount in amounts.items()) if amounts else ""
+
+
+def amounts_of(line: str) -> dict[str, float]:
+    if not line:
+        return {}
+    parts = line.split("\x1f")
+    return {name: float(amount) for name, amount in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def here_line(holder: Holder) -> str:
+    """Where a process can be checked from."""
+    return f"{holder.host}\t{holder.boot}\t{holder.pidns}"
+
+
+def holder_line(holder: Holder) -> str:
+    return f"{holder.host}\t{holder.boot}\t{holder.pidns}\t{holder.pid}\t{holder.start}"
+
+
+def holder_of(parts: Sequence[str]) -> Holder:
+    return Holder(parts[0], parts[1], int(parts[2]), int(parts[3]), int(parts[4]))
+
+
+def ask_line(ask: Ask) -> str:
+    """The first twelve fields of a claim."""
+    mailbox, model = ask.mailbox, ask.model
+    return (
+        f"{ask.project}\t{ask.name}\t{holder_line(ask.holder)}\t{ask.slots}\t{ask.priority}\t"
+        f"{plain(model) if model else ''}\t{plain(mailbox)}\t{ask.holder.pid}"
+    )
+
+
+def claim_of(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = NOBODY) -> Claim:
+    """``hosts``: when each host last said that it is there."""
+    f = line.split("\t")
+    try:
+        return Claim(
+            claim_id,
+            pool,
+            f[0],
+            f[1],
+            holder_of(f[2:7]),
+            int(f[7]),
+            int(f[8]),
+            NOTHING,
+            restored(f[9]),
+            restored(f[10]),
+            int(f[11]),
+            float(f[12]),
+            real(f[13]),
+            real(f[14]),
+            restored(f[15]),
+            int(f[16]),
+            amounts_of(f[17]),
+            amounts_of(f[18]),
+            _heard_at(hosts, "\t".join(f[2:5])) if hosts else None,
+        )
+    except (IndexError, ValueError) as error:
+        raise StoreUnreadableError(f"claim {claim_id} of pool {pool!r} is stored wrongly: {error}") from error
+
+
+def _heard_at(hosts: Mapping[str, str], here: str) -> float | None:
+    return real(hosts.get(here, "").partition("\t")[0])
+
+
+def buckets_line(buckets: Iterable[Bucket]) -> str:
+    return "\x1e".join(
+        "\x1f".join((b.name, number(b.limit), number(b.remaining), number(b.reset_s), number(b.window_s)))
+        for b in buckets
+    )
+
+
+# -- facts, demands and projects --------------------------------------------------------------------------
+
+
+def fact_line(fact: Fact) -> str:
+    return f"{fact.at!r}\t{fact.kind}\t{plain(fact.words)}\t{fact.project}\t{plain(fact.name)}\t{fact.pid}"
+
+
+def fact_of(pool: str, parts: Sequence[str]) -> Fact:
+    at, kind, words, project, name, pid = parts
+    return Fact(float(at), pool, kind, restored(words), project, restored(name), int(pid))
+
+
+def demand_member(demand: Demand) -> str:
+    return f"{demand.project}\t{holder_line(demand.holder)}"
+
+
+def demand_of(pool: str, member: str, until: str) -> Demand:
+    project, *holder = member.split("\t")
+    return Demand(pool, project, holder_of(holder), float(until))
+
+
+def use_of(name: str, line: str) -> ProjectUse:
+    in_use, waiting, weight, maximum, share, turn = line.split("\t")
+    return ProjectUse(
+        name, int(in_use), int(waiting), float(weight), whole(maximum), whole(share), float(turn)
+    )
+
+
+# -- pools ------------------------------------------------------------------------------------------------
+
+
+def windows_text(windows: Iterable[Window]) -> str:
+    return "\n".join(
+        "\t".join(
+            value.value if isinstance(value, Source) else value if isinstance(value, str) else repr(value)
+            for value in (getattr(window, field.name) for field in fields(Window))
+        )
+        for window in windows
+    )
+
+
+def windows_of(text: str) -> tuple[Window, ...]:
+    return tuple(_window(line.split("\t")) for line in text.split("\n")) if text else ()
+
+
+def _window(f: Sequence[str]) -> Window:
+    limit, refill, level, at = map(float, f[1:5])
+    return Window(f[0], limit, refill, level, at, Source(f[5]), *map(float, f[6:11]))
+
+
+def plan_fields(row: PoolRow) -> dict[str, str]:
+    """What a plan writes of a pool: limits and meters. Never counts, and never the next id."""
+    found: dict[str, str] = {}
+    for record in (row.limits, row.meters):
+        for field in fields(record):
+            value = getattr(record, field.name)
+            if field.name == "windows":
+                found["windows"] = windows_text(value)
+            elif isinstance(value, (Phase, ShareRule)):
+                found[field.name] = value.value
+            elif isinstance(value, bool):
+                found[field.name] = "1" if value else "0"
+            elif isinstance(value, str):
+                found[field.name] = plain(value)
+            else:
+                found[field.name] = number(value)
+    return found
+
+
+def is_plain(row: PoolRow, now: float) -> bool:
+    """Is the cap all that an ask has to be compared with, until the next plan? (fast_admit.lua)"""
+    limits, meters = row.limits, row.meters
+    return (
+        limits.phase is Phase.CLOSED
+        and limits.closed_until is None
+        and limits.spacing_s == 0
+        and limits.reserve == 0
+        and limits.share is ShareRule.LEND
+        and meters.next_grant_at <= now
+        and not meters.work
+        and not meters.windows
+    )
+
+
+def first_fields(row: PoolRow) -> dict[str, str]:
+    """The rest of a pool that nobody has used before."""
+    return {
+        "in_use": "0",
+        "low_in_use": "0",
+        "waiting": "0",
+        "watcher_id": "0",
+        "events": "0",
+        "facts": "0",
+        "next_id": str(row.next_id),
+    }
+
+
+def pool_row(name: str, f: Mapping[str, str]) -> PoolRow:
+    try:
+        return PoolRow(
+            name,
+            Limits(
+                version=int(f["version"]),
+                valid_until=float(f["valid_until"]),
+                cap=int(f["cap"]),
+                ceiling=int(f["ceiling"]),
+                reserve=int(f["reserve"]),
+                phase=Phase(f["phase"]),
+                closed_until=real(f["closed_until"]),
+                spacing_s=float(f["spacing_s"]),
+                spacing_jitter=float(f["spacing_jitter"]),
+                share=ShareRule(f["share"]),
+                ageing_s=float(f["ageing_s"]),
+            ),
+            Meters(
+                next_grant_at=float(f["next_grant_at"]),
+                bound_at=float(f["bound_at"]),
+                capped=f["capped"] == "1",
+                bound_oks=int(f["bound_oks"]),
+                trial_id=whole(f["trial_id"]),
+                trial_at=float(f["trial_at"]),
+                trial_project=f["trial_project"],
+                trial_name=restored(f["trial_name"]),
+                hold_mean_s=float(f["hold_mean_s"]),
+                high=int(f["high"]),
+                turn=float(f["turn"]),
+                work=float(f["work"]),
+                work_tokens=float(f["work_tokens"]),
+                windows=windows_of(f["windows"]),
+            ),
+            PoolCounts(int(f["in_use"]), int(f["low_in_use"]), int(f["waiting"])),
+            int(f["watcher_id"]),
+            int(f["next_id"]),
+            MachineSettings(),
+        )
+    except (KeyError, ValueError) as error:
+        raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error!r}") from error
+
+
+def pairs(flat: Sequence[str]) -> dict[str, str]:
+    """A hash as the server returns it from a script."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def split_uses(row: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """A pool's own fields, and those that are its projects by name."""
+    fields = {name: text for name, text in row.items() if not name.startswith("use:")}
+    return fields, {name[4:]: text for name, text in row.items() if name.startswith("use:")}

@@ -1,0 +1,68 @@
+"""Which pools there are, and whose a claim is.
+
+Pools take ids by the block, and a block belongs to one pool for good: what was once looked up stays true. The
+registry is one key of its own, never touched together with a pool's.
+"""
+
+from __future__ import annotations
+
+from flyball.errors import StoreUnreadableError
+from flyball.stores.redis.scripts import LAYOUT, Script
+from flyball.stores.redis.server import Server
+
+SPACE = "flyball"
+"""What every key begins with, unless the address names another ``space``."""
+_OURS = ("next", "layout")
+"""Fields of the registry that are not blocks."""
+
+
+class Registry:
+    def __init__(self, server: Server, register: Script, *, id_block: int, space: str) -> None:
+        self._server, self._register, self._id_block = server, register, id_block
+        self._space, self._key = space, f"{space}:registry"
+        self._owners: dict[int, str] = {}
+        self._keys: dict[str, str] = {}
+
+    def key_of(self, pool: str) -> str:
+        """What all keys of a pool begin with. The braces keep them together in a cluster."""
+        key = self._keys.get(pool)
+        if key is None:
+            key = self._keys[pool] = f"{self._space}:{{{pool.translate(_BRACES)}}}:"
+        return key
+
+    def check(self) -> None:
+        """Refuse what a newer flyball has written: it may mean other things by it."""
+        layout = self._server.ask("HGET", self._key, "layout")
+        if layout is not None and int(layout) > LAYOUT:
+            raise StoreUnreadableError(
+                f"the state on {self._server.words} is of a newer flyball (layout {layout}, this one knows "
+                f"{LAYOUT}); upgrade flyball here"
+            )
+
+    def take_block(self, pool: str) -> int:
+        """The first of a block of ids that nobody else will use."""
+        number = int(self._server.run(self._register, self._key, pool))
+        self._owners[number] = pool
+        return number * self._id_block + 1
+
+    def pool_of(self, claim_id: int) -> str | None:
+        """The pool whose block the id is from; None if there is none."""
+        number = claim_id // self._id_block
+        pool = self._owners.get(number)
+        if pool is None:
+            pool = self._server.ask("HGET", self._key, str(number))
+            if pool is not None:
+                self._owners[number] = pool
+        return pool
+
+    def pools(self) -> list[str]:
+        found: dict[str, str] = _as_dict(self._server.ask("HGETALL", self._key))
+        self._owners.update((int(number), pool) for number, pool in found.items() if number not in _OURS)
+        return sorted({pool for number, pool in found.items() if number not in _OURS})
+
+
+def _as_dict(answer: dict[str, str] | list[str]) -> dict[str, str]:
+    return answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=True))
+
+
+_BRACES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})

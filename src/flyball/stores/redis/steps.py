@@ -1,0 +1,239 @@
+"""How a verb gets done: its script runs, is given a plan where it asks for one, and says what happened.
+
+Releases that could not be written, and grants whose answer was never heard, are made good before anything
+new.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from flyball.core.model import Fact, Holder, Outcome
+from flyball.errors import StoreBusyError, invariant
+from flyball.stores.desk import World
+from flyball.stores.port import After, Release, Wake
+from flyball.stores.redis import planner, records
+from flyball.stores.redis.image import Changes, PoolState
+from flyball.stores.redis.registry import SPACE, Registry
+from flyball.stores.redis.scripts import ID_BLOCK, scripts
+from flyball.stores.redis.server import Server
+
+PATIENCE = 64
+"""So often a script may ask for a plan; each time somebody made one, so nobody comes near it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """An ask that was sent and never answered: it may have become a claim that nobody knows of."""
+
+    pool: str
+    tag: str
+    until: float
+    """On our monotonic clock; afterwards the server no longer takes it."""
+
+
+class RedisSteps:
+    """What every verb needs: scripts, plans, and what is left to make good."""
+
+    def __init__(
+        self,
+        server: Server,
+        world: World,
+        *,
+        server_time: bool = True,
+        id_block: int = ID_BLOCK,
+        space: str = SPACE,
+    ) -> None:
+        self._server, self._world, self._server_time = server, world, server_time
+        self._scripts = scripts(id_block)
+        self._registry = Registry(server, self._scripts["register"], id_block=id_block, space=space)
+        server.on_open = self._registry.check
+        self._unwritten: list[Release] = []
+        self._unheard: list[Unheard] = []
+        self._kept_lock = threading.Lock()
+        self._chance = ""
+        """The next one, until a script says that it was used."""
+        self._here: Holder | None = None
+        self._here_line = ""
+        self._tag = _Tags()
+
+    def now(self) -> float:
+        return self._server.now() if self._server_time else self._world.clock()
+
+    # -- scripts --------------------------------------------------------------------------------------
+
+    def _context(self) -> str:
+        """When, how long we wait for it, a chance for whoever needs one, and where we are."""
+        if not self._chance:
+            self._chance = repr(self._world.chance())
+        here = self._world.here()
+        if here is not self._here:
+            self._here, self._here_line = here, records.here_line(here)
+        if self._server_time:
+            return f"\t{self._server.deadline():.6f}\t{self._chance}\t{self._here_line}"
+        return f"{self._world.clock()!r}\t\t{self._chance}\t{self._here_line}"
+
+    def _run(self, name: str, pool: str, *arguments: str) -> Any:
+        return self._server.run(self._scripts[name], self._registry.key_of(pool), *arguments)
+
+    def _run_once(self, name: str, pool: str, argument: str) -> Any:
+        """Run a script that has a clock and needs no plan."""
+        reply = self._run(name, pool, self._context(), argument)
+        while reply[0] == "late":
+            self._server.note_time(float(reply[1]))
+            reply = self._run(name, pool, self._context(), argument)
+        return reply
+
+    def _drive(
+        self,
+        name: str,
+        pool: str,
+        argument: str,
+        after: After,
+        *,
+        swap: Changes | None = None,
+        patience: int = PATIENCE,
+    ) -> str:
+        """Run a verb's script to its end, planning where it asks for that; the first line of what it says.
+
+        ``swap``: changes it begins with. Where ``patience`` ends, somebody else always was faster: empty.
+        """
+        script, key, head = self._scripts[name], self._registry.key_of(pool), ""
+        resume: tuple[str, ...] = ()
+        facts: tuple[Fact, ...] = ()
+        if swap is not None:
+            resume, facts = ("", self._payload(pool, swap)), swap.facts
+        for _ in range(patience):
+            reply = self._server.run(script, key, self._context(), argument, *resume)
+            if type(reply) is str:
+                first, _, lines = reply.partition("\n")
+                if lines:
+                    self._hear(pool, lines, after, facts)
+                return head or first
+            if reply[0] == "late":
+                # We still wait for it, so it is not late: the server's clock was set.
+                self._server.note_time(float(reply[1]))
+            elif reply[0] == "block":
+                self._hear(pool, reply[1], after, facts)
+                resume = (resume[0] if resume else "", planner.block_payload(self._registry.take_block(pool)))
+            else:
+                self._hear(pool, reply[3], after, facts)
+                head = head or reply[2]
+                changes = planner.planned(state_of(pool, reply), self._world)
+                resume, facts = (reply[1], self._payload(pool, changes)), changes.facts
+        if patience < PATIENCE:
+            return head
+        raise StoreBusyError(f"pool {pool!r} is planned anew all the time; try again")
+
+    def _payload(self, pool: str, changes: Changes) -> str:
+        if changes.version:
+            return planner.payload(changes)
+        # A pool that is new gets ids only now: what fails on the way leaves no trace.
+        return planner.payload(planner.numbered(changes, self._registry.take_block(pool)))
+
+    def _hear(self, pool: str, lines: str, after: After, planned: tuple[Fact, ...]) -> None:
+        for line in lines.split("\n") if lines else ():
+            kind, *rest = line.split("\t")
+            if kind == "w":
+                holder = records.holder_of(rest[2:7])
+                after.wakes.append(Wake(records.restored(rest[0]), int(rest[1]), holder))
+            elif kind == "f":
+                after.facts.append(records.fact_of(pool, rest))
+            elif kind == "i":
+                after.facts.extend(planned)
+            else:
+                invariant(kind == "c", f"a script says {kind!r}")
+                self._chance = ""
+
+    # -- what could not be done before ------------------------------------------------------------------
+
+    def remember(self, release: Release) -> None:
+        with self._kept_lock:
+            self._unwritten.append(release)
+
+    def _carry(self, after: After) -> None:
+        """Make good what failed before. It stays kept if it fails again."""
+        if not self._unwritten and not self._unheard:
+            return
+        with self._kept_lock:
+            releases, unheard = list(self._unwritten), list(self._unheard)
+        for release in releases:
+            self._end(release, after)
+            with self._kept_lock:
+                if release in self._unwritten:
+                    self._unwritten.remove(release)
+        for pool in {ask.pool for ask in unheard}:
+            self._look_for(pool, [ask for ask in unheard if ask.pool == pool], after)
+
+    def _look_for(self, pool: str, unheard: list[Unheard], after: After) -> None:
+        """Give back what became of asks that were never answered."""
+        # Looked for after its time it cannot come any more; before, it may still.
+        over = {ask for ask in unheard if time.monotonic() > ask.until}
+        for claim_id, tag in records.pairs(
+            self._run("read_tagged", pool, *(ask.tag for ask in unheard))
+        ).items():
+            self._end(Release(int(claim_id), Outcome.ABANDONED), after)
+            over |= {ask for ask in unheard if ask.tag == tag}
+        with self._kept_lock:
+            self._unheard = [ask for ask in self._unheard if ask not in over]
+
+    def _end(self, release: Release, after: After) -> None:
+        pool = self._registry.pool_of(release.claim_id)
+        if pool is None:
+            return
+        argument = "\t".join(
+            (
+                str(release.claim_id),
+                release.outcome.value,
+                records.number(release.oks),
+                "1" if release.rejected else "",
+                records.amounts_line(release.used),
+                records.buckets_line(release.buckets),
+                records.plain(release.words),
+            )
+        )
+        self._drive("do_end", pool, argument, after)
+
+    # -- forking ----------------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._kept_lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._kept_lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """The sockets are the parent's, and so is what it has to make good."""
+        self._kept_lock = threading.Lock()
+        self._unwritten, self._unheard = [], []
+        self._tag = _Tags()
+        self._server.after_fork_in_child()
+
+
+class _Tags:
+    """Names for asks that no other process will ever use."""
+
+    def __init__(self) -> None:
+        self._begin, self._numbers = os.urandom(6).hex(), count()
+
+    def __call__(self) -> str:
+        return f"{self._begin}{next(self._numbers):x}"
+
+
+def state_of(pool: str, reply: list[Any]) -> PoolState:
+    fields, projects = records.split_uses(records.pairs(reply[5]))
+    return PoolState(
+        pool=pool,
+        now=float(reply[4]),
+        fields=fields,
+        events=reply[6],
+        projects=projects,
+        demands=records.pairs(reply[7]),
+        claims={},
+        trial_live=bool(reply[8]),
+    )

@@ -1,0 +1,328 @@
+"""The port on a Redis or Valkey server, for as many machines as can reach it.
+
+Every verb that is called often is one script and one round trip. Where a script needs a new plan it says so,
+is given one and goes on (steps.py, planner.py). The verbs that people use, and looking, work on an image of
+the pool with the code that the other stores run (looking.py).
+
+All keys of a pool share one hash tag, so a cluster keeps them together; no script touches two pools. Limits
+over all pools of one machine therefore have no place here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from flyball.core.model import Ask, Claim, Holder, Outcome
+from flyball.core.settings import (
+    MachineChanges,
+    MachineSettings,
+    PoolChanges,
+    check_name,
+    merge_machine,
+)
+from flyball.core.signals import Signal
+from flyball.core.verdict import Blocker, Kind, Reason, Verdict
+from flyball.errors import StoreError, UsageError
+from flyball.host.fork import survive_forks
+from flyball.stores.desk import World
+from flyball.stores.port import After, Census, Demand, Release
+from flyball.stores.redis import planner, records
+from flyball.stores.redis.looking import OnImage, RedisLooking
+from flyball.stores.redis.registry import SPACE
+from flyball.stores.redis.server import Server, maybe_done, split_space
+from flyball.stores.redis.steps import Unheard
+from flyball.stores.verbs import check_ask
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from flyball.core.plan import Memory
+    from flyball.stores.port import Store
+    from flyball.stores.seen import Miscount, Snapshot
+
+    class Terms(TypedDict, total=False):
+        server_time: bool
+        """False: time is the world's, as in tests."""
+        id_block: int
+        space: str
+
+
+REPORT_ROUNDS = 16
+
+
+class RedisStore(RedisLooking):
+    """Implements ``Store``. Safe to use from many threads, and after a fork."""
+
+    def __init__(self, server: Server, world: World, **terms: Unpack[Terms]) -> None:
+        super().__init__(server, world, **terms)
+        survive_forks(self)
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+        check_ask(ask)
+        if ask.resources:
+            raise UsageError(
+                "resources are counted by one machine, and this state is on a server that many share; "
+                "leave them out, or ask with a FLYBALL_URL of this machine"
+            )
+        after = After()
+        self._carry(after)
+        tag = self._tag()
+        argument = (
+            f"{'1' if park else ''}\t{ask.project}\t{ask.name}\t{ask.holder.pid}\t{ask.slots}\t"
+            f"{ask.priority}\t{records.amounts_line(ask.cost)}\t{tag}\t{records.ask_line(ask)}"
+        )
+        try:
+            return _verdict(ask.pool, self._drive("do_admit", ask.pool, argument, after)), after
+        except StoreError as error:
+            if maybe_done(error):
+                # The answer was lost, perhaps not the question.
+                until = time.monotonic() + 2 * self._server.answer_s
+                with self._kept_lock:
+                    self._unheard.append(Unheard(ask.pool, tag, until))
+            raise
+
+    def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
+        after = After()
+        if advance:
+            self._carry(after)
+        pool = self._registry.pool_of(claim_id)
+        if pool is None:
+            return None, after
+        if not advance:
+            head = str(self._run_once("do_look", pool, f"{claim_id}\t"))
+            if head == "project":
+                return OnImage(self._world, self._image(pool)).look(claim_id, advance=False)
+            if head != "write":
+                return _verdict_or_none(pool, head), after
+            self._carry(after)
+        head = self._drive("do_look", pool, f"{claim_id}\t1", after)
+        return _verdict_or_none(pool, head), after
+
+    def withdraw(self, claim_id: int) -> After:
+        return self.release(Release(claim_id, Outcome.ABANDONED))
+
+    def release(self, release: Release) -> After:
+        after = After()
+        self._carry(after)
+        self._end(release, after)
+        return after
+
+    # -- holders ----------------------------------------------------------------------------------
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
+        after = After()
+        self._carry(after)
+        pool = self._registry.pool_of(claim_id)
+        if pool is None:
+            return False, after
+        argument = f"{claim_id}\t{records.holder_line(holder)}\t{launcher_pid}"
+        return self._drive("do_rebind", pool, argument, after) == "1", after
+
+    def hold(self, ask: Ask) -> tuple[int, After]:
+        check_ask(ask)
+        after = After()
+        self._carry(after)
+        argument = f"{records.ask_line(ask)}\t{records.amounts_line(ask.cost)}"
+        return int(self._drive("do_hold", ask.pool, argument, after)), after
+
+    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
+        check_ask(ask)
+        after = After()
+        self._carry(after)
+        argument = f"{records.ask_line(ask)}\t\t{for_s!r}\t{records.plain(why)}"
+        return int(self._drive("do_rest", ask.pool, argument, after)), after
+
+    def granted(self, mailbox: str) -> list[int]:
+        found = (claim for pool in self._registry.pools() for claim in self.watched(pool).claims)
+        return sorted(claim.id for claim in found if claim.held and claim.mailbox == mailbox)
+
+    def claim(self, claim_id: int) -> Claim | None:
+        pool = self._registry.pool_of(claim_id)
+        line = (
+            self._server.ask("HGET", f"{self._registry.key_of(pool)}claims", str(claim_id))
+            if pool is not None
+            else None
+        )
+        return records.claim_of(pool, claim_id, line) if pool is not None and line is not None else None
+
+    def beat(self, pool: str, *, look_s: float) -> bool:
+        """This host is there. True: it is this process's turn to look at the host's holders."""
+        self._carry(After())
+        due, _, now = str(self._run_once("do_beat", pool, repr(look_s))).partition("\t")
+        if self._server_time:
+            # Clocks drift apart over days; what is late is told by the server's.
+            self._server.note_time(float(now))
+        return due == "1"
+
+    def holders(self, pool: str) -> list[Holder]:
+        census = self.watched(pool)
+        return [*{claim.holder for claim in census.claims}, *(demand.holder for demand in census.demands)]
+
+    def watched(self, pool: str) -> Census:
+        claims, demands, hosts = self._run("read_watched", pool)
+        heard = records.pairs(hosts)
+        found = [
+            records.claim_of(pool, int(claim_id), line, heard)
+            for claim_id, line in records.pairs(claims).items()
+        ]
+        demanding = [records.demand_of(pool, *demand) for demand in records.pairs(demands).items()]
+        return Census(
+            tuple(sorted(found, key=lambda claim: claim.id)),
+            tuple(sorted(demanding, key=lambda demand: (demand.project, demand.holder.pid))),
+        )
+
+    def census(self) -> Census:
+        return self._everything().census()
+
+    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> After:
+        after = After()
+        self._carry(after)
+        lines: dict[str, list[str]] = {pool: [] for pool in self._unconfirmed()}
+        for demand in demands:
+            lines.setdefault(demand.pool, []).append(f"d\t{records.demand_member(demand)}")
+        for claim_id, holder in claims:
+            pool = self._registry.pool_of(claim_id)
+            if pool is not None:
+                lines.setdefault(pool, []).append(f"c\t{claim_id}\t{records.holder_line(holder)}")
+        for pool, dead in lines.items():
+            self._drive("do_bury", pool, "\n".join(dead), after)
+        return after
+
+    def _unconfirmed(self) -> list[str]:
+        """Pools with leases whose holders should have shown by now that they live."""
+        pools, now = self._registry.pools(), self.now()
+        keys = [f"{self._registry.key_of(pool)}expiring" for pool in pools]
+        counts = self._server.ask_all([("ZCOUNT", key, "-inf", repr(now)) for key in keys])
+        return [pool for pool, number in zip(pools, counts, strict=True) if int(number)]
+
+    # -- signals and demand -----------------------------------------------------------------------
+
+    def report(
+        self,
+        pool: str,
+        signal: Signal,
+        *,
+        project: str,
+        name: str,
+        claim_id: int | None,
+        first: bool = False,
+    ) -> After:
+        check_name("pool", pool)
+        after = After()
+        self._carry(after)
+        event = planner.signal_event(signal, project=project, name=name, claim_id=claim_id)
+        answered = claim_id if first and claim_id is not None else ""
+        # It is in the inbox after the first step: whoever plans next hears it, if we never get to.
+        self._drive("do_report", pool, f"{answered}\t{event}", after, patience=REPORT_ROUNDS)
+        return after
+
+    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
+        check_name("project", project)
+        check_name("pool", pool)
+        after = After()
+        self._carry(after)
+        member = records.demand_member(Demand(pool, project, holder, 0.0))
+        self._drive("do_demand", pool, f"{ttl_s!r}\t{member}", after)
+        return after
+
+    # -- seeing -----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        return self._everything().snapshot()
+
+    def miscounts(self) -> list[Miscount]:
+        return self._everything().miscounts()
+
+    # -- what people set --------------------------------------------------------------------------
+
+    def set_pool(self, pool: str, changes: PoolChanges) -> After:
+        check_name("pool", pool)
+        return self._change(pool, lambda verbs: verbs.set_pool(pool, changes))
+
+    def reset_pool(self, pool: str) -> After:
+        return self._change(pool, lambda verbs: verbs.reset_pool(pool))
+
+    def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> After:
+        check_name("pool", pool)
+        return self._change(pool, lambda verbs: verbs.import_pool(pool, changes, memory))
+
+    def recount(self) -> tuple[list[Miscount], After]:
+        after = After()
+        self._carry(after)
+        wrong = self.miscounts()
+        for pool in sorted({miscount.pool for miscount in wrong}):
+            self._drive("do_recount", pool, "", after)
+        return wrong, after
+
+    def set_machine(self, machine: MachineSettings) -> After:
+        if machine != MachineSettings():
+            raise UsageError(
+                "limits over all pools of one machine have no place on a server that many machines share; "
+                "give each pool a cap (flyball pool set POOL --cap N), or set them under a FLYBALL_URL of "
+                "this machine"
+            )
+        after = After()
+        self._carry(after)
+        return after
+
+    def change_machine(self, changes: MachineChanges) -> After:
+        return self.set_machine(merge_machine(MachineSettings(), changes))
+
+    def machine(self) -> MachineSettings:
+        return MachineSettings()
+
+    def listener(self) -> Any:
+        """A connection of its own that hears channels."""
+        return self._server.listener()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+def open_redis(url: str, *, chance: Callable[[], float], here: Callable[[], Holder]) -> RedisStore:
+    """The store behind an address. ``?space=`` keeps several apart on one server."""
+    address, space = split_space(url)
+    server = Server(address)
+    return RedisStore(server, World(server.now, chance, lambda: None, here), space=space or SPACE)
+
+
+def listener_of(store: Store) -> Callable[[], Any]:
+    """What opens a connection that hears channels. The store may be wrapped, as in tests."""
+    return cast("RedisStore", store).listener
+
+
+def _verdict_or_none(pool: str, head: str) -> Verdict | None:
+    return None if head == "gone" else _verdict(pool, head)
+
+
+def _verdict(pool: str, head: str) -> Verdict:
+    f = head.split("\t")
+    if f[0] == "granted":
+        return Verdict(
+            kind=Kind.GRANTED,
+            reason=Reason.FREE,
+            pool=pool,
+            claim_id=int(f[1]),
+            in_use=int(f[2]),
+            cap=int(f[3]),
+        )
+    blocker = Blocker(f[11], f[12], int(f[13]), f[14], float(f[15])) if f[13] else None
+    return Verdict(
+        kind=Kind(f[0]),
+        reason=Reason(f[4]),
+        pool=pool,
+        claim_id=int(f[1]),
+        in_use=int(f[2]),
+        cap=int(f[3]),
+        reserved=int(f[5]),
+        position=int(f[6]),
+        look_again_s=records.real(f[7]),
+        estimate_s=records.real(f[8]),
+        watch=f[9] == "1",
+        detail=f[10],
+        blocker=blocker,
+    )

@@ -1,0 +1,186 @@
+"""A mailbox for a store on a server: whoever hands out a slot publishes, and a thread of ours listens.
+
+One connection per process and server hears one channel; what it hears goes into the mailbox it names. It
+says only "look at this claim". What is said while nobody listens is lost, so whenever listening begins, the
+first time and after every break, everybody is told to look (``LOOK``). The thread starts when somebody really
+waits: an ask that is granted at once needs no ears.
+
+A mailbox here looks like a socket's (mailbox.py): an address, a file descriptor to wait on, ``receive``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Protocol
+
+from flyball.wake.mailbox import LOOK
+
+_PING_S = 5.0
+_SILENT_PINGS = 3
+"""So many questions in a row without an answer: the connection is dead, whatever the system says."""
+_AGAIN_S = (0.1, 5.0)
+"""How soon a lost connection is tried again: at first, and at last."""
+
+
+class Listener(Protocol):
+    """What a driver offers for hearing channels."""
+
+    def subscribe(self, *channels: str) -> Any: ...
+
+    def get_message(self, *, timeout: float) -> Any: ...
+
+    def ping(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class ChannelBox:
+    """One mailbox. ``address`` goes into the asks it waits for."""
+
+    lossy = False
+
+    def __init__(self, board: Switchboard, number: int) -> None:
+        self._board, self._number, self._pid = board, number, os.getpid()
+        self.address = f"{board.channel}#{number}"
+        self._mail: deque[int] = deque()
+        self._bell, self._ear = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ear.setblocking(False)
+        self._closed = False
+        self._forget = weakref.finalize(self, _close, self._bell, self._ear)
+
+    def fileno(self) -> int:
+        self._board.listen()
+        return self._ear.fileno()
+
+    @property
+    def ours(self) -> bool:
+        """False in a forked child, which must not read its parent's mail, and once it is closed."""
+        return self._pid == os.getpid() and not self._closed
+
+    def put(self, claim_id: int) -> None:
+        """Called by the listening thread."""
+        self._mail.append(claim_id)
+        with contextlib.suppress(OSError):
+            self._bell.send(b"!")
+
+    def receive(self) -> int | None:
+        if not self._mail:
+            # The bell first, then the mail again: what arrives in between is not missed.
+            with contextlib.suppress(OSError):
+                self._ear.recv(4096)
+        return self._mail.popleft() if self._mail else None
+
+    def drain(self) -> list[int]:
+        found: list[int] = []
+        while (claim_id := self.receive()) is not None:
+            found.append(claim_id)
+        return found
+
+    def close(self) -> None:
+        self._closed = True
+        self._board.forget(self._number)
+        self._forget()
+
+
+def _close(*ends: socket.socket) -> None:
+    for end in ends:
+        end.close()
+
+
+class Switchboard:
+    """Everything this process hears from one server."""
+
+    def __init__(self, connect: Callable[[], Listener], prefix: str) -> None:
+        self.channel = f"{prefix}{os.urandom(9).hex()}"
+        self._connect = connect
+        self._boxes: weakref.WeakValueDictionary[int, ChannelBox] = weakref.WeakValueDictionary()
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def open_box(self) -> ChannelBox:
+        number = next(self._numbers)
+        box = self._boxes[number] = ChannelBox(self, number)
+        return box
+
+    def forget(self, number: int) -> None:
+        self._boxes.pop(number, None)
+
+    def listen(self) -> None:
+        """Begin to listen, if nobody does yet."""
+        if self._thread is not None:
+            return
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._listen, name="flyball-ear", daemon=True)
+                self._thread.start()
+
+    # -- in the thread ------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Until nobody is left who could be told."""
+        pause_s = _AGAIN_S[0]
+        while self._is_needed():
+            try:
+                listener = self._connect()
+                try:
+                    listener.subscribe(self.channel)
+                    unheard = 0
+                    while self._boxes and unheard <= _SILENT_PINGS:
+                        unheard = 0 if self._hear(listener) else unheard + 1
+                        pause_s = _AGAIN_S[0]
+                finally:
+                    with contextlib.suppress(Exception):
+                        listener.close()
+            except Exception as error:
+                # Waiters also look by themselves; ears come back when the server does.
+                logging.getLogger("flyball").debug("not listening for wakes: %s", type(error).__name__)
+                time.sleep(pause_s * (0.5 + random.random()))
+                pause_s = min(2 * pause_s, _AGAIN_S[1])
+
+    def _is_needed(self) -> bool:
+        with self._lock:
+            if not self._boxes:
+                self._thread = None
+            return bool(self._boxes)
+
+    def _hear(self, listener: Listener) -> bool:
+        """One message, or a question whether anybody is there; False where nothing came."""
+        message = listener.get_message(timeout=_PING_S)
+        if message is None:
+            listener.ping()
+            return False
+        if message["type"] == "subscribe":
+            for box in list(self._boxes.values()):
+                box.put(LOOK)
+        elif message["type"] == "message":
+            number, _, claim_id = str(message["data"]).partition(" ")
+            told = self._boxes.get(int(number))
+            if told is not None:
+                told.put(int(claim_id))
+        return True
+
+
+_boards: dict[tuple[int, str], Switchboard] = {}
+_boards_lock = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().update(_boards_lock=threading.Lock()))
+
+
+def switchboard(address: str, connect: Callable[[], Listener], prefix: str) -> Switchboard:
+    """This process's own for a server; a forked child makes another."""
+    key = (os.getpid(), address)
+    with _boards_lock:
+        if key not in _boards:
+            _boards[key] = Switchboard(connect, prefix)
+        return _boards[key]

@@ -1,0 +1,89 @@
+"""The same verbs where ``FLYBALL_URL`` names a server; a password in it is shown nowhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flyball.governor.governor import Governor
+from tests.cli.kit import Cli, People
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[RedisServer]:
+    """A server that wants a password."""
+    server = RedisServer("--requirepass", "s3cret", tcp=True)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, guarded: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FLYBALL_URL", url(guarded))
+    monkeypatch.delenv("FLYBALL_LEASE", raising=False)
+    return tmp_path / "home"
+
+
+def url(server: RedisServer) -> str:
+    return f"redis://:s3cret@127.0.0.1:{server.port}/0?space={os.urandom(6).hex()}"
+
+
+def test_nothing_is_made_by_looking(cli: Cli, guarded: RedisServer) -> None:
+    shown = cli("status")
+    assert shown.code == 0
+    assert "no pool is in use yet" in shown.out
+    assert f"127.0.0.1:{guarded.port}" in shown.out
+    assert "s3cret" not in shown.out + shown.err
+    assert not cli.home.exists()
+
+
+def test_a_pool_is_set_shown_and_reset(cli: Cli) -> None:
+    assert cli("pool", "set", "anthropic", "--cap", "3", "--adaptive").code == 0
+    assert cli("status", "--json").json["pools"][0]["operator_cap"] == 3
+    assert "3" in cli("pool", "show", "anthropic").out
+    assert cli("pool", "reset", "anthropic").code == 0
+
+
+def test_status_and_why_name_who_holds_and_who_waits(cli: Cli, governor: Governor, people: People) -> None:
+    governor.set_pool("anthropic", cap=1, adaptive=False)
+    people.holds("anthropic", "blog", "t-14", model="opus")
+    people.waits("anthropic", "shop", "t-15")
+    shown = cli("status")
+    assert "blog/t-14" in shown.out
+    assert "shop/t-15" in shown.out
+    assert "s3cret" not in shown.out + cli("status", "--json").out
+    told = cli("why", "t-15")
+    assert told.code == 0
+    assert "blog/t-14" in told.out
+
+
+def test_the_doctor_finds_and_takes_back_a_dead_lease(cli: Cli, governor: Governor, people: People) -> None:
+    pid = people.holds("anthropic", "blog", "t-14")
+    assert cli("doctor").code == 0
+    people.dies(pid)
+    found = cli("doctor")
+    assert found.code == 1
+    assert "1 dead lease" in found.out
+    assert cli("doctor", "--fix").code == 0
+    assert governor.status().pools[0].in_use == 0
+    assert "s3cret" not in found.out + found.err
+
+
+def test_the_doctor_says_that_the_server_cannot_be_used(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYBALL_URL", "redis://:s3cret@127.0.0.1:1/0")
+    found = cli("doctor")
+    assert found.code == 1
+    assert "cannot be reached" in found.out
+    assert "s3cret" not in found.out + found.err
+
+
+def test_limits_of_one_machine_are_refused_with_the_way_out(cli: Cli) -> None:
+    told = cli("machine", "set", "--ceiling", "3")
+    assert told.code == 2
+    assert "flyball pool set" in told.err
+    assert cli("machine", "show").code == 0

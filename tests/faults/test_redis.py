@@ -1,0 +1,309 @@
+"""A real server that dies, forgets, or stops to answer; processes on it that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flyball.core.model import Ask
+from flyball.core.verdict import Verdict
+from flyball.errors import RefusedError, StoreError
+from flyball.governor.governor import Governor
+from flyball.host.process import me
+from flyball.stores.redis.server import Server
+from tests.faults.conftest import REPOSITORY, SOAK
+from tests.redis_server import RedisServer
+
+pytestmark = pytest.mark.faults
+POOL = "p"
+SECONDS = 30.0 if SOAK else 3.0
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[RedisServer]:
+    """A server of its own, to be treated badly. What it said, it has on disk."""
+    running = RedisServer(*DURABLE)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def gov(server: RedisServer) -> Iterator[Governor]:
+    gov = Governor(f"{server.url}?socket_timeout=1")
+    yield gov
+    gov.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts Python processes of ours; none outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, *map(str, arguments)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+HOLD = """
+import sys, time
+from flyball.governor.governor import Governor
+gov = Governor(sys.argv[1])
+leases = [gov.acquire("p", name=f"held-{n}") for n in range(int(sys.argv[2]))]
+print("holding", flush=True)
+time.sleep(600)
+"""
+
+
+def holding(start: Start, url: str, number: int = 1) -> subprocess.Popen[str]:
+    process = start("-c", HOLD, url, number)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holding\n"
+    return process
+
+
+def results(processes: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+    found = []
+    for process in processes:
+        out, _ = process.communicate(timeout=100)
+        assert process.returncode == 0
+        found.append(json.loads(out.splitlines()[-1]))
+    return found
+
+
+def all_slots_free(gov: Governor, cap: int) -> None:
+    leases = [gov.acquire_nowait(POOL, name=f"check-{number}") for number in range(cap)]
+    with pytest.raises(RefusedError):
+        gov.acquire_nowait(POOL)
+    for lease in leases:
+        lease.release()
+    assert gov.store.miscounts() == []
+
+
+def waiting(gov: Governor) -> threading.Thread:
+    """Somebody stands in line, for at most a minute; the thread ends once it was served."""
+    served = threading.Event()
+
+    def wait() -> None:
+        with gov.slot(POOL, timeout=60):
+            served.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not any(pool.waiting for pool in gov.status().pools):
+        assert thread.is_alive()
+        time.sleep(0.005)
+    return thread
+
+
+def hammers(start: Start, server: RedisServer, counter: Path, number: int = 3) -> list[subprocess.Popen[str]]:
+    counter.write_text("0")
+    url = f"{server.url}?socket_timeout=1"
+    return [start("-m", "tests.faults.hammer", url, SECONDS, counter) for _ in range(number)]
+
+
+def test_processes_that_hammer_one_pool_never_exceed_its_cap(
+    start: Start, server: RedisServer, gov: Governor, tmp_path: Path
+) -> None:
+    gov.set_pool(POOL, cap=2, adaptive=False)
+    done = results(hammers(start, server, tmp_path / "counter"))
+    assert max(one["most"] for one in done) == 2, "reached, and never more"
+    assert all(one["grants"] > 20 and not one["failures"] for one in done), done
+    all_slots_free(gov, 2)
+
+
+def test_a_server_that_is_killed_and_comes_back_with_its_data_breaks_no_promise(
+    start: Start, server: RedisServer, gov: Governor, tmp_path: Path
+) -> None:
+    gov.set_pool(POOL, cap=2, adaptive=False)
+    processes = hammers(start, server, tmp_path / "counter")
+    for _ in range(3):
+        time.sleep(SECONDS / 5)
+        server.kill()
+        time.sleep(0.1)
+        server.start()
+    done = results(processes)
+    assert max(one["most"] for one in done) <= 2
+    assert all(one["grants"] > 5 for one in done), done
+    all_slots_free(gov, 2)
+
+
+def test_a_server_that_comes_back_empty_is_used_without_a_restart(
+    start: Start, server: RedisServer, gov: Governor
+) -> None:
+    gov.set_pool(POOL, cap=2, adaptive=False)
+    lease = gov.acquire(POOL)
+    server.kill()
+    for file in server.folder.glob("*.aof"):
+        file.unlink()
+    with pytest.raises(StoreError, match="cannot be reached"):
+        gov.acquire_nowait(POOL)
+    server.start()
+    assert gov.status().pools == ()
+    lease.release()
+    gov.set_pool(POOL, cap=2, adaptive=False)
+    all_slots_free(gov, 2)
+
+
+def test_who_waits_while_the_server_dies_is_served_when_it_is_back(
+    start: Start, server: RedisServer, gov: Governor
+) -> None:
+    """The waiter sleeps through it: its place is in the server's data, and its ears come back.
+
+    Another one stands behind it and watches, so that the first need not look by itself meanwhile.
+    """
+    gov.set_pool(POOL, cap=1, adaptive=False)
+    lease = gov.acquire(POOL)
+    waiter = waiting(gov)
+    watcher, _ = gov.store.admit(Ask(pool=POOL, project="x", name="y", holder=me()), park=True)
+    # Let the first find out that it is relieved.
+    time.sleep(0.3)
+    server.kill()
+    server.start()
+    gov.store.withdraw(watcher.claim_id)
+    lease.release()
+    waiter.join(timeout=30)
+    assert not waiter.is_alive()
+    all_slots_free(gov, 1)
+
+
+def test_a_paused_server_is_reported_in_time(server: RedisServer, gov: Governor) -> None:
+    gov.set_pool(POOL, cap=1, adaptive=False)
+    server.pause()
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="did not answer within 1 s"):
+        gov.acquire_nowait(POOL)
+    assert time.monotonic() - began < 5
+    server.resume()
+    all_slots_free(gov, 1)
+
+
+def test_exec_says_in_words_that_the_server_is_gone(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_URL", server.url.replace("redis+unix://", "redis+unix://user:s3cret@"))
+    server.kill()
+    command = [sys.executable, "-m", "flyball", "exec", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=60)
+    server.start()
+    assert done.returncode == 74
+    assert "is it running" in done.stderr
+    assert "s3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_killed_holders_slot_goes_to_who_waits(start: Start, server: RedisServer, gov: Governor) -> None:
+    gov.set_pool(POOL, cap=1, adaptive=False)
+    holder = holding(start, server.url)
+    waiter = waiting(gov)
+    # Let the watcher begin to watch.
+    time.sleep(0.5)
+    holder.kill()
+    holder.wait()
+    began = time.monotonic()
+    waiter.join(timeout=30)
+    assert not waiter.is_alive()
+    assert time.monotonic() - began < 5
+    all_slots_free(gov, 1)
+
+
+def test_a_killed_holder_is_found_by_another_process_of_its_host_though_nobody_waits(
+    start: Start, server: RedisServer, gov: Governor
+) -> None:
+    from flyball.governor.heartbeat import Heartbeat
+
+    gov.set_pool(POOL, cap=3, adaptive=False)
+    holder = holding(start, server.url, 2)
+    holder.kill()
+    holder.wait()
+    store: Any = gov.store
+    heart = Heartbeat(store, (), beat_s=0.02, look_s=0.05)
+    heart.keep(POOL)
+    deadline = time.monotonic() + 20
+    while gov.status().pools[0].in_use:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    heart.close()
+
+
+def test_a_wake_that_is_lost_is_made_up_for(start: Start, server: RedisServer, gov: Governor) -> None:
+    """Every listening connection is cut, and the slot is handed on before anybody listens again."""
+    gov.set_pool(POOL, cap=1, adaptive=False)
+    lease = gov.acquire(POOL)
+    waiter = waiting(gov)
+    link = Server(server.url)
+    deadline = time.monotonic() + 10
+    while not link.ask("PUBSUB", "NUMPAT") and not link.ask("PUBSUB", "CHANNELS"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    link.ask("CLIENT", "KILL", "TYPE", "pubsub")
+    lease.release()
+    began = time.monotonic()
+    waiter.join(timeout=30)
+    assert not waiter.is_alive()
+    assert time.monotonic() - began < 2.5
+    link.close()
+
+
+def test_a_handover_is_told_and_not_polled(start: Start, server: RedisServer, gov: Governor) -> None:
+    gov.set_pool(POOL, cap=1, adaptive=False)
+    lease = gov.acquire(POOL)
+    told: list[Verdict] = []
+    took: list[float] = []
+
+    def wait() -> None:
+        mine = gov.acquire(POOL, on_wait=told.append)
+        took.append(time.monotonic())
+        mine.release()
+
+    # The second in line does not watch, so only a message can wake it so soon.
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for number, thread in enumerate(threads, start=1):
+        thread.start()
+        while gov.status().pools[0].waiting < number:
+            time.sleep(0.005)
+    time.sleep(0.5)
+    began = time.monotonic()
+    lease.release()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert max(took) - began < 1.0, "all three were served one after the other"
+
+
+def test_a_killed_wrapper_leaves_its_agent_counted_until_that_ends(
+    start: Start, server: RedisServer, gov: Governor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gov.set_pool("anthropic", cap=1, adaptive=False)
+    monkeypatch.setenv("FLYBALL_URL", server.url)
+    marker = tmp_path / "pid"
+    script = f"echo $$ > {marker}.new; mv {marker}.new {marker}; exec sleep 600"
+    wrapper = start("-m", "flyball", "exec", "--quiet", "--", "sh", "-c", script)
+    deadline = time.monotonic() + 30
+    while not marker.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    agent = int(marker.read_text())
+    wrapper.kill()
+    wrapper.wait()
+    with pytest.raises(RefusedError):
+        gov.acquire_nowait("anthropic")
+    os.kill(agent, 9)
+    gov.acquire("anthropic", timeout=20).release()

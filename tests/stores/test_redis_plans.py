@@ -1,0 +1,218 @@
+"""Scripts on a server: round trips, ids, and plans that several make at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from flyball.core.signals import Bucket
+from flyball.core.verdict import Reason
+from flyball.errors import StoreError, StoreUnreadableError
+from flyball.stores.redis.scripts import LAYOUT
+from flyball.stores.redis.server import Server
+from flyball.testing import FakeWorld, Scene, make_redis
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture
+def scene(redis_server: RedisServer) -> Iterator[Scene]:
+    scene = Scene(lambda world: make_redis(world, redis_server.url))
+    yield scene
+    scene.close()
+
+
+def test_a_server_that_forgot_the_scripts_gets_them_again(scene: Scene, redis_server: RedisServer) -> None:
+    scene.static(2)
+    lease = scene.take()
+    link = Server(redis_server.url)
+    link.ask("SCRIPT", "FLUSH")
+    scene.take()
+    link.ask("SCRIPT", "FLUSH")
+    scene.release(lease)
+    scene.take()
+    link.close()
+
+
+def test_a_grant_and_an_end_are_one_round_trip_each(scene: Scene) -> None:
+    scene.static(2)
+    scene.release(scene.take())
+    asked = counting(scene.store)
+    scene.release(scene.take())
+    assert asked == ["EVALSHA", "EVALSHA"]
+
+
+def test_an_ask_that_is_parked_and_handed_a_slot_is_one_round_trip_each(scene: Scene) -> None:
+    scene.static(1)
+    first = scene.take()
+    scene.release(first)
+    lease = scene.take()
+    scene.park()
+    scene.park()
+    asked = counting(scene.store)
+    scene.park()
+    scene.release(lease)
+    assert asked == ["EVALSHA", "EVALSHA"]
+
+
+def counting(store: Any) -> list[str]:
+    """The commands that go to the server from now on."""
+    client = store._server._ready()
+    asked: list[str] = []
+    run: Callable[..., Any] = client.execute_command
+
+    def counted(*command: Any) -> Any:
+        asked.append(command[0])
+        return run(*command)
+
+    client.execute_command = counted
+    return asked
+
+
+def test_keys_of_a_pool_share_one_hash_tag_whatever_its_name(scene: Scene, redis_server: RedisServer) -> None:
+    link = Server(redis_server.url)
+    for pool in ("plain", "a}b", "}", "{x}", "100%", "ü 🚀"):
+        scene.static(1, pool)
+        lease = scene.take(pool=pool)
+        verdict, _ = scene.store.admit(scene.ask(pool=pool), park=True)
+        assert verdict.words().startswith(f"waiting: {pool} 1/1")
+        scene.release(lease)
+    store: Any = scene.store
+    space = store._registry._space
+    tags = {key[key.index("{") :].rpartition(":")[0] for key in link.ask("KEYS", f"{space}:*") if "{" in key}
+    assert len(tags) == 6
+    link.close()
+
+
+def test_ids_go_on_when_a_pool_has_used_its_block_up(scene: Scene) -> None:
+    scene.static(3000)
+    ids = [scene.take() for _ in range(1100)]
+    assert len(set(ids)) == 1100
+    assert scene.held(ids[-1])
+    scene.release(ids[-1])
+    assert not scene.held(ids[-1])
+
+
+def test_a_thousand_idle_projects_are_not_kept(scene: Scene) -> None:
+    for n in range(1300):
+        scene.release(scene.take(f"project-{n}"))
+    store: Any = scene.store
+    assert store._server.ask("HLEN", f"{store._registry.key_of('p')}pool") < 1100
+
+
+def test_reports_from_many_threads_are_all_heard(scene: Scene) -> None:
+    scene.pool(cap=16, controller="koryph")
+    threads = [threading.Thread(target=scene.throttle, args=("a", "t-1")) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    scene.take()
+    assert scene.seen().memory.cap.throttle_count == 24
+
+
+def test_what_was_said_by_somebody_who_died_right_after_is_heard(scene: Scene) -> None:
+    scene.pool(cap=8, controller="koryph")
+    scene.take()
+    store: Any = scene.store
+    run = store._server.run
+    said: list[str] = []
+
+    def dying(script: Any, key: str, *arguments: str) -> Any:
+        if said and script.name == "do_report":
+            raise StoreError("gone")
+        said.append(script.name)
+        return run(script, key, *arguments)
+
+    store._server.run = dying
+    with pytest.raises(StoreError):
+        scene.throttle()
+    store._server.run = run
+    scene.take()
+    assert scene.seen().memory.cap.throttle_count == 1
+    assert scene.seen().cap == 4
+
+
+# -- several at once ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(redis_server: RedisServer) -> Iterator[tuple[Scene, Scene]]:
+    """Two handles over one state."""
+    world, space = FakeWorld(), os.urandom(6).hex()
+    scenes = [Scene(lambda w: make_redis(w, redis_server.url, space=space), world) for _ in range(2)]
+    yield scenes[0], scenes[1]
+    for scene in scenes:
+        scene.close()
+
+
+def meanwhile(scene: Scene, work: Callable[[], object]) -> None:
+    """Do this once, after the next change of this handle has read the pool and before it is swapped in."""
+    store: Any = scene.store
+    state = store._state
+
+    def interrupted(pool: str) -> Any:
+        found = state(pool)
+        store._state = state
+        work()
+        return found
+
+    store._state = interrupted
+
+
+def test_two_who_set_a_pool_at_once_both_have_their_way(pair: tuple[Scene, Scene]) -> None:
+    one, other = pair
+    one.static(4)
+    meanwhile(one, lambda: other.pool(reserve=1))
+    one.pool(ageing_s=7.0)
+    assert (one.seen().settings.reserve, one.seen().settings.ageing_s) == (1, 7.0)
+
+
+def test_what_is_spent_while_a_plan_is_made_stays_spent(pair: tuple[Scene, Scene]) -> None:
+    one, other = pair
+    one.static(9, windows={"requests": "60/min"})
+    one.take()
+    meanwhile(one, lambda: [other.take() for _ in range(3)])
+    one.pool(windows={"requests": "120/min"})
+    (window,) = one.seen().windows
+    assert (window.limit, window.level, window.spent) == (120.0, 116.0, 4.0)
+
+
+def test_successes_counted_while_a_plan_is_made_count_in_the_next(pair: tuple[Scene, Scene]) -> None:
+    one, other = pair
+    one.pool(cap=2, cap_ceiling=4, controller="article")
+    leases = [one.take(), one.take()]
+    one.release(leases[0], oks=1)
+    other.take()
+    meanwhile(one, lambda: other.release(leases[1], oks=2))
+    one.pool(ageing_s=7.0)
+    store: Any = one.store
+    assert store._server.ask("HGET", f"{store._registry.key_of('p')}pool", "bound_oks") == "2"
+
+
+def test_a_window_from_headers_that_comes_while_a_plan_is_made_is_not_overlooked(
+    pair: tuple[Scene, Scene],
+) -> None:
+    one, other = pair
+    one.static(9)
+    lease = one.take()
+    said = (Bucket("requests", 10.0, 1.0, 30.0),)
+    meanwhile(one, lambda: other.answered(lease, buckets=said))
+    one.pool(ageing_s=7.0)
+    one.refused(Reason.WINDOW)
+
+
+def test_a_newer_layout_is_refused_and_left_alone(scene: Scene, redis_server: RedisServer) -> None:
+    scene.take()
+    store: Any = scene.store
+    key, space = store._registry._key, store._registry._space
+    assert store._server.ask("HGET", key, "layout") == str(LAYOUT)
+    store._server.ask("HSET", key, "layout", str(LAYOUT + 1))
+    newer = make_redis(FakeWorld(), redis_server.url, space=space)
+    for _ in range(2):
+        with pytest.raises(StoreUnreadableError, match="newer flyball"):
+            newer.snapshot()
+    newer.close()
