@@ -58,13 +58,30 @@ def test_what_only_sounds_like_it_is_free(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["secrets", "secrets/key", "secrets/a/b", "SECRETS/key", "Secrets"])
-def test_a_slash_at_the_end_means_the_folder_and_all_beneath_it(path: str) -> None:
-    assert is_protected(path, "secrets/")
+@pytest.mark.parametrize("pattern", ["secrets", "secrets/", "/secrets", "./secrets"])
+def test_a_name_means_the_path_and_all_beneath_it_with_or_without_a_slash(path: str, pattern: str) -> None:
+    assert is_protected(path, pattern)
 
 
-@pytest.mark.parametrize("path", ["lib/secrets/key", "secrets.txt", "mysecrets/x"])
-def test_a_pattern_stands_at_the_top_unless_it_says_otherwise(path: str) -> None:
-    assert not is_protected(path, "secrets/")
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("conf/keys/a", "conf/keys"),
+        ("x/conf/keys/a/b", "**/keys"),
+        ("secrets-2/key", "secrets*"),
+        ("CLAUDE.md/x", "**/CLAUDE.md"),
+    ],
+)
+def test_whatever_the_pattern_looks_like_all_beneath_is_protected_too(path: str, pattern: str) -> None:
+    assert is_protected(path, pattern)
+
+
+@pytest.mark.parametrize(
+    "path", ["lib/secrets/key", "secrets.txt", "secrets2/x", "mysecrets/x", "lib/secrets"]
+)
+@pytest.mark.parametrize("pattern", ["secrets", "secrets/"])
+def test_a_pattern_stands_at_the_top_unless_it_says_otherwise(path: str, pattern: str) -> None:
+    assert not is_protected(path, pattern)
 
 
 def test_stars_stay_within_a_name_and_two_cross_folders() -> None:
@@ -110,13 +127,62 @@ def test_letters_that_some_file_systems_do_not_see_hide_nothing(path: str) -> No
         ("a/link", "b/../../../other"),
     ],
 )
-def test_a_link_into_a_protected_place_or_out_of_the_repository_is_refused(path: str, target: str) -> None:
-    assert is_protected(path, "secrets/", link=target)
+@pytest.mark.parametrize("pattern", ["secrets", "secrets/"])
+def test_a_link_into_a_protected_place_or_out_of_the_repository_is_refused(
+    path: str, target: str, pattern: str
+) -> None:
+    assert is_protected(path, pattern, link=target)
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("conf", "conf/secret.toml"),
+        ("CONF", "conf/secret.toml"),
+        ("conf", "/conf/secret.toml"),
+        ("conf", "conf/deep/keys/"),
+        ("conf/deep", "conf/deep/keys/"),
+        ("apps/one", "apps/*/secret.toml"),
+        ("apps/one", "apps/**/secret.toml"),
+        ("apps/one/two", "apps/**/secret.toml"),
+        ("x/conf", "**/conf/secret.toml"),
+        ("conf", "**/conf/secret.toml"),
+    ],
+)
+def test_a_link_in_the_place_of_a_folder_above_a_protected_path_is_refused(path: str, pattern: str) -> None:
+    """Who reads the protected path is led elsewhere, and nothing says that the path has changed."""
+    assert protected_among([path], [pattern], {path: "lib"}) == [(path, pattern)]
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("con", "conf/secret.toml"),
+        ("lib/conf", "conf/secret.toml"),
+        ("conf/other", "conf/secret.toml"),
+        ("apps", "**/secret.toml"),
+        ("lib/link", "**/CLAUDE.md"),
+        ("lib/link", "**/.claude/"),
+    ],
+)
+def test_a_link_beside_the_way_to_a_protected_path_is_free(path: str, pattern: str) -> None:
+    assert not is_protected(path, pattern, link="x")
+
+
+@pytest.mark.parametrize("path", ["conf", "conf/readme.md", "apps/readme.md"])
+def test_a_file_above_or_beside_a_protected_path_is_free(path: str) -> None:
+    """It holds nothing; a protected file that made room for it is among the changed paths itself."""
+    assert protected_among([path], ["conf/secret.toml", "apps/*/secret.toml"], {path: ""}) == []
 
 
 @pytest.mark.parametrize(("path", "target"), [("link", "lib/x"), ("pages/link", "../lib"), ("a/b", "c")])
 def test_a_link_to_anywhere_else_is_free(path: str, target: str) -> None:
     assert not is_protected(path, "secrets/", link=target)
+    assert not is_protected(path, link=target)
+
+
+def test_a_file_is_not_taken_for_a_link_to_its_own_folder() -> None:
+    assert protected_among(["a/b.txt"], ["a/c", "a?"], {"a/b.txt": ""}) == []
 
 
 def test_every_protected_path_is_named_with_its_pattern() -> None:
@@ -132,4 +198,5 @@ def test_whatever_a_folder_is_called_it_is_protected_in_any_case_and_form(folder
     shown = "".join(char for char in folder if unicodedata.category(char) != "Cf")
     if shown.strip("."):
         for form in ("NFC", "NFD"):
-            assert is_protected(unicodedata.normalize(form, f"{folder}/{name}"), f"{folder}/")
+            for pattern in (folder, f"{folder}/"):
+                assert is_protected(unicodedata.normalize(form, f"{folder}/{name}"), pattern)

@@ -73,9 +73,9 @@ def test_work_that_ends_above_a_lowered_gate_is_pushed() -> None:
 
 
 def test_eager_renewals_are_a_twentieth_of_a_beat_apart() -> None:
-    lowered = sent_for(answered(5, gate=2), Due(0.5, Why.PUSH))
+    lowered = sent_for(answered(5, gate=2), Due(float("-inf"), Why.PUSH), now=0.5)
     assert next_due(lowered, in_flight=3) == Due(0.55, Why.PUSH)
-    assert sent_for(lowered, Due(1.0, Why.BEAT)) is lowered
+    assert sent_for(lowered, Due(1.0, Why.BEAT), now=1.0) is lowered
 
 
 def test_a_starved_holder_pulls_what_is_promised_and_doubles_the_wait_until_the_beat_is_sooner() -> None:
@@ -84,7 +84,7 @@ def test_a_starved_holder_pulls_what_is_promised_and_doubles_the_wait_until_the_
     for _ in range(8):
         pull = next_due(starved, in_flight=1, wants=9)
         waits.append(round(pull.at, 3))
-        starved = sent_for(starved, pull)
+        starved = sent_for(starved, pull, now=pull.at)
     assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
     assert next_due(starved, in_flight=1, wants=9).why is Why.BEAT
 
@@ -96,7 +96,7 @@ def test_who_needs_no_more_does_not_pull() -> None:
 def test_new_hunger_is_told_once_and_a_flutter_not_at_every_turn() -> None:
     content = answered(2, wants=1)
     assert next_due(content, in_flight=2, wants=5) == Due(float("-inf"), Why.PULL)
-    told = sent_for(content, Due(0.5, Why.PULL))
+    told = sent_for(content, Due(float("-inf"), Why.PULL), now=0.5)
     assert next_due(told, in_flight=2, wants=5) == Due(0.75, Why.PULL)
 
 

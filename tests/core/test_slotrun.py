@@ -176,6 +176,27 @@ def test_a_merged_task_that_is_claimed_again_starts_from_nothing() -> None:
     assert (slot.attempt, slot.branch, slot.new, slot.session) == (1, "", "", None)
 
 
+TELLING = (*LANDING, entry(Step.ADVANCE, Mark.BEGUN, new="n"), entry(Step.TELL, Mark.BEGUN))
+
+
+def test_a_source_is_untold_from_the_try_on_until_it_is_confirmed() -> None:
+    assert not told(*LANDING).untold
+    assert told(*TELLING).untold
+    assert told(*TELLING, entry(Step.MERGED)).untold
+    assert not told(*TELLING, entry(Step.TELL), entry(Step.MERGED)).untold
+
+
+def test_a_source_can_be_told_again_of_what_has_landed_and_that_changes_nothing_else() -> None:
+    merged = told(*TELLING, entry(Step.MERGED, at=5.0))
+    again = fold(merged, entry(Step.TELL, Mark.BEGUN, at=9.0))
+    assert (again.state, again.since, again.new, again.untold) == (State.MERGED, 5.0, "n", True)
+    assert not fold(again, entry(Step.TELL)).untold
+
+
+def test_a_task_that_is_claimed_again_has_nothing_to_be_told() -> None:
+    assert not told(*TELLING, entry(Step.MERGED), entry(Step.CLAIM)).untold
+
+
 def test_since_is_the_last_change_of_state() -> None:
     slot = told(*RUNNING, entry(Step.SESSION, session="s", at=50.0))
     assert slot.since == 1.0

@@ -11,6 +11,7 @@ import pytest
 
 from flyball.core.deferral import Deferral, DeferReason
 from flyball.core.footprint import Footprint
+from flyball.core.ready import Lineup
 from flyball.core.task import Task, TaskStatus
 from flyball.core.wave import PATIENCE, Active, Choice, choose
 from flyball.errors import InvariantError
@@ -89,6 +90,19 @@ def test_what_the_caller_holds_back_is_deferred_in_its_words(status: TaskStatus)
 def test_two_tasks_with_one_id_are_a_bug_of_the_source() -> None:
     with pytest.raises(InvariantError, match="same id"):
         choose([task("t-1"), task("t-1")], room=1)
+
+
+def test_areas_beside_a_lineup_that_has_its_own_are_refused() -> None:
+    with pytest.raises(InvariantError, match="areas"):
+        choose(Lineup([task("t-1")]), room=1, areas={"api": ["src/api/**"]})
+
+
+def test_what_was_picked_at_one_look_is_in_nobodys_way_at_the_next() -> None:
+    lineup = Lineup([task("t-1", writes("a")), task("t-2", writes("a"))])
+    active = [Active("t-0", writes("b"))]
+    first = choose(lineup, room=9, active=active)
+    assert picked(first) == ["t-1"]
+    assert picked(choose(lineup, room=9, active=active, merged={"t-1"})) == ["t-2"]
 
 
 # -- what this run is for ----------------------------------------------------------------------------------

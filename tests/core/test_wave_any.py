@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flyball.core.deferral import DeferReason
 from flyball.core.footprint import Footprint, conflict
+from flyball.core.ready import Lineup
 from flyball.core.task import Task, TaskStatus
 from flyball.core.wave import Active, choose
 
@@ -105,6 +106,18 @@ def test_the_order_in_which_tasks_are_given_does_not_matter(scene: Scene, chance
     mixed = list(tasks)
     chance.shuffle(mixed)
     assert choose(tasks, **terms) == choose(mixed, **terms)
+
+
+@given(scenes(), scenes())
+def test_a_lineup_gives_the_same_at_every_look_as_its_tasks_looked_at_anew(
+    scene: Scene, other: Scene
+) -> None:
+    tasks, terms = scene
+    looks = [terms, other[1], terms, terms, {**other[1], "active": terms["active"]}]
+    lineup = Lineup(tasks, areas=terms["areas"])
+    for look in looks:
+        fresh = choose(tasks, **look)
+        assert choose(lineup, **{key: value for key, value in look.items() if key != "areas"}) == fresh
 
 
 @given(scenes())

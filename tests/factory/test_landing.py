@@ -88,6 +88,36 @@ def test_a_signature_that_cannot_be_made_is_said(project: Project) -> None:
     assert project.landed() == []
 
 
+# -- protected paths --------------------------------------------------------------------------------------
+
+
+def test_a_folder_named_without_a_slash_is_protected_with_all_beneath_it(project: Project) -> None:
+    project.configure(merge={"protected": ["secrets"]})
+    project.task("t-1", act="write('secrets/deep/key', 'mine')")
+    ran = project.run()
+    assert ran.code == 1
+    assert "it changes secrets/deep/key (protected: secrets)" in ran.out
+    assert project.landed() == []
+
+
+def test_a_link_in_the_place_of_a_folder_above_a_protected_file_is_refused(project: Project) -> None:
+    """The file itself is not in git, so no path that changes is protected by its name."""
+    project.configure(merge={"protected": ["conf/secret.toml"]})
+    project.write("conf/readme.md", "x")
+    project.write(".git/info/exclude", "secret.toml")
+    project.write("conf/secret.toml", "key")
+    project.task(
+        "t-1",
+        act="os.unlink('conf/readme.md')\nos.rmdir('conf')\nos.symlink('lib', 'conf')\n"
+        "write('lib/secret.toml', 'mine')",
+    )
+    ran = project.run()
+    assert ran.code == 1
+    assert "it changes conf (protected: conf/secret.toml)" in ran.out
+    assert project.landed() == []
+    assert (project.root / "conf" / "secret.toml").read_text() == "key"
+
+
 # -- files that git does not bring along ------------------------------------------------------------------
 
 

@@ -167,6 +167,39 @@ def test_merged_are_those_whose_last_trip_landed(ledger: Ledger) -> None:
     assert ledger.merged() == {"t-1"}
 
 
+def land(ledger: Ledger, task: str, *, told: bool) -> None:
+    to_running(ledger, task)
+    ledger.note(task, Step.END)
+    ledger.note(task, Step.LAND, Mark.BEGUN)
+    ledger.note(task, Step.TELL, Mark.BEGUN)
+    if told:
+        ledger.note(task, Step.TELL)
+    ledger.note(task, Step.MERGED)
+
+
+def test_untold_are_those_that_landed_and_whose_closing_was_not_confirmed(ledger: Ledger) -> None:
+    for name, told in (("t-1", True), ("t-2", False), ("t-3", False), ("t-4", False)):
+        land(ledger, name, told=told)
+    ledger.note("t-3", Step.CLAIM)
+    ledger.note("t-4", Step.TELL, Mark.BEGUN)
+    ledger.note("t-4", Step.TELL)
+    to_running(ledger, "t-5")
+    ledger.note("t-5", Step.END)
+    ledger.note("t-5", Step.LAND, Mark.BEGUN)
+    ledger.note("t-5", Step.TELL, Mark.BEGUN)
+    assert ledger.untold() == {"t-2"}
+
+
+def test_telling_a_source_again_leaves_a_trip_over(ledger: Ledger) -> None:
+    """It is the last entry of the trip, and says nothing about where that stands."""
+    land(ledger, "t-1", told=False)
+    ledger.note("t-1", Step.TELL, Mark.BEGUN)
+    again = read_again(ledger)
+    assert again.slots == {}
+    assert again.merged() == {"t-1"}
+    assert list(again.trips_of(State.MERGED)) == ["t-1"]
+
+
 def test_names_and_words_of_any_kind_are_kept(ledger: Ledger) -> None:
     words = "\u4efb\u52a1 \U0001f600 ' \" \\ \n \x00"
     to_running(ledger, "aufgabe-\u00e4")

@@ -28,6 +28,8 @@ from flyball.core.pattern_tree import PatternTree
 from flyball.errors import UsageError
 
 TOKENS_LIMIT = 200
+FOOTPRINT_PREFIXES = ("fp:", "area:")
+"""How labels begin that say what a task touches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,14 @@ class Clash(NamedTuple):
         >>> Clash(mine="pages/hello*", theirs="pages/**", they_write=False).words("t-3")
         'writes pages/hello*, which t-3 reads as pages/**'
         """
-        if not self.i_declare:
+        mine, theirs, i_write, they_write, i_declare, they_declare = self
+        if not i_declare:
             return f"declares no footprint, so it cannot run beside {who}"
-        if not self.they_declare:
+        if not they_declare:
             return f"cannot run beside {who}, which declares no footprint"
-        i, they = "writes" if self.i_write else "reads", "writes" if self.they_write else "reads"
-        alias = "" if self.mine == self.theirs else f" as {self.theirs}"
-        return f"{i} {self.mine}, which {who} {they}{alias}"
+        i, they = "writes" if i_write else "reads", "writes" if they_write else "reads"
+        alias = "" if mine == theirs else f" as {theirs}"
+        return f"{i} {mine}, which {who} {they}{alias}"
 
 
 _I_SAY_NOTHING = Clash(i_declare=False)
@@ -97,7 +100,7 @@ def footprint_of(
     >>> footprint_of(None, ["area:api", "fp:read:lib"], {"api": ["src/api/**"]})
     Footprint(write=('src/api/**',), read=('lib',))
     """
-    said = [label for label in labels if label.startswith(("fp:", "area:"))]
+    said = [label for label in labels if label.startswith(FOOTPRINT_PREFIXES)]
     if not said:
         return declared
     write, read, named = _labelled(said)

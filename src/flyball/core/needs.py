@@ -87,7 +87,10 @@ class Waits:
         found = self._unmet.get(task_id)
         if not found:
             return None
-        return next((unmet for unmet in found if unmet.missing), found[0])
+        for unmet in found:
+            if unmet.missing:
+                return unmet
+        return found[0]
 
     @property
     def open(self) -> list[Task]:

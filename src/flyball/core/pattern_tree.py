@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flyball.core.pattern import DEEP, Glob, Name, Place, fits, meets, pattern_of
+from flyball.core.pattern import DEEP, Glob, Place, fits, meets, pattern_of
 
 Entry = tuple[str, str]
 """An owner and its token."""
@@ -41,9 +41,10 @@ class PatternTree:
         """One that meets the token."""
         if self._root.first is None:
             return None
-        if token not in self._answers:
-            self._answers[token] = self._descend(pattern_of(token))
-        return self._answers[token]
+        if token in self._answers:
+            return self._answers[token]
+        found = self._answers[token] = self._descend(pattern_of(token))
+        return found
 
     def _descend(self, pattern: Sequence[Place]) -> Entry | None:
         """Along plain names as far as they go: whoever ends on the way, or goes on where they end, is met.
@@ -73,7 +74,7 @@ def _search(start: _Node, begin: int, pattern: Sequence[Place]) -> Entry | None:
     stack: _Stack = [(start, begin)]
     seen: set[tuple[_Node, int]] = set()
     while stack:
-        state = node, at = stack.pop()
+        node, at = stack.pop()
         if node.below is not None:
             return node.below
         if at > last:
@@ -84,13 +85,15 @@ def _search(start: _Node, begin: int, pattern: Sequence[Place]) -> Entry | None:
         if name is DEEP and at == last:
             return node.first  # all beneath: whoever passed here
         if name is DEEP or node.loops:  # only here can two ways come together again
-            if state in seen:
+            if (node, at) in seen:
                 continue
-            seen.add(state)
+            seen.add((node, at))
         if name is DEEP:
             node.skip(at, stack)
-        else:
+        elif isinstance(name, str):
             node.read(name, at, stack)
+        else:
+            node.read_glob(name, at, stack)
     return None
 
 
@@ -140,24 +143,28 @@ class _Node:
                 self.lengths += (len(glob.prefix),)
         return node
 
-    def read(self, name: Name, at: int, stack: _Stack) -> None:
-        """Put on the stack where a name at a place of a pattern leads to."""
-        after = at + 1
+    def read(self, name: str, at: int, stack: _Stack) -> None:
+        """Put on the stack where a plain name at a place of a pattern leads to."""
         if self.deep is not None:
             stack.append((self.deep, at))
         if self.loops:
-            stack.append((self, after))
-        if isinstance(name, Glob):
-            stack += [(node, after) for other, node in self.plain.items() if fits(name, other)]
-            if self.globs is not None:
-                stack += [(node, after) for glob, node in self.globs.items() if meets(glob, name)]
-        else:
-            if name in self.plain:
-                stack.append((self.plain[name], after))
-            for length in self.lengths:
-                for glob, node in self.starts.get(name[:length], ()):
-                    if fits(glob, name):
-                        stack.append((node, after))
+            stack.append((self, at + 1))
+        if name in self.plain:
+            stack.append((self.plain[name], at + 1))
+        for length in self.lengths:
+            for glob, node in self.starts.get(name[:length], ()):
+                if fits(glob, name):
+                    stack.append((node, at + 1))
+
+    def read_glob(self, name: Glob, at: int, stack: _Stack) -> None:
+        """The same for a name with wildcards."""
+        if self.deep is not None:
+            stack.append((self.deep, at))
+        if self.loops:
+            stack.append((self, at + 1))
+        stack += [(node, at + 1) for other, node in self.plain.items() if fits(name, other)]
+        if self.globs is not None:
+            stack += [(node, at + 1) for glob, node in self.globs.items() if meets(glob, name)]
 
     def skip(self, at: int, stack: _Stack) -> None:
         """The same for a ``**`` at a place of a pattern: it is over, or it swallows one name more."""

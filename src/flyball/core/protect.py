@@ -1,8 +1,12 @@
 """Which paths no agent may change: whoever changes them decides what agents may do next.
 
-Patterns are as people write them: a trailing ``/`` means the subtree, ``*`` and ``?`` stay within a name, and
-``**`` crosses folders. Case, Unicode form and letters without a shape are ignored, because some file systems
-ignore them too: ``.GitHub/workflows/x`` is the same file as ``.github/workflows/x`` on a Mac.
+Patterns are as people write them, from the project's root: ``secrets`` and ``secrets/`` are the path and all
+beneath it, ``*`` and ``?`` stay within a name, and ``**`` crosses folders. Case, Unicode form and letters
+without a shape are ignored, because some file systems ignore them too: ``.GitHub/workflows/x`` is the same
+file as ``.github/workflows/x`` on a Mac.
+
+A symlink can change what a path means and leave the path alone. So it is refused where it leads into a
+protected place or out of the repository, and where it stands in the place of a folder above one.
 """
 
 from __future__ import annotations
@@ -51,14 +55,13 @@ def protected_among(
 ) -> list[tuple[str, str]]:
     """Changed paths that are protected, each with its pattern.
 
-    ``links`` says where changed symlinks point: one that leads into a protected place, or out of the
-    repository altogether, is as good as the place itself.
+    ``links`` says where changed symlinks point; empty for what is none.
     """
     found = []
     for path in paths:
         match = _match(path, patterns)
         target = (links or {}).get(path)
-        if match is None and target is not None:
+        if match is None and target:
             match = _link_match(path, target, patterns)
         if match is not None:
             found.append((path, match))
@@ -74,8 +77,15 @@ def _link_match(path: str, target: str, patterns: Sequence[str]) -> str | None:
     to = normpath(f"{dirname(path)}/{target}".lstrip("/")) if not target.startswith("/") else target
     if to.startswith(("/", "../")) or to == "..":
         return "a symlink out of the repository"
-    inside = [pattern for pattern in patterns if pattern.endswith("/")]
-    return _match(to, patterns) or _match(f"{to}/x", inside)
+    return _match(to, patterns) or _above(path, patterns)
+
+
+def _above(path: str, patterns: Sequence[str]) -> str | None:
+    """A pattern to which a path leads, if it is a folder or a link to one."""
+    plain = _plain(path)
+    return next(
+        (pattern for pattern in patterns if any(way.fullmatch(plain) for way in _ways(pattern))), None
+    )
 
 
 def _plain(path: str) -> str:
@@ -88,15 +98,35 @@ def _plain(path: str) -> str:
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
     """
-    >>> bool(_compiled("secrets/").fullmatch("secrets/a/b")), bool(_compiled("*.pem").fullmatch("x/k.pem"))
+    >>> bool(_compiled("secrets").fullmatch("secrets/a/b")), bool(_compiled("*.pem").fullmatch("x/k.pem"))
     (True, False)
     """
-    text = _plain(pattern).removeprefix("./").lstrip("/")
-    subtree = text.endswith("/")
-    pieces = re.split(r"(\*\*/?|\*|\?)", text.rstrip("/"))
-    parts = [_GLOBS.get(piece, re.escape(piece)) for piece in pieces]
-    # A protected folder is protected itself too: a file or a link may take its place.
-    return re.compile("".join(parts) + ("(/.*)?" if subtree else ""), re.DOTALL)
+    # Always the path itself too: a file or a link may take a folder's place.
+    return re.compile(_expression(_rooted(pattern)) + "(/.*)?", re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def _ways(pattern: str) -> tuple[re.Pattern[str], ...]:
+    """The folders above what a pattern protects.
+
+    Those that may be anywhere are none: what lies behind a link there has a path of its own, and the pattern
+    meets that as well.
+
+    >>> [way.pattern for way in _ways("a/b/c")], _ways("**/CLAUDE.md")
+    (['a', 'a/b'], ())
+    """
+    names = _rooted(pattern).split("/")
+    ways = ["/".join(names[:count]) for count in range(1, len(names))]
+    return tuple(re.compile(_expression(way), re.DOTALL) for way in ways if way != "**")
+
+
+def _rooted(pattern: str) -> str:
+    return _plain(pattern).removeprefix("./").strip("/")
+
+
+def _expression(text: str) -> str:
+    pieces = re.split(r"(\*\*/?|\*|\?)", text)
+    return "".join(_GLOBS.get(piece, re.escape(piece)) for piece in pieces)
 
 
 _GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

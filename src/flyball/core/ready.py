@@ -2,24 +2,35 @@
 
 The order is priority (0 first), then age (those without a date last), then id, where t-2 comes before t-10.
 What forbids a start is looked at in this order, and the first is told: it is in flight already, this run was
-not asked for it, its type, a label, what the caller says, its status, a circle, its children, its needs.
+not asked for it, its type, a label, what the caller says, its status, a circle, its children, its needs, a
+label that cannot be read.
+
+A run looks at the same tasks whenever something has moved. What follows from the tasks alone is found out
+once, in ``Lineup``; ``Ready`` knows the moment.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from flyball.core.deferral import Deferral, DeferReason
+from flyball.core.footprint import FOOTPRINT_PREFIXES, Footprint, footprint_of
 from flyball.core.needs import Waits
+from flyball.core.resource import resources_of
 from flyball.core.task import Task, TaskStatus
+from flyball.errors import UsageError, invariant
 
 NOT_DISPATCHED_TYPES = frozenset({"epic", "feature", "decision", "merge-request"})
 NOT_DISPATCHED_LABELS = frozenset({"no-dispatch", "refactor-core"})
 NOT_DISPATCHED_PREFIX = "gt:"
 
+NO_RESOURCES: Final[Mapping[str, int]] = MappingProxyType({})
+NO_AREAS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _DIGITS = re.compile(r"[0-9]+")
 _STATUS_WORDS = {
     TaskStatus.IN_PROGRESS: "is in progress: somebody else works on it",
@@ -69,11 +80,94 @@ def _priority(task: Task) -> int:
     return task.priority
 
 
+class Item(NamedTuple):
+    """A task to start, with what it touches and uses as it was decided."""
+
+    task: Task
+    footprint: Footprint | None
+    resources: Mapping[str, int] = NO_RESOURCES
+
+
+class Lineup:
+    """All tasks of one load of a source, in order, with what can be said of them whatever else runs."""
+
+    def __init__(self, tasks: Iterable[Task], *, areas: Mapping[str, Sequence[str]] = NO_AREAS) -> None:
+        self.tasks = in_order(tasks)
+        self.items = {task.id: _item(task, areas) for task in self.tasks}
+        invariant(len(self.items) == len(self.tasks), "two tasks have the same id")
+        self.unfit = _told(self.tasks, _unfit)
+        """Those that no agent is ever given; ``unread``: those with a label that cannot be read."""
+        self.unread = _told(self.tasks, _unread)
+        self.not_open = {task.id for task in self.tasks if task.status is not TaskStatus.OPEN}
+        self._merged: frozenset[str] | None = None
+        self._waits = Waits(())
+
+    def waits(self, merged: Collection[str]) -> Waits:
+        """Who waits for whom. It is asked for at every look, and changes only with what is merged."""
+        merged = frozenset(merged)
+        if merged != self._merged:
+            self._merged, self._waits = merged, Waits(self.tasks, merged=merged)
+        return self._waits
+
+
+def _item(task: Task, areas: Mapping[str, Sequence[str]]) -> Item:
+    said = _said(task.labels)
+    footprint = footprint_of(task.footprint, task.labels, areas) if said.touches else task.footprint
+    return Item(task, footprint, said.resources)
+
+
+def _told(tasks: Iterable[Task], why: Callable[[Task], Deferral | None]) -> dict[str, Deferral]:
+    return {task.id: deferral for task in tasks if (deferral := why(task)) is not None}
+
+
+def _unfit(task: Task) -> Deferral | None:
+    if task.type in NOT_DISPATCHED_TYPES:
+        words = f"is of type {task.type}, which is not dispatched"
+        return Deferral(task.id, DeferReason.TYPE, None, words)
+    label = _said(task.labels).bar
+    if label is None:
+        return None
+    words = f"carries the label {label}, which keeps it from being dispatched"
+    return Deferral(task.id, DeferReason.LABEL, None, words)
+
+
+def _unread(task: Task) -> Deferral | None:
+    problem = _said(task.labels).problem
+    return Deferral(task.id, DeferReason.LABEL, None, f"cannot start: {problem}") if problem else None
+
+
+class _Said(NamedTuple):
+    """What the labels of a task say about its start."""
+
+    bar: str | None
+    """The first that keeps it from being dispatched."""
+    touches: bool
+    """Some are about its footprint."""
+    resources: Mapping[str, int]
+    problem: str
+
+
+@lru_cache(maxsize=1 << 12)
+def _said(labels: tuple[str, ...]) -> _Said:
+    """Remembered, as many tasks carry the same few labels."""
+    bars = (
+        each for each in labels if each in NOT_DISPATCHED_LABELS or each.startswith(NOT_DISPATCHED_PREFIX)
+    )
+    touches = any(each.startswith(FOOTPRINT_PREFIXES) for each in labels)
+    resources, problem = NO_RESOURCES, ""
+    try:
+        resources = MappingProxyType(resources_of(labels))
+    except UsageError as error:
+        problem = str(error)
+    return _Said(next(bars, None), touches, resources, problem)
+
+
 class Ready:
     """Says of one task after the other whether anything forbids it to start."""
 
     def __init__(
         self,
+        lineup: Lineup,
         waits: Waits,
         *,
         active: Collection[str],
@@ -82,6 +176,7 @@ class Ready:
         only: Collection[str] | None,
         parent: str | None,
     ) -> None:
+        self._lineup = lineup
         self._waits = waits
         self._active = active
         self._held = held
@@ -90,14 +185,21 @@ class Ready:
         self._parent = parent
         self._beneath = waits.beneath(parent) if parent is not None else None
         self._all_asked = only is None and parent is None
-        self._special = {*active, *held, *waits.anybody()}
+        self._doubtful = {*active, *held, *lineup.unfit, *lineup.unread, *lineup.not_open, *waits.anybody()}
 
     def forbids(self, task: Task) -> Deferral | None:
-        if self._all_asked and task.status is TaskStatus.OPEN and task.id not in self._special:
-            return _not_dispatched(task)  # nothing else could be against it, and most are like this
-        if task.id in self._active:
-            return Deferral(task.id, DeferReason.ACTIVE, None, "is already in flight")
-        return self._not_asked(task) or _not_dispatched(task) or self._kept_back(task) or self._waiting(task)
+        name = task.id
+        if self._all_asked and name not in self._doubtful:
+            return None  # most are like this
+        if name in self._active:
+            return Deferral(name, DeferReason.ACTIVE, None, "is already in flight")
+        return (
+            self._not_asked(task)
+            or self._lineup.unfit.get(name)
+            or self._kept_back(task)
+            or self._waiting(task)
+            or self._lineup.unread.get(name)
+        )
 
     def _not_asked(self, task: Task) -> Deferral | None:
         if self._only is not None and task.id not in self._only:
@@ -130,14 +232,3 @@ class Ready:
             return Deferral(task.id, DeferReason.CHILDREN, first, words)
         unmet = self._waits.unmet(task.id)
         return Deferral(task.id, DeferReason.NEEDS, unmet.need, unmet.words()) if unmet else None
-
-
-def _not_dispatched(task: Task) -> Deferral | None:
-    if task.type in NOT_DISPATCHED_TYPES:
-        words = f"is of type {task.type}, which is not dispatched"
-        return Deferral(task.id, DeferReason.TYPE, None, words)
-    for label in task.labels:
-        if label in NOT_DISPATCHED_LABELS or label.startswith(NOT_DISPATCHED_PREFIX):
-            words = f"carries the label {label}, which keeps it from being dispatched"
-            return Deferral(task.id, DeferReason.LABEL, None, words)
-    return None

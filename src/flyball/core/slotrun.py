@@ -54,6 +54,8 @@ class Step(Enum):
     """Move the default branch."""
     CHECKOUT = "checkout"
     """Bring the user's own checkout along."""
+    TELL = "tell"
+    """Close the task where it lives outside the repository."""
     CLEAN = "clean"
     MERGED = "merged"
     BACK = "back"
@@ -83,7 +85,15 @@ FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
 
 _S, _B, _D = State, Mark.BEGUN, Mark.DONE
 _ANY_LIVE = (_S.CLAIMED, _S.READY, _S.RUNNING, _S.ENDED, _S.LANDING)
-_LANDING_STEPS = (Step.REBASE, Step.CLOSE, Step.GATE, Step.ADVANCE, Step.CHECKOUT, Step.CLEAN)
+_LANDING_STEPS = (
+    Step.REBASE,
+    Step.CLOSE,
+    Step.GATE,
+    Step.ADVANCE,
+    Step.CHECKOUT,
+    Step.TELL,
+    Step.CLEAN,
+)
 
 TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
     (_S.CLAIMED, Step.WORKTREE, _B): _S.CLAIMED,
@@ -105,6 +115,8 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
     **{(state, Step.BACK, _D): _S.READY for state in _ANY_LIVE},
     **{(state, Step.BLOCK, _D): _S.BLOCKED for state in _ANY_LIVE},
     **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.LANDING)},
+    # It has landed, whatever the source says; a later run tells it again.
+    **{(_S.MERGED, Step.TELL, mark): _S.MERGED for mark in Mark},
     # A person decided to try again: budgets start anew, what was committed is still there.
     **{(state, Step.CLAIM, _D): _S.CLAIMED for state in State},
 }
@@ -173,6 +185,8 @@ class SlotRun:
     landing: Step | None = None
     """The last step of the landing that is under way."""
     landing_done: bool = False
+    untold: bool = False
+    """Its source was to be told that it is closed, and has not confirmed it."""
 
     @property
     def final(self) -> bool:
@@ -264,6 +278,10 @@ def _landed_a_step(slot: SlotRun, entry: Entry) -> SlotRun:
     return replace(slot, landing=entry.step, landing_done=entry.mark is Mark.DONE)
 
 
+def _told(slot: SlotRun, entry: Entry) -> SlotRun:
+    return replace(_landed_a_step(slot, entry), untold=entry.mark is Mark.BEGUN)
+
+
 def _over(slot: SlotRun, _entry: Entry) -> SlotRun:
     return replace(slot, holder=None, keeper=None)
 
@@ -278,6 +296,7 @@ _WITH = {
     Step.BACK: _sent_back,
     Step.LAND: _landed_a_step,
     **dict.fromkeys(_LANDING_STEPS, _landed_a_step),
+    Step.TELL: _told,
     Step.MERGED: _over,
     Step.PARK: _over,
     Step.BLOCK: _over,

@@ -18,21 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from flyball.core.deferral import Deferral, DeferReason
-from flyball.core.footprint import Footprint, Taken, footprint_of
-from flyball.core.needs import Waits
-from flyball.core.ready import Ready, in_order
-from flyball.core.resource import Stock, resources_of
+from flyball.core.footprint import Footprint, Taken
+from flyball.core.ready import NO_AREAS, Item, Lineup, Ready
+from flyball.core.resource import Stock
 from flyball.core.task import Task
-from flyball.errors import UsageError, invariant
+from flyball.errors import invariant
 
 PATIENCE: Final = 8
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_WORDS: Final[Mapping[str, str]] = MappingProxyType({})
-_NO_AREAS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +41,6 @@ class Active:
     task_id: str
     footprint: Footprint | None
     resources: Mapping[str, int] = field(default_factory=dict)
-
-
-class Item(NamedTuple):
-    """A task to start, with what it touches and uses as it was decided."""
-
-    task: Task
-    footprint: Footprint | None
-    resources: Mapping[str, int] = _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +56,11 @@ class Choice:
 
 
 def choose(
-    tasks: Iterable[Task],
+    tasks: Lineup | Iterable[Task],
     *,
     room: int,
     active: Sequence[Active] = (),
-    areas: Mapping[str, Sequence[str]] = _NO_AREAS,
+    areas: Mapping[str, Sequence[str]] = NO_AREAS,
     capacity: Mapping[str, int] = _NOTHING,
     merged: Collection[str] = (),
     held: Mapping[str, str] = _NO_WORDS,
@@ -81,15 +72,17 @@ def choose(
 ) -> Choice:
     """Pick at most ``room`` tasks to start beside what is in flight.
 
-    ``tasks`` is all that the source knows, closed ones included: they satisfy needs. ``merged`` are closed
-    whatever their status says; ``held`` are kept back with the caller's own sentence; ``ours`` may start
-    though their status is in progress, for it was this factory that said so. ``only`` and ``parent`` (all
-    beneath it) are what this run is for. A kind of resource without a ``capacity`` has no limit here.
+    ``tasks`` is all that the source knows, closed ones included: they satisfy needs. Who looks at them again
+    and again gives a ``Lineup`` of them, which has the ``areas`` already. ``merged`` are closed whatever
+    their status says; ``held`` are kept back with the caller's own sentence; ``ours`` may start though their
+    status is in progress, for it was this factory that said so. ``only`` and ``parent`` (all beneath it) are
+    what this run is for. A kind of resource without a ``capacity`` has no limit here.
     """
-    ordered = in_order(tasks)
-    invariant(len({task.id for task in ordered}) == len(ordered), "two tasks have the same id")
-    waits = Waits(ordered, merged=frozenset(merged))
+    invariant(not (areas and isinstance(tasks, Lineup)), "a lineup has its areas already")
+    lineup = tasks if isinstance(tasks, Lineup) else Lineup(tasks, areas=areas)
+    waits = lineup.waits(merged)
     ready = Ready(
+        lineup,
         waits,
         active=frozenset(each.task_id for each in active),
         held=held,
@@ -97,15 +90,13 @@ def choose(
         only=None if only is None else frozenset(only),
         parent=parent,
     )
-    picking = _Picking(
-        room=room, active=active, areas=areas, capacity=capacity, passed=passed, patience=patience
-    )
+    picking = _Picking(room=room, active=active, capacity=capacity, passed=passed, patience=patience)
     for task in waits.open:
         forbidden = ready.forbids(task)
         if forbidden is not None:
             picking.deferrals.append(forbidden)
         else:
-            picking.look(task)
+            picking.look(lineup.items[task.id])
     return picking.choice()
 
 
@@ -117,7 +108,6 @@ class _Picking:
         *,
         room: int,
         active: Sequence[Active],
-        areas: Mapping[str, Sequence[str]],
         capacity: Mapping[str, int],
         passed: Mapping[str, int],
         patience: int,
@@ -125,43 +115,36 @@ class _Picking:
         self.deferrals: list[Deferral] = []
         self._items: list[Item] = []
         self._room = room
-        self._areas = areas
         self._passed = passed
         self._patience = patience
         self._in_flight = frozenset(each.task_id for each in active)
         self._stock = Stock(capacity)
-        self._taken = Taken()
-        self._next_in_turn = Taken()
-        self._turns = False
         for each in active:
             self._stock.take(each.resources, owner=each.task_id)
-            self._taken.add(each.footprint, owner=each.task_id)
+        self._footprints = tuple((each.task_id, each.footprint) for each in active)
+        self._taken = _remembered(self._footprints)
+        self._next_in_turn = Taken()
+        self._turns = False
         self._waiting: list[str] = []
         """In somebody's way, and nobody was picked since."""
         self._overtaken: set[str] = set()
         self._full = ""
         """The words for all that come when there is no room left."""
 
-    def look(self, task: Task) -> None:
+    def look(self, item: Item) -> None:
         """Pick it, or defer it and say why."""
-        try:
-            resources = resources_of(task.labels)
-        except UsageError as problem:
-            self.deferrals.append(Deferral(task.id, DeferReason.LABEL, None, f"cannot start: {problem}"))
-            return
-        blocked = self._beyond_reach(task, resources)
+        blocked = self._beyond_reach(item)
         if blocked is not None:
             self.deferrals.append(blocked)
             return
-        footprint = footprint_of(task.footprint, task.labels, self._areas)
-        blocked = self._in_the_way(task.id, footprint, resources)
+        blocked = self._in_the_way(item)
         if blocked is None and self._turns:
-            blocked = self._out_of_turn(task.id, footprint, resources)
+            blocked = self._out_of_turn(item)
         if blocked is None:
-            self._pick(Item(task, footprint, resources))
+            self._pick(item)
         else:
             self.deferrals.append(blocked)
-            self._pass_over(task.id, footprint, resources)
+            self._pass_over(item)
 
     def choice(self) -> Choice:
         passed = {}
@@ -172,6 +155,8 @@ class _Picking:
         return Choice(tuple(self._items), tuple(self.deferrals), passed)
 
     def _pick(self, item: Item) -> None:
+        if not self._items:
+            self._taken = _taken(self._footprints)  # one of our own, as it will change
         self._items.append(item)
         if item.resources:
             self._stock.take(item.resources, owner=item.task.id)
@@ -179,51 +164,64 @@ class _Picking:
         self._overtaken.update(self._waiting)
         self._waiting.clear()
 
-    def _pass_over(self, name: str, footprint: Footprint | None, resources: Mapping[str, int]) -> None:
+    def _pass_over(self, item: Item) -> None:
+        name = item.task.id
         self._waiting.append(name)
         if self._passed.get(name, 0) >= self._patience:
             self._turns = True
-            self._stock.promise(resources, owner=name)
-            self._next_in_turn.add(footprint, owner=name)
+            self._stock.promise(item.resources, owner=name)
+            self._next_in_turn.add(item.footprint, owner=name)
 
-    def _beyond_reach(self, task: Task, resources: Mapping[str, int]) -> Deferral | None:
-        never = self._stock.never(resources) if resources else None
+    def _beyond_reach(self, item: Item) -> Deferral | None:
+        never = self._stock.never(item.resources) if item.resources else None
         if never is not None:
-            return Deferral(task.id, DeferReason.RESOURCE, never.blocker, never.words)
+            return Deferral(item.task.id, DeferReason.RESOURCE, never.blocker, never.words)
         if len(self._items) >= self._room:
             self._full = self._full or self._no_room()
-            return Deferral(task.id, DeferReason.ROOM, None, self._full)
+            return Deferral(item.task.id, DeferReason.ROOM, None, self._full)
         return None
 
-    def _in_the_way(
-        self, name: str, footprint: Footprint | None, resources: Mapping[str, int]
-    ) -> Deferral | None:
+    def _in_the_way(self, item: Item) -> Deferral | None:
         """Of what is in flight or has been picked."""
-        shortage = self._stock.lacks(resources) if resources else None
+        shortage = self._stock.lacks(item.resources) if item.resources else None
         if shortage is not None:
-            return Deferral(name, DeferReason.RESOURCE, shortage.blocker, shortage.words)
-        found = self._taken.clash(footprint)
+            return Deferral(item.task.id, DeferReason.RESOURCE, shortage.blocker, shortage.words)
+        found = self._taken.clash(item.footprint)
         if found is None:
             return None
         owner, clash = found
         where = "in flight" if owner in self._in_flight else "in this wave"
-        return Deferral(name, DeferReason.FOOTPRINT, owner, clash.words(f"{owner} ({where})"))
+        return Deferral(item.task.id, DeferReason.FOOTPRINT, owner, clash.words(f"{owner} ({where})"))
 
-    def _out_of_turn(
-        self, name: str, footprint: Footprint | None, resources: Mapping[str, int]
-    ) -> Deferral | None:
+    def _out_of_turn(self, item: Item) -> Deferral | None:
         """Nothing but the patience of somebody else is against it."""
-        shortage = self._stock.promised(resources) if resources else None
+        shortage = self._stock.promised(item.resources) if item.resources else None
         if shortage is not None:
-            return Deferral(name, DeferReason.TURN, shortage.blocker, shortage.words)
-        found = self._next_in_turn.clash(footprint)
+            return Deferral(item.task.id, DeferReason.TURN, shortage.blocker, shortage.words)
+        found = self._next_in_turn.clash(item.footprint)
         if found is None:
             return None
         owner, clash = found
         turn = f"next in turn, passed over {self._passed.get(owner, 0)} times"
-        return Deferral(name, DeferReason.TURN, owner, clash.words(f"{owner} ({turn})"))
+        return Deferral(item.task.id, DeferReason.TURN, owner, clash.words(f"{owner} ({turn})"))
 
     def _no_room(self) -> str:
         busy = [f"{len(self._in_flight)} in flight"] if self._in_flight else []
         picked = [f"{len(self._items)} picked before it"] if self._items else []
         return f"no room: {', '.join(busy + picked) or 'nothing may start now'}"
+
+
+def _taken(footprints: Iterable[tuple[str, Footprint | None]]) -> Taken:
+    taken = Taken()
+    for owner, footprint in footprints:
+        taken.add(footprint, owner=owner)
+    return taken
+
+
+@lru_cache(maxsize=1)
+def _remembered(footprints: tuple[tuple[str, Footprint | None], ...]) -> Taken:
+    """What is in flight is mostly the same as at the last look, and so is all that was asked about it.
+
+    Nothing may be added to it.
+    """
+    return _taken(footprints)

@@ -196,7 +196,7 @@ class MergePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         list[str],
         Meta(
             description="Paths that no agent may change, beside those that always are. "
-            "A `/` at the end means everything below.",
+            "A folder means everything below it too, with or without a `/` at its end.",
             examples=[["secrets/"]],
         ),
     ] = []

@@ -1,17 +1,22 @@
 """The tasks as a run sees them: read when they may have changed, and not before.
 
 A source that lives in folders tells of changes; one that cannot is read again now and then. What the ledger
-knows as merged counts as closed even where the file here says open, because this checkout stands elsewhere.
+knows as merged counts as closed where its source has not heard of it yet: the file here says open because
+this checkout stands elsewhere, or the source could not be told. Otherwise one that is open has been opened
+again by somebody, and is work like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
+from flyball.core.ready import Lineup
 from flyball.core.task import Task, TaskStatus
 from flyball.errors import SourceError
-from flyball.factory.tasks.port import Loaded
+from flyball.factory.ledger import Ledger
+from flyball.factory.repository import Repository
+from flyball.factory.tasks.port import Loaded, TaskSource
 from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
 
@@ -19,10 +24,20 @@ LOOK_EVERY_S = 30.0
 """How often a source that cannot tell of changes is read again."""
 
 
+def landed(
+    ledger: Ledger, source: TaskSource, repository: Repository, still_open: Collection[str]
+) -> set[str]:
+    """Those among open tasks that have landed, and that nobody has opened again."""
+    untold, git, branch = ledger.untold(), repository.git, repository.default
+    merged = ledger.merged().intersection(still_open)
+    return {each for each in merged if each in untold or source.closed_at(each, git, branch)}
+
+
 class Frontier:
     def __init__(self, shop: Workshop, *, changed: Callable[[], None], note: Callable[[str], None]) -> None:
         self._shop, self._changed, self._note = shop, changed, note
         self.loaded = Loaded()
+        self.lineup = Lineup(())
         self.merged: set[str] = set()
         self.stale = True
         self.blind = False
@@ -36,7 +51,7 @@ class Frontier:
     async def load(self) -> None:
         self.stale = False
         try:
-            self.loaded = await off_loop(self._shop.source.load)
+            self._take(await off_loop(self._shop.source.load))
         except SourceError as error:
             # What was read before still holds.
             if not self.loaded.tasks:
@@ -45,10 +60,13 @@ class Frontier:
         self.merged |= await off_loop(self._closed_elsewhere)
         self._watch()
 
+    def _take(self, loaded: Loaded) -> None:
+        if loaded is not self.loaded:
+            self.loaded, self.lineup = loaded, Lineup(loaded.tasks, areas=self._shop.config.areas)
+
     def _closed_elsewhere(self) -> set[str]:
-        merged = (self._shop.ledger.merged() & self.still_open.keys()) - self.merged
-        git, branch = self._shop.repository.git, self._shop.repository.default
-        return {task_id for task_id in merged if self._shop.source.closed_at(task_id, git, branch)}
+        shop = self._shop
+        return landed(shop.ledger, shop.source, shop.repository, self.still_open.keys() - self.merged)
 
     def _watch(self) -> None:
         wanted = set(self._shop.source.watched())

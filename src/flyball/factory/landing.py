@@ -3,12 +3,16 @@
 One at a time per repository, in a worktree of its own, never in the user's checkout:
 
     protected paths -> has commits -> fetch -> rebase -> close the task -> gate -> advance -> checkout ->
-    clean
+    tell the source -> clean
 
 Up to *advance* nothing but the landing's own worktree has changed: whatever stops us there, we start
 over. *advance* is one compare-and-swap of the branch, from the commit that the gate saw to that commit
 plus the work. So the default branch only ever moves forward, to trees that were green, and a landing that
 was interrupted after it is finished by looking whether the branch already contains it.
+
+A task that lives in the repository is closed by the work's own commit. One that lives elsewhere is closed
+after it, and where that fails it has landed all the same: the ledger remembers that its source is untold, and
+the next run tells it again.
 """
 
 from __future__ import annotations
@@ -101,6 +105,11 @@ class Landing:
         tip = await off_loop(self.repository.tip, f"{BRANCHES}{task.id}")
         landed = await self._alone(task, lambda: None, lambda: self._finished(task, slot.new))
         return await self._cleaned(task, tip, landed)
+
+    async def tell_again(self, task_id: str) -> str:
+        """Close a task that has landed and could not be closed then; words if that fails once more."""
+        slot = self.ledger.load_task(task_id)
+        return await self._tell_source(task_id, slot.new) if slot is not None else ""
 
     async def catch_up(self) -> None:
         """Bring along a checkout that was left behind, unless somebody lands just now and will do that."""
@@ -240,9 +249,10 @@ class Landing:
     async def _finished(self, task: Task, new: str) -> Landed:
         """What follows once the branch has moved. All of it may be done twice."""
         self.ledger.note(task.id, Step.CHECKOUT, Mark.BEGUN)
-        words = [await off_loop(self._follow), await off_loop(self._tell_source, task.id, new)]
+        followed = await off_loop(self._follow)
         self.ledger.note(task.id, Step.CHECKOUT)
-        return Landed(result=Result.MERGED, commit=new, notes=tuple(filter(None, words)))
+        told = await self._tell_source(task.id, new)
+        return Landed(result=Result.MERGED, commit=new, notes=tuple(filter(None, (followed, told))))
 
     def _follow(self) -> str:
         """It has landed. What goes wrong from here on is told, and is no reason to say otherwise."""
@@ -251,11 +261,15 @@ class Landing:
         except (GitError, OSError) as error:
             return f"the checkout of {self.repository.default} could not be brought along: {error}"
 
-    def _tell_source(self, task_id: str, new: str) -> str:
+    async def _tell_source(self, task_id: str, new: str) -> str:
+        """Words if it could not be told."""
+        self.ledger.note(task_id, Step.TELL, Mark.BEGUN)
         try:
-            self.source.close(task_id, commit=new)
+            await off_loop(self.source.close, task_id, commit=new)
         except FlyballError as error:
-            return f"{task_id} has landed, and could not be closed: {error}; close it by hand"
+            words = f"{task_id} has landed, and could not be closed: {error}"
+            return f"{words}; the next run tries again, or close it by hand"
+        self.ledger.note(task_id, Step.TELL)
         return ""
 
     async def _cleaned(self, task: Task, tip: str | None, landed: Landed) -> Landed:

@@ -30,6 +30,9 @@ VERSION = 1
 DIE_AT = "FLYBALL_TEST_DIE_AT"
 """``before:advance.begun`` or ``after:gate.done#2``: where a test wants this process to be killed."""
 _FINAL_STEPS = (Step.MERGED, Step.PARK, Step.BLOCK)
+_LAST = "(SELECT task, step, max(id) FROM entry WHERE step <> 'tell' GROUP BY task)"
+"""Every task's last step. What its source is told says nothing about where a trip stands, and may come after
+it."""
 _BUSY_S = 20.0
 
 
@@ -119,8 +122,7 @@ class Ledger:
         finals = ", ".join(f"'{step.value}'" for step in _FINAL_STEPS)
         self.slots = self._folded(
             f"""SELECT * FROM entry WHERE task IN (
-                  SELECT task FROM (SELECT task, step, max(id) FROM entry GROUP BY task) WHERE step NOT IN
-                  ({finals})
+                  SELECT task FROM {_LAST} WHERE step NOT IN ({finals})
                 ) ORDER BY id"""  # noqa: S608 - constants of ours
         )
 
@@ -133,11 +135,15 @@ class Ledger:
 
     def merged(self) -> set[str]:
         """Tasks whose last trip ended in the default branch."""
-        return set(self._last_of(Step.MERGED))
+        sql = f"SELECT task FROM {_LAST} WHERE step = ?"  # noqa: S608 - constants of ours
+        return {row[0] for row in self._rows(sql, (Step.MERGED.value,))}
 
-    def _last_of(self, step: Step) -> list[str]:
-        sql = "SELECT task FROM (SELECT task, step, max(id) FROM entry GROUP BY task) WHERE step = ?"
-        return [row[0] for row in self._rows(sql, (step.value,))]
+    def untold(self) -> set[str]:
+        """Those of them that could not be closed in their source, as far as we know."""
+        sql = """SELECT task FROM (SELECT task, mark, max(id) FROM entry WHERE step = ? GROUP BY task)
+                 WHERE mark = ?"""
+        begun = {row[0] for row in self._rows(sql, (Step.TELL.value, Mark.BEGUN.value))}
+        return begun & self.merged() if begun else begun
 
     def all_trips(self) -> dict[str, SlotRun]:
         """Every task's last trip."""
@@ -146,9 +152,8 @@ class Ledger:
     def trips_of(self, state: State) -> dict[str, SlotRun]:
         """Trips that are over in one way."""
         step = {State.BLOCKED: Step.BLOCK, State.PARKED: Step.PARK, State.MERGED: Step.MERGED}[state]
-        sql = """SELECT * FROM entry WHERE task IN (
-                   SELECT task FROM (SELECT task, step, max(id) FROM entry GROUP BY task) WHERE step = ?
-                 ) ORDER BY id"""
+        sql = f"""SELECT * FROM entry WHERE task IN (SELECT task FROM {_LAST} WHERE step = ?)
+                 ORDER BY id"""  # noqa: S608 - constants of ours
         return self._folded(sql, (step.value,))
 
     def history(self, task: str) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from flyball.core.slotrun import State
 from flyball.core.task import Task, TaskStatus
 from flyball.core.wave import Active, choose
 from flyball.factory.config import ProjectConfig
+from flyball.factory.frontier import landed
 from flyball.factory.ledger import Ledger
 from flyball.factory.report import Wish
 from flyball.factory.repository import Repository
@@ -50,9 +52,10 @@ def planned_run(root: Path, config: ProjectConfig, wish: Wish, *, width: int | N
     source = open_source(config, root)
     loaded = source.load()
     wide = width or config.run.width
-    unfinished, merged, parked = _remembered(root)
     still_open = {task.id for task in loaded.tasks if task.status is not TaskStatus.CLOSED}
-    closed = {t for t in merged & still_open if source.closed_at(t, repository.git, repository.default)}
+    unfinished, closed, parked = _remembered(
+        root, lambda ledger: landed(ledger, source, repository, still_open)
+    )
     choice = choose(
         loaded.tasks,
         active=[_active(task, config) for task in loaded.tasks if task.id in unfinished],
@@ -87,8 +90,10 @@ def _active(task: Task, config: ProjectConfig) -> Active:
     return Active(task.id, footprint_of(task.footprint, task.labels, config.areas))
 
 
-def _remembered(root: Path) -> tuple[dict[str, str], set[str], dict[str, str]]:
-    """From the ledger, if there is one: what is unfinished, merged, and waiting for a person."""
+def _remembered(
+    root: Path, landed_of: Callable[[Ledger], set[str]]
+) -> tuple[dict[str, str], set[str], dict[str, str]]:
+    """From the ledger, if there is one: what is unfinished, landed, and waiting for a person."""
     try:
         ledger = Ledger(root / STATE, read_only=True)
     except FileNotFoundError:
@@ -97,6 +102,6 @@ def _remembered(root: Path) -> tuple[dict[str, str], set[str], dict[str, str]]:
         ledger.load()
         unfinished = {task: slot.state.value for task, slot in ledger.slots.items()}
         parked = {task: slot.reason for task, slot in ledger.trips_of(State.PARKED).items()}
-        return unfinished, ledger.merged(), parked
+        return unfinished, landed_of(ledger), parked
     finally:
         ledger.close()

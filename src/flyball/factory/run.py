@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 
 from flyball.core.deferral import DeferReason
 from flyball.core.footprint import footprint_of
+from flyball.core.ready import Item
 from flyball.core.recovery import Move, Next
 from flyball.core.resource import resources_of
 from flyball.core.slotrun import SlotRun, State, Step
 from flyball.core.task import Task
-from flyball.core.wave import Active, Choice, Item, choose
+from flyball.core.wave import Active, Choice, choose
 from flyball.errors import FlyballError, UsageError
 from flyball.factory.frontier import LOOK_EVERY_S, Frontier
 from flyball.factory.report import Report, Wish
@@ -181,12 +182,11 @@ class Run:
 
     def _chosen(self, room: int) -> Choice:
         return choose(
-            self.frontier.loaded.tasks,
+            self.frontier.lineup,
             active=[
                 Active(trip.task.id, trip.item.footprint, trip.item.resources) for trip in self.trips.values()
             ],
             room=room,
-            areas=self.shop.config.areas,
             capacity=self._capacity,
             held={**self.report.left, **self.report.parked, **self.report.blocked},
             merged=self.frontier.merged,
@@ -253,6 +253,7 @@ class Run:
             await self.shop.landing.gate.end_leftover(ledger.slots[task_id])
         # Likewise: two that bring one checkout along put each other's files back.
         await self.shop.landing.catch_up()
+        await self._close_landed()
         for task_id in unfinished:
             task = tasks.get(task_id) or Task(id=task_id, title=task_id)
             trip = self._trip(self._item(task))
@@ -267,6 +268,15 @@ class Run:
             # again.
             if slot.task in still_open and slot.run == ledger.run:
                 self.report.blocked[slot.task] = slot.reason
+
+    async def _close_landed(self) -> None:
+        """Close what has landed earlier and could not be closed then."""
+        still_open = self.frontier.still_open
+        known = {task.id for task in self.frontier.loaded.tasks}
+        for task_id in sorted(self.shop.ledger.untold() & known):
+            failed = await self.shop.landing.tell_again(task_id)
+            if task_id in still_open:
+                self.report.note(failed or f"{task_id} had landed, and is closed now")
 
     def _item(self, task: Task) -> Item:
         footprint = footprint_of(task.footprint, task.labels, self.shop.config.areas)

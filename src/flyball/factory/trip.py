@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from flyball.core.ready import Item
 from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
 from flyball.core.verdict import CLOSED_REASONS, Verdict, span_words
-from flyball.core.wave import Item
 from flyball.errors import FlyballError, InvariantError, StoreError
 from flyball.factory import runs
 from flyball.factory.agent import AgentWatch
