@@ -24,9 +24,11 @@ from bench import (
     contention,
     control,
     factory,
+    fleet_figures,
     handoff,
     limiter,
     machine,
+    service,
     startup,
     store_cost,
 )
@@ -37,11 +39,23 @@ from flyball.sim.report import text as as_table
 
 BENCHES: Mapping[str, ModuleType] = {
     module.NAME: module
-    for module in (store_cost, contention, handoff, startup, classify, limiter, choosing, factory)
+    for module in (
+        store_cost,
+        contention,
+        handoff,
+        startup,
+        classify,
+        limiter,
+        choosing,
+        factory,
+        fleet_figures,
+        service,
+    )
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
 OWN_RESULTS: Mapping[str, Path] = {
-    name: RESULTS.with_name(f"{name}.json") for name in (limiter.NAME, choosing.NAME, factory.NAME)
+    name: RESULTS.with_name(f"{name}.json")
+    for name in (limiter.NAME, choosing.NAME, factory.NAME, fleet_figures.NAME, service.NAME)
 }
 """Benches that say nothing about processes sharing a machine keep their figures apart."""
 

@@ -90,6 +90,10 @@ class StoreReadOnlyError(StoreError):
     """The state may be read but not written."""
 
 
+class StoreClosedError(StoreError):
+    """This handle on the state was closed; another one has to be opened."""
+
+
 class Throttled(FlyballError):  # noqa: N818 (said by callers, like StopIteration: news, not a failure of flyball)
     """Raise it inside a slot when the provider said to slow down in a way only you can read."""
 

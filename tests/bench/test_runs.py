@@ -11,9 +11,35 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as command
-from bench import choosing, classify, contention, factory, handoff, limiter, machine, startup, store_cost
+from bench import (
+    choosing,
+    classify,
+    contention,
+    factory,
+    fleet_figures,
+    fleet_leases,
+    fleet_lock,
+    fleet_ramp,
+    fleet_renewals,
+    fleet_shares,
+    handoff,
+    limiter,
+    machine,
+    service,
+    startup,
+    store_cost,
+)
 from bench.report import Section, as_markdown, as_record, as_text
 
+_TINY_FLEET = fleet_figures.Sizes(
+    leases=fleet_leases.Sizes(rounds=1, admits=20, threads=2, crowd=4, crowd_rounds=1, many=20),
+    lock=fleet_lock.Sizes(rounds=1, starts=4),
+    shares=fleet_shares.Sizes(rounds=1, pairs=50, heartbeat_s=0.1),
+    renewals=fleet_renewals.Sizes(nodes=(2, 4), beats=2, heartbeat_s=0.1),
+    ramp=fleet_ramp.Sizes(
+        joins=1, incumbents=(1,), piece_s=0.02, skews=(2,), skew_s=0.1, skew_piece_s=0.01, heartbeat_s=0.1
+    ),
+)
 _TINY = {
     store_cost.NAME: lambda: store_cost.run(store_cost.Sizes(rounds=2, pairs=5, few=2, many=20), _silent),
     contention.NAME: lambda: contention.run(
@@ -27,12 +53,30 @@ _TINY = {
         limiter.Sizes(rounds=1, pairs=50, line_rounds=1, waiters=50, releases=20, condition_releases=5),
         _silent,
     ),
+    service.NAME: lambda: service.run(
+        service.Sizes(
+            stores=("sqlite", "redis"),  # PostgreSQL does not run as root, nor where only root may look
+            repetitions=1,
+            rounds=1,
+            starts=5,
+            burst=6,
+            waiting=4,
+            hold_s=0.002,
+            light_s=0.1,
+            rate_s=0.05,
+            rate_rounds=1,
+            waiters=5,
+            wakes=2,
+        ),
+        _silent,
+    ),
     startup.NAME: lambda: startup.run(startup.Sizes(rounds=1, waiters=1), _silent),
     choosing.NAME: lambda: choosing.run(choosing.Sizes(rounds=1, tasks=50), _silent),
     factory.NAME: lambda: factory.run(
         factory.Sizes(tasks=3, width=2, agent_s=0.05, spread_tasks=3, spread_width=2, idle_s=0.2, many=5),
         _silent,
     ),
+    fleet_figures.NAME: lambda: fleet_figures.run(_TINY_FLEET, _silent),
 }
 
 

@@ -32,6 +32,8 @@ def test_bash_completes_actions_options_and_choices(cli: Cli) -> None:
     assert completed("flyball", "pool", "se") == ["set"]
     assert completed("flyball", "pool", "set", "x", "--trial") == ["--trial-clean", "--trial-timeout"]
     assert completed("flyball", "pool", "set", "x", "--share", "s") == ["strict"]
+    assert completed("flyball", "pool", "set", "x", "--heart") == ["--heartbeat"]
+    assert completed("flyball", "pool", "set", "x", "--allotment", "d") == ["demand"]
 
 
 def test_an_unknown_shell_is_told_which_ones_there_are(cli: Cli) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from flyball.core.model import Holder
 from flyball.governor.governor import Governor
+from flyball.testing import FakeWorld, Scene, make_redis
 from tests.cli.kit import Cli, People
 from tests.redis_server import RedisServer
 
@@ -87,3 +91,26 @@ def test_limits_of_one_machine_are_refused_with_the_way_out(cli: Cli) -> None:
     assert told.code == 2
     assert "flyball pool set" in told.err
     assert cli("machine", "show").code == 0
+
+
+def test_a_host_that_is_gone_for_good_is_buried_under_its_name(cli: Cli, governor: Governor) -> None:
+    """It held a lease, was heard of five minutes ago, and never comes back."""
+    gone = Holder("gone box", "its last boot", 1, 7, 7)
+    place, _, space = os.environ["FLYBALL_URL"].partition("?space=")
+    world = FakeWorld(now=governor.store.now() - 300, here=gone)
+    then = make_redis(world, place, space=space)
+    scene = Scene(lambda _: then, world)
+    scene.take(pool="anthropic", name="t-1", holder=gone)
+    then.beat("anthropic", look_s=10)
+    found = cli("doctor")
+    assert found.code == 1
+    assert "host gone box holds 1 slot and was not heard of for 5 min" in found.out
+    assert "not for 5 min; its leases stay counted" in cli("status").out
+    assert cli("doctor", "--fix").code == 1, "whether it works there cannot be told from here"
+    way_out = found.out[found.out.index("FLYBALL_HOST_ID=") :].splitlines()[0].removesuffix(" here")
+    assert way_out == "FLYBALL_HOST_ID='gone box' flyball doctor --fix"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-c", way_out], env={**os.environ, "PATH": path}, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert governor.status().pools[0].in_use == 0
+    scene.close()

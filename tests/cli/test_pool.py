@@ -55,6 +55,7 @@ def test_every_flag_reaches_its_setting(cli: Cli) -> None:
         *("--trial-clean", "5s", "--trial-timeout", "3m", "--spacing", "250ms", "--share", "strict"),
         *("--weight", "blog=2", "--weight", "shop=0.5", "--max", "shop=3", "--reserve", "1"),
         *("--ageing", "30s", "--retry-after-max", "2m"),
+        *("--heartbeat", "500ms", "--grace", "1m", "--allotment", "even", "--estimates", "min"),
     )
     assert result.code == 0
     assert named(cli) == {
@@ -76,6 +77,10 @@ def test_every_flag_reaches_its_setting(cli: Cli) -> None:
         "maxima": {"shop": 3},
         "reserve": 1,
         "ageing_s": 30.0,
+        "heartbeat_s": 0.5,
+        "grace_s": 60.0,
+        "allotment": "even",
+        "estimates": "min",
     }
 
 
@@ -130,6 +135,11 @@ def test_naming_nothing_is_wrong_usage_with_an_example(cli: Cli) -> None:
         (["--weight", "blog=-1"], "'blog=-1' is not NAME=NUMBER"),
         (["--max", "blog"], "'blog' is not NAME=NUMBER"),
         (["--profile", "fast"], "cannot be 'fast'; choose one of mixed"),
+        (["--heartbeat", "0"], "heartbeat_s must be above 0 seconds"),
+        (["--heartbeat", "often"], "'often' is not a duration"),
+        (["--grace", "-1s"], "--grace"),
+        (["--allotment", "fair"], "--allotment: cannot be 'fair'; choose one of even, demand"),
+        (["--estimates", "sum"], "--estimates: cannot be 'sum'; choose one of median, min"),
         (["--adaptive", "--static"], "not allowed with"),
     ],
 )
@@ -176,6 +186,19 @@ def test_show_says_who_decided_each_value(cli: Cli) -> None:
     assert table["--ceiling"] == "16 2 x cap"
     assert table["--trial-clean"] == "90 s one settle"
     assert table["--share"] == "lend default"
+
+
+def test_the_terms_of_share_leases_are_shown_with_the_others(cli: Cli) -> None:
+    cli("pool", "set", "anthropic", "--heartbeat", "500ms", "--grace", "30s")
+    rows = [line.split() for line in cli("pool", "show", "anthropic").out.splitlines()]
+    table = {row[0]: row[1:] for row in rows if row}
+    assert table["--heartbeat"] == ["0.5", "s", "you"]
+    assert table["--grace"] == ["30", "s", "you"]
+    assert table["--allotment"] == ["demand", "default"]
+    assert table["--estimates"] == ["median", "default"]
+    settings = cli("pool", "show", "anthropic", "--json").json["settings"]
+    assert (settings["heartbeat_s"], settings["grace_s"]) == (0.5, 30.0)
+    assert (settings["allotment"], settings["estimates"]) == ("demand", "median")
 
 
 def test_show_of_a_pool_nobody_used_shows_how_it_would_start_and_makes_nothing(cli: Cli) -> None:

@@ -1,7 +1,8 @@
 """A process that takes and returns slots as fast as it can, and counts outside how many work at once.
 
-Run as ``python -m tests.faults.hammer URL SECONDS COUNTER``; prints one JSON object. The counter is a file
-that every process locks, adds to and looks at while it works: what it shows was really in flight at once.
+Run as ``python -m tests.faults.hammer URL SECONDS COUNTER``; prints "ready" first, and one JSON object last.
+The counter is a file that every process locks, adds to and looks at while it works: what it shows was really
+in flight at once.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def moved(counter: Path, by: int) -> int:
 
 
 def hammered(url: str, seconds: float, counter: Path) -> dict[str, Any]:
-    gov, end = Governor(url), time.monotonic() + seconds
+    gov = Governor(url)
+    gov.status()
+    print("ready", flush=True)
+    end = time.monotonic() + seconds
     grants = failures = most = 0
     while time.monotonic() < end:
         try:

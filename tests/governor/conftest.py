@@ -16,6 +16,7 @@ from flyball import Governor
 from flyball.governor import governor as module
 from flyball.governor.location import open_store
 from flyball.testing import FaultyStore
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 SOON_S = 10.0
@@ -35,12 +36,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(runtime)
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def url(request: pytest.FixtureRequest, home: Path) -> str:
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
+def url(request: pytest.FixtureRequest, home: Path) -> Iterator[str]:
     if request.param == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
-        return f"{server.url}?space={os.urandom(8).hex()}"
-    return "memory:" if request.param == "memory" else f"sqlite://{home / 'governor.db'}"
+        yield f"{server.url}?space={os.urandom(8).hex()}"
+    elif request.param == "postgres":
+        postgres: PostgresServer = request.getfixturevalue("postgres_server")
+        space = postgres.space()
+        yield f"{postgres.url}?space={space}"
+        postgres.leave(space)
+    else:
+        yield "memory:" if request.param == "memory" else f"sqlite://{home / 'governor.db'}"
 
 
 @pytest.fixture

@@ -16,13 +16,12 @@ from flyball.core.model import Holder
 from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.errors import StoreError
 from flyball.governor import flow
-from flyball.governor.heartbeat import BEAT_S, LOOK_S, Heartbeat
+from flyball.governor.heartbeat import BEAT_S, LOOK_S, Beating, Heartbeat
+from flyball.governor.location import on_server
 from flyball.governor.status import SILENT_S, LeaseStatus, status_of
-from flyball.stores.redis.store import RedisStore
-from flyball.testing import FakeWorld, Scene, make_redis
+from flyball.testing import FakeWorld, Scene, make_postgres, make_redis
 from flyball.testing.world import HERE
 from tests.governor.people import pool
-from tests.redis_server import RedisServer
 
 ELSEWHERE = replace(HERE, host="elsewhere")
 POOL = "p"
@@ -31,12 +30,12 @@ POOL = "p"
 class Fleet:
     """Two hosts over one pool, in one simulated time."""
 
-    def __init__(self, url: str, space: str) -> None:
+    def __init__(self, make: Callable[[FakeWorld], Beating]) -> None:
         self.world = FakeWorld()
-        self.scene = Scene(lambda world: make_redis(world, url, space=space), self.world)
+        self.scene = Scene(make, self.world)
         other = FakeWorld(here=ELSEWHERE)
         other.clock = self.world.clock
-        self.other: RedisStore = make_redis(other, url, space=space)
+        self.other = make(other)
 
     def gone(self, claim_id: int) -> bool:
         (claim,) = [claim for claim in self.scene.store.watched(POOL).claims if claim.id == claim_id]
@@ -46,9 +45,12 @@ class Fleet:
         return status_of(self.scene.store, "").pools[0].leases[0]
 
 
-@pytest.fixture
-def fleet(redis_server: RedisServer) -> Iterator[Fleet]:
-    fleet = Fleet(redis_server.url, f"fleet-{time.monotonic_ns()}")
+@pytest.fixture(params=["redis", "postgres"])
+def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    url: str = request.getfixturevalue(f"{request.param}_server").url
+    make = make_redis if request.param == "redis" else make_postgres
+    space = f"fleet-{time.monotonic_ns()}"
+    fleet = Fleet(lambda world: make(world, url, space=space))
     yield fleet
     fleet.scene.close()
     fleet.other.close()
@@ -164,8 +166,22 @@ def test_a_server_that_is_gone_is_tried_again(heart: Heartbeat, store: Recorder)
     store.wait()
 
 
+def test_a_release_that_could_not_be_written_is_beaten_for_until_it_was(
+    heart: Heartbeat, store: Recorder
+) -> None:
+    store.fails = True
+    heart.keep("a")
+    heart.let_go("a")
+    heart.owe("a")
+    store.wait()
+    store.wait()
+    store.fails = False
+    store.wait()
+    until(lambda: not heart._owed)
+
+
 def test_a_governor_beats_only_on_a_server(gov: Governor, url: str) -> None:
     with gov.slot("p"):
-        assert (gov._heart is not None) is url.startswith("redis")
+        assert (gov._heart is not None) is on_server(url)
         if gov._heart is not None:
             until(lambda: pool(gov).leases[0].confirmed_s_ago is not None)

@@ -16,7 +16,7 @@ import pytest
 
 from flyball.errors import UsageError
 from flyball.host.memory import free_bytes
-from flyball.host.process import DeathWatch, alive, boot_id, identify, me
+from flyball.host.process import DeathWatch, alive, boot_id, here, identify, me
 
 
 @pytest.fixture
@@ -165,3 +165,41 @@ def test_a_process_whose_first_thread_ended_lives_as_long_as_the_others() -> Non
         while alive(holder) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert alive(holder) is False
+
+
+def test_a_process_can_be_of_another_host(sleeper: subprocess.Popen[bytes]) -> None:
+    """As if on another machine: what is known of the others there, is not known here."""
+    code = "from flyball.host.process import host_name, identify, me, here; import sys\n"
+    code += "other = identify(int(sys.argv[1])); print(host_name(), other.host, me().host, here(me()))"
+    assert _said(code, str(sleeper.pid), FLYBALL_HOST_ID="höst 2") == "höst 2 höst 2 höst 2 True\n"
+    there = replace(identify(sleeper.pid), host="höst 2")
+    assert alive(there) is None
+    assert not here(there)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "must not be empty"),
+        ("x" * 201, "201 characters long; at most 200"),
+        ("a\tb", "control characters"),
+    ],
+)
+def test_a_host_id_that_makes_no_sense_is_refused_by_its_name(name: str, words: str) -> None:
+    code = "from flyball import Governor, UsageError\n"
+    code += "try: Governor('memory:').acquire('p')\nexcept UsageError as error: print(error)"
+    said = _said(code, FLYBALL_HOST_ID=name)
+    assert said.startswith("FLYBALL_HOST_ID ")
+    assert words in said
+
+
+def _said(code: str, *arguments: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, **variables, "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+    )
+    return done.stdout

@@ -32,7 +32,7 @@ class OneStore(Trace):
 
 
 class Bounded(OneStore):
-    """What admission granted fits what it may grant; only ``hold`` may go above."""
+    """What admission granted fits what it may grant; only what runs already and comes to light goes above."""
 
     def do(self, step: Callable[[Scene], Told]) -> Told:
         before = {pool.name: pool for pool in self.pools()}
@@ -42,6 +42,8 @@ class Bounded(OneStore):
         for pool in self.pools():
             new = [lease for lease in pool.leases if lease.id not in held and lease.id != held_id]
             above = sum(lease.slots for lease in pool.leases if lease.id == held_id)
+            shared = sum(share.slots for share in pool.shares)
+            above += max(0, shared - sum(share.slots for share in before.get(pool.name, pool).shares))
             # A step may carry an old release, hand its slot on, and then fold a throttle.
             limit = max(usable(pool), usable(before.get(pool.name, pool)))
             assert not new or pool.in_use - above <= limit, f"{pool.in_use} of {limit} after granting {new}"

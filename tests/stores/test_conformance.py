@@ -8,13 +8,14 @@ import pytest
 
 from flyball.errors import UsageError
 from flyball.stores.port import Store
+from flyball.stores.postgres.store import PostgresStore
 from flyball.stores.redis.store import RedisStore
 from flyball.testing import FLEET_CHECKS, STORE_CHECKS, FakeWorld, Scene, check_store, make_memory
 
 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
 def test(check: Callable[[Scene], None], scene: Scene) -> None:
-    if isinstance(scene.store, RedisStore) and check not in FLEET_CHECKS:
+    if isinstance(scene.store, (PostgresStore, RedisStore)) and check not in FLEET_CHECKS:
         with pytest.raises(UsageError, match=r"have no place on a server|counted by one machine"):
             check(scene)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 
 from flyball.core.model import Phase
 from flyball.core.verdict import Verdict
-from flyball.testing import FakeWorld, MakeStore, Scene, make_redis, make_sqlite
+from flyball.testing import FakeWorld, MakeStore, Scene, make_postgres, make_redis, make_sqlite
 
 
 def at_once(number: int, work: Callable[[int], Verdict]) -> list[Verdict]:
@@ -68,12 +69,15 @@ def test_a_burst_of_throttles_from_many_threads_cuts_once(scene: Scene) -> None:
     assert (scene.seen().cap, scene.seen().memory.cap.throttle_count) == (8, 8)
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
 def make_shared(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """Handles of their own over one state, as two processes have."""
     if request.param == "redis":
         url, space = request.getfixturevalue("redis_server").url, tmp_path.name
         return lambda world: make_redis(world, url, space=space)
+    if request.param == "postgres":
+        place, space = request.getfixturevalue("postgres_server").url, os.urandom(8).hex()
+        return lambda world: make_postgres(world, place, space=space)
     return lambda world: make_sqlite(world, tmp_path / "governor.db")
 
 

@@ -3,66 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from flyball.core.model import Holder, Outcome
-from flyball.core.settings import CONTROLLERS, MachineSettings, PoolChanges
+from flyball.core.renewal import Renewal, Tally
+from flyball.core.settings import MachineSettings, PoolChanges
 from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores.port import After, Release
 from flyball.testing import Scene
-
-POOLS = ("p", "q")
-pools = st.sampled_from("pppq")
-projects = st.sampled_from("aabc")
-names = st.sampled_from(["", "t-1", "t-2", "t-3"])
-numbers = st.integers(0, 10_000)
-waits = st.one_of(
-    st.sampled_from([0.0, 0.1, 1.0, 2.5, 8.0, 29.0, 60.0, 119.0, 120.0, 300.0, 600.0, 1800.0]),
-    st.sampled_from([3600.0, 86_400.0, 30 * 86_400.0]),
+from tests.stores.trace_words import (
+    answers,
+    buckets,
+    costs,
+    machines,
+    names,
+    nodes,
+    numbers,
+    pool_changes,
+    pools,
+    projects,
+    renewals,
+    resources,
+    waits,
 )
-pool_changes = st.fixed_dictionaries(
-    {},
-    optional={
-        "profile": st.sampled_from(["mixed", "agents", "calls"]),
-        "controller": st.sampled_from(["measured", "measured", *CONTROLLERS]),
-        "adaptive": st.booleans(),
-        "cap": st.integers(0, 6),
-        "cap_ceiling": st.integers(1, 9),
-        "share": st.sampled_from(["strict", "lend"]),
-        "reserve": st.integers(0, 2),
-        "spacing_s": st.sampled_from([0.0, 2.0]),
-        "ageing_s": st.sampled_from([10.0, 60.0]),
-        "weights": st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 0.5, 2.0]), max_size=2),
-        "maxima": st.dictionaries(st.sampled_from("ab"), st.integers(0, 3), max_size=2),
-        "windows": st.dictionaries(
-            st.sampled_from(["requests", "tokens"]), st.sampled_from(["0", "4/min", "1k/min", "often"])
-        ),
-    },
-)
-machines = st.builds(
-    MachineSettings,
-    st.sampled_from([None, None, 2, 4]),
-    st.sampled_from([None, None, 1 << 30]),
-    st.sampled_from([{}, {"gpu": 1}, {"gpu": 2, "docker": 1}]),
-)
-costs = st.fixed_dictionaries(
-    {}, optional={"tokens": st.sampled_from([0.0, 10.0, 400.0, 5000.0]), "requests": st.just(2.0)}
-)
-buckets = st.lists(
-    st.builds(
-        Bucket,
-        st.sampled_from(["tokens", "requests"]),
-        st.sampled_from([None, 10.0, 1000.0]),
-        st.sampled_from([0.0, 5.0, 900.0]),
-        st.sampled_from([None, 0.1, 30.0, 3600.0]),
-    ),
-    max_size=2,
-).map(tuple)
-resources = st.sampled_from([{}, {}, {}, {}, {"gpu": 1}, {"gpu": 2}, {"tpu": 1}])
 
 Told = tuple[object, ...]
 
@@ -77,6 +45,8 @@ class Trace(RuleBasedStateMachine):
         super().__init__()
         self.scenes = self.open_scenes()
         self.claims: list[int] = []
+        self.sent: dict[tuple[str, str, str], tuple[int, Tally]] = {}
+        """By pool, node and incarnation: the number of the latest renewal, and what was answered by then."""
 
     def open_scenes(self) -> Sequence[Scene]:
         raise NotImplementedError
@@ -96,11 +66,19 @@ class Trace(RuleBasedStateMachine):
 
     # -- rules ------------------------------------------------------------------------------------
 
-    @initialize(cap=st.integers(1, 4), changes=pool_changes, machine=machines)
-    def begin(self, cap: int, changes: PoolChanges, machine: MachineSettings) -> None:
-        """Small pools, so that something is always in the way."""
+    @initialize(
+        cap=st.integers(1, 4),
+        changes=pool_changes,
+        machine=machines,
+        learned=st.sampled_from([True, True, True, False]),
+    )
+    def begin(self, cap: int, changes: PoolChanges, machine: MachineSettings, learned: bool) -> None:
+        """Small pools, so that something is always in the way; mostly on a store that knows all shares."""
         self.set_pool("p", {**changes, "cap": cap})
         self.set_machine(machine, None)
+        if learned:
+            self.renewed(("p", "n1", "a"), {"holds": 0, "in_flight": 0, "wants": 0}, (0, 0, 0), 0)
+            self.wait(60.0)
 
     @rule(asks=st.lists(st.tuples(projects, st.integers(1, 3)), min_size=1, max_size=4))
     def crowd(self, asks: list[tuple[str, int]]) -> None:
@@ -274,6 +252,65 @@ class Trace(RuleBasedStateMachine):
         assert isinstance(claim_id, int)
         self.claims.append(claim_id)
 
+    @rule(
+        pool=pools,
+        node=nodes,
+        incarnation=st.sampled_from("aaab"),
+        renewal=renewals,
+        said=answers,
+        behind=st.sampled_from([0, 0, 0, 0, 0, 0, 1, 2]),
+    )
+    def renew(
+        self,
+        pool: str,
+        node: str,
+        incarnation: str,
+        renewal: Mapping[str, Any],
+        said: tuple[int, int, int],
+        behind: int,
+    ) -> None:
+        """Whatever a holder may say, sensible or not; ``behind``: it comes late or twice."""
+        self.renewed((pool, node, incarnation), renewal, said, behind)
+
+    def renewed(
+        self, key: tuple[str, str, str], renewal: Mapping[str, Any], said: tuple[int, int, int], behind: int
+    ) -> None:
+        pool, node, incarnation = key
+        seq, tally = self.sent.get(key, (0, Tally()))
+        heard = Tally(*(old + new for old, new in zip(astuple(tally), said, strict=True)))
+        sent = Renewal(
+            node=node,
+            incarnation=incarnation,
+            seq=max(0, seq + 1 - behind),
+            tally=heard,
+            mailbox=f"/mail/{node}",
+            **renewal,
+        )
+        self.sent[key] = (max(seq, sent.seq), heard)
+
+        def step(s: Scene) -> Told:
+            reply, after = s.store.renew(pool, sent)
+            return (reply, *told(after))
+
+        self.do(step)
+
+    @precondition(lambda self: self.sent)
+    @rule(number=numbers, wants=st.sampled_from([0, 1, 3, 9]), ended=st.integers(0, 4))
+    def renew_honestly(self, number: int, wants: int, ended: int) -> None:
+        """A holder that does as it was told: what it has of work is within what it may use."""
+        pool, node, incarnation = sorted(self.sent)[number % len(self.sent)]
+        shown = self.scenes[0].seen(pool).shares
+        mine = [s for s in shown if (s.node, s.incarnation) == (node, incarnation)]
+        holds = max(0, min(mine[0].target, mine[0].slots - mine[0].owed) - ended) if mine else 0
+        renewal = {"holds": holds, "in_flight": min(holds, wants), "wants": wants}
+        self.renewed((pool, node, incarnation), renewal, (min(wants, ended), 0, 0), 0)
+
+    @rule(lives=st.sampled_from([0, 0, 0, 0, 0, 1]))
+    def live_again(self, lives: int) -> None:
+        """The store is started anew: it may have forgotten somebody."""
+        for scene in self.scenes:
+            scene.world.epoch += "'" * lives
+
     @rule(pool=pools, changes=pool_changes)
     def set_pool(self, pool: str, changes: PoolChanges) -> None:
         self.do(lambda s: told(s.store.set_pool(pool, changes)))
@@ -298,7 +335,7 @@ class Trace(RuleBasedStateMachine):
 
 
 def told(after: After) -> Told:
-    return (after.wakes, after.facts)
+    return (after.wakes, after.facts, sorted(after.notices))
 
 
 def _said(step: Callable[[Scene], Told], scene: Scene) -> Told:

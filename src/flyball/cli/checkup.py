@@ -9,7 +9,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flyball.cli import findings, place
+from flyball.cli import findings, fleet_findings, place
 from flyball.cli.findings import Finding, Severity
 from flyball.errors import StoreError, StoreUnreadableError
 from flyball.governor.governor import Governor
@@ -69,7 +69,8 @@ class Patient:
         except StoreError as error:
             return [self._of_failure(error)]
         found = [*findings.of_the_dead(findings.dead_in(census, now), now), *findings.of_counts(wrong)]
-        return [*found, *findings.of_pools(pools), *findings.of_the_future(census, now)]
+        found += [*findings.of_pools(pools), *fleet_findings.of_fleet(pools)]
+        return [*found, *findings.of_the_future(census, now)]
 
     def _of_damage(self, error: StoreUnreadableError) -> Iterable[Finding]:
         return place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))

@@ -17,6 +17,7 @@ from flyball.core.model import Claim
 from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.verdict import span_words
 from flyball.core.window import Source
+from flyball.governor.flow import lives
 from flyball.governor.status import PoolStatus
 from flyball.host.process import alive
 from flyball.stores.port import Census, Demand
@@ -66,7 +67,7 @@ def dead_in(census: Census, now: float) -> Dead:
     An ask that cannot be checked from here counts as stale after a day: were its owner alive after all, it
     would stand in line again by itself.
     """
-    claims = [c for c in census.claims if alive(c.holder) is False or _expired(c, now) or _stale_ask(c, now)]
+    claims = [c for c in census.claims if lives(c, now) is False or _expired(c, now) or _stale_ask(c, now)]
     demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
     return Dead(tuple(claims), tuple(demands))
 

@@ -47,6 +47,8 @@ VERBS = {
     "doctor": "find what is wrong with the state, and fix it",
     "demo": "many agents against a provider that answers 429, with and without the governor",
     "simulate": "try settings against providers with hidden limits, in simulated time",
+    "serve": "the state over HTTP: a web page, an API, metrics",
+    "token": "add, list or remove the tokens of flyball serve",
     "completion": "print a completion script for your shell",
 }
 

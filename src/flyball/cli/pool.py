@@ -13,6 +13,7 @@ from flyball.cli.subverbs import add_action
 from flyball.cli.units import duration, key_limit, key_rate, key_weight, whole
 from flyball.core.nearest import did_you_mean
 from flyball.core.settings import CONTROLLERS, PROFILES, PoolChanges, check_name
+from flyball.core.terms import AllotRule, FoldRule
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.location import open_reader
@@ -24,7 +25,8 @@ flyball pool show anthropic"""
 _SET_EXAMPLE = """flyball pool set anthropic --cap 12 --spacing 3s
 flyball pool set openai --static --cap 4
 flyball pool set anthropic --share strict --weight blog=2 --max shop=3
-flyball pool set openai --window requests=500/min --window tokens=200k/min"""
+flyball pool set openai --window requests=500/min --window tokens=200k/min
+flyball pool set anthropic --allotment even --grace 30s"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +107,35 @@ def _add_set(parser: argparse.ArgumentParser) -> None:
         metavar="60s",
         help="waiting this long raises priority by 1",
     )
+    _add_fleet(parser.add_argument_group("share leases (processes that hold many slots each)"))
     parser.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def _add_fleet(fleet: argparse._ArgumentGroup) -> None:
+    fleet.add_argument(
+        "--heartbeat",
+        dest="heartbeat_s",
+        type=duration,
+        metavar="1s",
+        help="how often a holder renews; one that is silent for 4 of these has lost its slots",
+    )
+    fleet.add_argument(
+        "--grace",
+        dest="grace_s",
+        type=duration,
+        metavar="0s",
+        help="count the slots of a silent holder this much longer: for work that nobody can interrupt",
+    )
+    fleet.add_argument(
+        "--allotment",
+        choices=[rule.value for rule in AllotRule],
+        help="who gets how much: as much as it can use (demand), or even parts",
+    )
+    fleet.add_argument(
+        "--estimates",
+        choices=[rule.value for rule in FoldRule],
+        help="how the limits that holders measure by themselves become one, where they do",
+    )
 
 
 _CLOSING = (

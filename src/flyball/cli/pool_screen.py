@@ -39,6 +39,10 @@ _FLAGS = {
     "maxima": "--max",
     "reserve": "--reserve",
     "ageing_s": "--ageing",
+    "heartbeat_s": "--heartbeat",
+    "grace_s": "--grace",
+    "allotment": "--allotment",
+    "estimates": "--estimates",
 }
 _ADAPTIVE_ONLY = frozenset(
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from flyball.cli.fleet_screen import host_blocks, nodes_of, share_blocks, share_words
 from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
 from flyball.cli.units import amount, command, counted, size_words
 from flyball.core.settings import CONTROLLERS
@@ -63,9 +64,11 @@ def _headline(status: Status) -> Block:
     waiting = sum(pool.waiting for pool in status.pools)
     dead = sum(lease.alive is False for pool in status.pools for lease in pool.leases)
     resting = sum(len(pool.resting) for pool in status.pools)
+    nodes = sum(len(nodes_of(pool)) for pool in status.pools)
     words: list[str | Piece] = [
         f"{counted(len(status.pools), 'pool')}, {counted(running, 'lease')}, {waiting} waiting"
         + f", {resting} resting" * bool(resting)
+        + f", {counted(nodes, 'node')}" * bool(nodes)
     ]
     if dead:
         words += [", ", Piece(f"{dead} dead", Style.BAD)]
@@ -78,7 +81,9 @@ def _headline(status: Status) -> Block:
 def pool_blocks(pool: PoolStatus) -> Iterator[Block]:
     yield Line([Piece(pool.name, Style.STRONG), "  ", *_use(pool)])
     yield from (Line(words, label=label, indent=2) for label, words in _why(pool))
+    yield from share_blocks(pool, rows=ROWS)
     yield from _leases(pool.leases)
+    yield from host_blocks(pool, rows=ROWS)
     yield from _asks(pool)
     yield from _resting(pool.resting)
     yield from _projects(pool)
@@ -119,6 +124,7 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
         yield "spacing", f"{pool.spacing_s:g} s between starts{due}"
     for window in pool.windows:
         yield "window", window_words(window)
+    yield from share_words(pool)
 
 
 def window_words(window: WindowStatus) -> str:

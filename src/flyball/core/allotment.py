@@ -16,20 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from flyball.core.renewal import ShareLease
+from flyball.core.terms import AllotRule as AllotRule
 from flyball.core.terms import ShareTerms
 
 INFINITY = float("inf")
 SILENT_BEATS = 2
-
-
-class AllotRule(Enum):
-    """How nodes compete inside one pool."""
-
-    EVEN = "even"
-    DEMAND = "demand"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,12 +63,12 @@ def due(holding: Holding, *, in_flight: int, wants: int, terms: ShareTerms, now:
     return eager if eager is not None and eager.at < beat.at else beat
 
 
-def sent_for(holding: Holding, due: Due) -> Holding:
+def sent_for(holding: Holding, due: Due, *, now: float) -> Holding:
     """Note why a renewal goes out, right before ``send``."""
     if not due.why.eager:
         return holding
     pulls = holding.pulls + 1 if due.why is Why.PULL else holding.pulls
-    return replace(holding, eager_at=due.at, pulls=min(pulls, MAX_DOUBLINGS))
+    return replace(holding, eager_at=now, pulls=min(pulls, MAX_DOUBLINGS))
 
 
 def _eager(holding: Holding, *, in_flight: int, wants: int, terms: ShareTerms) -> Due | None:

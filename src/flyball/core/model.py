@@ -61,6 +61,24 @@ class Ask:
     """Where to tell the waiter to look; empty for one that only polls."""
     cost: Mapping[str, float] = field(default_factory=dict)
     """What it expects to use of the pool's windows, by name."""
+    ttl_s: float | None = None
+    """Ask and lease end unless they are extended in time; None: with their holder's process."""
+    key: str = ""
+    """Asked again under this key, in this pool, it is answered as the first time; empty: every ask is new."""
+    fingerprint: str = ""
+    """What was asked for: a key may not be used for anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an ask under a key was told, for whoever asks under it again."""
+
+    fingerprint: str
+    claim_id: int
+    granted: bool
+    in_use: int
+    cap: int
+    until: float
 
 
 @dataclass(frozen=True, slots=True)

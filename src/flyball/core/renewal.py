@@ -67,6 +67,18 @@ class Renewal:
     leaving: bool = False
     tally: Tally = NO_TALLY
 
+    # What the plan wants to know; the rule reads none of it.
+    peak: int = 0
+    """The most that was in flight at once since the last renewal that was answered."""
+    hold_s: float = 0.0
+    """How long a piece of its work usually takes; 0 where nobody knows yet."""
+    refused_age_s: float | None = None
+    """How long ago the last piece of work was begun that was refused since the last renewal."""
+    estimate: float | None = None
+    """What this process believes by itself that the whole pool can take."""
+    mailbox: str = ""
+    """Where it hears that it should renew."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareLease:
@@ -90,6 +102,9 @@ class ShareLease:
     """When it last went from no slots to some, or from some to none."""
     expires_at: float = 0.0
     tally: Tally = NO_TALLY
+    peak: int = 0
+    estimate: float | None = None
+    mailbox: str = ""
 
     @property
     def name(self) -> str:
@@ -98,6 +113,21 @@ class ShareLease:
     @property
     def hungry(self) -> bool:
         return self.wants > self.slots
+
+    @property
+    def active(self) -> bool:
+        """It has work, and may get slots for it."""
+        return self.wants > 0 and not self.draining
+
+    @property
+    def busy(self) -> int:
+        """What of the cap it keeps from others: an idle holder all it has, whoever works what it uses."""
+        return self.peak if self.wants or self.draining else self.slots
+
+    @property
+    def short(self) -> bool:
+        """It could use more, and more is promised to it."""
+        return self.active and self.hungry and self.target > self.slots
 
 
 def lease_name(node: str, incarnation: str) -> str:
@@ -119,6 +149,19 @@ class Pot:
     epoch: str = ""
     """The life of the store this pot belongs to: the server's run id, start time and role."""
     terms: ShareTerms = field(default_factory=ShareTerms)
+
+    # What the plan goes by; the rule reads none of it.
+    busy: int = 0
+    """Of all share leases together: what they keep from others (``ShareLease.busy``)."""
+    active: int = 0
+    """Share leases that have work."""
+    estimate: float | None = None
+    """What the holders believe the whole pool can take, folded into one."""
+    dirty: bool = False
+    """Something happened that may change who should get how much."""
+    planned_at: float = float("-inf")
+    until: float = float("inf")
+    """When time alone may change who should get how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +220,9 @@ def renew(lease: ShareLease | None, renewal: Renewal, pot: Pot, *, now: float) -
         # A TTL that was shortened meanwhile must not overtake the one a holder still counts on.
         expires_at=max(row.expires_at, now + pot.terms.lease_s),
         tally=renewal.tally,
+        peak=max(renewal.peak, renewal.in_flight),
+        estimate=renewal.estimate,
+        mailbox=renewal.mailbox,
     )
     reply = Reply(
         seq=renewal.seq,

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypedDict, cast
 
+from flyball.core.terms import AllotRule, FoldRule, ShareTerms, terms_for
 from flyball.core.window import rate
 from flyball.errors import UsageError
 
@@ -28,6 +29,9 @@ LEASE_BACKSTOP_S = 24 * 3600.0
 """How long a lease counts whose holder cannot be checked from here (other host, other pid namespace)."""
 CONFIRM_S = 60.0
 """How long a slot handed to such a holder stays reserved before it must show that it is alive."""
+KEY_TTL_S = 24 * 3600.0
+"""How long an ask under a key is remembered."""
+KEY_LIMIT = 255
 NAME_LIMIT = 200
 
 
@@ -78,6 +82,10 @@ class PoolChanges(TypedDict, total=False):
     windows: dict[str, str]
     reserve: int
     ageing_s: float
+    heartbeat_s: float
+    grace_s: float
+    allotment: str
+    estimates: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +125,18 @@ class PoolSettings:
     """Budgets over time by name, as people write them: ``60/min``."""
     reserve: int = 0
     ageing_s: float = 60.0
+    heartbeat_s: float = 1.0
+    """Of share leases: how often each holder renews. All their other times follow from it."""
+    grace_s: float = 0.0
+    """How much longer a share lease counts than its holder may use it, for work that nobody can interrupt."""
+    allotment: AllotRule = AllotRule.DEMAND
+    """Who of the holders of share leases should get how much."""
+    estimates: FoldRule = FoldRule.MEDIAN
+    """How what the holders believe about the pool becomes one figure, where they report it."""
+
+    @property
+    def share_terms(self) -> ShareTerms:
+        return terms_for(self.heartbeat_s, grace_s=self.grace_s)
 
     @property
     def adapts(self) -> bool:
@@ -152,10 +172,19 @@ PROFILES: Mapping[str, Mapping[str, object]] = {
     },
 }
 
-_NEVER_NEGATIVE = ("settle_s", "trial_clean_s", "trial_timeout_s", "spacing_s", "retry_after_max_s")
+_CHOICES: Mapping[str, type[Enum]] = {"share": ShareRule, "allotment": AllotRule, "estimates": FoldRule}
+_NEVER_NEGATIVE = (
+    "grace_s",
+    "settle_s",
+    "trial_clean_s",
+    "trial_timeout_s",
+    "spacing_s",
+    "retry_after_max_s",
+)
 _POSITIVE = (
     "confirm_s",
     "ageing_s",
+    "heartbeat_s",
     "break_s",
     "break_max_s",
     "probe_s",
@@ -186,8 +215,9 @@ def resolve_pool(changes: PoolChanges) -> PoolSettings:
         values["cap_ceiling"] = max(cast(int, cap) * 2, cast(int, PROFILES[profile].get("cap_ceiling", 0)))
     if "trial_clean_s" not in changes:
         values["trial_clean_s"] = values.get("settle_s", _DEFAULTS.settle_s)
-    if "share" in changes:
-        values["share"] = _choice("share", changes["share"], ShareRule)
+    for name, words in _CHOICES.items():
+        if name in changes:
+            values[name] = _choice(name, cast(str, values[name]), words)
     if values.get("controller", _DEFAULTS.controller) not in CONTROLLERS:
         raise UsageError(
             f"unknown controller {values['controller']!r}; choose one of {', '.join(CONTROLLERS)}"
@@ -321,16 +351,16 @@ def _whole_or_bytes(name: str, value: object) -> None:
         raise UsageError(f"{name} must be a whole number above 0, not {value!r}")
 
 
-def check_name(what: str, value: str, *, empty: bool = False) -> str:
+def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_LIMIT) -> str:
     """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
     if not isinstance(value, str):
         raise UsageError(f"{what} must be text, not {type(value).__name__}")
-    if 0 < len(value) <= NAME_LIMIT and value.isprintable():
+    if 0 < len(value) <= limit and value.isprintable():
         return value
     if not value and not empty:
         raise UsageError(f"{what} must not be empty")
-    if len(value) > NAME_LIMIT:
-        raise UsageError(f"{what} is {len(value)} characters long; at most {NAME_LIMIT}")
+    if len(value) > limit:
+        raise UsageError(f"{what} is {len(value)} characters long; at most {limit}")
     if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
         raise UsageError(f"{what} {value!r} contains control characters")
     return value

@@ -17,12 +17,29 @@ so work which ends within the grace never runs beside its successor.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from flyball.errors import UsageError
 
 BEATS_PER_TTL = 4
+PLAN_PER_NODE_S = 0.0005
+"""Who gets how much is worked out at most so often: the time a plan takes grows with the nodes."""
 DRIFT = 0.01
 """How much faster the store's clock may run than a holder's. Quartz is off by 1e-4, a slewed one by 5e-4."""
+
+
+class AllotRule(Enum):
+    """How nodes compete inside one pool (see allotment.py)."""
+
+    EVEN = "even"
+    DEMAND = "demand"
+
+
+class FoldRule(Enum):
+    """How what each node believes about the whole becomes one figure. Never by sum: all speak of the same."""
+
+    MEDIAN = "median"
+    MIN = "min"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +94,10 @@ class ShareTerms:
     def turn_s(self) -> float:
         """With fewer slots than nodes each has one for this long, then the next."""
         return 2 * self.heartbeat_s
+
+    def plan_every_s(self, nodes: int) -> float:
+        """Between two plans of who should get how much."""
+        return max(self.eager_s, PLAN_PER_NODE_S * nodes)
 
     def margin_of(self, ttl_s: float) -> float:
         return self.heartbeat_s / 4 + ttl_s * self.drift

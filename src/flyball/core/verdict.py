@@ -30,9 +30,11 @@ class Reason(Enum):
     MEMORY = "memory"
     RESOURCE = "resource"
     TOO_LARGE = "too-large"
+    FENCED = "fenced"
+    KEY_USED = "key-used"
 
 
-CLOSED_REASONS = frozenset({Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL})
+CLOSED_REASONS = frozenset({Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL, Reason.FENCED})
 _TIMED_REASONS = CLOSED_REASONS | {Reason.SPACING, Reason.SHARE, Reason.WINDOW}
 
 
@@ -68,6 +70,8 @@ class Verdict:
     estimate_s: float | None = None
     blocker: Blocker | None = None
     detail: str = ""
+    replayed: bool = False
+    """It was asked before under the same key, and this is what was said then."""
     watch: bool = False
     """This waiter watches the holders and the time for everybody in line."""
 
@@ -121,6 +125,8 @@ PHRASES = {
     Reason.MEMORY: "free memory is below the floor",
     Reason.RESOURCE: "a resource is fully used",
     Reason.TOO_LARGE: "asks for more slots than the pool can ever grant",
+    Reason.FENCED: "the time of its share is up",
+    Reason.KEY_USED: "its key was used for something else",
 }
 
 

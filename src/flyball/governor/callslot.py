@@ -75,9 +75,11 @@ class CallSlot:
                 return await self._wait_async()
             desk.left -= 1
             self._notes = None
-            self._sent_at = desk.clock()
+            self._sent_at = now = desk.clock()
             self._in_flight = desk.minted - len(free)
-            return self
+            if now < desk.fence_at:
+                return self
+            self._put_back()
         return await self._wait_async()
 
     def __enter__(self) -> CallSlot:
@@ -90,10 +92,17 @@ class CallSlot:
                 return self._wait()
             desk.left -= 1
             self._notes = None
-            self._sent_at = desk.clock()
+            self._sent_at = now = desk.clock()
             self._in_flight = desk.minted - len(free)
-            return self
+            if now < desk.fence_at:
+                return self
+            self._put_back()
         return self._wait()
+
+    def _put_back(self) -> None:
+        """The time of a ready pass was over when it was taken: it goes back unused, and the gate is asked."""
+        self._desk.free.append(None)
+        self._desk.left += 1
 
     def enter_nowait(self) -> CallSlot:
         """Enter, or raise at once what stands in the way."""

@@ -29,10 +29,12 @@ from flyball.errors import (
     TooLargeError,
     WaitTimeoutError,
 )
-from flyball.host.process import DeathWatch, alive, exists
+from flyball.host.process import DeathWatch, alive, exists, here
 from flyball.stores.port import After, Census, Release, Store, Wake
-from flyball.wake.mailbox import Delivery, discard, send
+from flyball.wake.mailbox import LOOK, Delivery, discard, send
 
+HEARD_S = 4.0
+"""A host beats once a second; for so long after a beat it counts as there."""
 R = TypeVar("R")
 TELL_EVERY_S = 30.0
 RELEASING_S = 0.02
@@ -252,9 +254,23 @@ def bury(store: Store, census: Census, observers: Sequence[Observer]) -> Flow[in
     return len(claims) + len(demands) + unconfirmed
 
 
+def lives(claim: Claim, now: float) -> bool | None:
+    """Does its holder still run? None where that cannot be known from here.
+
+    Two machines may have one name. Then the other's processes look like those of an earlier boot of ours,
+    but for somebody who says, from there, that they are looked after.
+    """
+    known = alive(claim.holder)
+    heard = claim.confirmed_at is not None and now - claim.confirmed_at < HEARD_S
+    return None if known is False and heard and not here(claim.holder) else known
+
+
 def is_gone(claim: Claim, now: float) -> bool:
     """Dead; or, where nobody here can tell, silent for longer than any work should take."""
-    known = alive(claim.holder)
+    if not claim.holder.pid:
+        # Asked for from afar: it ends with its own time.
+        return False
+    known = lives(claim, now)
     since = claim.granted_at if claim.granted_at is not None else claim.asked_at
     heard_at = max(since, claim.confirmed_at or since)
     return known is False or (known is None and now - heard_at > LEASE_BACKSTOP_S)
@@ -262,6 +278,9 @@ def is_gone(claim: Claim, now: float) -> bool:
 
 def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[None]:
     """What follows a committed step: wake the waiters it named, tell the observers."""
+    for mailbox in after.notices:
+        if mailbox:
+            send(mailbox, LOOK)
     while True:
         gone = [wake for wake in after.wakes if not _delivered(wake)]
         _tell(observers, after.facts)

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
     from flyball.core.model import Holder
     from flyball.core.plan import Memory
+    from flyball.core.renewal import Renewal, Reply
     from flyball.governor.asking import AskOptions
     from flyball.governor.heartbeat import Heartbeat
+    from flyball.governor.share import Share, ShareOptions
     from flyball.governor.status import Status
     from flyball.stores.port import Demand
     from flyball.stores.seen import Miscount
@@ -88,10 +90,13 @@ class Governor:
             store = self.store
             with self._lock:
                 if self._heart is None:
-                    from flyball.governor import heartbeat
+                    from flyball.governor import heartbeat, warden
 
-                    beating = cast("heartbeat.Beating", store)
-                    self._heart = heartbeat.Heartbeat(beating, self.observers)
+                    self._heart = heartbeat.Heartbeat(
+                        cast("heartbeat.Beating", store),
+                        self.observers,
+                        warden=lambda: warden.ensure(self.address),
+                    )
                 self._heart.keep(lease.pool)
         return lease
 
@@ -145,7 +150,7 @@ class Governor:
         held = self._inherited(asking)
         if held is not None:
             return held
-        box = thread_mail.box(self.address, self._open_box) if wait else None
+        box = thread_mail.box(self.address, self.open_box) if wait else None
         ask = ask_of(asking, box.address if box else "")
         steps = flow.acquire(
             self.store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
@@ -192,7 +197,8 @@ class Governor:
         verdict = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
         return Lease(self, asking, verdict, nested=True)
 
-    def _open_box(self) -> Box | None:
+    def open_box(self) -> Box | None:
+        """A mailbox that whoever works on this state can reach; None where none can be had."""
         return open_box(self.address, self.store)
 
     def _loop_mail(self) -> LoopMail:
@@ -241,6 +247,8 @@ class Governor:
             logging.getLogger("flyball").warning(
                 "could not write the release of %r; it goes out with the next call", lease
             )
+            if self._heart is not None:
+                self._heart.owe(lease.pool)
 
     def report(
         self,
@@ -257,6 +265,25 @@ class Governor:
         self._settle(
             self.store.report(pool, signal, project=project, name=name, claim_id=claim_id, first=first)
         )
+
+    # -- shares ---------------------------------------------------------------------------------------
+
+    def share(self, pool: str = DEFAULT_POOL, /, **options: Unpack[ShareOptions]) -> Share:
+        """Part of a pool for this process to subdivide by itself, as a ``with`` or ``async with`` block."""
+        from flyball.governor.share import Share
+
+        return Share(self, pool, **options)
+
+    def renew(self, pool: str, renewal: Renewal) -> Reply:
+        """Renew a share lease; whoever should renew because of it is told."""
+        reply, after = self.store.renew(pool, renewal)
+        self._settle(after)
+        return reply
+
+    def named_settings(self, pool: str) -> PoolChanges:
+        """The settings of a pool that somebody named."""
+        found = (seen for seen in self.store.snapshot().pools if seen.name == pool)
+        return next((seen.named for seen in found), PoolChanges())
 
     # -- work that runs by itself -------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 A lease belongs to a process, and only its own host can tell whether that lives. So while a process holds
 leases on a server, a thread of its own (never the user's event loop) says every second that the host is
 there; and one process of the host, whichever is first, looks at all holders of the host now and then and
-takes back what the dead ones left, also those whose wrapper is gone.
+takes back what the dead ones left, also those whose wrapper is gone. A release that could not be written goes
+out with the next beat that gets through.
 
 A lease that nobody confirms stays counted until its holder is known to be dead or the backstop has passed
 since the last word from its host: a missed beat never ends anybody's work. A server that cannot be reached is
@@ -12,10 +13,12 @@ tried again at the next beat.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
+import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from flyball.errors import StoreError
@@ -46,21 +49,24 @@ class Heartbeat:
         *,
         beat_s: float = BEAT_S,
         look_s: float = LOOK_S,
+        warden: Callable[[], None] = lambda: None,
     ) -> None:
+        """``warden`` sees to it that somebody is left to look after our leases if we are killed."""
         self._store, self._observers = store, observers
-        self._beat_s, self._look_s = beat_s, look_s
+        self._beat_s, self._look_s, self._warden = beat_s, look_s, warden
         self._held: Counter[str] = Counter()
+        self._owed: set[str] = set()
+        """Pools with a release that could not be written; the next beat takes it along."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        _hearts.add(self)
 
     def keep(self, pool: str) -> None:
         """A lease of this pool is now ours."""
         with self._lock:
             self._held[pool] += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="flyball-heart", daemon=True)
-                self._thread.start()
+            self._live()
 
     def let_go(self, pool: str) -> None:
         with self._lock:
@@ -68,12 +74,24 @@ class Heartbeat:
             if self._held[pool] <= 0:
                 del self._held[pool]
 
+    def owe(self, pool: str) -> None:
+        """A release of this pool could not be written: go on until it was."""
+        with self._lock:
+            self._owed.add(pool)
+            self._live()
+
     def close(self) -> None:
         self._stop.set()
+
+    def _live(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="flyball-heart", daemon=True)
+            self._thread.start()
 
     # -- in the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._warden()
         idle_s = 0.0
         while idle_s < _LINGER_S and not self._stop.is_set():
             pools = self._pools()
@@ -84,19 +102,33 @@ class Heartbeat:
         with self._lock:
             self._thread = None
             # Somebody may have come while we left.
-            if self._held and not self._stop.is_set():
-                self._thread = threading.Thread(target=self._run, name="flyball-heart", daemon=True)
-                self._thread.start()
+            if (self._held or self._owed) and not self._stop.is_set():
+                self._live()
 
     def _pools(self) -> list[str]:
         with self._lock:
-            return list(self._held)
+            return list(self._held.keys() | self._owed)
 
     def _beat(self, pool: str) -> None:
         try:
-            if self._store.beat(pool, look_s=self._look_s):
+            due = self._store.beat(pool, look_s=self._look_s)
+            with self._lock:
+                self._owed.discard(pool)
+            if due:
                 run_sync(flow.reap(self._store, pool, self._observers), None)
         except StoreError as error:
             logging.getLogger("flyball").debug("no heartbeat for %s: %s", pool, error)
         except Exception:
             logging.getLogger("flyball").exception("the heartbeat for %s failed", pool)
+
+
+_hearts: weakref.WeakSet[Heartbeat] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """The process ends: nobody connects any more."""
+    for heart in list(_hearts):
+        heart.close()
+
+
+atexit.register(_stop_all)

@@ -11,7 +11,10 @@ from flyball.errors import UsageError
 if TYPE_CHECKING:
     from flyball.governor.turnstile import Turnstile
 
-_OF_POOLS = frozenset({"share", "rotation_s", "weights", "maxima", "reserve"})
+_OF_POOLS = frozenset(
+    {"share", "rotation_s", "weights", "maxima", "reserve"}
+    | {"heartbeat_s", "grace_s", "allotment", "estimates"}
+)
 
 
 def check_maximum(maximum: int | None) -> int | None:

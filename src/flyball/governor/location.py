@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flyball.core.address import check_server
+from flyball.core.address import shown as shown
 from flyball.errors import StoreError, UsageError
 from flyball.host import memory as machine_memory
 from flyball.host.clock import boot_seconds
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     from flyball.wake.mailbox import Box
 
 FILE_NAME = "governor.db"
-SERVERS = ("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+unix")
+POSTGRES = ("postgresql", "postgres")
+SERVERS = (
+    *("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+unix"),
+    *POSTGRES,
+)
 
 
 def home() -> Path:
@@ -39,10 +45,11 @@ def resolve(url: str | None = None) -> str:
     if scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
         return address
     if scheme in SERVERS and rest.strip("/"):
-        return address
+        return check_server(address)
     raise UsageError(
-        f"cannot use {shown(address)!r} as the place for state; this version knows memory:, "
-        "sqlite:///absolute/path.db, redis://host:6379/0 (rediss://, valkey://) and redis+cluster://host:6379"
+        f"cannot use {shown(address)!r} as the place for state (FLYBALL_URL); this version knows memory:, "
+        "sqlite:///absolute/path.db, redis://host:6379/0 (rediss://, valkey://), redis+cluster://host:6379 "
+        "and postgresql://host:5432/database"
     )
 
 
@@ -51,12 +58,20 @@ def on_server(address: str) -> bool:
     return address.partition("://")[0] in SERVERS
 
 
+def _on_postgres(address: str) -> bool:
+    return address.partition("://")[0] in POSTGRES
+
+
 def path_of(address: str) -> Path | None:
     """The file behind an address; None for memory and for a server."""
     return Path(address.removeprefix("sqlite://")) if address.startswith("sqlite://") else None
 
 
 def open_store(address: str) -> Store:
+    if _on_postgres(address):
+        from flyball.stores.postgres.opening import open_postgres
+
+        return open_postgres(address, chance=random.random, here=me)
     if on_server(address):
         from flyball.stores.redis.store import open_redis
 
@@ -105,9 +120,15 @@ def open_box(address: str, store: Store) -> Box | None:
     """A mailbox that whoever works on this state can reach; None where none can be had."""
     if not on_server(address):
         return open_mailbox(mail_home(address))
+    from flyball.wake.pubsub import switchboard
+
+    if _on_postgres(address):
+        from flyball.stores.postgres import step
+        from flyball.stores.postgres import store as postgres
+
+        return switchboard(address, postgres.listener_of(store), step.CHANNEL).open_box()
     from flyball.stores.redis.scripts import CHANNEL
     from flyball.stores.redis.store import listener_of
-    from flyball.wake.pubsub import switchboard
 
     return switchboard(address, listener_of(store), CHANNEL).open_box()
 
@@ -118,13 +139,3 @@ def mail_home(address: str) -> Path:
     if path is not None:
         return path.parent
     return home() if on_server(address) else runtime_folder()
-
-
-def shown(address: str) -> str:
-    """An address that may be shown to anybody: no user, no password, no option that may hold one."""
-    scheme, separator, rest = address.partition("://")
-    if not separator or scheme == "sqlite":
-        return address
-    place, _, query = rest.partition("?")
-    kept = "&".join(option for option in query.split("&") if option.startswith("space="))
-    return f"{scheme}{separator}{place.rpartition('@')[2]}{'?' if kept else ''}{kept}"

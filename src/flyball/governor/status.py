@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from flyball.core.model import Claim, Phase
 from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.window import Window
+from flyball.governor.fleet_status import SILENT_S as SILENT_S
+from flyball.governor.fleet_status import HostStatus, ShareStatus, hosts_of, shares_of
 from flyball.host.process import alive
 from flyball.stores.port import Demand, Store
 from flyball.stores.seen import PoolSnapshot, ProjectStanding, WaitingAsk
-
-SILENT_S = 4.0
-"""A host beats once a second. One that says nothing for so long is shown as silent, no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +145,15 @@ class PoolStatus:
     resting: tuple[RestStatus, ...]
     projects: tuple[ProjectStatus, ...]
     demand: tuple[DemandStatus, ...]
+    hosts: tuple[HostStatus, ...]
+    """The hosts behind ``leases``."""
+    shares: tuple[ShareStatus, ...]
+    """Who holds share leases; what they hold is in use, too."""
+    heartbeat_s: float
+    grace_s: float
+    allotment: str
+    learning_for_s: float | None
+    """The store has just begun another life: share leases do not grow for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +224,12 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         resting=tuple(_rest(claim, now) for claim in pool.resting),
         projects=tuple(_project(standing) for standing in pool.projects),
         demand=tuple(_demand(demand, now) for demand in pool.demands),
+        hosts=hosts_of(pool.leases, now=now),
+        shares=shares_of(pool.shares, s.share_terms, now=now),
+        heartbeat_s=s.heartbeat_s,
+        grace_s=s.grace_s,
+        allotment=s.allotment.value,
+        learning_for_s=pool.learning_until - now if pool.learning_until > now else None,
     )
 
 

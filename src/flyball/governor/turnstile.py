@@ -54,8 +54,10 @@ class Turnstile:
         "budget",
         "calm",
         "clock",
+        "closed",
         "facts",
         "failures",
+        "fence_at",
         "free",
         "gate",
         "high",
@@ -78,6 +80,10 @@ class Turnstile:
         self.high = -1
         """What the gate has seen succeed at once: ends of more must be shown to it; below 0, all ends."""
         self.started = self.failures = 0
+        self.closed = False
+        """Nobody is served any more, and nobody need wait."""
+        self.fence_at = INFINITY
+        """Nobody starts from then on; only share leases have such a time."""
         self.facts: deque[Fact] = deque(maxlen=FACTS_KEPT)
         self._watcher: Waiter | None = None
         self._watch_at = INFINITY

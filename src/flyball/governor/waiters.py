@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from flyball.errors import WaitTimeoutError
+from flyball.governor.refusal import refusal
 
 if TYPE_CHECKING:
     import asyncio
@@ -113,7 +114,7 @@ class ThreadWaiter:
         """The start, once it is this one's turn. Interrupted or timed out, it leaves nothing behind."""
         deadline = INFINITY if timeout is None else time.monotonic() + timeout
         try:
-            while self.start is None:
+            while self.start is None and not self._desk.closed:
                 if self._rung(min(deadline, self._look_at)):
                     continue
                 if time.monotonic() >= deadline:
@@ -147,6 +148,8 @@ def _served(desk: Turnstile, waiter: TaskWaiter | ThreadWaiter, timeout: float |
     """Served wins over timed out, where both happened at once."""
     if waiter.start is None:
         desk.leave(waiter)
+    if waiter.start is None and desk.closed:
+        raise refusal(desk.verdict(waiter.cost))
     if waiter.start is None:
         raise WaitTimeoutError(desk.verdict(waiter.cost), timeout or 0.0)
     return waiter.start

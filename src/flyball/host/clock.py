@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 OFF_LIMIT_S = 30 * 86400.0
 """A machine is believed to have been off for at most this long; a wall clock that says more is wrong."""
 
 
 def boot_seconds() -> float:
     """Seconds since boot, sleep included."""
-    return time.clock_gettime(_CLOCK)
+    return time.clock_gettime(CLOCK)
 
 
 def rebased(*, seen_at: float, seen_wall: float, wall: float, boot_s: float) -> float:

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from flyball.core.model import Holder
+from flyball.core.settings import check_name
 from flyball.errors import UsageError
 
 _PROC = Path("/proc/self/stat").exists()
+HOST_VARIABLE = "FLYBALL_HOST_ID"
 _WATCH_LIMIT = 256
 """Enough for any pool of agents; beyond it the once-a-second check covers the rest."""
 
@@ -47,7 +49,9 @@ def pid_namespace() -> int:
 
 @lru_cache(maxsize=1)
 def host_name() -> str:
-    return os.uname().nodename
+    """``FLYBALL_HOST_ID``, or the machine's own name. It must be the same for all processes of a machine."""
+    named = os.environ.get(HOST_VARIABLE)
+    return os.uname().nodename if named is None else check_name(HOST_VARIABLE, named)
 
 
 def identify(pid: int) -> Holder:
@@ -66,6 +70,11 @@ def _identify_cached(pid: int) -> Holder:
 def me() -> Holder:
     """This process. Right after a fork too: the cache is keyed by pid."""
     return _identify_cached(os.getpid())
+
+
+def here(holder: Holder) -> bool:
+    """Is it of this host, this boot and this pid namespace?"""
+    return (holder.host, holder.boot, holder.pidns) == (host_name(), boot_id(), pid_namespace())
 
 
 def alive(holder: Holder) -> bool | None:

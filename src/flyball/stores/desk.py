@@ -7,11 +7,12 @@ machine around it. Handing out is in handout.py, saying how an ask stands in ans
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from flyball.core import plan as planning
 from flyball.core import window as windowing
 from flyball.core.admit import Candidate, Denial, judge
-from flyball.core.model import Ask, Claim, Fact, Holder, MachineUse, Meters, PoolCounts, ProjectUse
+from flyball.core.model import Ask, Claim, Fact, Holder, Limits, MachineUse, Meters, PoolCounts, ProjectUse
 from flyball.core.settings import PoolChanges, PoolSettings, ShareRule
 from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
@@ -21,6 +22,16 @@ from flyball.stores.rows import ID_BLOCK, PoolRow, Rows
 
 PROJECTS_KEPT = 1000
 """Idle projects are forgotten once a pool knows more than this many."""
+TRIAL_ID = -1
+"""In place of a claim's: the breaker's trial is a slot of a share lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """When a call was admitted that was refused, and how much was in flight then, where that is known."""
+
+    at: float | None
+    in_flight: int | None
 
 
 class World:
@@ -32,8 +43,11 @@ class World:
         chance: Callable[[], float],
         memory_free: Callable[[], int | None],
         here: Callable[[], Holder],
+        epoch: Callable[[], str] = lambda: "",
     ) -> None:
+        """``epoch``: changes where a store may have lost what it knew, beyond what it finds out itself."""
         self.clock, self.chance, self.memory_free, self.here = clock, chance, memory_free, here
+        self.epoch = epoch
 
     def checkable(self, holder: Holder) -> bool:
         """Can the life of this holder be checked from this process?"""
@@ -136,7 +150,7 @@ class PoolDesk:
 
     def refresh(self, memory: planning.Memory | None = None, *, arriving: str | None = None) -> None:
         """Recompute the limits now, from ``memory`` or the stored one."""
-        self._use = None
+        self._use, before = None, self.row.limits
         plan = self._plan(memory, arriving)
         self.row.limits, self.row.meters = plan.limits, plan.meters
         self.rows.put_memory(self.row.name, codec.dump(plan.memory))
@@ -149,6 +163,25 @@ class PoolDesk:
                     use.share = share
                     self.rows.put_project(self.row.name, use)
         self.tell(plan.facts)
+        self._share_out(before)
+
+    def _share_out(self, before: Limits) -> None:
+        """Share leases divide what the limits leave them."""
+        if self.rows.pot(self.row.name) is not None:
+            from flyball.stores import shares
+
+            after = self.row.limits
+            moved = (before.cap, before.phase, before.closed_until, before.reserve) != (
+                (after.cap, after.phase, after.closed_until, after.reserve)
+            )
+            shares.follow(self, moved=moved)
+
+    def look_by(self, at: float) -> None:
+        """The plan is to be made anew at this time, if not sooner."""
+        if self.row.limits.valid_until > at:
+            self.row.limits = replace(self.row.limits, valid_until=at)
+            self.rows.put_plan(self.row)
+            self._meters_moved = False
 
     def _plan(self, memory: planning.Memory | None, arriving: str | None) -> planning.Plan:
         row, rows = self.row, self.rows
@@ -161,18 +194,46 @@ class PoolDesk:
             self.settings,
             pool=row.name,
             version=row.limits.version,
-            counts=row.counts,
+            counts=self._counts_seen(),
             projects=rows.projects(row.name) if strict else (),
             announced=[*(d.project for d in demands), *([arriving] if arriving else [])],
             next_demand_expiry=min((d.until for d in demands), default=None),
-            trial_live=trial is not None and rows.claim(trial) is not None,
+            trial_live=trial is not None and self._lives(trial),
             now=self.now,
         )
 
+    def _counts_seen(self) -> PoolCounts:
+        """What is in use, as a controller should see it."""
+        pot = self.rows.pot(self.row.name)
+        if pot is None:
+            return self.row.counts
+        from flyball.stores import shares
+
+        return shares.use_seen(self.row.counts, pot)
+
+    def _lives(self, trial_id: int) -> bool:
+        """Is the trial's lease still there? Of share leases those are trials that hold something."""
+        if trial_id > 0:
+            return self.rows.claim(trial_id) is not None
+        node = self.row.meters.trial_name
+        return any(share.slots for share in self.rows.shares(self.row.name) if share.node == node)
+
     def fold(
-        self, signal: Signal, *, project: str, name: str, claim_id: int | None, claim: Claim | None = None
+        self,
+        signal: Signal,
+        *,
+        project: str,
+        name: str,
+        claim_id: int | None,
+        claim: Claim | None = None,
+        sent: Sent | None = None,
     ) -> None:
-        """Take a signal in and replan at once. ``claim``: the lease whose one call this answers."""
+        """Take a signal in and replan at once.
+
+        ``claim``: the lease whose one call this answers; ``sent``: as much as is known of it without one.
+        """
+        if claim is not None:
+            sent = Sent(claim.granted_at, claim.level - claim.slots + 1)
         if claim is not None and signal.buckets:
             self.learn(claim, signal.buckets)
         meters = self.row.meters
@@ -190,9 +251,9 @@ class PoolDesk:
             name=name,
             claim_id=claim.id if claim is not None else claim_id,
             now=self.now,
-            in_use=self.row.counts.in_use,
-            sent_at=claim.granted_at if claim is not None else None,
-            in_flight=claim.level - claim.slots + 1 if claim is not None else None,
+            in_use=self._counts_seen().in_use,
+            sent_at=sent.at if sent is not None else None,
+            in_flight=sent.in_flight if sent is not None else None,
             work={"requests": meters.work, "tokens": meters.work_tokens} if meters.work else None,
             explained=claim is not None and windowing.explains(meters.windows, signal, claim.cost),
         )
@@ -258,6 +319,11 @@ class PoolDesk:
         return judge(ask, row.limits, row.meters, row.counts, use, self.machine_for(ask), self.now)
 
     # -- our copy of the counts -----------------------------------------------------------------------
+
+    def count_share(self, slots: int) -> None:
+        """The same for a share lease that grew or shrank."""
+        self.row.counts.in_use += slots
+        self.row.counts.low_in_use += slots
 
     def count(self, claim: Ask | Claim, *, slots: int = 0, waiting: int = 0) -> None:
         """Keep our copy of the counts in step with the row that was just added, granted or removed."""

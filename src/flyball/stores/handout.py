@@ -181,7 +181,7 @@ def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
         desk.move_meters().next_grant_at = next_grant_at(now, limits.spacing_s, limits.spacing_jitter, chance)
     if row.counts.in_use >= limits.cap:
         desk.move_meters().bound_at = now
-        _fold_soon(desk)
+        fold_soon(desk)
     if limits.phase is Phase.TRIAL:
         meters = row.meters
         meters.trial_id, meters.trial_at = claim_id, now
@@ -220,6 +220,9 @@ def take_back(desk: PoolDesk, claim: Claim) -> None:
     """Remove a claim, whatever the reason, and hand on what it held."""
     desk.rows.remove(claim.id)
     desk.gone.add(claim.id)
+    if not claim.held and not claim.holder.pid:
+        # It was never served: whoever asked for it may ask again under the same key.
+        desk.rows.drop_receipt(claim.id)
     desk.count(claim, slots=-claim.slots if claim.held else 0, waiting=0 if claim.held else -1)
     if desk.row.limits.share is ShareRule.STRICT:
         use = desk.rows.project(desk.row.name, claim.project)
@@ -245,7 +248,7 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
         meters.bound_oks += oks if oks is not None else int(served)
         if served and meters.work and claim.level > meters.high and _sent_since_refusal(desk, claim):
             meters.high = claim.level
-        _fold_soon(desk)
+        fold_soon(desk)
     was_trial = row.meters.trial_id == claim.id
     if outcome is Outcome.THROTTLED:
         throttled = Signal(SignalKind.THROTTLED, detail="released as throttled")
@@ -288,7 +291,7 @@ def _settle_windows(desk: PoolDesk, claim: Claim, release: Release) -> None:
             )
 
 
-def _fold_soon(desk: PoolDesk) -> None:
+def fold_soon(desk: PoolDesk) -> None:
     """A cap that grows by success must not wait for the plan to get old."""
     soon = desk.now + planning.FOLD_EVERY_S
     limits = desk.row.limits

@@ -38,7 +38,7 @@ class MemoryStore(Verbs):
     def _write(self) -> Iterator[Rows]:
         with self._lock:
             rows = self._rows
-            rows.begin(self.now())
+            rows.begin(self.now(), self._world.epoch())
             try:
                 yield rows
             except BaseException:
@@ -52,7 +52,7 @@ class MemoryStore(Verbs):
     @contextmanager
     def _read(self) -> Iterator[Rows]:
         with self._lock:
-            self._rows.now = self.now()
+            self._rows.now, self._rows.epoch = self.now(), self._world.epoch()
             yield self._rows
 
     def close(self) -> None:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from flyball.core.admit import Candidate
-from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse
+from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
+from flyball.core.renewal import Pot, ShareLease
 from flyball.core.settings import MachineSettings
 from flyball.stores.port import Demand
-from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, PoolRow
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,9 +31,16 @@ class MemoryRows:
         self._projects: dict[tuple[str, str], ProjectUse] = {}
         self._claims: dict[int, Claim] = {}
         self._held: dict[tuple[str, int], None] = {}
+        self._expiring: dict[int, None] = {}
         self._demands: dict[tuple[str, str, Holder], Demand] = {}
         self._machine: dict[str, MachineSettings] = {"machine": MachineSettings()}
         self._ids: dict[str, int] = {"block": 0, "fact": 0}
+        self.epoch = ""
+        self._lives: dict[str, Life] = {}
+        self._pots: dict[str, Pot] = {}
+        self._receipts: dict[tuple[str, str], Receipt] = {}
+        self._notes: dict[str, str] = {}
+        self._shares: dict[str, dict[str, ShareLease]] = {}
         self._lines: dict[tuple[str, str, int], dict[int, None]] = {}
         self._ask_facts: deque[tuple[int, Fact]] = deque(maxlen=ASK_FACTS_KEPT)
         self._pool_facts: deque[tuple[int, Fact]] = deque(maxlen=POOL_FACTS_KEPT)
@@ -42,8 +50,8 @@ class MemoryRows:
 
     # -- transactions -----------------------------------------------------------------------------
 
-    def begin(self, now: float) -> None:
-        self.now = now
+    def begin(self, now: float, epoch: str = "") -> None:
+        self.now, self.epoch = now, epoch
         self._undo, self._actions, self._new_facts = [], [], []
 
     def commit(self) -> None:
@@ -220,6 +228,8 @@ class MemoryRows:
         if claim is None:
             return
         self._delete(self._claims, claim_id)
+        if claim_id in self._expiring:
+            self._delete(self._expiring, claim_id)
         if claim.held:
             self._delete(self._held, (claim.pool, claim_id))
         else:
@@ -231,6 +241,8 @@ class MemoryRows:
 
     def _enter(self, claim: Claim) -> None:
         self._set(self._claims, claim.id, claim)
+        if claim.expires_at is not None:
+            self._set(self._expiring, claim.id, None)
         if claim.held:
             self._set(self._held, (claim.pool, claim.id), None)
         else:
@@ -290,7 +302,8 @@ class MemoryRows:
         return sorted({c.holder for c in self.watched(pool)}, key=lambda holder: holder.pid)
 
     def expired(self, now: float) -> list[Claim]:
-        return [c for c in self.claims(None) if c.expires_at is not None and c.expires_at <= now]
+        found = (self._claims[claim_id] for claim_id in sorted(self._expiring))
+        return [c for c in found if c.expires_at is not None and c.expires_at <= now]
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
         held = (self._claims[claim_id] for of, claim_id in self._held if pool in (None, of))
@@ -316,6 +329,67 @@ class MemoryRows:
     def waiting_before(self, pool: str, claim_id: int) -> int:
         lines = (line for (of, _, _), line in self._lines.items() if of == pool)
         return sum(1 for line in lines for other in line if other < claim_id)
+
+    # -- keys and notes ---------------------------------------------------------------------------
+
+    def expire(self, claim_id: int, at: float) -> None:
+        self._set(self._claims, claim_id, replace(self._claims[claim_id], expires_at=at))
+        self._set(self._expiring, claim_id, None)
+
+    def receipt(self, pool: str, key: str) -> Receipt | None:
+        return self._receipts.get((pool, key))
+
+    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+        for over in [known for known, kept in self._receipts.items() if kept.until <= self.now]:
+            self._delete(self._receipts, over)
+        self._set(self._receipts, (pool, key), receipt)
+
+    def drop_receipt(self, claim_id: int) -> None:
+        for known in [each for each, kept in self._receipts.items() if kept.claim_id == claim_id]:
+            self._delete(self._receipts, known)
+
+    def note(self, name: str) -> str | None:
+        return self._notes.get(name)
+
+    def put_note(self, name: str, text: str) -> None:
+        self._set(self._notes, name, text)
+
+    # -- share leases -----------------------------------------------------------------------------
+
+    def life(self) -> Life | None:
+        return self._lives.get("life")
+
+    def put_life(self, life: Life) -> None:
+        self._set(self._lives, "life", life)
+
+    def pot(self, pool: str) -> Pot | None:
+        return self._pots.get(pool)
+
+    def put_pot(self, pool: str, pot: Pot) -> None:
+        self._set(self._pots, pool, pot)
+
+    def share(self, pool: str, name: str) -> ShareLease | None:
+        return self._shares.get(pool, {}).get(name)
+
+    def shares(self, pool: str) -> list[ShareLease]:
+        return sorted(self._shares.get(pool, {}).values(), key=lambda lease: lease.name)
+
+    def put_share(self, pool: str, lease: ShareLease) -> None:
+        known = self.share(pool, lease.name)
+        self._set(self._shares.setdefault(pool, {}), lease.name, lease)
+        self._count_share(pool, lease.slots - (known.slots if known is not None else 0))
+
+    def drop_share(self, pool: str, name: str) -> None:
+        known = self._shares[pool][name]
+        self._delete(self._shares[pool], name)
+        self._count_share(pool, -known.slots)
+
+    def _count_share(self, pool: str, slots: int) -> None:
+        if not slots:
+            return
+        counts = self._pools[pool].counts
+        moved = replace(counts, in_use=counts.in_use + slots, low_in_use=counts.low_in_use + slots)
+        self._change_pool(pool, lambda mine: replace(mine, counts=moved))
 
     # -- the rest ---------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
 
 if TYPE_CHECKING:
     from flyball.core.plan import Memory
+    from flyball.core.renewal import Renewal, Reply
     from flyball.core.settings import MachineChanges, MachineSettings, PoolChanges
     from flyball.core.signals import Bucket, Signal
     from flyball.core.verdict import Verdict
@@ -35,6 +36,8 @@ class After:
 
     wakes: list[Wake] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    """Mailboxes of share leases that should be renewed soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ class Store(Protocol):
     def withdraw(self, claim_id: int) -> After:
         """Give up an ask, or the lease it just became."""
 
+    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+        """An ask or lease with a time to live goes on for so long from now. False: it is gone."""
+
+    def note(self, name: str, fresh: str) -> str:
+        """A small text that the store keeps for all who use it: what is there, or ``fresh`` from now on."""
+
     def release(self, release: Release) -> After:
         """End a lease; the slot goes to the next in line in the same step. Idempotent."""
 
@@ -114,6 +123,9 @@ class Store(Protocol):
         first: bool = False,
     ) -> After:
         """Fold one signal into the plan, at once. ``first``: it answers the call the lease was taken for."""
+
+    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
+        """Renew a share lease, or begin one: what its holder may use from now on (core/renewal.py)."""
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         """Announce (ttl_s > 0) or drop (0) a project's standing demand."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from flyball.core.model import ProjectUse
+from flyball.core.renewal import Pot, ShareLease
 from flyball.stores.rows import Rows
 
 _WRITES = frozenset(
@@ -25,6 +26,11 @@ _WRITES = frozenset(
         "put_demand",
         "drop_demand",
         "put_machine",
+        "expire",
+        "put_receipt",
+        "drop_receipt",
+        "put_note",
+        "put_life",
         "add_facts",
     ]
 )
@@ -37,6 +43,8 @@ class _Projection:
         self._rows = rows
         self._memory: dict[str, str] = {}
         self._shares: dict[tuple[str, str], int | None] = {}
+        self._pots: dict[str, Pot] = {}
+        self._leases: dict[str, dict[str, ShareLease]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return _forget if name in _WRITES else getattr(self._rows, name)
@@ -49,6 +57,26 @@ class _Projection:
 
     def memory(self, pool: str) -> str:
         return self._memory.get(pool) or self._rows.memory(pool)
+
+    def put_pot(self, pool: str, pot: Pot) -> None:
+        self._pots[pool] = pot
+
+    def pot(self, pool: str) -> Pot | None:
+        return self._pots.get(pool) or self._rows.pot(pool)
+
+    def put_share(self, pool: str, lease: ShareLease) -> None:
+        self._leases_of(pool)[lease.name] = lease
+
+    def drop_share(self, pool: str, name: str) -> None:
+        del self._leases_of(pool)[name]
+
+    def shares(self, pool: str) -> list[ShareLease]:
+        return list(self._leases_of(pool).values())
+
+    def _leases_of(self, pool: str) -> dict[str, ShareLease]:
+        if pool not in self._leases:
+            self._leases[pool] = {lease.name: lease for lease in self._rows.shares(pool)}
+        return self._leases[pool]
 
     def take_block(self) -> int:
         return 0

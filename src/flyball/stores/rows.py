@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from flyball.core.admit import Candidate
-from flyball.core.model import Ask, Claim, Fact, Holder, Limits, Meters, PoolCounts, ProjectUse
+from flyball.core.model import (
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    Limits,
+    Meters,
+    PoolCounts,
+    ProjectUse,
+    Receipt,
+)
+from flyball.core.renewal import Pot, ShareLease
 from flyball.core.settings import MachineSettings
 from flyball.stores.port import Demand
 
@@ -46,9 +57,19 @@ ASK_FACTS_KEPT = 4096
 POOL_FACTS_KEPT = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Since when a store remembers everything: it was made, or its server was started or promoted, then."""
+
+    epoch: str
+    since: float
+
+
 class Rows(Protocol):
     now: float
     """The time of this transaction on the store's clock: one step, one time."""
+    epoch: str
+    """Which life of the store this is: another one, where it may have lost what it knew."""
 
     def on_commit(self, action: Callable[[], None]) -> None:
         """Run ``action`` once this transaction is committed."""
@@ -164,6 +185,42 @@ class Rows(Protocol):
     def put_demand(self, demand: Demand) -> None: ...
 
     def drop_demand(self, demand: Demand) -> None: ...
+
+    def expire(self, claim_id: int, at: float) -> None:
+        """The claim ends then, unless it is extended before."""
+
+    def receipt(self, pool: str, key: str) -> Receipt | None: ...
+
+    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+        """Some that are over by now are forgotten on the way."""
+
+    def drop_receipt(self, claim_id: int) -> None:
+        """Whoever asked for this claim may ask again under the same key."""
+
+    def note(self, name: str) -> str | None:
+        """A small text that the store keeps for whoever uses it."""
+
+    def put_note(self, name: str, text: str) -> None: ...
+
+    def life(self) -> Life | None:
+        """The life of the store that was written down last."""
+
+    def put_life(self, life: Life) -> None: ...
+
+    def pot(self, pool: str) -> Pot | None:
+        """What share leases of a pool divide, without terms; None where there never was one."""
+
+    def put_pot(self, pool: str, pot: Pot) -> None: ...
+
+    def share(self, pool: str, name: str) -> ShareLease | None: ...
+
+    def shares(self, pool: str) -> list[ShareLease]:
+        """In the order of their names."""
+
+    def put_share(self, pool: str, lease: ShareLease) -> None:
+        """Counts follow: what share leases hold is in use."""
+
+    def drop_share(self, pool: str, name: str) -> None: ...
 
     def machine(self) -> MachineSettings: ...
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from flyball.core.model import Claim, Phase
 from flyball.core.plan import Memory
+from flyball.core.renewal import ShareLease
 from flyball.core.settings import MachineSettings, PoolChanges, PoolSettings
 from flyball.core.verdict import Verdict
 from flyball.core.window import Window
@@ -66,6 +67,9 @@ class PoolSnapshot:
     asks: tuple[WaitingAsk, ...]
     projects: tuple[ProjectStanding, ...]
     demands: tuple[Demand, ...]
+    shares: tuple[ShareLease, ...] = ()
+    learning_until: float = float("-inf")
+    """Until then share leases do not grow: the store may have forgotten some."""
 
 
 @dataclass(frozen=True, slots=True)

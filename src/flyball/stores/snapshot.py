@@ -32,7 +32,7 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
     claims = rows.claims(row.name)
     asks = {c.id: c for c in claims if not c.held}
     line = answers.in_line(desk, [candidate(c.id, c, c.asked_at) for c in asks.values()], limit=ASKS_SHOWN)
-    meters = row.meters
+    meters, pot = row.meters, rows.pot(row.name)
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
         name=row.name,
@@ -55,6 +55,8 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
         asks=tuple(_asks(desk, asks, line)),
         projects=_standings(desk),
         demands=tuple(d for d in rows.demands(row.name) if d.until > desk.now),
+        shares=tuple(rows.shares(row.name)),
+        learning_until=pot.learning_until if pot is not None else float("-inf"),
     )
 
 

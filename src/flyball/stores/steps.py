@@ -66,6 +66,6 @@ class Steps(ABC):
 
 
 def joined(first: After, second: After) -> After:
-    if not first.wakes and not first.facts:
+    if not first.wakes and not first.facts and not first.notices:
         return second
-    return After(first.wakes + second.wakes, first.facts + second.facts)
+    return After(first.wakes + second.wakes, first.facts + second.facts, first.notices + second.notices)

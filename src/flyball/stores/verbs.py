@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from flyball.core.admit import Denial
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
-from flyball.core.settings import check_name
+from flyball.core.settings import KEY_LIMIT, check_name
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict, span_words
 from flyball.errors import UsageError
-from flyball.stores import answers
+from flyball.stores import answers, keys
 from flyball.stores.desk import PoolDesk, ask_fact, candidate
 from flyball.stores.handout import (
     TELLING_S,
@@ -34,6 +34,7 @@ from flyball.stores.setting import SettingVerbs
 from flyball.stores.steps import joined
 
 if TYPE_CHECKING:
+    from flyball.core.renewal import Renewal, Reply
     from flyball.stores.seen import Snapshot
 
 
@@ -48,7 +49,12 @@ class Verbs(SettingVerbs):
             carried = self._carry(rows)
             row, use = rows.entry(ask.pool, ask.project) or (None, None)
             desk = PoolDesk(rows, ask.pool, self._world, row=row, use=use)
+            known = keys.known(desk, ask) if ask.key else None
+            if known is not None:
+                return known, joined(carried, desk.done())
             verdict = self._admit(desk, ask, park=park)
+            if verdict.claim_id and (ask.key or ask.ttl_s is not None):
+                keys.write(desk, ask, verdict)
             return verdict, joined(carried, desk.done())
 
     def _admit(self, desk: PoolDesk, ask: Ask, *, park: bool) -> Verdict:
@@ -59,6 +65,11 @@ class Verbs(SettingVerbs):
         if denial is None and desk.row.counts.waiting:
             # What time has freed belongs to those in line; nobody overtakes them by arriving late.
             hand_out(desk)
+            denial = desk.denial(wanted, desk.project(ask.project))
+            if denial is None and not may_pass(desk, wanted):
+                denial = Denial(Reason.QUEUE)
+        while denial is not None and keys.take_back_expired(desk):
+            # Whoever stands in the way may be long gone.
             denial = desk.denial(wanted, desk.project(ask.project))
             if denial is None and not may_pass(desk, wanted):
                 denial = Denial(Reason.QUEUE)
@@ -88,7 +99,7 @@ class Verbs(SettingVerbs):
                 claim = rows.claim(claim_id)
                 if claim is None:
                     return None, After()
-                if claim.expires_at is None:
+                if claim.expires_at is None or not claim.holder.pid:
                     return answers.standing(self._desk(projection(rows), claim.pool), claim), After()
         with self._write() as rows:
             carried = self._carry(rows)
@@ -96,7 +107,7 @@ class Verbs(SettingVerbs):
             if claim is None:
                 return None, carried
             desk = self._desk(rows, claim.pool)
-            if claim.held and claim.expires_at is not None:
+            if claim.held and claim.expires_at is not None and claim.holder.pid:
                 rows.confirm(claim_id)
             elif not claim.held:
                 hand_out(desk)
@@ -118,6 +129,22 @@ class Verbs(SettingVerbs):
         return Verdict(
             kind=Kind.GRANTED, reason=Reason.FREE, pool=pool, claim_id=claim_id, in_use=in_use, cap=cap
         )
+
+    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+        check_ttl(ttl_s)
+        with self._write() as rows:
+            claim = rows.claim(claim_id)
+            if claim is None or claim.expires_at is None or claim.expires_at <= rows.now:
+                return False
+            rows.expire(claim_id, rows.now + ttl_s)
+            return True
+
+    def note(self, name: str, fresh: str) -> str:
+        with self._write() as rows:
+            known = rows.note(name)
+            if known is None:
+                rows.put_note(name, fresh)
+            return fresh if known is None else known
 
     def withdraw(self, claim_id: int) -> After:
         return self._end(Release(claim_id, Outcome.ABANDONED))
@@ -268,6 +295,16 @@ class Verbs(SettingVerbs):
             desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
             return joined(carried, desk.done())
 
+    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
+        from flyball.stores import shares
+
+        shares.check_renewal(renewal)
+        with self._write() as rows:
+            carried = self._carry(rows)
+            desk = self._desk(rows, check_name("pool", pool))
+            reply = shares.renew(desk, renewal)
+            return reply, joined(carried, desk.done())
+
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         check_name("project", project)
         with self._write() as rows:
@@ -308,6 +345,10 @@ def check_ask(ask: Ask) -> None:
         check_name("window", window)
         if type(amount) not in (int, float) or not 0 <= amount < 1e15:
             raise UsageError(f"the cost in {window!r} must be a number of 0 or more, not {amount!r}")
+    if ask.ttl_s is not None:
+        check_ttl(ask.ttl_s)
+    if ask.key:
+        check_name("key", ask.key, limit=KEY_LIMIT)
     if ask.slots < 1:
         raise UsageError(f"slots must be at least 1, not {ask.slots}")
     if abs(ask.priority) > PRIORITY_LIMIT:
@@ -316,7 +357,13 @@ def check_ask(ask: Ask) -> None:
         )
 
 
+def check_ttl(ttl_s: float) -> None:
+    if type(ttl_s) not in (int, float) or not 0 < ttl_s <= TTL_LIMIT_S:
+        raise UsageError(f"a time to live must be from above 0 to {TTL_LIMIT_S:g} s, not {ttl_s!r}")
+
+
 PRIORITY_LIMIT = 1000
+TTL_LIMIT_S = 7 * 86400.0
 
 
 def _in_the_way(rows: Rows, pool: str) -> list[str]:

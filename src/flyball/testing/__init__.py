@@ -8,7 +8,7 @@ from flyball.testing.faults import FaultyStore
 from flyball.testing.runtime_checks import LAUNCH_CHECKS, RUNTIME_CHECKS, Recording, check_runtime
 from flyball.testing.store_checks import FLEET_CHECKS, STORE_CHECKS
 from flyball.testing.store_checks.scene import MakeStore, Scene
-from flyball.testing.stores import check_store, make_memory, make_redis, make_sqlite
+from flyball.testing.stores import check_store, make_memory, make_postgres, make_redis, make_sqlite
 from flyball.testing.task_checks import TASK_CHECKS, MakeSource, TaskScene, check_tasks
 from flyball.testing.world import FakeWorld
 
@@ -30,6 +30,7 @@ __all__ = [
     "check_store",
     "check_tasks",
     "make_memory",
+    "make_postgres",
     "make_redis",
     "make_sqlite",
 ]

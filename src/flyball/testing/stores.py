@@ -26,6 +26,7 @@ from flyball.testing.store_checks.scene import MakeStore, Scene, StoreCheck
 from flyball.testing.world import FakeWorld
 
 if TYPE_CHECKING:
+    from flyball.stores.postgres.store import PostgresStore
     from flyball.stores.redis.store import RedisStore
 
 
@@ -54,6 +55,15 @@ def make_redis(world: FakeWorld, url: str, *, space: str | None = None) -> Redis
         id_block=ID_BLOCK,
         space=space or f"test-{os.urandom(8).hex()}",
     )
+
+
+def make_postgres(world: FakeWorld, url: str, *, space: str | None = None) -> PostgresStore:
+    """A store on a real server, in a space of its own; its clock is the world's."""
+    from flyball.stores.postgres.server import Server
+    from flyball.stores.postgres.store import PostgresStore
+
+    named = f"{url}{'&' if '?' in url else '?'}space={space or f'test-{os.urandom(8).hex()}'}"
+    return PostgresStore(Server(named), world.ports(), server_time=False)
 
 
 def check_store(make_store: MakeStore, *, checks: Sequence[StoreCheck] = STORE_CHECKS) -> None:

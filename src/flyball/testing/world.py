@@ -20,8 +20,16 @@ class FakeWorld:
         self.seed = seed
         self.memory_free_bytes: int | None = None
         self.here = here
+        self.epoch = "first"
+        """Change it where a store should think that it may have lost what it knew."""
 
     def ports(self, clock: Callable[[], float] | None = None) -> World:
         """What a store is given. Chance starts anew each time, so two stores see the same."""
         chance = Random(self.seed).random
-        return World(clock or self.clock, chance, lambda: self.memory_free_bytes, lambda: self.here)
+        return World(
+            clock or self.clock,
+            chance,
+            lambda: self.memory_free_bytes,
+            lambda: self.here,
+            lambda: self.epoch,
+        )

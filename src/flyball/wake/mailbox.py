@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 import stat
+import weakref
 from enum import Enum
 from itertools import count
 from pathlib import Path
@@ -66,6 +67,8 @@ class Mailbox:
         self._socket.setblocking(False)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.address)
+        # Left to the garbage collector, the socket may go before whoever would have closed it.
+        self._forget = weakref.finalize(self, self._socket.close)
         self._socket.bind(self.address)
 
     def fileno(self) -> int:

@@ -5,24 +5,29 @@ says only "look at this claim". What is said while nobody listens is lost, so wh
 first time and after every break, everybody is told to look (``LOOK``). The thread starts when somebody really
 waits: an ask that is granted at once needs no ears.
 
+The connection is one of a store that is open; when the last one for this server is closed or forgotten, the
+thread ends, and its mailboxes are no longer good for anything. It also ends with the process, in silence.
+
 A mailbox here looks like a socket's (mailbox.py): an address, a file descriptor to wait on, ``receive``.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import random
 import socket
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from types import MethodType
 from typing import Any, Protocol
 
+from flyball.errors import StoreClosedError
 from flyball.wake.mailbox import LOOK
 
 _PING_S = 5.0
@@ -30,6 +35,10 @@ _SILENT_PINGS = 3
 """So many questions in a row without an answer: the connection is dead, whatever the system says."""
 _AGAIN_S = (0.1, 5.0)
 """How soon a lost connection is tried again: at first, and at last."""
+_WAYS_KEPT = 8
+_leaving = threading.Event()
+"""The process ends: nobody connects any more."""
+atexit.register(_leaving.set)
 
 
 class Listener(Protocol):
@@ -65,8 +74,8 @@ class ChannelBox:
 
     @property
     def ours(self) -> bool:
-        """False in a forked child, which must not read its parent's mail, and once it is closed."""
-        return self._pid == os.getpid() and not self._closed
+        """False in a forked child, which must not read its parent's mail, and once nobody puts mail in."""
+        return self._pid == os.getpid() and not self._closed and not self._board.closed
 
     def put(self, claim_id: int) -> None:
         """Called by the listening thread."""
@@ -98,16 +107,27 @@ def _close(*ends: socket.socket) -> None:
         end.close()
 
 
+Connect = Callable[[], Listener]
+
+
 class Switchboard:
     """Everything this process hears from one server."""
 
-    def __init__(self, connect: Callable[[], Listener], prefix: str) -> None:
+    def __init__(self, prefix: str) -> None:
         self.channel = f"{prefix}{os.urandom(9).hex()}"
-        self._connect = connect
+        self.closed = False
+        self._ways: deque[Callable[[], Connect | None]] = deque(maxlen=_WAYS_KEPT)
         self._boxes: weakref.WeakValueDictionary[int, ChannelBox] = weakref.WeakValueDictionary()
         self._numbers = count(1)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    def reach_by(self, connect: Connect) -> None:
+        """One more way to the server, as long as its store lives and is open."""
+        way = _way(connect)
+        with self._lock:
+            if way not in self._ways:
+                self._ways.append(way)
 
     def open_box(self) -> ChannelBox:
         number = next(self._numbers)
@@ -119,7 +139,7 @@ class Switchboard:
 
     def listen(self) -> None:
         """Begin to listen, if nobody does yet."""
-        if self._thread is not None:
+        if self._thread is not None or self.closed:
             return
         with self._lock:
             if self._thread is None:
@@ -129,31 +149,46 @@ class Switchboard:
     # -- in the thread ------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Until nobody is left who could be told."""
+        """Until nobody is left who could be told, or no way to the server."""
         pause_s = _AGAIN_S[0]
-        while self._is_needed():
+        while (way := self._way_left()) is not None:
             try:
-                listener = self._connect()
-                try:
-                    listener.subscribe(self.channel)
-                    unheard = 0
-                    while self._boxes and unheard <= _SILENT_PINGS:
-                        unheard = 0 if self._hear(listener) else unheard + 1
-                        pause_s = _AGAIN_S[0]
-                finally:
-                    with contextlib.suppress(Exception):
-                        listener.close()
+                if self._hear_all(way):
+                    pause_s = _AGAIN_S[0]
             except Exception as error:
                 # Waiters also look by themselves; ears come back when the server does.
                 logging.getLogger("flyball").debug("not listening for wakes: %s", type(error).__name__)
-                time.sleep(pause_s * (0.5 + random.random()))
+                _leaving.wait(pause_s * (0.5 + random.random()))
                 pause_s = min(2 * pause_s, _AGAIN_S[1])
 
-    def _is_needed(self) -> bool:
+    def _way_left(self) -> Callable[[], Connect | None] | None:
         with self._lock:
-            if not self._boxes:
-                self._thread = None
-            return bool(self._boxes)
+            if self._ways and self._boxes and not _leaving.is_set():
+                return self._ways[-1]
+            self._thread, self.closed = None, not self._ways
+        if self.closed:
+            self._tell_all()
+        return None
+
+    def _hear_all(self, way: Callable[[], Connect | None]) -> bool:
+        """Listen until the connection is lost or not needed. False where the way was none any more."""
+        listener: Listener | None = None
+        try:
+            # The store is not held on to meanwhile: one that is forgotten closes its connections.
+            listener = _connected(way)
+            listener.subscribe(self.channel)
+            unheard = 0
+            while self._boxes and unheard <= _SILENT_PINGS:
+                unheard = 0 if self._hear(listener) else unheard + 1
+            return True
+        except StoreClosedError:
+            with self._lock, contextlib.suppress(ValueError):
+                self._ways.remove(way)
+            return False
+        finally:
+            if listener is not None:
+                with contextlib.suppress(Exception):
+                    listener.close()
 
     def _hear(self, listener: Listener) -> bool:
         """One message, or a question whether anybody is there; False where nothing came."""
@@ -162,14 +197,28 @@ class Switchboard:
             listener.ping()
             return False
         if message["type"] == "subscribe":
-            for box in list(self._boxes.values()):
-                box.put(LOOK)
+            self._tell_all()
         elif message["type"] == "message":
             number, _, claim_id = str(message["data"]).partition(" ")
             told = self._boxes.get(int(number))
             if told is not None:
-                told.put(int(claim_id))
+                told.put(int(claim_id) if claim_id else LOOK)
         return True
+
+    def _tell_all(self) -> None:
+        for box in list(self._boxes.values()):
+            box.put(LOOK)
+
+
+def _way(connect: Connect) -> Callable[[], Connect | None]:
+    return weakref.WeakMethod(connect) if isinstance(connect, MethodType) else lambda: connect
+
+
+def _connected(way: Callable[[], Connect | None]) -> Listener:
+    connect = way()
+    if connect is None:
+        raise StoreClosedError("the store is gone")
+    return connect()
 
 
 _boards: dict[tuple[int, str], Switchboard] = {}
@@ -177,10 +226,12 @@ _boards_lock = threading.Lock()
 os.register_at_fork(after_in_child=lambda: globals().update(_boards_lock=threading.Lock()))
 
 
-def switchboard(address: str, connect: Callable[[], Listener], prefix: str) -> Switchboard:
+def switchboard(address: str, connect: Connect, prefix: str) -> Switchboard:
     """This process's own for a server; a forked child makes another."""
     key = (os.getpid(), address)
     with _boards_lock:
-        if key not in _boards:
-            _boards[key] = Switchboard(connect, prefix)
-        return _boards[key]
+        if key not in _boards or _boards[key].closed:
+            _boards[key] = Switchboard(prefix)
+        board = _boards[key]
+    board.reach_by(connect)
+    return board

@@ -9,7 +9,7 @@ from flyball.core.model import Fact
 from flyball.errors import StoreBusyError, invariant
 from flyball.stores.desk import World
 from flyball.stores.port import After
-from flyball.stores.redis import planner, records
+from flyball.stores.redis import planner, records, share_records
 from flyball.stores.redis.image import Image, PoolState
 from flyball.stores.redis.steps import RedisSteps, state_of
 from flyball.stores.rows import Rows
@@ -51,18 +51,21 @@ class RedisLooking(RedisSteps):
         return image
 
     def _whole(self, pool: str) -> PoolState:
-        time, row, events, demands, claims, hosts = self._run("read_pool", pool)
-        now = self._server.seen_at(time)
+        now, row, events, demands, claims, hosts, shares, targets, epoch = self._run_once(
+            "read_pool", pool, ""
+        )
         fields, projects = records.split_uses(records.pairs(row))
         return PoolState(
             pool=pool,
-            now=now if self._server_time else self._world.clock(),
+            now=float(now),
             fields=fields,
             events=events,
             projects=projects,
             demands=records.pairs(demands),
             claims={int(claim_id): line for claim_id, line in records.pairs(claims).items()},
             hosts=records.pairs(hosts),
+            shares=share_records.shares_of(shares, targets),
+            epoch=epoch,
         )
 
     def _everything(self) -> OnImage:
@@ -81,7 +84,7 @@ class RedisLooking(RedisSteps):
             self._carry(after)
         for _ in range(ROUNDS):
             image = self._changed(self._state(pool))
-            work(OnImage(self._world, image))
+            image.notices += work(OnImage(self._world, image)).notices
             if self._drive("do_serve", pool, "", after, swap=image.changes()) != "moved":
                 return after
         raise StoreBusyError(f"pool {pool!r} changes all the time; try again")

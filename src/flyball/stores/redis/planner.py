@@ -33,12 +33,17 @@ def planned(state: PoolState, world: World) -> Changes:
 
 
 def hear(image: Image, state: PoolState, world: World) -> None:
+    """Fold what the inbox holds, and divide the pot where that was asked for."""
     # Opening a desk makes a pool that is new, and plans anew where time has passed.
     desk = PoolDesk(image, state.pool, world)
     for event in state.events:
         kind, _, rest = event.partition("\t")
         _HEARD[kind](desk, rest)
-    desk.done()
+    if state.divide:
+        from flyball.stores import shares
+
+        shares.divide(desk)
+    image.notices += desk.done().notices
 
 
 def _arrived(desk: PoolDesk, project: str) -> None:
@@ -63,6 +68,13 @@ def _throttled(desk: PoolDesk, rest: str) -> None:
     desk.fold(signal, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
 
 
+def _refused(desk: PoolDesk, rest: str) -> None:
+    from flyball.stores import shares
+
+    kind, times, age_s, node = rest.split("\t")
+    shares.refused(desk, SignalKind(kind), int(times), node=node, age_s=records.real(age_s))
+
+
 def _trial_ended(desk: PoolDesk, outcome: str) -> None:
     end_trial(desk, Outcome(outcome))
 
@@ -71,6 +83,7 @@ _HEARD: dict[str, Callable[[PoolDesk, str], None]] = {
     "arrived": _arrived,
     "left": _refresh,
     "refresh": _refresh,
+    "refused": _refused,
     "signal": _signal,
     "throttled": _throttled,
     "trial ended": _trial_ended,
@@ -92,15 +105,22 @@ def _decoded(event: str) -> tuple[Signal, str, str, int | None]:
 
 def payload(changes: Changes) -> str:
     """What the script swaps in."""
-    invariant(changes.pool, "a plan changes at least its version")
+    invariant(changes.pool or changes.divided, "a plan changes at least its version")
     return json.dumps(
         {
             "version": changes.version,
+            "planned": changes.planned,
+            "divided": changes.divided,
             "heard": changes.heard,
             "pool": dict(changes.pool),
             "read": dict(changes.read),
             "projects": dict(changes.projects),
             "facts": [records.fact_line(fact) for fact in changes.facts],
+            "targets": [part for name, target in changes.targets.items() for part in (name, str(target))],
+            "short": [part for name in changes.short for part in ("0", name)],
+            "served": changes.served,
+            "gone": changes.gone,
+            "notices": [records.plain(mailbox) for mailbox in changes.notices],
         },
         ensure_ascii=False,
     )

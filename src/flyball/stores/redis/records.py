@@ -22,6 +22,7 @@ from flyball.core.model import (
 )
 from flyball.core.settings import MachineSettings, ShareRule
 from flyball.core.signals import Bucket
+from flyball.core.verdict import Blocker, Kind, Reason, Verdict
 from flyball.core.window import Source, Window
 from flyball.errors import StoreUnreadableError
 from flyball.stores.port import Demand
@@ -281,3 +282,52 @@ def split_uses(row: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """A pool's own fields, and those that are its projects by name."""
     fields = {name: text for name, text in row.items() if not name.startswith("use:")}
     return fields, {name[4:]: text for name, text in row.items() if name.startswith("use:")}
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------
+
+
+def verdict_or_none(pool: str, head: str) -> Verdict | None:
+    return None if head == "gone" else verdict_of(pool, head)
+
+
+def verdict_of(pool: str, head: str) -> Verdict:
+    f = head.split("\t")
+    if f[0] == "replay":
+        granted = f[2] == "1"
+        return Verdict(
+            kind=Kind.GRANTED if granted else Kind.PARKED,
+            reason=Reason.FREE if granted else Reason.QUEUE,
+            pool=pool,
+            claim_id=int(f[1]),
+            in_use=int(f[3]),
+            cap=int(f[4]),
+            replayed=True,
+        )
+    if f[0] == "key used":
+        return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=pool)
+    if f[0] == "granted":
+        return Verdict(
+            kind=Kind.GRANTED,
+            reason=Reason.FREE,
+            pool=pool,
+            claim_id=int(f[1]),
+            in_use=int(f[2]),
+            cap=int(f[3]),
+        )
+    blocker = Blocker(f[11], f[12], int(f[13]), f[14], float(f[15])) if f[13] else None
+    return Verdict(
+        kind=Kind(f[0]),
+        reason=Reason(f[4]),
+        pool=pool,
+        claim_id=int(f[1]),
+        in_use=int(f[2]),
+        cap=int(f[3]),
+        reserved=int(f[5]),
+        position=int(f[6]),
+        look_again_s=real(f[7]),
+        estimate_s=real(f[8]),
+        watch=f[9] == "1",
+        detail=f[10],
+        blocker=blocker,
+    )

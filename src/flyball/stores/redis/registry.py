@@ -55,6 +55,12 @@ class Registry:
                 self._owners[number] = pool
         return pool
 
+    def note(self, name: str, fresh: str) -> str:
+        """A small text that is kept for all: what is there, or ``fresh`` from now on."""
+        key = f"{self._space}:notes"
+        self._server.ask("HSETNX", key, name, fresh)
+        return str(self._server.ask("HGET", key, name))
+
     def pools(self) -> list[str]:
         found: dict[str, str] = _as_dict(self._server.ask("HGETALL", self._key))
         self._owners.update((int(number), pool) for number, pool in found.items() if number not in _OURS)

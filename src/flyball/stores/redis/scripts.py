@@ -11,10 +11,10 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 
-from flyball.core import plan, verdict, window
+from flyball.core import plan, terms, verdict, window
 from flyball.core.learned import NEVER
 from flyball.core.model import HOLD_SMOOTHING
-from flyball.core.settings import CONFIRM_S, LEASE_BACKSTOP_S
+from flyball.core.settings import CONFIRM_S, KEY_TTL_S, LEASE_BACKSTOP_S
 from flyball.stores import answers, desk, handout, rows
 
 ID_BLOCK = 10**10
@@ -24,25 +24,32 @@ LAYOUT = 1
 INBOX_KEPT = 1000
 HOSTS_KEPT = 256
 """Beyond this many, hosts that were silent for a day are forgotten."""
+PLANNING_S = 0.25
+"""So long nobody else works out what share leases should get; then its planner has probably died."""
 CHANNEL = "flyball:wake:"
 """Mailboxes that begin with this are channels: the script itself tells them."""
 
-_BASE = ("record", "window", "desk", "claim", "line")
-_JUDGING = (*_BASE, "judge", "grant", "answers", "order", "handout")
+_DESK = ("record", "window", "desk", "share")
+_BASE = (*_DESK, "claim", "line", "keys")
+_HANDING_OUT = ("judge", "grant", "answers", "order", "handout")
+_JUDGING = (*_BASE, *_HANDING_OUT)
 _PARTS: dict[str, tuple[str, ...]] = {
-    "do_admit": ("fast_admit", *_JUDGING),
+    "do_admit": ("fast_admit", *_JUDGING, "admission"),
+    "do_place": (*_JUDGING, "admission"),
+    "do_extend": _BASE,
     "do_look": _JUDGING,
-    "do_end": ("fast_end", *_BASE, "settle", "judge", "grant", "answers", "order", "handout", "ending"),
+    "do_end": ("fast_end", *_BASE, "settle", *_HANDING_OUT, "ending"),
     "do_bury": _JUDGING,
     "do_hold": _BASE,
     "do_rest": _BASE,
     "do_rebind": _BASE,
-    "do_beat": ("record", "window", "desk"),
+    "do_beat": _DESK,
     "do_report": _BASE,
+    "do_renew": (*_DESK, "renewal", "renewing", "claim", "line", "keys", *_HANDING_OUT),
     "do_demand": _JUDGING,
     "do_serve": _JUDGING,
     "do_recount": _JUDGING,
-    "read_pool": (),
+    "read_pool": _DESK,
     "read_tagged": (),
     "read_watched": (),
     "register": (),
@@ -61,6 +68,7 @@ _CONSTANTS: dict[str, float | str] = {
     "HOLD_SMOOTHING": HOLD_SMOOTHING,
     "HOSTS_KEPT": HOSTS_KEPT,
     "INBOX_KEPT": INBOX_KEPT,
+    "KEY_TTL_S": KEY_TTL_S,
     "LAYOUT": LAYOUT,
     "LEASE_BACKSTOP_S": LEASE_BACKSTOP_S,
     "LEAST_NET": window.LEAST_NET,
@@ -68,10 +76,13 @@ _CONSTANTS: dict[str, float | str] = {
     "MINUTE_S": window.MINUTE_S,
     "NEVER": NEVER,
     "OTHERS_S": window.OTHERS_S,
+    "PLAN_PER_NODE_S": terms.PLAN_PER_NODE_S,
+    "PLANNING_S": PLANNING_S,
     "POOL_FACTS_KEPT": rows.POOL_FACTS_KEPT,
     "PROJECTS_KEPT": desk.PROJECTS_KEPT,
     "SMOOTHING": window.SMOOTHING,
     "TELLING_S": handout.TELLING_S,
+    "TRIAL_ID": desk.TRIAL_ID,
 }
 
 

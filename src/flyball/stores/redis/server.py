@@ -4,30 +4,27 @@ A server that is too old, evicts keys, or only follows another one is refused wh
 is ever sent twice by itself: a grant whose answer was lost must not be made again (``Unheard`` in steps.py).
 So every script carries the time until which its sender waits, on the server's clock; one that arrives later,
 out of the buffer of a server that was stopped, changes nothing.
+
+Whatever was opened is closed by ``close``, and where nobody called that, when the server is no longer used or
+the process ends. A thread that was in the middle of something then cannot open anything again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from flyball.errors import (
-    FlyballError,
-    StoreBusyError,
-    StoreError,
-    StoreFullError,
-    StoreReadOnlyError,
-    UsageError,
-)
+from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
+from flyball.stores.redis.ailments import translated
 
 if TYPE_CHECKING:
     from flyball.stores.redis.scripts import Script
 
-R = TypeVar("R")
 ANSWER_S = 5.0
 """How long an answer may take before the server counts as gone."""
 OLDEST = (6, 2)
@@ -57,14 +54,45 @@ def split_space(url: str) -> tuple[str, str]:
     return (f"{address}?{urlencode(options)}" if options else address), space
 
 
+class _Link:
+    """The driver's client, kept apart so that it can be closed when its server is gone."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+
+    def drop(self) -> None:
+        for client in _clients(self.client):
+            with contextlib.suppress(Exception):
+                type(client).close(client)
+            # It closes itself once more when it is freed, and waits for a lock then. At the end of a process
+            # that lock may be a thread's that will never run again.
+            client.close = _nothing
+
+
+def _clients(client: Any) -> list[Any]:
+    """A client, and those of a cluster's nodes."""
+    if client is None:
+        return []
+    nodes = client.get_nodes() if hasattr(client, "get_nodes") else []
+    return [client, *(node.redis_connection for node in nodes if node.redis_connection is not None)]
+
+
+def _nothing() -> None:
+    return None
+
+
 class Server:
     """One server, or a cluster of them. Safe to use from many threads, and after a fork."""
 
     def __init__(self, url: str) -> None:
         self.words = without_password(url)
         self.answer_s = _answer_s(url)
+        self.closed = False
         self._lock = threading.Lock()
         self._client: Any = None
+        self._link = _Link()
+        # Left to the garbage collector, a socket may go before whoever would have closed it.
+        weakref.finalize(self, self._link.drop)
         self._offset_s = 0.0
         self._connect: Callable[[], Any] = _connector(url, self.answer_s)
         self.on_open: Callable[[], None] = lambda: None
@@ -108,44 +136,61 @@ class Server:
         except Exception as error:
             self._fail(error)
 
-    def listener(self) -> Any:
+    def listener(self) -> Ears:
         """A connection of its own that hears channels."""
         client = self._client or self._ready()
-        return client.pubsub()
+        return Ears(self, client.pubsub())
 
     def close(self) -> None:
+        """For good."""
+        self.closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of all connections; whoever needs one opens another."""
         with self._lock:
-            if self._client is not None:
-                self._client.close()
+            self._link.drop()
             self._client = None
 
     def after_fork_in_child(self) -> None:
         """The sockets are the parent's."""
         self._lock = threading.Lock()
-        self._client = None
+        self._client = self._link.client = None
 
     def _ready(self) -> Any:
         with self._lock:
-            if self._client is None:
-                try:
-                    client = self._connect()
-                    self._examine(client)
-                except FlyballError:
-                    raise
-                except (TypeError, ValueError) as error:
-                    # An option that the driver does not know, or a port that is no number.
-                    raise UsageError(f"cannot use FLYBALL_URL for {self.words}: {error}") from None
-                except Exception as error:
-                    self._fail(error)
-                self._client = client
-            else:
+            if self._client is not None:
                 return self._client
+            client = self._opened()
+            self._client = client
         try:
             self.on_open()
         except BaseException:
-            self._client = None
+            self._drop()
             raise
         return client
+
+    def _opened(self) -> Any:
+        self._check_open()
+        try:
+            self._link.client = self._connect()
+            self._examine(self._link.client)
+            self._check_open()
+        except FlyballError:
+            self._link.drop()
+            raise
+        except (TypeError, ValueError) as error:
+            # An option that the driver does not know, or a port that is no number.
+            self._link.drop()
+            raise UsageError(f"cannot use FLYBALL_URL for {self.words}: {error}") from None
+        except Exception as error:
+            self._link.drop()
+            self._fail(error)
+        return self._link.client
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StoreClosedError(f"the connection to {self.words} was closed")
 
     def _examine(self, client: Any) -> None:
         """Refuse a server on which leases would not be safe."""
@@ -183,88 +228,42 @@ class Server:
 
     def _fail(self, error: Exception) -> NoReturn:
         ours = translated(error, self.words, self.answer_s)
-        if isinstance(ours, StoreReadOnlyError):
+        if isinstance(ours, StoreReadOnlyError) and self._client is not None:
             # Another server may be the primary by now: the next call finds out which.
-            self.close()
-        raise ours from error
+            self._drop()
+        if self.closed:
+            ours = StoreClosedError(f"the connection to {self.words} was closed")
+        try:
+            raise ours from error
+        finally:
+            # An error that knows its own frame is only freed by the garbage collector, with all it knows.
+            del ours, error
 
 
-def maybe_done(error: BaseException) -> bool:
-    """Was it perhaps done although it failed? Not where no connection came about, or it was refused."""
-    cause = error.__cause__
-    lost = type(cause).__name__ in ("TimeoutError", "ConnectionError") if cause is not None else True
-    return lost and "connecting to" not in str(cause)
+class Ears:
+    """Implements ``Listener`` (wake/pubsub.py), until its server is closed."""
 
+    def __init__(self, server: Server, heard: Any) -> None:
+        self._server, self._heard = weakref.ref(server), heard
 
-def translated(error: Exception, server: str, answer_s: float) -> StoreError:
-    """A driver's error as ours, with the way out. Neither carries a password."""
-    kind, words = type(error).__name__, str(error)
-    if kind in ("TimeoutError", "ReadTimeout"):
-        secure = server.startswith(("rediss", "valkeys"))
-        maybe = "does it speak no TLS (then redis://), or is it paused" if secure else "is it paused"
-        return StoreBusyError(f"{server} did not answer within {answer_s:g} s; {maybe}, or the network down?")
-    for ailment in _AILMENTS:
-        if kind in ailment.kinds or any(sign in words for sign in ailment.signs):
-            return ailment.error(f"{server} {ailment.words.format(reason=_reason(words))}")
-    return StoreError(f"{server}: {words or kind}")
+    def subscribe(self, *channels: str) -> None:
+        self._heard.subscribe(*channels)
+        self._check_open()
 
+    def get_message(self, *, timeout: float) -> Any:
+        self._check_open()
+        return self._heard.get_message(timeout=timeout)
 
-def _reason(words: str) -> str:
-    """What went wrong, without the address that the driver puts in front of it."""
-    return words.rpartition("connecting to ")[2].strip() or words
+    def ping(self) -> None:
+        self._heard.ping()
 
+    def close(self) -> None:
+        self._heard.close()
 
-@dataclass(frozen=True, slots=True)
-class _Ailment:
-    """How a driver says it, by class or in words (a script's error has only words), and how we do."""
-
-    kinds: tuple[str, ...]
-    signs: tuple[str, ...]
-    words: str
-    error: type[StoreError] = StoreError
-
-
-_AILMENTS = (
-    _Ailment(
-        ("AuthenticationError", "AuthenticationWrongNumberOfArgsError"),
-        ("WRONGPASS", "NOAUTH", "invalid username-password", "Authentication required"),
-        "refuses the user or password; set them in FLYBALL_URL (redis://user:password@host)",
-    ),
-    _Ailment(
-        ("NoPermissionError",),
-        ("NOPERM", "no permissions"),
-        "forbids a command ({reason}); flyball's user needs +@all on keys and channels flyball:*",
-    ),
-    _Ailment(
-        (),
-        ("SSL", "CERTIFICATE"),
-        "gives no secure connection ({reason}); rediss:// needs a server that speaks TLS, ?ssl_ca_certs= "
-        "names its certificate authority",
-    ),
-    _Ailment(("OutOfMemoryError",), ("OOM",), "has no memory left; raise its maxmemory", StoreFullError),
-    _Ailment((), ("MISCONF",), "cannot save to its disk and takes no writes; free its disk", StoreFullError),
-    _Ailment(
-        ("ReadOnlyError",),
-        ("READONLY", "read only replica"),
-        "only follows another server; name the primary in FLYBALL_URL",
-        StoreReadOnlyError,
-    ),
-    _Ailment(
-        ("BusyLoadingError",),
-        ("LOADING",),
-        "is still loading its data; try again in a moment",
-        StoreBusyError,
-    ),
-    _Ailment(("MovedError",), ("MOVED",), "is part of a cluster; write redis+cluster:// in FLYBALL_URL"),
-    _Ailment(
-        ("ClusterDownError",), ("CLUSTERDOWN",), "is a cluster that is not whole ({reason}); mend it first"
-    ),
-    _Ailment(
-        ("ConnectionError", "RedisClusterException", "MaxConnectionsError"),
-        (),
-        "cannot be reached ({reason}); is it running? FLYBALL_URL names it",
-    ),
-)
+    def _check_open(self) -> None:
+        server = self._server()
+        if server is None or server.closed:
+            raise StoreClosedError("nobody listens any more")
 
 
 def _infos(client: Any) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from flyball.core.model import Fact, Holder, Outcome
 from flyball.errors import StoreBusyError, invariant
 from flyball.stores.desk import World
 from flyball.stores.port import After, Release, Wake
-from flyball.stores.redis import planner, records
+from flyball.stores.redis import planner, records, share_records
 from flyball.stores.redis.image import Changes, PoolState
 from flyball.stores.redis.registry import SPACE, Registry
 from flyball.stores.redis.scripts import ID_BLOCK, scripts
@@ -68,15 +68,18 @@ class RedisSteps:
     # -- scripts --------------------------------------------------------------------------------------
 
     def _context(self) -> str:
-        """When, how long we wait for it, a chance for whoever needs one, and where we are."""
+        """When, how long we wait for it, a chance for whoever needs one, which life it is, and where we are.
+
+        Time and life are the server's own to say, but for tests.
+        """
         if not self._chance:
             self._chance = repr(self._world.chance())
         here = self._world.here()
         if here is not self._here:
             self._here, self._here_line = here, records.here_line(here)
         if self._server_time:
-            return f"\t{self._server.deadline():.6f}\t{self._chance}\t{self._here_line}"
-        return f"{self._world.clock()!r}\t\t{self._chance}\t{self._here_line}"
+            return f"\t{self._server.deadline():.6f}\t{self._chance}\t\t{self._here_line}"
+        return f"{self._world.clock()!r}\t\t{self._chance}\t{self._world.epoch()}\t{self._here_line}"
 
     def _run(self, name: str, pool: str, *arguments: str) -> Any:
         return self._server.run(self._scripts[name], self._registry.key_of(pool), *arguments)
@@ -144,6 +147,8 @@ class RedisSteps:
                 after.wakes.append(Wake(records.restored(rest[0]), int(rest[1]), holder))
             elif kind == "f":
                 after.facts.append(records.fact_of(pool, rest))
+            elif kind == "n":
+                after.notices.append(records.restored(rest[0]))
             elif kind == "i":
                 after.facts.extend(planned)
             else:
@@ -236,4 +241,7 @@ def state_of(pool: str, reply: list[Any]) -> PoolState:
         demands=records.pairs(reply[7]),
         claims={},
         trial_live=bool(reply[8]),
+        shares=share_records.shares_of(reply[9], reply[10]) if reply[11] else None,
+        epoch=reply[11],
+        divide=bool(reply[12]),
     )

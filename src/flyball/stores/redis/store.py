@@ -10,9 +10,10 @@ over all pools of one machine therefore have no place here.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from flyball.core.model import Ask, Claim, Holder, Outcome
 from flyball.core.settings import (
@@ -23,22 +24,24 @@ from flyball.core.settings import (
     merge_machine,
 )
 from flyball.core.signals import Signal
-from flyball.core.verdict import Blocker, Kind, Reason, Verdict
+from flyball.core.verdict import Verdict
 from flyball.errors import StoreError, UsageError
 from flyball.host.fork import survive_forks
 from flyball.stores.desk import World
 from flyball.stores.port import After, Census, Demand, Release
-from flyball.stores.redis import planner, records
+from flyball.stores.redis import planner, records, share_records
+from flyball.stores.redis.ailments import maybe_done
 from flyball.stores.redis.looking import OnImage, RedisLooking
 from flyball.stores.redis.registry import SPACE
-from flyball.stores.redis.server import Server, maybe_done, split_space
+from flyball.stores.redis.server import Ears, Server, split_space
 from flyball.stores.redis.steps import Unheard
-from flyball.stores.verbs import check_ask
+from flyball.stores.verbs import check_ask, check_ttl
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
     from flyball.core.plan import Memory
+    from flyball.core.renewal import Renewal, Reply
     from flyball.stores.port import Store
     from flyball.stores.seen import Miscount, Snapshot
 
@@ -75,10 +78,14 @@ class RedisStore(RedisLooking):
             f"{'1' if park else ''}\t{ask.project}\t{ask.name}\t{ask.holder.pid}\t{ask.slots}\t"
             f"{ask.priority}\t{records.amounts_line(ask.cost)}\t{tag}\t{records.ask_line(ask)}"
         )
+        script = "do_admit"
+        if ask.key or ask.ttl_s is not None:
+            script = "do_place"
+            argument = f"{records.number(ask.ttl_s)}\t{ask.key}\t{records.plain(ask.fingerprint)}\t{argument}"
         try:
-            return _verdict(ask.pool, self._drive("do_admit", ask.pool, argument, after)), after
+            return records.verdict_of(ask.pool, self._drive(script, ask.pool, argument, after)), after
         except StoreError as error:
-            if maybe_done(error):
+            if maybe_done(error) and not ask.key:
                 # The answer was lost, perhaps not the question.
                 until = time.monotonic() + 2 * self._server.answer_s
                 with self._kept_lock:
@@ -97,10 +104,18 @@ class RedisStore(RedisLooking):
             if head == "project":
                 return OnImage(self._world, self._image(pool)).look(claim_id, advance=False)
             if head != "write":
-                return _verdict_or_none(pool, head), after
+                return records.verdict_or_none(pool, head), after
             self._carry(after)
         head = self._drive("do_look", pool, f"{claim_id}\t1", after)
-        return _verdict_or_none(pool, head), after
+        return records.verdict_or_none(pool, head), after
+
+    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+        check_ttl(ttl_s)
+        pool = self._registry.pool_of(claim_id)
+        return pool is not None and self._run_once("do_extend", pool, f"{claim_id}\t{ttl_s!r}")[0] == "1"
+
+    def note(self, name: str, fresh: str) -> str:
+        return self._registry.note(name, fresh)
 
     def withdraw(self, claim_id: int) -> After:
         return self.release(Release(claim_id, Outcome.ABANDONED))
@@ -220,6 +235,16 @@ class RedisStore(RedisLooking):
         self._drive("do_report", pool, f"{answered}\t{event}", after, patience=REPORT_ROUNDS)
         return after
 
+    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
+        from flyball.stores.shares import check_renewal
+
+        check_renewal(renewal)
+        check_name("pool", pool)
+        after = After()
+        self._carry(after)
+        head = self._drive("do_renew", pool, share_records.renewal_line(renewal), after)
+        return share_records.reply_of(head), after
+
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         check_name("project", project)
         check_name("pool", pool)
@@ -275,11 +300,15 @@ class RedisStore(RedisLooking):
     def machine(self) -> MachineSettings:
         return MachineSettings()
 
-    def listener(self) -> Any:
+    def listener(self) -> Ears:
         """A connection of its own that hears channels."""
         return self._server.listener()
 
     def close(self) -> None:
+        """For good. What is still to be made good is tried once more."""
+        if not self._server.closed:
+            with contextlib.suppress(StoreError):
+                self._carry(After())
         self._server.close()
 
 
@@ -290,39 +319,6 @@ def open_redis(url: str, *, chance: Callable[[], float], here: Callable[[], Hold
     return RedisStore(server, World(server.now, chance, lambda: None, here), space=space or SPACE)
 
 
-def listener_of(store: Store) -> Callable[[], Any]:
+def listener_of(store: Store) -> Callable[[], Ears]:
     """What opens a connection that hears channels. The store may be wrapped, as in tests."""
     return cast("RedisStore", store).listener
-
-
-def _verdict_or_none(pool: str, head: str) -> Verdict | None:
-    return None if head == "gone" else _verdict(pool, head)
-
-
-def _verdict(pool: str, head: str) -> Verdict:
-    f = head.split("\t")
-    if f[0] == "granted":
-        return Verdict(
-            kind=Kind.GRANTED,
-            reason=Reason.FREE,
-            pool=pool,
-            claim_id=int(f[1]),
-            in_use=int(f[2]),
-            cap=int(f[3]),
-        )
-    blocker = Blocker(f[11], f[12], int(f[13]), f[14], float(f[15])) if f[13] else None
-    return Verdict(
-        kind=Kind(f[0]),
-        reason=Reason(f[4]),
-        pool=pool,
-        claim_id=int(f[1]),
-        in_use=int(f[2]),
-        cap=int(f[3]),
-        reserved=int(f[5]),
-        position=int(f[6]),
-        look_again_s=records.real(f[7]),
-        estimate_s=records.real(f[8]),
-        watch=f[9] == "1",
-        detail=f[10],
-        blocker=blocker,
-    )

@@ -18,12 +18,15 @@ from flyball.core.model import (
     Phase,
     PoolCounts,
     ProjectUse,
+    Receipt,
 )
+from flyball.core.renewal import Pot, ShareLease
 from flyball.core.settings import MachineSettings, ShareRule
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
+from flyball.stores import share_columns as columns
 from flyball.stores.port import Demand
-from flyball.stores.rows import ID_BLOCK, Grant, PoolRow
+from flyball.stores.rows import ID_BLOCK, Grant, Life, PoolRow
 from flyball.stores.sqlite import statements as sql
 
 _FACT_SWEEP = 256
@@ -33,7 +36,7 @@ class SqliteRows:
     """One connection seen as ``Rows``. The store opens and ends the transactions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.now = 0.0
+        self.now, self.epoch = 0.0, ""
         self._run = connection.execute
         self._many = connection.executemany
         self.actions: list[Callable[[], None]] = []
@@ -229,6 +232,70 @@ class SqliteRows:
     def waiting_before(self, pool: str, claim_id: int) -> int:
         (before,) = self._run(sql.WAITING_BEFORE, (pool, claim_id)).fetchone()
         return int(before)
+
+    # -- keys and notes ---------------------------------------------------------------------------
+
+    def expire(self, claim_id: int, at: float) -> None:
+        self._run("UPDATE claim SET expires_at = ? WHERE id = ?", (at, claim_id))
+
+    def receipt(self, pool: str, key: str) -> Receipt | None:
+        row = self._run(sql.RECEIPT, (pool, key)).fetchone()
+        return Receipt(row[0], row[1], bool(row[2]), *row[3:]) if row is not None else None
+
+    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+        self._run(sql.DROP_OLD_RECEIPTS, (self.now,))
+        self._run(
+            sql.PUT_RECEIPT,
+            (
+                pool,
+                key,
+                receipt.fingerprint,
+                receipt.claim_id,
+                receipt.granted,
+                receipt.in_use,
+                receipt.cap,
+                receipt.until,
+            ),
+        )
+
+    def drop_receipt(self, claim_id: int) -> None:
+        self._run("DELETE FROM receipt WHERE claim_id = ?", (claim_id,))
+
+    def note(self, name: str) -> str | None:
+        row = self._run("SELECT text FROM note WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row is not None else None
+
+    def put_note(self, name: str, text: str) -> None:
+        self._run("INSERT OR REPLACE INTO note (name, text) VALUES (?, ?)", (name, text))
+
+    # -- share leases -----------------------------------------------------------------------------
+
+    def life(self) -> Life | None:
+        row = self._run(sql.LIFE).fetchone()
+        return Life(*row) if row is not None else None
+
+    def put_life(self, life: Life) -> None:
+        self._run(sql.PUT_LIFE, (life.epoch, life.since))
+
+    def pot(self, pool: str) -> Pot | None:
+        row = self._run(sql.POT, (pool,)).fetchone()
+        return columns.pot_of(row) if row is not None else None
+
+    def put_pot(self, pool: str, pot: Pot) -> None:
+        self._run(sql.PUT_POT, (pool, *columns.of_pot(pot)))
+
+    def share(self, pool: str, name: str) -> ShareLease | None:
+        row = self._run(sql.SHARE, (pool, name)).fetchone()
+        return columns.share_of(row) if row is not None else None
+
+    def shares(self, pool: str) -> list[ShareLease]:
+        return [columns.share_of(row) for row in self._run(sql.SHARES, (pool,))]
+
+    def put_share(self, pool: str, lease: ShareLease) -> None:
+        self._run(sql.PUT_SHARE, (pool, lease.name, *columns.of_share(lease)))
+
+    def drop_share(self, pool: str, name: str) -> None:
+        self._run(sql.DROP_SHARE, (pool, name))
 
     # -- the rest ---------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ What admission reads is columns. Counts are moved by the schema's triggers, and 
 from __future__ import annotations
 
 from flyball.core.model import ASK_FACTS
+from flyball.stores import share_columns as columns
 from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT
 
 LIMITS = (
@@ -127,3 +128,23 @@ SWEEP_POOL_FACTS = f"""
 DEMANDS = f"SELECT pool, project, {WHO}, until FROM demand"
 PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {WHO}, until) VALUES ({', '.join('?' * 8)})"
 DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = (?, ?, ?, ?, ?, ?, ?)"
+
+LIFE = "SELECT epoch, since FROM life"
+PUT_LIFE = "INSERT OR REPLACE INTO life (one, epoch, since) VALUES (1, ?, ?)"
+POT = f"SELECT {columns.POT} FROM pot WHERE pool = ?"
+PUT_POT = f"INSERT OR REPLACE INTO pot (pool, {columns.POT}) VALUES ({', '.join('?' * 12)})"
+SHARES = f"SELECT {columns.SHARE} FROM share WHERE pool = ? ORDER BY name"
+SHARE = f"SELECT {columns.SHARE} FROM share WHERE pool = ? AND name = ?"
+# Not "replace": that would be a removal and an insertion, without a word to the trigger of the first.
+PUT_SHARE = f"""
+    INSERT INTO share (pool, name, {columns.SHARE}) VALUES ({", ".join("?" * 20)})
+    ON CONFLICT (pool, name) DO UPDATE
+    SET {", ".join(f"{name.strip()} = excluded.{name.strip()}" for name in columns.SHARE.split(","))}"""
+DROP_SHARE = "DELETE FROM share WHERE pool = ? AND name = ?"
+
+RECEIPT = """
+    SELECT fingerprint, claim_id, granted, in_use, cap, until FROM receipt WHERE pool = ? AND key = ?"""
+PUT_RECEIPT = f"INSERT OR REPLACE INTO receipt VALUES ({', '.join('?' * 8)})"
+# A few at a time: each that comes takes more away than it adds.
+DROP_OLD_RECEIPTS = """
+    DELETE FROM receipt WHERE (pool, key) IN (SELECT pool, key FROM receipt WHERE until <= ? LIMIT 8)"""

@@ -98,7 +98,7 @@ class SqliteStore(Verbs):
             connection, rows = self._ready()
             connection.execute("BEGIN")
             try:
-                rows.now = self._clock()
+                rows.now, rows.epoch = self._clock(), self._world.epoch()
                 yield rows
             finally:
                 connection.execute("ROLLBACK")
@@ -120,6 +120,7 @@ class SqliteStore(Verbs):
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     rows.now, rows.actions = self._clock.seen(connection), []
+                    rows.epoch = self._world.epoch()
                 except BaseException:
                     connection.execute("ROLLBACK")
                     raise
@@ -373,4 +374,4 @@ def _quoted(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 4

@@ -121,7 +121,8 @@ def counts_equal_a_recount_after_any_trace(s: Scene) -> None:
 def expect_balanced(snapshot: Snapshot) -> None:
     """Counts against the claims themselves."""
     for pool in snapshot.pools:
-        expect_equal(pool.in_use, sum(claim.slots for claim in pool.leases), f"slots in use of {pool.name}")
+        held = sum(claim.slots for claim in pool.leases) + sum(share.slots for share in pool.shares)
+        expect_equal(pool.in_use, held, f"slots in use of {pool.name}")
         expect_equal(pool.waiting, len(pool.asks), f"asks waiting in {pool.name}")
         for project in pool.projects:
             slots = sum(c.slots for c in pool.leases if c.project == project.name)

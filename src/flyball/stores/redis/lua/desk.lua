@@ -4,12 +4,13 @@
 -- inbox) the script writes what it has, returns what a plan is made from, and is run again with the plan:
 -- ARGV[4] is swapped in if nobody else planned meanwhile, ARGV[3] says where to go on.
 local PREFIX, pool = KEYS[1], nil
-local desk = {moved = {}, uses = {}, moved_uses = {}, said = {}}
+local desk, shares = {moved = {}, uses = {}, moved_uses = {}, said = {}}, {}
 local now
 
 do
   local when, deadline
-  when, deadline, desk.chance, desk.here = match(ARGV[1], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+  when, deadline, desk.chance, desk.epoch, desk.here =
+    match(ARGV[1], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
   if when == '' then
     local time = call('TIME')
     when = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
@@ -113,6 +114,17 @@ function desk.rest()
   pool.refused_at = tonumber(v[10])
 end
 
+-- A cap that grows by success must not wait for the plan to get old.
+function desk.fold_soon()
+  local soon = now + FOLD_EVERY_S
+  if pool.valid_until > soon and pool.cap < pool.ceiling and pool.by_success then desk.put('valid_until', soon) end
+end
+
+function desk.note_hold(held_s)
+  local weight = pool.hold_mean_s ~= 0 and HOLD_SMOOTHING or 1
+  desk.put('hold_mean_s', pool.hold_mean_s + (held_s - pool.hold_mean_s) * weight)
+end
+
 function desk.write()
   local row, n = {}, 0
   for field in pairs(desk.moved) do
@@ -163,6 +175,7 @@ function desk.merged(field, was, planned)
   local is = call('HGET', PREFIX .. 'pool', field)
   if is == was then return planned end
   if field == 'windows' then return window.merged(is, was, planned) end
+  if field == 'valid_until' then return text(min(tonumber(is), tonumber(planned))) end
   if field == 'high' then return text(max(tonumber(planned), tonumber(is) > tonumber(was) and tonumber(is) or 0)) end
   return text(max(0, tonumber(planned) + tonumber(is) - tonumber(was)))
 end
@@ -174,7 +187,8 @@ function desk.install(payload)
     if next_id and next_id % ID_BLOCK == 0 then call('HSET', PREFIX .. 'pool', 'next_id', plan.block) end
     return
   end
-  if plan.version ~= (call('HGET', PREFIX .. 'pool', 'version') or '') then return end
+  if shares.outdated(plan) then return end
+  if plan.planned and plan.version ~= (call('HGET', PREFIX .. 'pool', 'version') or '') then return end
   local row = {}
   for field, value in pairs(plan.pool) do
     row[#row + 1] = field
@@ -194,6 +208,7 @@ function desk.install(payload)
     desk.put_use(use)
   end
   desk.write()
+  shares.divide(plan)
   for _, fact in ipairs(plan.facts) do desk.keep_fact('pool-facts', POOL_FACTS_KEPT, fact) end
   desk.say('i')
 end
@@ -204,9 +219,10 @@ function desk.stale()
   return pool.events > 0 or valid_for_s <= 0 or valid_for_s > 2 * FOREVER_S
 end
 
--- Everything a plan is made from, and where to go on once there is one.
-function desk.state(resume, head, whole)
+-- Everything a plan is made from, and where to go on once there is one. ``divide``: share leases need one too.
+function desk.state(resume, head, whole, divide)
   desk.write()
+  local rows, targets, epoch = shares.state(divide)
   whole = whole or (pool and pool.share == 'strict')
   local trial = pool and pool.trial_id
   return {
@@ -215,6 +231,7 @@ function desk.state(resume, head, whole)
     pool and pool.events > 0 and call('LRANGE', PREFIX .. 'inbox', 0, -1) or {},
     whole and call('HGETALL', PREFIX .. 'demands') or {},
     trial and call('HEXISTS', PREFIX .. 'claims', text(trial)) or 0,
+    rows, targets, epoch, divide and '1' or '',
   }
 end
 
@@ -225,11 +242,11 @@ function desk.inform(event)
   desk.put('events', call('LLEN', PREFIX .. 'inbox'))
 end
 
--- The desk, ready to be worked at; or what has to be returned first.
-function desk.open(project)
+-- The desk, ready to be worked at; or what has to be returned first. ``unless``: who can do with an old plan.
+function desk.open(project, unless)
   if ARGV[4] then desk.install(ARGV[4]) end
   desk.read(project)
-  if not pool or desk.stale() then return desk.state(ARGV[3]) end
+  if not pool or (desk.stale() and not (unless and unless())) then return desk.state(ARGV[3]) end
 end
 
 -- A new claim needs an id: {'block'} asks for more of them.

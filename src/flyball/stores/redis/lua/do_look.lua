@@ -15,8 +15,10 @@ end
 if advance ~= '1' then
   if not claim then return 'gone' end
   desk.read()
-  if claim.granted_at and not claim.expires_at then return granted_text(id) end
-  if claim.expires_at then return 'write' end
+  -- Whoever has no process is known by its time alone: looking confirms nobody.
+  local afar = claim.pid == '0'
+  if claim.granted_at and (afar or not claim.expires_at) then return granted_text(id) end
+  if claim.expires_at and not afar then return 'write' end
   -- What a new plan would say can be seen without making one.
   if desk.stale() then return 'project' end
   return (standing(claim))
@@ -28,7 +30,7 @@ if unready then return unready end
 if stage == '' then
   if not claim.granted_at then
     stage = 'serve'
-  elseif claim.expires_at then
+  elseif claim.expires_at and claim.pid ~= '0' then
     call('ZREM', PREFIX .. 'expiring', text(id))
     claim.expires_at = nil
     claims.put(claim)

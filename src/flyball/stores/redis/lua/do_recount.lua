@@ -1,4 +1,4 @@
--- Set every count to what the claims say. Mirrors stores/recounting.py.
+-- Set every count to what claims and share leases say. Mirrors stores/recounting.py.
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
 local unready = desk.open()
 if unready then return unready end
@@ -14,6 +14,16 @@ if stage == '' then
     else
       total.waiting, use.waiting = total.waiting + 1, use.waiting + 1
     end
+  end
+  local shared, pot = call('HKEYS', PREFIX .. 'shares'), {held = 0, nodes = 0, busy = 0, active = 0}
+  for _, name in ipairs(shared) do
+    local s = shares.of(name)
+    pot.held, pot.busy = pot.held + s.slots, pot.busy + shares.busy(s)
+    pot.nodes, pot.active = pot.nodes + (s.draining and 0 or 1), pot.active + (shares.is_active(s) and 1 or 0)
+  end
+  total.in_use, total.low_in_use = total.in_use + pot.held, total.low_in_use + pot.held
+  if call('HEXISTS', PREFIX .. 'pool', 'pot:held') == 1 then
+    for what, number in pairs(pot) do desk.put('pot:' .. what, number) end
   end
   for _, field in ipairs(call('HKEYS', PREFIX .. 'pool')) do
     local name = match(field, '^use:(.*)$')

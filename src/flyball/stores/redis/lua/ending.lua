@@ -33,11 +33,6 @@ function handout.tell_end(claim, r, held_s)
   end
 end
 
-function handout.note_hold(held_s)
-  local weight = pool.hold_mean_s ~= 0 and HOLD_SMOOTHING or 1
-  desk.put('hold_mean_s', pool.hold_mean_s + (held_s - pool.hold_mean_s) * weight)
-end
-
 -- True if the plan has to hear of it before the slots are handed on.
 function handout.note_end(claim, r)
   desk.rest()
@@ -45,7 +40,7 @@ function handout.note_end(claim, r)
   local was_full = pool.in_use >= pool.cap
   local held_s = max(0, now - claim.granted_at)
   handout.tell_end(claim, r, held_s)
-  if not r.rejected and (was_full or held_s >= 1 or claim.id % HOLD_SAMPLE == 0) then handout.note_hold(held_s) end
+  if not r.rejected and (was_full or held_s >= 1 or claim.id % HOLD_SAMPLE == 0) then desk.note_hold(held_s) end
   if was_full then
     local served = r.outcome == 'finished' and not r.rejected
     desk.put('bound_oks', pool.bound_oks + (r.oks or (served and 1 or 0)))
@@ -53,7 +48,7 @@ function handout.note_end(claim, r)
     if served and pool.work > 0 and claim.level > pool.high and claim.granted_at > pool.refused_at then
       desk.put('high', claim.level)
     end
-    handout.fold_soon()
+    desk.fold_soon()
   end
   local id = text(claim.id)
   local throttled, was_trial = r.outcome == 'throttled', pool.trial_id == claim.id

@@ -1,12 +1,6 @@
 -- A lease begins. Mirrors the first half of stores/handout.py.
 local handout = {gone = {}}
 
--- A cap that grows by success must not wait for the plan to get old.
-function handout.fold_soon()
-  local soon = now + FOLD_EVERY_S
-  if pool.valid_until > soon and pool.cap < pool.ceiling and pool.by_success then desk.put('valid_until', soon) end
-end
-
 -- Spend what the ask needs of the windows; how things stand with it.
 function handout.spend(ask)
   ask.level, ask.marks_text = pool.in_use + ask.slots, ''
@@ -30,7 +24,7 @@ function handout.after_grant(ask)
   end
   if pool.in_use >= pool.cap then
     desk.put('bound_at', now)
-    handout.fold_soon()
+    desk.fold_soon()
   end
   if pool.phase == 'trial' then
     desk.put('trial_id', ask.id)

@@ -135,6 +135,7 @@ end
 function handout.take_back(claim, gone_already)
   if not gone_already then claims.remove(claim) end
   handout.gone[claim.id] = true
+  if not claim.granted_at and claim.pid == '0' then keys.drop(claim) end
   local use = desk.use_of(claim.project)
   return pool.share == 'strict' and use and use.in_use == 0 and use.waiting == 0
 end

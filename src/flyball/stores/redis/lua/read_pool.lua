@@ -1,8 +1,6 @@
 -- Everything one pool knows, for looking.
-local PREFIX = KEYS[1]
-local time = redis.call('TIME')
 return {
-  time, redis.call('HGETALL', PREFIX .. 'pool'), redis.call('LRANGE', PREFIX .. 'inbox', 0, -1),
-  redis.call('HGETALL', PREFIX .. 'demands'),
-  redis.call('HGETALL', PREFIX .. 'claims'), redis.call('HGETALL', PREFIX .. 'hosts'),
+  text(now), call('HGETALL', PREFIX .. 'pool'), call('LRANGE', PREFIX .. 'inbox', 0, -1),
+  call('HGETALL', PREFIX .. 'demands'), call('HGETALL', PREFIX .. 'claims'), call('HGETALL', PREFIX .. 'hosts'),
+  call('HGETALL', PREFIX .. 'shares'), call('HGETALL', PREFIX .. 'targets'), shares.epoch(),
 }

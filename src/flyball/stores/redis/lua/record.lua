@@ -9,6 +9,7 @@ local record = {}
 local function text(number)
   if number == nil then return '' end
   if number % 1 == 0 and number < 1e15 and number > -1e15 then return format('%d', number) end
+  if number == math.huge or number == -math.huge then return number > 0 and '1e999' or '-1e999' end
   return format('%.17g', number)
 end
 

@@ -10,25 +10,16 @@ time they wait for each other here, not for the server: what matters is how much
 
 from __future__ import annotations
 
-import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from bench.report import Figure, Progress, Section, Target, beside, percentile
-from flyball.core.model import Ask
-from flyball.host.process import me
-from flyball.stores.port import Release
-from flyball.stores.redis.store import RedisStore, open_redis
-from tests.redis_server import RedisServer
+from bench.fleet_server import POOL, Client, ask, counted_sends
+from bench.report import Figure, Progress, Target, beside, percentile
 
-NAME = "remote"
-TITLE = "leases on Redis, one client on the same machine"
-POOL = "bench"
 _WARM_UP = 200
+_NO_OP = "no-op EVALSHA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,73 +32,28 @@ class Sizes:
     many: int = 10_000
 
 
-FULL = Sizes()
-QUICK = Sizes(rounds=3, admits=200, crowd_rounds=2, many=2_000)
-
-
-class Client:
-    """One store, and the no-op through its own connection."""
-
-    def __init__(self, url: str) -> None:
-        self.store: RedisStore = open_redis(url, chance=random.random, here=me)
-        self.store.set_pool(POOL, {"cap": 1_000_000, "adaptive": False})
-        self.link: Any = self.store._server._ready()
-        self._noop = self.link.script_load("return ''")
-        self.ask = ask("project-1")
-
-    def noop(self) -> None:
-        self.link.execute_command("EVALSHA", self._noop, 1, "flyball:{bench}:", "now", "what")
-
-    def admit(self) -> None:
-        self.store.admit(self.ask, park=False)
-
-    def clear(self) -> None:
-        """Give everything back."""
-        for claim in self.store.watched(POOL).claims:
-            self.store.release(Release(claim.id))
-
-    def server_us(self) -> float:
-        """The server's processor time so far."""
-        cpu = self.link.info("cpu")
-        return float(cpu["used_cpu_sys"] + cpu["used_cpu_user"]) * 1e6
-
-
-def ask(project: str) -> Ask:
-    return Ask(pool=POOL, project=project, name="bench", holder=me())
-
-
-def run(sizes: Sizes, progress: Progress) -> Section:
-    with _server() as server:
-        client = Client(server.url)
-        progress(f"{NAME}: round trips")
-        trips = _round_trips(client, sizes)
-        progress(f"{NAME}: beside a no-op")
+def figures(url: str, sizes: Sizes, progress: Progress) -> list[Figure]:
+    client = Client(url)
+    try:
+        progress("fleet: round trips of an admit")
+        trips, scripts = _round_trips(client, sizes)
+        progress("fleet: admits beside a no-op")
         alone = _rates(client, sizes, threads=1)
-        progress(f"{NAME}: beside a no-op, {sizes.threads} threads")
-        crowd = _rates(client, sizes, threads=sizes.threads)
+        together = _rates(client, sizes, threads=sizes.threads)
         cpu = _server_cpu(client, sizes)
-        progress(f"{NAME}: {sizes.crowd} asks at once")
+        progress(f"fleet: {sizes.crowd} asks at once")
         hot, idle = _crowds(client, sizes)
-        progress(f"{NAME}: {sizes.many} live leases")
+        progress(f"fleet: {sizes.many:,} live leases")
         many, few = _with_leases(client, sizes)
+    finally:
         client.store.close()
-    figures = (
-        Figure(what="scripts run per admit", ours=trips, unit="", target=Target("value", 1.0)),
-        beside(
-            "admits/s",
-            *alone,
-            unit="/s",
-            name="no-op EVALSHA",
-            target=Target("ratio", 0.6, at_least=True),
-        ),
-        beside(
-            f"admits/s, {sizes.threads} threads",
-            *crowd,
-            unit="/s",
-            name="no-op EVALSHA",
-            target=Target("ratio", 0.6, at_least=True),
-        ),
-        beside("server CPU per admit", *cpu, unit="us", name="no-op EVALSHA"),
+    enough, once = Target("ratio", 0.6, at_least=True), Target("value", 1.0)
+    return [
+        Figure(what="round trips per admit", ours=trips, unit="", target=once),
+        Figure(what="scripts run per admit", ours=scripts, unit="", target=once),
+        beside("admits/s", *alone, unit="/s", name=_NO_OP, target=enough),
+        beside(f"admits/s, {sizes.threads} threads", *together, unit="/s", name=_NO_OP, target=enough),
+        beside("server CPU per admit", *cpu, unit="us", name=_NO_OP),
         beside(
             f"{sizes.crowd} asks at once, p95, all parked",
             hot,
@@ -124,43 +70,35 @@ def run(sizes: Sizes, progress: Progress) -> Section:
             name="at none",
             target=Target("ratio", 1.5),
         ),
-    )
-    return Section(NAME, TITLE, figures)
+    ]
 
 
-@contextmanager
-def _server() -> Iterator[RedisServer]:
-    server = RedisServer()
-    try:
-        yield server
-    finally:
-        server.close()
-
-
-def _round_trips(client: Client, sizes: Sizes) -> float:
+def _round_trips(client: Client, sizes: Sizes) -> tuple[float, float]:
+    """What the driver sent per admit, and how many scripts the server ran for it."""
     client.admit()
     client.link.config_resetstat()
-    for _ in range(sizes.admits):
-        client.admit()
+    with counted_sends() as sends:
+        for _ in range(sizes.admits):
+            client.admit()
     scripts = client.link.info("commandstats")["cmdstat_evalsha"]["calls"]
     client.clear()
-    return float(scripts) / sizes.admits
+    return sum(sends.values()) / sizes.admits, float(scripts) / sizes.admits
 
 
 def _rates(client: Client, sizes: Sizes, *, threads: int) -> tuple[list[float], list[float]]:
     """Admits and no-ops per second, one of each per round."""
     for work in (client.admit, client.noop):
-        _timed(work, _WARM_UP, threads)
+        timed(work, _WARM_UP, threads)
     client.clear()
     ours, theirs = [], []
     for _ in range(sizes.rounds):
-        theirs.append(sizes.admits / _timed(client.noop, sizes.admits, threads))
-        ours.append(sizes.admits / _timed(client.admit, sizes.admits, threads))
+        theirs.append(sizes.admits / timed(client.noop, sizes.admits, threads))
+        ours.append(sizes.admits / timed(client.admit, sizes.admits, threads))
         client.clear()
     return ours, theirs
 
 
-def _timed(work: Callable[[], None], times: int, threads: int) -> float:
+def timed(work: Callable[[], None], times: int, threads: int) -> float:
     def repeat() -> None:
         for _ in range(times // threads):
             work()
@@ -184,7 +122,7 @@ def _server_cpu(client: Client, sizes: Sizes) -> tuple[list[float], list[float]]
     for _ in range(max(2, sizes.rounds // 2)):
         for work, found in ((client.noop, theirs), (client.admit, ours)):
             before = client.server_us()
-            _timed(work, sizes.admits, 1)
+            timed(work, sizes.admits, 1)
             found.append((client.server_us() - before) / sizes.admits)
         client.clear()
     return ours, theirs
@@ -209,29 +147,38 @@ def _crowds(client: Client, sizes: Sizes) -> tuple[list[float], list[float]]:
 def _crowd(client: Client, sizes: Sizes) -> float:
     """Everybody asks at once, ready to wait; the p95 of how long the answer took, in ms."""
     took: list[float] = []
-    barrier = threading.Barrier(sizes.crowd)
 
     def one(number: int) -> None:
         mine = ask(f"project-{number % 4}")
-        # The connection is there already.
-        client.noop()
-        barrier.wait()
         start = time.perf_counter()
         client.store.admit(mine, park=True)
         took.append(time.perf_counter() - start)
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(sizes.crowd)]
+    all_at_once(one, sizes.crowd, first=client.noop)
+    return percentile(took, 95) * 1e3
+
+
+def all_at_once(work: Callable[[int], None], crowd: int, *, first: Callable[[], None]) -> None:
+    """``work`` in so many threads, begun together; each has done ``first``, so its connection is there."""
+    barrier = threading.Barrier(crowd)
+
+    def one(number: int) -> None:
+        first()
+        barrier.wait()
+        work(number)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(crowd)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return percentile(took, 95) * 1e3
 
 
 def _with_leases(client: Client, sizes: Sizes) -> tuple[list[float], list[float]]:
     """What an admit takes in us, with many leases in the pool and with none."""
-    few = [_timed(client.admit, 100, 1) / 100 * 1e6 for _ in range(sizes.rounds)]
+    few = [timed(client.admit, 100, 1) / 100 * 1e6 for _ in range(sizes.rounds)]
     for _ in range(sizes.many):
         client.admit()
-    many = [_timed(client.admit, 100, 1) / 100 * 1e6 for _ in range(sizes.rounds)]
+    many = [timed(client.admit, 100, 1) / 100 * 1e6 for _ in range(sizes.rounds)]
+    client.clear()
     return many, few

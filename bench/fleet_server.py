@@ -1,0 +1,96 @@
+"""A real Redis server for the benches of the fleet, and what it and its driver have done so far."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from flyball.core.model import Ask
+from flyball.host.process import me
+from flyball.stores.port import Release
+from flyball.stores.redis.store import RedisStore, open_redis
+from tests.redis_server import RedisServer
+
+POOL = "bench"
+
+
+@contextmanager
+def served() -> Iterator[RedisServer]:
+    server = RedisServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class Client:
+    """One store, and the no-op through its own connection."""
+
+    def __init__(self, url: str) -> None:
+        self.store: RedisStore = open_redis(url, chance=random.random, here=me)
+        self.store.set_pool(POOL, {"cap": 1_000_000, "adaptive": False})
+        self.link: Any = self.store._server._ready()
+        self._noop = self.link.script_load("return ''")
+        self.ask = ask("project-1")
+
+    def noop(self) -> None:
+        self.link.execute_command("EVALSHA", self._noop, 1, "flyball:{bench}:", "now", "what")
+
+    def admit(self) -> None:
+        self.store.admit(self.ask, park=False)
+
+    def clear(self) -> None:
+        """Give everything back."""
+        for claim in self.store.watched(POOL).claims:
+            self.store.release(Release(claim.id))
+
+    def server_us(self) -> float:
+        """The server's processor time so far."""
+        cpu = self.link.info("cpu")
+        return float(cpu["used_cpu_sys"] + cpu["used_cpu_user"]) * 1e6
+
+
+def ask(project: str) -> Ask:
+    return Ask(pool=POOL, project=project, name="bench", holder=me())
+
+
+@contextmanager
+def counted_commands() -> Iterator[list[int]]:
+    """How many commands were given to the driver, whatever it says by itself when it opens a connection."""
+    plain: Callable[..., Any] = redis.Redis.execute_command
+    given = [0]
+
+    def counting(self: Any, *arguments: Any, **named: Any) -> Any:
+        given[0] += 1
+        return plain(self, *arguments, **named)
+
+    driver: Any = redis.Redis
+    driver.execute_command = counting
+    try:
+        yield given
+    finally:
+        driver.execute_command = plain
+
+
+@contextmanager
+def counted_sends() -> Iterator[Counter[int]]:
+    """By thread: how often the driver sends something. Each send is followed by waiting for its answer."""
+    connection: Any = redis.connection.AbstractConnection
+    sends: Counter[int] = Counter()
+    plain: Callable[..., Any] = connection.send_packed_command
+
+    def counting(self: Any, *arguments: Any, **named: Any) -> Any:
+        sends[threading.get_ident()] += 1
+        return plain(self, *arguments, **named)
+
+    connection.send_packed_command = counting
+    try:
+        yield sends
+    finally:
+        connection.send_packed_command = plain

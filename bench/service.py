@@ -1,0 +1,375 @@
+"""Admission over HTTP: ``flyball serve`` as people start it, and clients on the same machine.
+
+seed       10 starts at once against a limit of 2, on every store: exactly 2, every time
+runbook    100 starts at once against a limit of 2, beside a lock with a count behind it; and 10 times as many
+waiting    100 starts that wait for 2 slots: how busy the slots are, who is served out of turn
+tenants    99 light orgs under a global cap, alone and beside one that floods
+rate       ask and release, beside the same server answering a constant
+waiters    thousands of requests held open: what each costs, and how long a hand-over takes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.report import Figure, Progress, Section, Target, beside, percentile
+from bench.service_wire import STORES, Answer, Served, Wire, close_all, locked, served, wires
+
+NAME = "service"
+TITLE = "admission over HTTP, server and clients on the same machine"
+_FIXED, _JITTERED = "lock, retry every 10 ms", "lock, jittered retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    stores: tuple[str, ...] = STORES
+    repetitions: int = 200
+    rounds: int = 7
+    starts: int = 100
+    burst: int = 1_000
+    waiting: int = 100
+    hold_s: float = 0.02
+    light_s: float = 5.0
+    rate_s: float = 3.0
+    rate_rounds: int = 3
+    waiters: int = 10_000
+    wakes: int = 200
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    repetitions=20,
+    rounds=2,
+    burst=300,
+    light_s=1.5,
+    rate_s=0.7,
+    rate_rounds=2,
+    waiters=1_000,
+    wakes=40,
+)
+
+
+def run(sizes: Sizes, progress: Progress) -> Section:
+    figures: list[Figure] = []
+    notes: list[str] = []
+    for store in sizes.stores:
+        progress(f"{NAME}: {sizes.repetitions} x 10 starts on {store}")
+        with served(store) as server:
+            figures.append(asyncio.run(_seed(server, sizes)))
+    progress(f"{NAME}: the runbook")
+    with served("redis") as server:
+        figures += _runbook(server, sizes, notes)
+        progress(f"{NAME}: waiting")
+        figures += asyncio.run(_waiting(server, sizes))
+    progress(f"{NAME}: tenants")
+    with served("sqlite") as server:
+        figures.append(asyncio.run(_tenants(server, sizes)))
+    progress(f"{NAME}: rate")
+    with served("sqlite") as server:
+        figures.append(asyncio.run(_rate(server, sizes)))
+    progress(f"{NAME}: {sizes.waiters} waiters")
+    with served("sqlite") as server:
+        figures += asyncio.run(_waiters(server, sizes))
+    return Section(NAME, TITLE, tuple(figures), tuple(notes))
+
+
+async def _put_org(url: str, org: str, limit: int = 2) -> None:
+    link = await Wire.to(url)
+    answer = await link.ask("PUT", f"/v1/orgs/{org}", b'{"max_concurrent_runs": %d}' % limit)
+    assert answer.status == 200, answer.body
+    await link.close()
+
+
+# -- seed and runbook -----------------------------------------------------------------------------------
+
+
+async def _seed(server: Served, sizes: Sizes) -> Figure:
+    await _put_org(server.url, "seed")
+    links, right = await wires(server.url, 10), 0
+    for _ in range(sizes.repetitions):
+        answers = await asyncio.gather(*(link.ask("POST", "/v1/orgs/seed/runs") for link in links))
+        right += Counter(answer.status for answer in answers) == {200: 2, 429: 8}
+        await _end_all(links[0], "seed", answers)
+    await close_all(links)
+    return Figure(
+        what=f"10 starts, limit 2, on {server.store}: exactly 2 admitted, of {sizes.repetitions}",
+        ours=right,
+        unit="",
+        target=Target("value", sizes.repetitions, at_least=True),
+    )
+
+
+async def _end_all(link: Wire, org: str, answers: list[Answer]) -> None:
+    for answer in answers:
+        if answer.status == 200:
+            ended = await link.ask("DELETE", f"/v1/orgs/{org}/runs/{answer.json['run_id']}")
+            assert ended.status == 204
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    took_s: list[float]
+    statuses: Counter[int]
+    commands: float
+    peak: int
+    """Answers in the busiest 10 ms."""
+
+    def ms(self, percent: float) -> float:
+        return percentile(self.took_s, percent) * 1000
+
+
+async def _starts(server: Served, url: str, sizes: Sizes, many: int, name: str, *, made: bool) -> Starts:
+    took: list[float] = []
+    statuses: Counter[int] = Counter()
+    sent, peak = 0, 0
+    for turn in range(sizes.rounds):
+        org = f"{name}-{turn}"
+        if made:
+            await _put_org(url, org)
+        links = await wires(url, many)
+        calls = server.store_calls()
+        answers = await asyncio.gather(*(link.ask("POST", f"/v1/orgs/{org}/runs") for link in links))
+        sent += calls.end()
+        took += [answer.took_s for answer in answers]
+        statuses.update(answer.status for answer in answers)
+        peak = max(peak, max(Counter(int(answer.at * 100) for answer in answers).values()))
+        await close_all(links)
+    return Starts(took, statuses, sent / len(took), peak)
+
+
+def _runbook(server: Served, sizes: Sizes, notes: list[str]) -> list[Figure]:
+    def ours(many: int) -> Starts:
+        return asyncio.run(_starts(server, server.url, sizes, many, f"book-{many}", made=True))
+
+    mine, burst = ours(sizes.starts), ours(sizes.burst)
+    figures = [
+        Figure(
+            what=f"{many} starts at once, limit 2: not 2 x 200 and the rest 429, of {sizes.rounds} rounds",
+            ours=_wrong(found, sizes, many),
+            unit="",
+            target=Target("value", 0),
+        )
+        for found, many in ((mine, sizes.starts), (burst, sizes.burst))
+    ]
+    assert server.redis is not None
+    for name, jittered in ((_FIXED, False), (_JITTERED, True)):
+        with locked(server.redis.url, jittered=jittered) as url:
+            kind = f"lock-{int(jittered)}"
+            theirs = asyncio.run(_starts(server, url, sizes, sizes.starts, kind, made=False))
+        figures += _beside_lock(sizes, mine, theirs, name)
+    for percent in (50, 95):
+        figures.append(
+            Figure(what=f"{sizes.burst} starts at once, p{percent}", ours=burst.ms(percent), unit="ms")
+        )
+    notes.append(
+        f"busiest 10 ms of {sizes.starts} starts: {mine.peak} answers; of {sizes.burst}: {burst.peak}"
+    )
+    return figures
+
+
+def _wrong(found: Starts, sizes: Sizes, many: int) -> int:
+    expected = {200: 2 * sizes.rounds, 429: (many - 2) * sizes.rounds}
+    return sum((Counter(expected) - found.statuses).values()) + sum(
+        (found.statuses - Counter(expected)).values()
+    )
+
+
+def _beside_lock(sizes: Sizes, mine: Starts, theirs: Starts, name: str) -> list[Figure]:
+    starts = f"{sizes.starts} starts at once"
+    rows = (
+        ("store calls per request", mine.commands, theirs.commands, ""),
+        ("p50", mine.ms(50), theirs.ms(50), "ms"),
+        ("p95", mine.ms(95), theirs.ms(95), "ms"),
+        (
+            "503",
+            100 * mine.statuses[503] / len(mine.took_s),
+            100 * theirs.statuses[503] / len(theirs.took_s),
+            "%",
+        ),
+    )
+    return [
+        Figure(what=f"{starts}, {what}", ours=ours, unit=unit, beside=name, theirs=other)
+        for what, ours, other, unit in rows
+    ]
+
+
+# -- waiting and tenants --------------------------------------------------------------------------------
+
+
+async def _waiting(server: Served, sizes: Sizes) -> list[Figure]:
+    await _put_org(server.url, "waiting")
+    links = await wires(server.url, sizes.waiting)
+    served_ids: list[int] = []
+
+    async def one(link: Wire) -> None:
+        answer = await link.ask("POST", "/v1/orgs/waiting/runs", headers={"Prefer": "wait=60"})
+        run_id = str(answer.json["run_id"])
+        served_ids.append(int(run_id.partition(".")[0]))
+        await asyncio.sleep(sizes.hold_s)
+        await link.ask("DELETE", f"/v1/orgs/waiting/runs/{run_id}")
+
+    calls, began = server.store_calls(), time.perf_counter()
+    await asyncio.gather(*(one(link) for link in links))
+    took_s = time.perf_counter() - began
+    commands = calls.end()
+    await close_all(links)
+    busy = sizes.waiting * sizes.hold_s / (2 * took_s)
+    place = {claim_id: number for number, claim_id in enumerate(sorted(served_ids))}
+    # Two are handed over at about the same moment: only who was passed by more than both slots counts.
+    passed = sum(abs(place[claim_id] - number) > 2 for number, claim_id in enumerate(served_ids))
+    waits = f"{sizes.waiting} starts wait for 2 slots, {sizes.hold_s * 1000:g} ms each"
+    return [
+        Figure(what=f"{waits}: slots busy", ours=busy, unit="", target=Target("value", 0.9, at_least=True)),
+        Figure(what=f"{waits}: served out of turn", ours=passed, unit="", target=Target("value", 0)),
+        Figure(
+            what=f"{waits}: store calls per run",
+            ours=commands / sizes.waiting,
+            unit="",
+            target=Target("value", 2),
+        ),
+    ]
+
+
+async def _tenants(server: Served, sizes: Sizes) -> Figure:
+    """The light ones start, hold and end, a little apart; the flooder keeps a long line."""
+    cap, light = 20, 99
+    await _put_org(server.url, "flood", cap)
+    link = await Wire.to(server.url)
+    assert (await link.ask("PATCH", "/v1/pools/runs", b'{"cap": %d}' % cap)).status == 200
+    for number in range(light):
+        await _put_org(server.url, f"light-{number}", 2)
+    alone, crowded = [], []
+    for _ in range(sizes.rate_rounds):
+        alone.append(await _light_p95(server, sizes, light, flood=0))
+        crowded.append(await _light_p95(server, sizes, light, flood=200))
+    await link.close()
+    return beside(
+        "99 light orgs and one that floods, cap 20: p95 of a light org's start",
+        crowded,
+        alone,
+        unit="ms",
+        name="without the flood",
+        target=Target("ratio", 2.0),
+    )
+
+
+async def _light_p95(server: Served, sizes: Sizes, light: int, *, flood: int) -> float:
+    took: list[float] = []
+    links = await wires(server.url, light + flood)
+    ends = time.perf_counter() + sizes.light_s
+
+    async def run_once(link: Wire, org: str) -> Answer:
+        answer = await link.ask("POST", f"/v1/orgs/{org}/runs", headers={"Prefer": "wait=30"})
+        if answer.status == 200:
+            await asyncio.sleep(sizes.hold_s)
+            await link.ask("DELETE", f"/v1/orgs/{org}/runs/{answer.json['run_id']}")
+        return answer
+
+    async def be_light(number: int) -> None:
+        await asyncio.sleep(sizes.light_s * number / light / 2)
+        took.append((await run_once(links[number], f"light-{number}")).took_s)
+        while time.perf_counter() < ends:
+            await asyncio.sleep(sizes.light_s / 2)
+            took.append((await run_once(links[number], f"light-{number}")).took_s)
+
+    async def be_flood(number: int) -> None:
+        while time.perf_counter() < ends:
+            await run_once(links[light + number], "flood")
+
+    await asyncio.gather(*map(be_light, range(light)), *map(be_flood, range(flood)))
+    await close_all(links)
+    return percentile(took, 95) * 1000
+
+
+# -- rate and waiters -----------------------------------------------------------------------------------
+
+
+async def _rate(server: Served, sizes: Sizes) -> Figure:
+    links = await wires(server.url, 8)
+    made = await links[0].ask("PUT", "/v1/pools/rate", b'{"cap": 1000, "adaptive": false}')
+    assert made.status == 200
+
+    async def pairs(link: Wire) -> int:
+        lease = (await link.ask("POST", "/v1/pools/rate/leases", b'{"project": "p"}')).json
+        token = {"Lease-Token": str(lease["token"])}
+        ended = await link.ask("POST", f"/v1/leases/{lease['id']}/release", headers=token)
+        assert ended.status == 204
+        return 2
+
+    async def constant(link: Wire) -> int:
+        await link.ask("GET", "/v1/whoami")
+        return 1
+
+    ours, theirs = [], []
+    for _ in range(sizes.rate_rounds):
+        theirs.append(await _per_s(links, constant, sizes.rate_s))
+        ours.append(await _per_s(links, pairs, sizes.rate_s))
+    await close_all(links)
+    return beside(
+        "requests/s, ask and release",
+        ours,
+        theirs,
+        unit="/s",
+        name="a constant",
+        target=Target("ratio", 0.5, at_least=True),
+    )
+
+
+async def _per_s(links: list[Wire], step: Callable[[Wire], object], for_s: float) -> float:
+    began, done = time.perf_counter(), 0
+
+    async def keep_on(link: Wire) -> None:
+        nonlocal done
+        while time.perf_counter() - began < for_s:
+            done += await step(link)  # type: ignore[misc]
+
+    await asyncio.gather(*(keep_on(link) for link in links))
+    return done / (time.perf_counter() - began)
+
+
+async def _waiters(server: Served, sizes: Sizes) -> list[Figure]:
+    link = await Wire.to(server.url)
+    assert (await link.ask("PUT", "/v1/pools/many", b'{"cap": 1, "adaptive": false}')).status == 200
+    lease = (await link.ask("POST", "/v1/pools/many/leases", b'{"ttl_s": 600}')).json
+    links = await wires(server.url, sizes.waiters)
+    before = server.rss_bytes()
+    arrived: asyncio.Queue[tuple[float, dict[str, object]]] = asyncio.Queue()
+
+    async def wait(waiter: Wire) -> None:
+        answer = await waiter.ask("POST", "/v1/pools/many/leases", b'{"ttl_s": 600}', {"Prefer": "wait=60"})
+        if answer.status == 201:
+            arrived.put_nowait((answer.at, answer.json))
+
+    waiting = [asyncio.create_task(wait(waiter)) for waiter in links]
+    while True:
+        found = (await link.ask("GET", "/v1/pools/many")).json
+        if found["waiting"] == sizes.waiters:
+            break
+        await asyncio.sleep(0.1)
+    each = (server.rss_bytes() - before) / sizes.waiters
+    took: list[float] = []
+    for _ in range(sizes.wakes):
+        began = time.perf_counter()
+        await link.ask(
+            "POST", f"/v1/leases/{lease['id']}/release", headers={"Lease-Token": str(lease["token"])}
+        )
+        at, lease = await arrived.get()
+        took.append(at - began)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await close_all([*links, link])
+    many = f"{sizes.waiters:,} requests held open"
+    return [
+        Figure(what=f"{many}: memory for each", ours=each / 1024, unit="KiB"),
+        Figure(
+            what=f"{many}: from a release to the next one's answer, p50",
+            ours=percentile(took, 50) * 1e3,
+            unit="ms",
+        ),
+        Figure(what=f"{many}: the same, p99", ours=percentile(took, 99) * 1e3, unit="ms"),
+    ]

@@ -1,0 +1,293 @@
+"""Leases for somebody who has no process here: asked for over a network, under a key, with a time to live.
+
+Whether such a holder lives cannot be looked up, so its ask and its lease end with their time unless they are
+extended. The store does the rest in its one step: what was asked before under the same key is told again, and
+whoever stands in the way and is long gone is taken back by the ask itself (``stores/keys.py``).
+
+    place     grant, stand in line (``park``), or refuse
+    wait      until an ask in line became a lease; woken by whoever handed the slot over
+    extend    go on for so long from now
+    end       give the slots back
+    sweep     what nobody asks about: hand on what has expired, what time has freed, what the dead hold
+
+Whoever got a lease proves that it is theirs with its token: an HMAC of the claim's id under a secret that all
+servers of a store share. Nothing is kept per lease, so a restart forgets none.
+
+Every verb may block and is safe from any thread; those named ``_async`` are for one event loop, which goes on
+meanwhile. A store call that was begun is always finished: cancelling never leaves one half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from flyball.core.model import Ask, Claim, Holder, Outcome
+from flyball.core.settings import CONFIRM_S
+from flyball.core.verdict import Reason, Verdict, one_line
+from flyball.errors import StoreError
+from flyball.governor import flow
+from flyball.governor.afar_bells import Bells
+from flyball.governor.afar_threads import Threads
+from flyball.governor.doors import run_sync, thread_mail
+from flyball.governor.governor import Governor
+from flyball.governor.location import on_server
+from flyball.host.process import alive
+from flyball.stores.port import After, Release, Store
+
+AFAR = Holder("afar", "", 0, 0, 0)
+"""Stands for every holder without a process: only time ends what it holds."""
+SWEEP_S = 1.0
+DEFAULT_TTL_S = 60.0
+_STRANGER_NAP_S = 0.5
+"""How often an ask is looked at whose mailbox belongs to another server, or to one that is gone."""
+_THREADS = 4
+_SECRET = "lease-secret"  # noqa: S105 (the name of the note, not what it says)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What somebody afar asks for."""
+
+    pool: str
+    project: str
+    name: str
+    slots: int = 1
+    priority: int = 0
+    model: str = ""
+    cost: Mapping[str, float] = field(default_factory=dict)
+    ttl_s: float = DEFAULT_TTL_S
+    key: str = ""
+    fingerprint: str = ""
+
+
+class Afar:
+    """The governor for those without a process. ``run`` is its heartbeat on an event loop."""
+
+    def __init__(self, governor: Governor) -> None:
+        self._governor = governor
+        # A file is written by one at a time: more threads would only get in each other's way.
+        many = _THREADS if on_server(governor.address) else 1
+        self._threads = Threads(many, "flyball-afar")
+        self._keyed: hmac.HMAC | None = None
+        self._reaped: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._bells: Bells | None = None
+        self._hanging = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def _store(self) -> Store:
+        return self._governor.store
+
+    # -- the verbs ----------------------------------------------------------------------------------
+
+    def place(self, order: Order, *, park: bool, mailbox: str | None = None) -> Verdict:
+        """Grant, stand in line, or refuse; ``mailbox`` names who will wait, this thread where it is None."""
+        if mailbox is None:
+            box = thread_mail.box(self._governor.address, self._governor.open_box) if park else None
+            mailbox = box.address if box is not None else ""
+        ask = _ask(order, mailbox)
+        verdict = self._settled(self._store.admit(ask, park=park))
+        refused = not verdict.claim_id and verdict.reason not in (Reason.TOO_LARGE, Reason.KEY_USED)
+        # An ask that would be refused looks for dead holders first, as every ask does.
+        if refused and self._reap(order.pool):
+            verdict = self._settled(self._store.admit(ask, park=park))
+        return verdict
+
+    def look(self, claim_id: int) -> Verdict | None:
+        """How an ask stands, in full; None if it is gone."""
+        return self._settled(self._store.look(claim_id, advance=False))
+
+    def claim(self, claim_id: int) -> Claim | None:
+        """The ask or the lease itself."""
+        return self._store.claim(claim_id)
+
+    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+        """Ask or lease go on for so long from now. False: it is gone."""
+        return self._store.extend(claim_id, ttl_s=ttl_s)
+
+    def end(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, words: str = "") -> None:
+        """Give the slots back. A second time changes nothing."""
+        self._settle(self._store.release(Release(claim_id, outcome, words=one_line(words))))
+
+    def withdraw(self, claim_id: int) -> None:
+        """Give up an ask, or the lease it just became."""
+        self._settle(self._store.withdraw(claim_id))
+
+    def wait(self, claim_id: int, *, timeout_s: float, ttl_s: float = DEFAULT_TTL_S) -> Claim | None:
+        """The lease; or the ask, if it still waits after ``timeout_s``; None if it is gone."""
+        box = thread_mail.box(self._governor.address, self._governor.open_box)
+        deadline = time.monotonic() + timeout_s
+        claim, nap_s = self.claim(claim_id), min(SWEEP_S, ttl_s / 2)
+        while claim is not None and not claim.held and time.monotonic() < deadline:
+            self.extend(claim_id, ttl_s=ttl_s)
+            run_sync(_nap(claim_id, min(nap_s, max(0.0, deadline - time.monotonic()))), box)
+            claim = self.claim(claim_id)
+        return self._begun(claim, ttl_s)
+
+    def _begun(self, claim: Claim | None, ttl_s: float | None) -> Claim | None:
+        """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""
+        if claim is not None and claim.held and ttl_s is not None and ttl_s != CONFIRM_S:
+            self.extend(claim.id, ttl_s=ttl_s)
+        return claim
+
+    # -- whose it is --------------------------------------------------------------------------------
+
+    def token(self, claim_id: int, *, about: str = "") -> str:
+        """What proves that a claim is somebody's. ``about``: what else it vouches for."""
+        said = f"{claim_id}:{about}" if about else str(claim_id)
+        # A copy of one that has the key: hmac.digest would let other threads in each time.
+        made = self._mac().copy()
+        made.update(said.encode())
+        return urlsafe_b64encode(made.digest()).decode().rstrip("=")
+
+    def matches(self, claim_id: int, token: str, *, about: str = "") -> bool:
+        """Is it the claim's own? Takes as long for a wrong one."""
+        return hmac.compare_digest(self.token(claim_id, about=about).encode(), token.encode())
+
+    def _mac(self) -> hmac.HMAC:
+        if self._keyed is None:
+            secret = self._store.note(_SECRET, secrets.token_hex(32))
+            self._keyed = hmac.new(secret.encode(), digestmod=hashlib.sha256)
+        return self._keyed
+
+    async def ready_async(self) -> None:
+        """After this, tokens are made and checked without the store."""
+        if self._keyed is None:
+            await self.call(self._mac)
+
+    # -- looking after those who cannot -------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Hand on what has expired, what time has freed, and what the dead hold, for whoever waits here."""
+        self._settle(self._store.bury([]))
+        bells = self._bells
+        for pool, claim_id in bells.waiting().items() if bells is not None else ():
+            self._reap(pool)
+            self._settled(self._store.look(claim_id, advance=True))
+
+    def _reap(self, pool: str) -> bool:
+        """Take back what dead processes hold, looking once a second at most; whether there was anything."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._reaped.get(pool, float("-inf")) < SWEEP_S:
+                return False
+            self._reaped = {name: at for name, at in self._reaped.items() if now - at < SWEEP_S}
+            self._reaped[pool] = now
+        if not any(alive(holder) is False for holder in self._store.holders(pool)):
+            return False
+        return bool(run_sync(flow.reap(self._store, pool, self._governor.observers), None))
+
+    def _settled(self, told: tuple[R, After]) -> R:
+        self._settle(told[1])
+        return told[0]
+
+    def _settle(self, after: After) -> None:
+        run_sync(flow.settle(self._store, after, self._governor.observers), None)
+
+    # -- for an event loop --------------------------------------------------------------------------
+
+    async def call(self, run: Callable[[], R]) -> R:
+        """Run one of the verbs in a thread, to its end."""
+        return await self._threads.call(run)
+
+    async def place_async(self, order: Order, *, park: bool) -> Verdict:
+        mailbox = (await self._hung()).address if park else ""
+        return await self.call(partial(self.place, order, park=park, mailbox=mailbox))
+
+    async def wait_async(
+        self, claim_id: int, *, pool: str, timeout_s: float, ttl_s: float | None, mailbox: str | None = None
+    ) -> Claim | None:
+        """``wait``. Ends early when ``drain`` is called.
+
+        ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
+        placed it.
+        """
+        bells = await self._hung()
+        loop = asyncio.get_running_loop()
+        every_s = ttl_s / 2 if ttl_s is not None else float("inf")
+        deadline, extend_at = loop.time() + timeout_s, loop.time() + every_s
+        nap_s = float("inf") if mailbox in (None, bells.address) else _STRANGER_NAP_S
+        with bells.hang(claim_id, pool) as bell:
+            while True:
+                until = min(deadline, extend_at, loop.time() + nap_s)
+                rung = await bell.wait(until - loop.time())
+                late = loop.time() >= deadline
+                if ttl_s is not None and not rung and not late and loop.time() >= extend_at:
+                    extend_at = loop.time() + every_s
+                    await self.call(partial(self.extend, claim_id, ttl_s=ttl_s))
+                claim = await self.call(partial(self.claim, claim_id))
+                if claim is None or claim.held or late or bells.ended:
+                    return await self.call(partial(self._begun, claim, ttl_s))
+
+    async def _hung(self) -> Bells:
+        if self._bells is None:
+            async with self._hanging:
+                if self._bells is None:
+                    box = await self.call(self._governor.open_box)
+                    self._bells = Bells(asyncio.get_running_loop(), box, self._look_soon)
+        return self._bells
+
+    async def run(self, *, draining: Callable[[], bool] = lambda: False) -> None:
+        """Sweep once a second until cancelled; an outage is somebody else's to tell."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            if draining():
+                self.drain()
+            with suppress(StoreError):
+                await self.call(self.sweep)
+            await self._ring_granted()
+
+    async def _ring_granted(self) -> None:
+        """Wakes may be lost: one look for all who wait here."""
+        bells = self._bells
+        if bells is not None and bells.address and len(bells):
+            with suppress(StoreError):
+                bells.ring(await self.call(partial(self._store.granted, bells.address)))
+
+    def _look_soon(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._ring_granted())
+
+    def drain(self) -> None:
+        """Every wait ends now; the asks keep their places."""
+        if self._bells is not None:
+            self._bells.end()
+
+    def close(self) -> None:
+        if self._bells is not None:
+            self._bells.close()
+        self._threads.close()
+
+
+def _ask(order: Order, mailbox: str) -> Ask:
+    return Ask(
+        pool=order.pool,
+        project=order.project,
+        name=order.name,
+        holder=AFAR,
+        slots=order.slots,
+        priority=order.priority,
+        model=order.model,
+        cost=order.cost,
+        mailbox=mailbox,
+        ttl_s=order.ttl_s,
+        key=order.key,
+        fingerprint=order.fingerprint,
+    )
+
+
+def _nap(claim_id: int, for_s: float) -> flow.Flow[None]:
+    yield flow.Wait(claim_id, for_s, None)

@@ -1,0 +1,124 @@
+"""Who waits here for which claim: one mailbox for all of one event loop, and a bell for each who waits.
+
+Several may wait for one claim. A bell that rings before anybody hangs it is remembered for a while: a slot
+may be handed over between the moment an ask stands in line and the moment its waiter begins to listen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from flyball.wake.mailbox import LOOK, OVERFLOW, Box
+
+_EARLY_KEPT = 4096
+
+
+class Bell:
+    """One who waits."""
+
+    __slots__ = ("_future", "_loop", "_rung")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, rung: bool) -> None:
+        self._loop, self._rung = loop, rung
+        self._future: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        self._rung = True
+        _finish(self._future)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Until it rings; False where the time was up first."""
+        if not self._rung and timeout_s > 0:
+            self._future = self._loop.create_future()
+            timer = self._loop.call_later(min(timeout_s, 86400.0), _finish, self._future)
+            try:
+                await self._future
+            finally:
+                timer.cancel()
+                self._future = None
+        rung, self._rung = self._rung, False
+        return rung
+
+
+class Bells:
+    """All who wait on one event loop. Used from that loop only, but for ``waiting``."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, box: Box | None, missed: Callable[[], object]
+    ) -> None:
+        """``missed`` is called when mail may have been lost: somebody should look for all at once."""
+        self._loop, self._box, self._missed = loop, box, missed
+        self.address = box.address if box is not None else ""
+        self.ended = False
+        self._hung: dict[int, list[Bell]] = {}
+        self._pools: dict[str, dict[int, None]] = {}
+        self._early: OrderedDict[int, None] = OrderedDict()
+        if box is not None:
+            loop.add_reader(box.fileno(), self._read)
+
+    def __len__(self) -> int:
+        return len(self._hung)
+
+    def waiting(self) -> dict[str, int]:
+        """One claim for each pool that somebody here waits for."""
+        return {pool: claim_id for pool, claims in list(self._pools.items()) for claim_id in [*claims][:1]}
+
+    @contextmanager
+    def hang(self, claim_id: int, pool: str) -> Iterator[Bell]:
+        """A bell for the claim, for as long as the block runs."""
+        early = self._early.pop(claim_id, self) is None
+        bell = Bell(self._loop, rung=early or self.ended)
+        self._hung.setdefault(claim_id, []).append(bell)
+        self._pools.setdefault(pool, {})[claim_id] = None
+        try:
+            yield bell
+        finally:
+            self._take_down(claim_id, pool, bell)
+
+    def _take_down(self, claim_id: int, pool: str, bell: Bell) -> None:
+        self._hung[claim_id].remove(bell)
+        if not self._hung[claim_id]:
+            del self._hung[claim_id]
+            claims = self._pools[pool]
+            del claims[claim_id]
+            if not claims:
+                del self._pools[pool]
+
+    def _read(self) -> None:
+        if self._box is None:
+            return
+        told = self._box.drain()
+        for claim_id in told:
+            if claim_id not in self._hung:
+                self._early[claim_id] = None
+        self.ring(told)
+        while len(self._early) > _EARLY_KEPT:
+            self._early.popitem(last=False)
+        if LOOK in told or (self._box.lossy and len(told) >= OVERFLOW):
+            # A full mailbox drops what does not fit, and a channel what nobody listens to.
+            self._missed()
+
+    def ring(self, claim_ids: Iterable[int]) -> None:
+        for claim_id in claim_ids:
+            for bell in self._hung.get(claim_id, ()):
+                bell.ring()
+
+    def end(self) -> None:
+        """Nobody waits any longer, and nobody who still comes."""
+        self.ended = True
+        self.ring(list(self._hung))
+
+    def close(self) -> None:
+        if self._box is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._box.fileno())
+            self._box.close()
+            self._box = None
+
+
+def _finish(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

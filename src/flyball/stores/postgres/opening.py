@@ -1,0 +1,29 @@
+"""The store behind an address. The driver is imported when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flyball.core.model import Holder
+from flyball.errors import UsageError
+from flyball.stores.desk import World
+
+if TYPE_CHECKING:
+    from flyball.stores.postgres.store import PostgresStore
+
+
+def open_postgres(url: str, *, chance: Callable[[], float], here: Callable[[], Holder]) -> PostgresStore:
+    """Nothing is sent before the store is first used. ``?space=`` keeps several apart on one server."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "FLYBALL_URL names a PostgreSQL server, and its driver is not installed: "
+            "pip install 'flyball[postgres]'"
+        ) from error
+    from flyball.stores.postgres.server import Server
+    from flyball.stores.postgres.store import PostgresStore
+
+    server = Server(url)
+    return PostgresStore(server, World(server.now, chance, lambda: None, here))

@@ -1,0 +1,282 @@
+"""One connection seen as rows: statements in, values out.
+
+The connection is in a batch: what only writes is sent along with the next question or the commit. What was
+read stays known until the next write, and some of it is read along with the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, replace
+from typing import Any
+
+from psycopg import Cursor
+
+from flyball.core.admit import Candidate
+from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
+from flyball.core.settings import MachineSettings
+from flyball.stores import columns
+from flyball.stores.columns import CLAIM_WIDTH, claim_of, of_holder, of_limits, of_meters
+from flyball.stores.port import Demand
+from flyball.stores.postgres import statements as sql
+from flyball.stores.postgres.link import Link
+from flyball.stores.postgres.plain import is_plain, storable
+from flyball.stores.postgres.share_rows import Mind, ShareRows, traits_of
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, PoolRow
+
+ONE_MACHINE = MachineSettings()
+"""Limits over all pools of one machine have no place on a server that many share."""
+
+
+class PostgresRows(ShareRows):
+    """One connection seen as ``Rows``. The store opens and ends the transactions."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        now: float | None = None,
+        clock: Cursor[Any] | None = None,
+        epoch: str = "",
+        tag: int = 0,
+    ) -> None:
+        """``clock``: where the time is asked for already, and fetched if somebody wants to know."""
+        super().__init__(link)
+        self._now, self._clock = now, clock
+        self.epoch = epoch
+        self._tag = tag
+        self.actions: list[Callable[[], None]] = []
+
+    @property
+    def now(self) -> float:
+        if self._now is None:
+            told = self._clock.fetchone() if self._clock is not None else None
+            self._now = float(told[0]) if told is not None else 0.0
+        return self._now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        self._now = now
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        self.actions.append(action)
+
+    # -- what was read along with the lock ----------------------------------------------------------
+
+    def keep_pool(self, row: Sequence[Any]) -> None:
+        self._pools[row[0]] = columns.pool_row(row[0], row[1:], ONE_MACHINE)
+
+    def keep_project(self, pool: str, project: str, found: Sequence[Sequence[Any]]) -> None:
+        self._uses[pool, project] = ProjectUse(*found[0]) if found else None
+
+    def keep_claim(self, claim_id: int, found: Sequence[Sequence[Any]]) -> None:
+        self._found[claim_id] = claim_of(found[0]) if found else None
+
+    # -- pools ------------------------------------------------------------------------------------
+
+    def pool(self, name: str) -> PoolRow | None:
+        # Taken, not lent: whoever asks for it changes it.
+        known = self._pools.pop(name, None)
+        if known is not None:
+            return known
+        row = self._one(sql.POOL_BY_NAME, (name,))
+        return columns.pool_row(name, row, ONE_MACHINE) if row is not None else None
+
+    def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
+        row = self.pool(pool)
+        return (row, self.project(pool, project)) if row is not None else None
+
+    def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
+        claim = self.claim(claim_id)
+        row = self.pool(claim.pool) if claim is not None else None
+        return (claim, row) if claim is not None and row is not None else None
+
+    def pools(self) -> list[str]:
+        return [name for (name,) in self._all(sql.POOLS)]
+
+    def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
+        plan = (*of_limits(row.limits), *of_meters(row.meters), is_plain(row, self.now))
+        self._run(sql.ADD_POOL, (row.name, row.next_id, *plan, *traits_of(settings)))
+        self._run(sql.ADD_MIND, (row.name, settings, memory))
+        self._minds[row.name] = Mind(settings, memory, None)
+
+    def take_block(self) -> int:
+        (number,) = self._all(sql.TAKE_BLOCK)[0]
+        return int(number) * ID_BLOCK + 1
+
+    def put_plan(self, row: PoolRow) -> None:
+        plan = (*of_limits(row.limits), *of_meters(row.meters))
+        self._run(sql.PUT_PLAN, (*plan, is_plain(row, self.now), row.name))
+
+    def put_meters(self, row: PoolRow) -> None:
+        self._run(sql.PUT_METERS, (*of_meters(row.meters), is_plain(row, self.now), row.name))
+
+    def put_watcher(self, pool: str, claim_id: int) -> None:
+        self._run(sql.PUT_WATCHER, (claim_id, pool))
+
+    def newest_waiting(self, pool: str) -> Claim | None:
+        return self._claim(sql.NEWEST_WAITING, (pool,))
+
+    def counts(self, pool: str) -> PoolCounts:
+        return PoolCounts(*self._all(sql.COUNTS_OF, (pool,))[0])
+
+    def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
+        self._run(sql.PUT_COUNTS, (counts.in_use, counts.low_in_use, counts.waiting, pool))
+        for use in projects:
+            self._run(sql.PUT_USE, (use.in_use, use.waiting, pool, use.name))
+
+    def slots_in_use(self) -> int:
+        return int(self._all(sql.SLOTS_IN_USE)[0][0])
+
+    # -- projects ---------------------------------------------------------------------------------
+
+    def project(self, pool: str, name: str) -> ProjectUse | None:
+        if (pool, name) not in self._uses:
+            row = self._one(sql.PROJECT, (pool, name))
+            self._uses[pool, name] = ProjectUse(*row) if row is not None else None
+        use = self._uses[pool, name]
+        return replace(use) if use is not None else None
+
+    def projects(self, pool: str) -> list[ProjectUse]:
+        return [ProjectUse(*row) for row in self._all(sql.PROJECTS, (pool,))]
+
+    def put_project(self, pool: str, use: ProjectUse) -> None:
+        self._run(sql.PUT_PROJECT, (pool, use.name, use.weight, use.maximum, use.share))
+
+    def put_turn(self, pool: str, project: str, turn: float) -> None:
+        self._run(sql.PUT_TURN, (turn, pool, project))
+
+    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
+        self._run(sql.DROP_IDLE, (pool, pool, keep))
+
+    # -- claims -----------------------------------------------------------------------------------
+
+    def add(
+        self,
+        claim_id: int,
+        ask: Ask,
+        *,
+        now: float,
+        launcher_pid: int,
+        grant: Grant | None = None,
+        why: str = "",
+    ) -> None:
+        row = columns.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        self._run(sql.ADD, (*map(storable, row), self._tag))
+
+    def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
+        self._run(sql.GRANT, (now, expires_at, grant.level, columns.of_amounts(grant.marks), claim_id))
+
+    def remove(self, claim_id: int) -> None:
+        self._run(sql.REMOVE, (claim_id,))
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+        self._found.clear()
+        return self._one(sql.REBIND, (*of_holder(holder), launcher_pid, claim_id)) is not None
+
+    def confirm(self, claim_id: int) -> None:
+        self._run(sql.CONFIRM, (claim_id,))
+
+    def claim(self, claim_id: int) -> Claim | None:
+        if claim_id not in self._found:
+            self._found[claim_id] = self._claim(sql.BY_ID, (claim_id,))
+        return self._found[claim_id]
+
+    def _claim(self, query: str, values: tuple[object, ...] = ()) -> Claim | None:
+        row = self._one(query, values)
+        return claim_of(row) if row is not None else None
+
+    def _claims(self, query: str, values: tuple[object, ...] = ()) -> list[Claim]:
+        return [claim_of(row) for row in self._all(query, values)]
+
+    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
+        row = self._one(sql.GRANT_OF, (claim_id,))
+        return (row[0], row[1], row[2]) if row is not None else None
+
+    def granted(self, mailbox: str) -> list[int]:
+        return [claim_id for (claim_id,) in self._all(sql.GRANTED, (mailbox,))]
+
+    def claims(self, pool: str | None) -> list[Claim]:
+        return self._claims(sql.ALL) if pool is None else self._claims(sql.ALL_OF_POOL, (pool,))
+
+    def watched(self, pool: str) -> list[Claim]:
+        return self._claims(sql.WATCHED, (pool, pool))
+
+    def holders(self, pool: str) -> list[Holder]:
+        return [Holder(*row) for row in self._all(sql.HOLDERS, (pool, pool))]
+
+    def expired(self, now: float) -> list[Claim]:
+        return self._claims(sql.EXPIRED, (now,))
+
+    def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
+        if pool is None:
+            return self._claim(sql.OLDEST)
+        if project is None:
+            return self._claim(sql.OLDEST_OF_POOL, (pool,))
+        return self._claim(sql.OLDEST_OF_PROJECT, (pool, project))
+
+    def leases_with_resources(self) -> list[Claim]:
+        """Nobody's: they are counted by one machine."""
+        return []
+
+    def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
+        found = self._all(sql.LINE_HEADS, {"pool": pool})
+        return [(claim_of(row[:CLAIM_WIDTH]), ProjectUse(*row[CLAIM_WIDTH:])) for row in found]
+
+    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
+        return self._claim(sql.LINE_HEAD, (pool, project, priority))
+
+    def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
+        return [columns.candidate_of(row) for row in self._all(sql.WAITING, (pool, limit))]
+
+    def waiting_before(self, pool: str, claim_id: int) -> int:
+        return int(self._all(sql.WAITING_BEFORE, (pool, claim_id))[0][0])
+
+    # -- keys and notes ---------------------------------------------------------------------------
+
+    def expire(self, claim_id: int, at: float) -> None:
+        self._run(sql.EXPIRE, (at, claim_id))
+
+    def receipt(self, pool: str, key: str) -> Receipt | None:
+        row = self._one(sql.RECEIPT, (pool, key))
+        return Receipt(*row) if row is not None else None
+
+    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+        self._run(sql.DROP_OLD_RECEIPTS, (pool, pool, self.now))
+        self._run(sql.PUT_RECEIPT, (pool, key, *astuple(receipt)))
+
+    def drop_receipt(self, claim_id: int) -> None:
+        self._run(sql.DROP_RECEIPT, (claim_id,))
+
+    def note(self, name: str) -> str | None:
+        row = self._one(sql.NOTE, (name,))
+        return str(row[0]) if row is not None else None
+
+    def put_note(self, name: str, text: str) -> None:
+        self._run(sql.PUT_NOTE, (name, text))
+
+    # -- the rest ---------------------------------------------------------------------------------
+
+    def demands(self, pool: str | None) -> list[Demand]:
+        found = self._all(sql.DEMANDS) if pool is None else self._all(sql.DEMANDS_OF_POOL, (pool,))
+        return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
+
+    def put_demand(self, demand: Demand) -> None:
+        self._run(sql.PUT_DEMAND, (demand.pool, demand.project, *of_holder(demand.holder), demand.until))
+
+    def drop_demand(self, demand: Demand) -> None:
+        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *of_holder(demand.holder)))
+
+    def machine(self) -> MachineSettings:
+        return ONE_MACHINE
+
+    def put_machine(self, machine: MachineSettings) -> None:
+        """There is nothing to keep: any but the default was refused."""
+
+    def add_facts(self, facts: Sequence[Fact]) -> None:
+        for f in facts:
+            about = (f.kind in ASK_FACTS, f.at, f.pool, f.kind, f.words, f.project, f.name, f.pid)
+            self._run(sql.TELL, (*map(storable, about), ASK_FACTS_KEPT, POOL_FACTS_KEPT))
+
+    def facts(self, limit: int) -> list[Fact]:
+        return [Fact(*row) for row in self._all(sql.FACTS, (limit,))]

@@ -1,0 +1,85 @@
+"""A driver's errors in our words, with the way out. Neither carries a password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flyball.errors import StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
+
+
+def maybe_done(error: BaseException) -> bool:
+    """Was it perhaps done although it failed? Not where no connection came about, or it was refused."""
+    cause = error.__cause__
+    lost = type(cause).__name__ in ("TimeoutError", "ConnectionError") if cause is not None else True
+    return lost and "connecting to" not in str(cause)
+
+
+def translated(error: Exception, server: str, answer_s: float) -> StoreError:
+    """A driver's error as ours, with the way out. Neither carries a password."""
+    kind, words = type(error).__name__, str(error)
+    if kind in ("TimeoutError", "ReadTimeout"):
+        secure = server.startswith(("rediss", "valkeys"))
+        maybe = "does it speak no TLS (then redis://), or is it paused" if secure else "is it paused"
+        return StoreBusyError(f"{server} did not answer within {answer_s:g} s; {maybe}, or the network down?")
+    for ailment in _AILMENTS:
+        if kind in ailment.kinds or any(sign in words for sign in ailment.signs):
+            return ailment.error(f"{server} {ailment.words.format(reason=_reason(words))}")
+    return StoreError(f"{server}: {words or kind}")
+
+
+def _reason(words: str) -> str:
+    """What went wrong, without the address that the driver puts in front of it."""
+    return words.rpartition("connecting to ")[2].strip() or words
+
+
+@dataclass(frozen=True, slots=True)
+class _Ailment:
+    """How a driver says it, by class or in words (a script's error has only words), and how we do."""
+
+    kinds: tuple[str, ...]
+    signs: tuple[str, ...]
+    words: str
+    error: type[StoreError] = StoreError
+
+
+_AILMENTS = (
+    _Ailment(
+        ("AuthenticationError", "AuthenticationWrongNumberOfArgsError"),
+        ("WRONGPASS", "NOAUTH", "invalid username-password", "Authentication required"),
+        "refuses the user or password; set them in FLYBALL_URL (redis://user:password@host)",
+    ),
+    _Ailment(
+        ("NoPermissionError",),
+        ("NOPERM", "no permissions"),
+        "forbids a command ({reason}); flyball's user needs +@all on keys and channels flyball:*",
+    ),
+    _Ailment(
+        (),
+        ("SSL", "CERTIFICATE"),
+        "gives no secure connection ({reason}); rediss:// needs a server that speaks TLS, ?ssl_ca_certs= "
+        "names its certificate authority",
+    ),
+    _Ailment(("OutOfMemoryError",), ("OOM",), "has no memory left; raise its maxmemory", StoreFullError),
+    _Ailment((), ("MISCONF",), "cannot save to its disk and takes no writes; free its disk", StoreFullError),
+    _Ailment(
+        ("ReadOnlyError",),
+        ("READONLY", "read only replica"),
+        "only follows another server; name the primary in FLYBALL_URL",
+        StoreReadOnlyError,
+    ),
+    _Ailment(
+        ("BusyLoadingError",),
+        ("LOADING",),
+        "is still loading its data; try again in a moment",
+        StoreBusyError,
+    ),
+    _Ailment(("MovedError",), ("MOVED",), "is part of a cluster; write redis+cluster:// in FLYBALL_URL"),
+    _Ailment(
+        ("ClusterDownError",), ("CLUSTERDOWN",), "is a cluster that is not whole ({reason}); mend it first"
+    ),
+    _Ailment(
+        ("ConnectionError", "RedisClusterException", "MaxConnectionsError"),
+        (),
+        "cannot be reached ({reason}); is it running? FLYBALL_URL names it",
+    ),
+)

@@ -1,0 +1,20 @@
+-- An ask from afar. Mirrors Verbs.admit for an ask with a key or a time to live.
+-- ARGV[2]: time to live, key, fingerprint, and what do_admit is given
+local ttl_s, key, fingerprint, argument = match(ARGV[2], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+if key ~= '' then
+  -- A pool that is stale, or new, is planned first, as for any ask.
+  local unready = desk.open()
+  if unready then return unready end
+  local known = keys.receipt(key)
+  if known then
+    if known[1] ~= fingerprint then return desk.done('key used') end
+    return desk.done(table.concat({'replay', known[2], known[3], known[4], known[5]}, '\t'))
+  end
+end
+local unready, said, claim = admit.run(argument)
+if unready then return unready end
+if claim then
+  if ttl_s ~= '' then keys.expire(claim, now + tonumber(ttl_s)) end
+  if key ~= '' then keys.write(claim, key, fingerprint) end
+end
+return desk.done(said)

@@ -1,0 +1,42 @@
+-- Renew a share lease, or begin one. Mirrors renew in stores/shares.py; most renewals end here, before the
+-- functions that hand slots out are made.
+-- Stages: (none) as it was sent; "fed": the controller has heard of it; "again": so has a plan; "serve".
+local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
+local r, reply = renewal.of(ARGV[2]), ''
+local unready = desk.open(nil, stage == '' and shares.being_divided)
+if unready then return unready end
+
+if stage ~= 'serve' then
+  if not renewal.pot_now() then return desk.state(stage) end
+  local row, moved, replans = shares.of(r.name), stage == 'fed', false
+  local planned = stage == 'again' or desk.divided or now == pot.planned_at
+  if stage == '' then
+    if row and r.seq <= row.seq then return renewal.stale(r) end
+    local before, s, told = renewal.take(row, r)
+    replans = renewal.replans(before, s, row ~= nil)
+    if replans then renewal.put('dirty', pot.dirty + 1) end
+    reply, row = renewal.reply(s, told), s
+    -- Before it is answered: who tells of a refusal must not go on as if nothing had happened.
+    if renewal.feed(before, r) then return desk.state('fed ' .. (planned and '1' or '0') .. reply) end
+  elseif not row or row.seq ~= r.seq then
+    -- A newer one has come meanwhile: nobody waits for the reply to this one.
+    return renewal.stale(r)
+  elseif stage == 'fed' then
+    planned, reply = planned or string.sub(rest, 1, 1) == '1', string.sub(rest, 2)
+  end
+  if stage ~= 'again' then
+    if renewal.due(planned) then return desk.state('again', '', false, true) end
+    -- Too soon after the last plan: whoever has something new comes again, and finds it made or makes it.
+    if pot.dirty > 0 and (moved or replans) then shares.notice(r.mailbox) end
+  end
+  if planned then
+    -- A plan that has heard it has just given it a target: it need not come again for that.
+    r.holds = row.slots
+    local _, s, told = renewal.take(row, r)
+    reply = renewal.reply(s, told)
+  end
+  if pool.phase == 'trial' and not pool.trial_id then renewal.begin_trial(r, renewal.gate_in(reply)) end
+  rest = ''
+  desk.write()
+end
+if pool.waiting == 0 then return desk.done(reply) end

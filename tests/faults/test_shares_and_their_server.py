@@ -1,0 +1,93 @@
+"""Share leases of real processes whose server dies, forgets, hangs: nobody starts what is not its own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from flyball import Governor
+from tests.faults.share_fleet import POOL, Fleet
+from tests.faults.test_shares import BEAT_S, CAP, ends_well
+from tests.redis_server import RedisServer
+
+FORGETS = ()
+KEEPS = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    server = RedisServer(*getattr(request, "param", FORGETS))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def gov(server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Governor]:
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
+    governor = Governor(f"{server.url}?socket_timeout=1&space={os.urandom(6).hex()}")
+    prepare(governor)
+    yield governor
+    governor.close()
+
+
+def prepare(governor: Governor) -> None:
+    governor.set_pool(POOL, cap=CAP, adaptive=False, heartbeat_s=BEAT_S)
+
+
+@pytest.fixture
+def fleet(gov: Governor) -> Iterator[Fleet]:
+    with tempfile.TemporaryDirectory(prefix="fb-") as short:
+        fleet = Fleet(gov.address, Path(short))
+        yield fleet
+        fleet.close()
+
+
+@pytest.mark.parametrize("server", [FORGETS, KEEPS], ids=["forgets", "keeps"], indirect=True)
+def test_a_server_that_is_killed_and_comes_back(fleet: Fleet, gov: Governor, server: RedisServer) -> None:
+    nodes = [fleet.start(name) for name in "ab"]
+    fleet.works(*nodes)
+    for pause_s in (0.1, 6 * BEAT_S):
+        server.kill()
+        time.sleep(pause_s)
+        server.start()
+        # What a server forgot somebody has to tell it again; only then is there something to divide.
+        prepare(gov)
+        fleet.works(*nodes)
+    fleet.stop(*nodes)
+    ends_well(fleet, gov)
+
+
+def test_a_server_that_is_flushed_under_live_holders(
+    fleet: Fleet, gov: Governor, server: RedisServer
+) -> None:
+    nodes = [fleet.start(name) for name in "ab"]
+    fleet.works(*nodes)
+    with redis.Redis(unix_socket_path=str(server.folder / "s")) as client:
+        client.flushall()
+    prepare(gov)
+    joiner = fleet.start("c")
+    fleet.works(*nodes, joiner)
+    fleet.stop(*nodes, joiner)
+    ends_well(fleet, gov)
+
+
+def test_a_server_that_is_paused(fleet: Fleet, gov: Governor, server: RedisServer) -> None:
+    nodes = [fleet.start(name) for name in "ab"]
+    fleet.works(*nodes)
+    server.pause()
+    fleet.until(
+        lambda: all("fenced" in fleet.observer.words.get(node.pid, ()) for node in nodes), "both to be fenced"
+    )
+    before = fleet.observer.work
+    time.sleep(2 * BEAT_S)
+    assert fleet.observer.work == before
+    server.resume()
+    fleet.works(*nodes)
+    fleet.stop(*nodes)
+    ends_well(fleet, gov)

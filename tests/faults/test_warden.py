@@ -1,0 +1,106 @@
+"""Leases on a server whose launcher was killed: somebody of the host still looks after them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flyball import Governor
+from flyball.governor import warden
+from flyball.host.process import identify, me
+from tests.redis_server import RedisServer
+
+POOL = "p"
+
+
+@pytest.fixture
+def gov(redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Governor]:
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FLYBALL_URL", f"{redis_server.url}?space={os.urandom(6).hex()}")
+    monkeypatch.delenv(warden.VARIABLE, raising=False)
+    governor = Governor()
+    governor.set_pool(POOL, cap=1, adaptive=False)
+    yield governor
+    governor.close()
+    for pid in wardens(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+
+
+def wardens(tmp_path: Path) -> list[int]:
+    """Wardens that work for this test's home."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            env = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"flyball.governor.warden" in words and str(tmp_path).encode() in env:
+            found.append(int(entry.name))
+    return found
+
+
+def until(holds: Callable[[], object], what: str, *, within_s: float = 30.0) -> None:
+    end = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < end, f"waited {within_s:g} s in vain for {what}"
+        time.sleep(0.05)
+
+
+def held(gov: Governor) -> int:
+    return len(gov.store.census().claims)
+
+
+def test_a_slot_comes_back_though_launcher_and_agent_were_killed(gov: Governor, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flyball", "exec", "--pool", POOL, "--", "sleep", "600"]
+    launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    until(lambda: held(gov) == 1 and gov.store.census().claims[0].holder.pid != launcher.pid, "the lease")
+    until(lambda: wardens(tmp_path), "a warden")
+    launcher.kill()
+    launcher.wait()
+    agent = gov.store.census().claims[0].holder.pid
+    time.sleep(1.0)
+    assert held(gov) == 1
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: held(gov) == 0, "the slot to come back")
+    assert wardens(tmp_path)
+
+
+def test_there_is_one_per_host_and_server(gov: Governor, tmp_path: Path) -> None:
+    with gov.slot(POOL):
+        until(lambda: wardens(tmp_path), "a warden")
+        for _ in range(3):
+            warden.ensure(gov.address)
+        until(lambda: len(wardens(tmp_path)) == 1, "the others to end")
+
+
+def test_it_is_not_started_where_it_is_not_wanted(
+    gov: Governor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(warden.VARIABLE, "off")
+    warden.ensure(gov.address)
+    assert wardens(tmp_path) == []
+
+
+def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
+    watching = warden.Warden(gov.store, me())  # type: ignore[arg-type]
+    assert not watching.look(0.0)
+    lease = gov.acquire(POOL)
+    assert watching.look(10.0)
+    lease.release()
+    assert not watching.look(20.0)
+
+
+def test_it_leaves_what_other_hosts_hold_alone(gov: Governor) -> None:
+    gov.acquire(POOL)
+    elsewhere = identify(os.getpid())
+    watching = warden.Warden(gov.store, type(elsewhere)("elsewhere", "b", 0, 1, 1))  # type: ignore[arg-type]
+    assert not watching.look(0.0)
+    assert held(gov) == 1

@@ -1,0 +1,118 @@
+"""Everything that was opened is closed: by ``close``, by being forgotten, in a fork's child, at the end."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flyball.errors import StoreClosedError
+from flyball.governor.governor import Governor
+from flyball.stores.postgres.server import Server
+from tests.postgres_server import PostgresServer
+from tests.stores.test_redis_closing import LEAVING, REPOSITORY, SOON_S, busy, sockets, until
+
+
+@pytest.fixture
+def url(postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
+    space = postgres_server.space()
+    yield f"{postgres_server.url}?space={space}"
+    postgres_server.leave(space)
+
+
+def sessions(server: PostgresServer) -> int:
+    return len(server.run("SELECT 1 FROM pg_stat_activity WHERE application_name = 'flyball'"))
+
+
+def test_close_leaves_no_socket_and_no_thread(url: str, postgres_server: PostgresServer) -> None:
+    before, others = sockets(), sessions(postgres_server)
+    gov = busy(url)
+    assert sockets() > before
+    gov.close()
+    until(lambda: sockets() <= before, "something stayed open")
+    until(lambda: sessions(postgres_server) <= others, "the server still serves us")
+
+
+def test_a_governor_that_is_forgotten_leaves_no_socket_and_no_listener(url: str) -> None:
+    before = sockets()
+    gov = busy(url)
+    gov._heart.close()  # type: ignore[union-attr]
+    until(lambda: "flyball-heart" not in [thread.name for thread in threading.enumerate()], "it beats")
+    del gov
+    gc.collect()
+    until(lambda: sockets() <= before, "something stayed open")
+
+
+def test_nothing_is_opened_again_after_close(url: str) -> None:
+    """As by a thread that was in the middle of something."""
+    server = Server(url)
+    ears = server.listener()
+    with server.lend():
+        server.close()
+    for step in (server.now, server.listener, lambda: ears.subscribe("x")):
+        with pytest.raises(StoreClosedError):
+            step()
+    ears.close()
+    server.close()
+    assert not any(not link.closed for link in server._all)
+
+
+def test_a_closed_governor_can_be_used_again(url: str) -> None:
+    gov = busy(url)
+    gov.close()
+    gov.set_pool("p", cap=2)
+    gov.acquire("p", timeout=5).release()
+    gov.close()
+
+
+def test_another_governor_at_the_same_address_goes_on_hearing(url: str) -> None:
+    first, second = busy(url), Governor(url)
+    second.set_pool("q", cap=1, adaptive=False)
+    lease = second.acquire_nowait("q")
+    took: list[float] = []
+
+    def wait() -> None:
+        with second.slot("q", timeout=30):
+            took.append(time.monotonic())
+
+    waiters = [threading.Thread(target=wait) for _ in range(2)]
+    for number, waiter in enumerate(waiters, start=1):
+        waiter.start()
+        until(lambda number=number: second.status().pools[1].waiting == number, "nobody waits")  # type: ignore[misc]
+    first.close()
+    # Whoever watches looks after a tenth of a second, the other one only after two.
+    time.sleep(0.3)
+    began = time.monotonic()
+    lease.release()
+    for waiter in waiters:
+        waiter.join(timeout=SOON_S)
+    second.close()
+    assert max(took) - began < 1.0
+
+
+@pytest.mark.parametrize("how", ["exit", "fork"])
+def test_a_process_that_leaves_everything_open_ends_without_a_word(url: str, how: str) -> None:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, url, how]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_a_connection_that_nobody_needed_for_long_is_closed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(url)
+    with server.lend(), server.lend():
+        pass
+    assert len(server._idle) == 2
+    monkeypatch.setattr("flyball.stores.postgres.server.SPARE_S", 0.0)
+    with server.lend():
+        time.sleep(0.001)
+    assert len(server._idle) == 1
+    server.close()
