@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from flyball.testing import MakeStore, Scene, make_memory, make_redis, make_sqlite
+from flyball.stores.port import Store
+from flyball.testing import FakeWorld, MakeStore, Scene, make_memory, make_postgres, make_redis, make_sqlite
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 _COMMON = {
@@ -23,6 +25,8 @@ _COMMON = {
 settings.register_profile("quick", max_examples=100, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("soak", max_examples=3000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile("soak" if os.environ.get("FLYBALL_SOAK") else "quick")
+# A process that outlives a test would look after leases that the test means to lose.
+os.environ["FLYBALL_WARDEN"] = "off"
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +37,28 @@ def redis_server() -> Iterator[RedisServer]:
     server.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The same for PostgreSQL."""
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def make_on_postgres(postgres_server: PostgresServer) -> Iterator[MakeStore]:
+    """Makes empty stores on PostgreSQL, whose spaces are used again."""
+    used: list[str] = []
+
+    def make(world: FakeWorld) -> Store:
+        used.append(postgres_server.space())
+        return make_postgres(world, postgres_server.url, space=used[-1])
+
+    yield make
+    postgres_server.leave(*used)
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """Makes empty stores of each kind, as many as a test wants."""
     if request.param == "memory":
@@ -41,6 +66,9 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     if request.param == "redis":
         url = request.getfixturevalue("redis_server").url
         return lambda world: make_redis(world, url)
+    if request.param == "postgres":
+        make: MakeStore = request.getfixturevalue("make_on_postgres")
+        return make
     numbers = count()
     return lambda world: make_sqlite(world, tmp_path / f"{next(numbers)}.db")
 

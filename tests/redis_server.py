@@ -70,6 +70,11 @@ class RedisServer:
         self._process.kill()
         self._process.wait()
 
+    def forget(self) -> None:
+        """Lose, while it is dead, what it has on disk."""
+        for file in (*self.folder.glob("*.aof"), *self.folder.glob("*.rdb")):
+            file.unlink()
+
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 

@@ -21,6 +21,8 @@ _WHERE = {
     "AskOptions": "flyball.governor.asking",
     "Lease": "flyball.governor.lease",
     "Limiter": "flyball.governor.limiter",
+    "Share": "flyball.governor.share",
+    "ShareStats": "flyball.governor.share",
     "Status": "flyball.governor.status",
     "Pool": "flyball.clients.port",
     "httpx_client": "flyball.clients.door",
@@ -63,6 +65,8 @@ __all__ = [
     "RefusedError",
     "RetryBudget",
     "RetryPolicy",
+    "Share",
+    "ShareStats",
     "Signal",
     "SignalKind",
     "Status",
@@ -106,6 +110,7 @@ if TYPE_CHECKING:
     from flyball.governor.governor import Governor, slot
     from flyball.governor.lease import Lease
     from flyball.governor.limiter import Limiter
+    from flyball.governor.share import Share, ShareStats
     from flyball.governor.status import Status
 
 

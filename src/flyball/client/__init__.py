@@ -1,0 +1,44 @@
+"""A thin client for ``flyball serve``: the same ``slot()``, over HTTP.
+
+    from flyball.client import Client
+
+    with Client("http://governor:8790", token="flyball_...") as flyball:
+        with flyball.slot("anthropic", project="blog") as lease:
+            ...  # call the model
+            lease.report(200)
+
+    policy.py   how to try again, changed without a release
+    flow.py     the order of things, written once for threads and event loops
+    lease.py    slots in somebody's hands, and the ``with`` block around them
+    heart.py    renewals, on a thread of their own
+    calling.py  the two clients
+
+Needs the extra ``[http]``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__all__ = ["AsyncClient", "AsyncRemoteLease", "Client", "Policy", "RemoteLease"]
+
+if TYPE_CHECKING:
+    from flyball.client.calling import AsyncClient, Client
+    from flyball.client.lease import AsyncRemoteLease, RemoteLease
+    from flyball.client.policy import Policy
+else:
+    _WHERE = {
+        "AsyncClient": "calling",
+        "AsyncRemoteLease": "lease",
+        "Client": "calling",
+        "Policy": "policy",
+        "RemoteLease": "lease",
+    }
+
+    def __getattr__(name):
+        # The server reads the policy too, and needs no HTTP client for that.
+        if name not in _WHERE:
+            raise AttributeError(f"module 'flyball.client' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"flyball.client.{_WHERE[name]}"), name)

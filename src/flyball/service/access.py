@@ -1,0 +1,140 @@
+"""Who may do what.
+
+On a loopback bind no token is needed: whoever can reach it is a user of this machine. A web page that this
+user happens to look at can reach it too, so without a token two things are checked that a browser cannot be
+made to lie about: the ``Host`` it was asked for is this machine's own (somebody else's name that was pointed
+here is not), and what changes something does not come from another site's page (``Origin``). CORS is off: no
+other page can read an answer.
+
+Everywhere else a bearer token decides. One that is brought is judged in any case: a wrong one is never better
+than none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+
+from flyball.service.problems import ProblemError
+from flyball.service.tokens import Keyring, Scope
+
+OPEN = "open"
+"""In a route's ``opt["scope"]``: anybody may, the state is not told."""
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_REALM = 'Bearer realm="flyball"'
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who was let in."""
+
+    name: str
+    """Of its token; empty where it brought none."""
+    scope: Scope
+
+
+ANYBODY = Caller("", Scope.ADMIN)
+
+
+class Access:
+    """``token_needed`` is False on a loopback bind only."""
+
+    def __init__(self, keyring: Keyring, *, token_needed: bool, host: str = "127.0.0.1") -> None:
+        self.token_needed = token_needed
+        self._keyring = keyring
+        self._hosts = {host.lower()}
+
+    def judge(self, method: str, headers: Mapping[str, str], needed: Scope) -> Caller:
+        """Who it is, if they may; a problem that says why not otherwise."""
+        given = headers.get("authorization")
+        if given is not None:
+            caller = self._known(given)
+        elif self.token_needed:
+            raise _unauthorized("no-token", "a token is needed: Authorization: Bearer ...", "")
+        else:
+            self._check_site(method, headers)
+            caller = ANYBODY
+        if not caller.scope.allows(needed):
+            raise _too_small(caller, needed)
+        return caller
+
+    def _known(self, given: str) -> Caller:
+        kind, _, token = given.strip().partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            words = "this is no bearer token; send Authorization: Bearer ..."
+            raise _unauthorized("wrong-token", words, "invalid_request")
+        found = self._keyring.find(token.strip())
+        if found is None:
+            words = "nobody has this token; flyball token list shows which there are"
+            raise _unauthorized("wrong-token", words, "invalid_token")
+        return Caller(found.name, found.scope)
+
+    def _check_site(self, method: str, headers: Mapping[str, str]) -> None:
+        host = headers.get("host", "")
+        if host and not self._is_ours(_name_of(f"//{host}")):
+            raise ProblemError(
+                403,
+                "other-host",
+                f"asked for as {host!r}; without a token this server answers as localhost only",
+            )
+        origin = headers.get("origin")
+        if method not in _SAFE and origin is not None and not _same_place(origin, host):
+            raise ProblemError(
+                403, "other-site", f"a page of {origin!r} may not change anything here without a token"
+            )
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._hosts or is_loopback_name(name)
+
+
+def is_loopback_name(name: str) -> bool:
+    """
+    >>> [is_loopback_name(name) for name in ("localhost", "127.8.9.1", "::1", "example.com", "10.0.0.1")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+
+
+def _same_place(origin: str, host: str) -> bool:
+    """
+    >>> _same_place("http://localhost:8790", "localhost:8790"), _same_place("null", "")
+    (True, False)
+    """
+    return bool(host) and origin.lower().rpartition("://")[2] == host.lower()
+
+
+def _name_of(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _unauthorized(kind: str, detail: str, error: str) -> ProblemError:
+    challenge = f'{_REALM}, error="{error}"' if error else _REALM
+    return ProblemError(401, kind, detail, headers={"WWW-Authenticate": challenge})
+
+
+def _too_small(caller: Caller, needed: Scope) -> ProblemError:
+    detail = f"the token {caller.name!r} may {caller.scope.value}; this needs {needed.value}"
+    challenge = f'{_REALM}, error="insufficient_scope", scope="{needed.value}"'
+    return ProblemError(403, "scope", detail, headers={"WWW-Authenticate": challenge}, scope=needed.value)
+
+
+async def check_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """The guard of every route: what it needs is its ``opt["scope"]``, reading if it says nothing."""
+    needed = handler.opt.get("scope", Scope.READ)
+    if needed == OPEN:
+        return
+    access: Access = connection.app.state.access
+    method = str(connection.scope.get("method", "GET"))
+    connection.scope["state"]["caller"] = access.judge(method, connection.headers, needed)

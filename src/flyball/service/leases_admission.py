@@ -1,0 +1,187 @@
+"""The order of things for an ask over HTTP, the same for leases and for an org's runs.
+
+    place    one step of the store: replay, grant, stand in line, or refuse
+    hold     with ``Prefer: wait``, until a slot is handed over, the time is up, the client leaves, or we end
+    leave    a client that dropped its connection gives its place back, and the slot that was just handed
+             to it; under a key such a slot is kept for its time, since whoever asks again is told of it
+
+A key that is being worked on here is answered 409: the first answer is not known yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from flyball.core.verdict import Verdict
+from flyball.errors import StoreError
+from flyball.governor.afar import Afar, Order
+from flyball.service.access import ANYBODY, Caller
+from flyball.service.contract import IN_FLIGHT_RETRY_S
+from flyball.service.orgs_book import OrgBook
+from flyball.service.problems import ProblemError
+from flyball.service.serving import ENDING, Service
+
+_LARGEST_ID = 2**63
+_ENDING_RETRY_S = 2
+AnyRequest = Request[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """How an ask ended: a lease, or a place in line, or a verdict that refuses."""
+
+    verdict: Verdict
+    held: bool
+
+    @property
+    def claim_id(self) -> int:
+        return self.verdict.claim_id
+
+    @property
+    def replayed(self) -> bool:
+        return self.verdict.replayed
+
+
+class Admission:
+    """Asks of those without a process. ``start`` and ``stop`` belong to the event loop that serves."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.afar = Afar(service.governor)
+        self.orgs = OrgBook(service)
+        self._in_flight: set[str] = set()
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._sweeping = asyncio.create_task(self.afar.run(draining=lambda: self.service.draining))
+
+    async def stop(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait({self._sweeping})
+        await asyncio.to_thread(self.afar.close)
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    async def ask(self, request: AnyRequest, order: Order, *, park: bool, wait_s: float = 0.0) -> Admitted:
+        """Place an order and, if it has to stand in line, hold the request open for ``wait_s``."""
+        self.check_open()
+        request.scope["state"]["tenant"] = order.project
+        with self._working_on(order.key):
+            deadline = time.monotonic() + wait_s
+            while True:
+                verdict = await self.afar.place_async(order, park=park)
+                if verdict.granted or not verdict.claim_id or wait_s <= 0:
+                    return Admitted(verdict, verdict.granted)
+                left_s = deadline - time.monotonic()
+                held = await self._wait(request, order, verdict, max(0.0, left_s))
+                if held is not None:
+                    return Admitted(verdict, held)
+                # Somebody removed the ask: stand in line again, or hear why that is useless.
+
+    async def _wait(self, request: AnyRequest, order: Order, verdict: Verdict, wait_s: float) -> bool | None:
+        """True: it became a lease. False: it still waits. None: it is gone and was never served."""
+        began = time.monotonic()
+        waiting = asyncio.create_task(
+            self.afar.wait_async(verdict.claim_id, pool=order.pool, timeout_s=wait_s, ttl_s=order.ttl_s)
+        )
+        leaving = asyncio.create_task(until_left(request))
+        try:
+            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                await self._leave(order, verdict, waiting)
+            claim = waiting.result()
+        except asyncio.CancelledError:
+            await self._leave(order, verdict, waiting)
+        finally:
+            leaving.cancel()
+            request.scope["state"]["waited_s"] = time.monotonic() - began
+        if claim is None:
+            # Under a key that is told again, it was served and has ended since.
+            return True if verdict.replayed else None
+        if not claim.held and wait_s > order.ttl_s / 4:
+            await self.afar.call(partial(self.afar.extend, claim.id, ttl_s=order.ttl_s))
+        return claim.held
+
+    async def _leave(self, order: Order, verdict: Verdict, waiting: asyncio.Task[Any]) -> None:
+        """The client is gone."""
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        with suppress(StoreError):  # if it cannot be written now, its time ends it
+            await self.afar.call(partial(self._give_back, verdict.claim_id, keyed=bool(order.key)))
+        raise ProblemError(408, "left", "the client did not wait for its answer")
+
+    def _give_back(self, claim_id: int, *, keyed: bool) -> None:
+        claim = self.afar.claim(claim_id) if keyed else None
+        if claim is None or not claim.held:
+            self.afar.withdraw(claim_id)
+
+    def check_open(self) -> None:
+        if self.service.draining:
+            raise ProblemError(503, "draining", ENDING, headers={"Retry-After": str(_ENDING_RETRY_S)})
+
+    @contextmanager
+    def _working_on(self, key: str) -> Iterator[None]:
+        if key and key in self._in_flight:
+            words = "a request with this Idempotency-Key is still being answered; ask again in a moment"
+            raise ProblemError(409, "in-flight", words, headers={"Retry-After": str(IN_FLIGHT_RETRY_S)})
+        if not key:
+            yield
+            return
+        self._in_flight.add(key)
+        try:
+            yield
+        finally:
+            self._in_flight.discard(key)
+
+    # -- whose it is --------------------------------------------------------------------------------
+
+    async def check_token(self, claim_id: int, token: str) -> None:
+        """Let nobody touch what is not theirs."""
+        await self.afar.ready_async()
+        known = 0 < claim_id < _LARGEST_ID
+        if not known or not self.afar.matches(claim_id, token):
+            words = f"Lease-Token is not the token of {claim_id}; it was in the answer that gave the lease"
+            raise ProblemError(403, "lease-token", words, lease=claim_id if known else None)
+
+
+def tenant_of(request: AnyRequest) -> str:
+    """Whose token it is; empty where none was brought."""
+    caller: Caller = request.scope["state"].get("caller", ANYBODY)
+    return caller.name
+
+
+def known_id(claim_id: int) -> int:
+    """Beyond this no store counts."""
+    if not 0 < claim_id < _LARGEST_ID:
+        raise unknown(claim_id)
+    return claim_id
+
+
+def unknown(claim_id: int) -> ProblemError:
+    words = f"there is no lease or ticket {claim_id}: it ended, or never was"
+    return ProblemError(404, "unknown-lease", words, lease=claim_id if 0 < claim_id < _LARGEST_ID else None)
+
+
+def gone(claim_id: int) -> ProblemError:
+    words = f"{claim_id} has ended: it was released, or not renewed in time"
+    return ProblemError(410, "gone", words, lease=claim_id)
+
+
+async def until_left(request: AnyRequest) -> None:
+    """Returns when the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+Admitting = NamedDependency[SkipValidation[Admission]]

@@ -1,0 +1,147 @@
+"""Orgs and their runs: N at once for each tenant, and nothing started twice.
+
+    PUT     /v1/orgs/{org}                            {"max_concurrent_runs": 2}
+    POST    /v1/orgs/{org}/runs                       200 with a run_id, 429, 503
+    POST    /v1/orgs/{org}/runs/{run_id}/heartbeat    200, or 410 once it has ended
+    DELETE  /v1/orgs/{org}/runs/{run_id}              204
+
+A run is a lease of one slot in the pool ``runs``. Its id is also what proves that it is somebody's: the
+claim, the time to live it was started with, and a mark that only this store's servers make for this org.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from litestar import Response, delete, get, post, put
+from litestar.params import FromPath, RawBody
+
+from flyball.governor.afar import Order
+from flyball.service.bodies import name_in_path
+from flyball.service.contract import REPLAYED, key_of, read_body, refusal, wait_of
+from flyball.service.contract_bodies import OrgSettings, OrgView, Renewed, RunAsk, RunView, takes
+from flyball.service.leases import GONE, LEASE, REFUSALS, IdempotencyKey, Prefer
+from flyball.service.leases_admission import Admission, Admitted, Admitting, AnyRequest, gone, tenant_of
+from flyball.service.orgs_book import POOL
+from flyball.service.problems import ProblemError
+from flyball.service.tokens import Scope
+
+_ADMIN = {"scope": Scope.ADMIN}
+
+
+@put(
+    "/v1/orgs/{org:str}",
+    operation_id="set_org",
+    tags=["orgs"],
+    opt=_ADMIN,
+    operation_class=takes(OrgSettings),
+)
+async def put_org(admission: Admitting, org: FromPath[str], body: RawBody) -> OrgView:
+    """Say how many runs an org may have at once, and on which terms. What is left out stays."""
+    name, given = name_in_path("org", org), read_body(body, OrgSettings)
+    await admission.orgs.put(name, given)
+    return await admission.orgs.view(name)
+
+
+@get("/v1/orgs/{org:str}", operation_id="org", tags=["orgs"])
+async def get_org(admission: Admitting, org: FromPath[str]) -> OrgView:
+    """One org, and how it stands."""
+    return await admission.orgs.view(name_in_path("org", org))
+
+
+@post(
+    "/v1/orgs/{org:str}/runs",
+    operation_id="start_run",
+    tags=["orgs"],
+    opt=LEASE,
+    status_code=200,
+    operation_class=takes(RunAsk),
+    responses=REFUSALS,
+)
+async def start_run(
+    admission: Admitting,
+    request: AnyRequest,
+    org: FromPath[str],
+    body: RawBody,
+    idempotency_key: IdempotencyKey = None,  # noqa: ARG001 (read from the headers; here for the document)
+    prefer: Prefer = None,  # noqa: ARG001
+) -> Response[RunView]:
+    """Start a run if the org has room. With `Prefer: wait=N` it stands in line for so long before the 429."""
+    name, asked = name_in_path("org", org), read_body(body, RunAsk)
+    limit, terms = await admission.orgs.limit(name), admission.orgs.terms(name)
+    key = key_of(request.headers, body, tenant=tenant_of(request), route=f"POST /v1/orgs/{name}/runs")
+    order = Order(
+        pool=POOL,
+        project=name,
+        name=asked.name,
+        priority=asked.priority,
+        ttl_s=terms.ttl_s,
+        key=key.key,
+        fingerprint=key.fingerprint,
+    )
+    wait_s = wait_of(request.headers)
+    admitted = await admission.ask(request, order, park=wait_s > 0, wait_s=wait_s)
+    if not admitted.held:
+        await _serve_or_refuse(admission, admitted, limit)
+    await admission.afar.ready_async()
+    run_id = _run_id(admission, name, admitted.claim_id, terms.ttl_s)
+    view = RunView(run_id=run_id, org=name, name=asked.name, ttl_s=terms.ttl_s, heartbeat_s=terms.heartbeat_s)
+    headers = {"Location": f"/v1/orgs/{org}/runs/{run_id}"} if "\x1f" not in org else {}
+    return Response(view, headers=headers | (REPLAYED if admitted.replayed else {}))
+
+
+async def _serve_or_refuse(admission: Admission, admitted: Admitted, limit: int) -> None:
+    """Whoever stood in line and was not served at last leaves it: this route has no tickets."""
+    afar, verdict = admission.afar, admitted.verdict
+    if verdict.claim_id:
+        found = await afar.call(partial(afar.look, verdict.claim_id))
+        if found is not None and found.granted:
+            return
+        verdict = found if found is not None else verdict
+        if not admitted.replayed:
+            await afar.call(partial(afar.withdraw, admitted.claim_id))
+    raise refusal(verdict, limit=limit)
+
+
+@post(
+    "/v1/orgs/{org:str}/runs/{run_id:str}/heartbeat",
+    operation_id="renew_run",
+    tags=["orgs"],
+    opt=LEASE,
+    status_code=200,
+    responses=GONE,
+)
+async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> Renewed:
+    """The run goes on: for its time to live from now."""
+    claim_id, ttl_s = await _theirs(admission, org, run_id)
+    if not await admission.afar.call(partial(admission.afar.extend, claim_id, ttl_s=ttl_s)):
+        raise gone(claim_id)
+    return Renewed(id=claim_id, ttl_s=ttl_s)
+
+
+@delete("/v1/orgs/{org:str}/runs/{run_id:str}", operation_id="end_run", tags=["orgs"], opt=LEASE)
+async def end_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> None:
+    """The run is over. Saying it again changes nothing."""
+    claim_id, _ = await _theirs(admission, org, run_id)
+    await admission.afar.call(partial(admission.afar.end, claim_id))
+
+
+def _run_id(admission: Admission, org: str, claim_id: int, ttl_s: float) -> str:
+    ttl_ms = round(ttl_s * 1000)
+    return f"{claim_id}.{ttl_ms}.{admission.afar.token(claim_id, about=f'{org}:{ttl_ms}')}"
+
+
+async def _theirs(admission: Admission, org: str, run_id: str) -> tuple[int, float]:
+    """The claim behind a run's id, and its time to live."""
+    name = name_in_path("org", org)
+    claim, _, rest = run_id.partition(".")
+    ttl_ms, _, mark = rest.partition(".")
+    if claim.isdecimal() and ttl_ms.isdecimal() and claim.isascii() and len(claim) < 19 and len(ttl_ms) < 12:
+        about = f"{name}:{int(ttl_ms)}"
+        await admission.afar.ready_async()
+        if admission.afar.matches(int(claim), mark, about=about):
+            return int(claim), int(ttl_ms) / 1000
+    raise ProblemError(404, "unknown-run", f"the org {name!r} has no such run")
+
+
+ROUTES = [put_org, get_org, start_run, renew_run, end_run]

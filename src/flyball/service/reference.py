@@ -1,0 +1,190 @@
+"""The reference page of the HTTP API, made from the routes, the limits and the list of metrics.
+
+    python -m flyball.service.reference docs/reference
+
+writes it; a test fails while it does not say what the code says.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flyball.host.wholefile import replace_file
+from flyball.observe.metrics import METRICS, MOST, OTHER
+from flyball.service import access, app, document, history, looking, server, streams, watch, wire
+from flyball.service.tokens import Scope
+
+PAGE = "service.md"
+
+_TOP = """\
+# The HTTP API of `flyball serve`
+
+Everything is JSON. Times are relative (`..._s` seconds, `s_ago`), so an answer means the same on any
+machine. A no is a problem document (RFC 9457, `application/problem+json`): `type` ends in one word for
+scripts, `detail` is a sentence for people. Examples that work: [with curl](service-with-curl.md). For
+programs: `GET /v1/openapi.json`.
+
+## Tokens and scopes
+
+On a loopback bind (the default) no token is needed: the server answers as localhost only, and pages of other
+sites may not change anything. Elsewhere, and with `--require-token`, send `Authorization: Bearer ...`.
+`flyball token add NAME --scope SCOPE` makes a token and shows it once; `remove` ends it at once. A token
+that is brought is judged in any case.
+
+| scope | may |
+|---|---|
+| `read` | look at everything |
+| `lease` | read, and ask for slots |
+| `admin` | lease, and change pools, release what the dead hold |
+
+`401`: no token, or one that nobody has. `403`: its scope is too small. Both say so in `WWW-Authenticate`.
+"""
+
+_EVENTS = f"""\
+## Events
+
+`GET /v1/events` is a stream of server-sent events that ends only with the server. However many watch, the
+store is looked at once.
+
+| event | data | when |
+|---|---|---|
+| `state` | the answer of `GET /v1/status` | at once and on a change; at most every {watch.TICK_S:g} s |
+| `fact` | one of `GET /v1/facts`; its `id` is the event's | when it happened |
+| `outage` | `{{"detail": "..."}}` | the store does not answer; a `state` follows when it does again |
+| `end` | `{{"detail": "..."}}` | the server is about to end; nothing follows |
+
+Time alone changes nothing: whoever shows ages and countdowns counts on by itself. A comment comes after
+{streams.HEARTBEAT_S:g} s without an event. With `Last-Event-ID` the facts since that one are told first.
+Somebody who reads slowly gets the newest state and the last {streams.FACTS_HELD} facts; a gap shows in the
+ids, which end in a number that counts up by one.
+"""
+
+_LIMITS = f"""\
+## Limits
+
+| what | limit | answer |
+|---|---|---|
+| body of a request | {app.BODY_BYTES // 1024} KiB | 413 |
+| request line and headers | {wire.HEAD_BYTES // 1024} KiB | 431 |
+| time for a request to arrive whole | {wire.ARRIVAL_S:g} s | 408 |
+| time in which a reader reads nothing | {wire.READING_S:g} s | dropped |
+| connections | {server.CONNECTIONS:,} | 503 |
+| event streams | {streams.MOST_STREAMS:,} | 503 |
+| history | {history.KEPT_S} s, {history.POOLS_KEPT} pools | |
+| facts | the newest {looking.FACTS_SEEN} | |
+
+A client that closes its half of the connection is taken for gone. A name in a path may contain anything; a
+slash in it is written `%2F`. Names are those of the rest of flyball: printable, at most 200 characters.
+
+On SIGTERM and Ctrl-C `/readyz` answers 503, every event stream gets `end`, and {server.DRAIN_S:g} s later
+the port closes; what was asked is still answered, for up to {server.ANSWERING_S} s.
+"""
+
+
+def reference_page() -> str:
+    parts = [_TOP, _routes(), _EVENTS, *_schemas(), _LIMITS, _metrics()]
+    return "\n".join(parts)
+
+
+def _routes() -> str:
+    rows = [
+        f"| `{method.upper()} {path}` | {_scope(operation)} | {_cell(_told(operation))} |"
+        for path, item in document.document()["paths"].items()
+        for method, operation in item.items()
+    ]
+    return "\n".join(["## Routes\n", "| route | scope | |", "|---|---|---|", *rows, ""])
+
+
+def _scope(operation: Mapping[str, Any]) -> str:
+    needed = operation.get("security", [{}])[0].get("token")
+    return f"`{Scope(needed[0]).value}`" if needed else access.OPEN
+
+
+def _told(operation: Mapping[str, Any]) -> str:
+    told = str(operation.get("description", ""))
+    for given in operation.get("parameters", []):
+        if given["in"] in ("query", "header"):
+            told += f" `{given['name']}`: {given.get('description', '')}"
+            told += _bounds(given["schema"])
+    return told
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    if "maximum" not in schema:
+        return ""
+    return f" ({schema['minimum']:g} to {schema['maximum']:g}, default {schema.get('default')})"
+
+
+_SHOWN = {
+    "HistoryView": "`GET /v1/history`",
+    "PoolHistory": "A pool in it",
+    "FactView": "A fact",
+    "PoolRecord": "`GET /v1/pools/{pool}`, and the answer to a change of it",
+    "Whoami": "`GET /v1/whoami`",
+    "Problem": "A problem",
+    "PoolSettingsBody": "The body of `PATCH /v1/pools/{pool}`; [what each means](pool-settings.md)",
+    "Status": "`GET /v1/status`",
+    "PoolStatus": "A pool in it",
+    "LeaseStatus": "A lease",
+    "AskStatus": "An ask",
+}
+
+
+def _schemas() -> Iterator[str]:
+    known = document.document()["components"]["schemas"]
+    yield "## Bodies\n"
+    for name, words in _SHOWN.items():
+        rows = [
+            f"| `{field}` | {_cell(_kind(about))} | {_cell(str(about.get('description', '')))} |"
+            for field, about in known[name]["properties"].items()
+        ]
+        yield "\n".join([f"**{words}** (`{name}`)\n", "| member | type | |", "|---|---|---|", *rows, ""])
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """A type in a few words."""
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return " or ".join(_kind(each) for each in schema[several])
+    if "$ref" in schema:
+        return f"`{schema['$ref'].rpartition('/')[2]}`"
+    kind = schema.get("type", "anything")
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    if kind == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        return f"object of {_kind(schema['additionalProperties'])}"
+    return json.dumps(schema["enum"]) if "enum" in schema else str(kind)
+
+
+def _metrics() -> str:
+    rows = [
+        f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {_cell(metric.help)} |"
+        for metric in METRICS
+    ]
+    bounds = ", ".join(f"{most} of `{label}`" for label, most in MOST.items() if label in ("pool", "tenant"))
+    words = f"""\
+`GET /metrics`, for Prometheus; `flyball serve --grafana` prints a board. `flyball_http_...` counts what this
+server was asked; `flyball_pool_...` what it sees of the store once a second. Labels are bounded:
+{bounds}; what comes later is `{OTHER}`. With `pip install 'flyball[otel]'` and `OTEL_...` set, the
+same goes to OpenTelemetry, with a span for each request.
+"""
+    return "\n".join(["## Metrics\n", words, "| name | kind | labels | |", "|---|---|---|---|", *rows, ""])
+
+
+def _cell(words: str) -> str:
+    return " ".join(words.split()).replace("|", "\\|")
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / PAGE, reference_page().encode(), mode=0o644)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,199 @@
+"""What goes wrong around an admission: killed servers, dead stores, bad input. Nothing twice or lost."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from flyball.governor.governor import Governor
+from flyball.service.tokens import Scope
+from tests.redis_server import RedisServer
+from tests.service.kit import PROBLEM, Process, Running, until
+from tests.service.leases_kit import Desk, together
+
+BROKEN = [
+    b"{",
+    b"[]",
+    b"3",
+    b"null",
+    b"\xff\xfe",
+    b'{"name": "\xff"}',
+    b'{"name": "\\ud800"}',
+    b"[" * 5000,
+    b'{"slots": NaN}',
+    b'{"slots": 1e999}',
+    b'{"slots": 0}',
+    b'{"slots": true}',
+    b'{"slots": "1"}',
+    b'{"slots": 1.5}',
+    b'{"priority": 100000000000000000000}',
+    b'{"ttl_s": 0}',
+    b'{"ttl_s": -1}',
+    b'{"project": ""}',
+    b'{"name": "\\u0000"}',
+    b'{"name": "a\\nb"}',
+    b'{"name": "' + b"x" * 201 + b'"}',
+    b'{"cost": {"": 1}}',
+    b'{"cost": {"tokens": -1}}',
+    b'{"wait": 1}',
+    b'{"unknown": 1}',
+]
+
+
+@pytest.mark.parametrize("body", BROKEN)
+def test_a_body_that_makes_no_sense_is_a_400_and_starts_nothing(running: Running, body: bytes) -> None:
+    answer = running.client.post("/v1/pools/broken/leases", content=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM), answer.text
+    assert running.client.get("/v1/pools/broken").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/pools/p/leases", "/v1/pools/p/signals", "/v1/leases/1/renew", "/v1/orgs/o/runs"]
+)
+def test_a_body_that_is_too_large_is_a_413(running: Running, path: str) -> None:
+    answer = running.client.post(path, content=b'{"name": "' + b"x" * 70_000 + b'"}')
+    assert (answer.status_code, answer.headers["content-type"]) == (413, PROBLEM)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..",
+        "../status",
+        "a/b",
+        "%2e%2e",
+        "a?b",
+        "a#b",
+        " ",
+        "ü/ö",
+        "x" * 200,
+        "'; DROP TABLE claim; --",
+        "{pool}",
+    ],
+)
+def test_a_name_is_only_a_name(running: Running, name: str) -> None:
+    quoted = "".join(f"%{byte:02X}" for byte in name.encode())
+    assert running.client.put(f"/v1/pools/{quoted}", json={"cap": 1, "adaptive": False}).status_code == 200
+    answer = running.client.post(f"/v1/pools/{quoted}/leases", json={})
+    assert (answer.status_code, answer.json()["pool"]) == (201, name)
+    assert running.client.put(f"/v1/orgs/{quoted}", json={"max_concurrent_runs": 1}).json()["org"] == name
+    run = running.client.post(f"/v1/orgs/{quoted}/runs").json()
+    assert running.client.delete(f"/v1/orgs/{quoted}/runs/{run['run_id']}").status_code == 204, (
+        "and ends under it"
+    )
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "a%00b", "a%0Ab", "%FF"])
+def test_a_name_that_cannot_be_kept_is_refused(running: Running, name: str) -> None:
+    assert running.client.post(f"/v1/pools/{name}/leases", json={}).status_code in (400, 404)
+    assert running.client.post(f"/v1/orgs/{name}/runs").status_code in (400, 404)
+
+
+def test_a_token_that_may_only_read_starts_nothing(guarded: Running) -> None:
+    with guarded.as_token("fa-read", Scope.READ) as read, guarded.as_token("fa-admin", Scope.ADMIN) as admin:
+        desk = Desk(guarded, client=admin)
+        lease = desk.lease()
+        desk.client = read
+        for answer in (desk.ask(), desk.act(lease, "renew"), desk.act(lease, "release")):
+            assert (answer.status_code, answer.json()["scope"]) == (403, "lease")
+        with httpx.Client(base_url=guarded.url) as nobody:
+            assert nobody.post(f"{desk.path}/leases", json={}).status_code == 401
+        assert desk.now["in_use"] == 1
+
+
+# -- the store is gone --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fragile() -> Iterator[RedisServer]:
+    """A store that saves what it is told, to be killed."""
+    server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
+    yield server
+    with contextlib.suppress(Exception):
+        server.close()
+
+
+def _granted(answer: httpx.Response) -> list[httpx.Response]:
+    return [answer] if answer.status_code == 201 else []
+
+
+@pytest.mark.faults
+def test_a_dead_store_is_a_503_and_what_was_granted_is_there_when_it_is_back(
+    fragile: RedisServer, tmp_path: Path
+) -> None:
+    with Running(Governor(fragile.url), tmp_path) as server:
+        desk = Desk(server, 2)
+        lease = desk.ask(key="before").json()
+        fragile.kill()
+        answer = desk.ask(key="during")
+        assert (answer.status_code, answer.headers["content-type"]) == (503, PROBLEM)
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert desk.act(lease, "renew").status_code == 503
+        fragile.start()
+        again = until(lambda: _granted(desk.ask(key="during")), "back")[0]
+        assert "Idempotent-Replayed" not in again.headers, "a 503 does not poison a key"
+        assert desk.ask(key="before").json()["id"] == lease["id"]
+        assert desk.act(lease, "renew").status_code == 200
+        assert desk.now["in_use"] == 2
+
+
+# -- the server is killed -----------------------------------------------------------------------------
+
+
+@pytest.mark.faults
+def test_a_server_killed_in_the_middle_starts_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    keys = [f"k{number}" for number in range(40)]
+    answered: dict[str, int] = {}
+    with Process(home) as old:
+        with httpx.Client(base_url=old.url) as client:
+            assert client.put("/v1/pools/p", json={"cap": 100, "adaptive": False}).status_code == 200
+            assert client.put("/v1/pools/q", json={"cap": 1, "adaptive": False}).status_code == 200
+            held = client.post("/v1/pools/q/leases", json={}).json()
+            ticket = client.post("/v1/pools/q/leases", json={"wait": True}).json()
+        enough = threading.Event()
+        with httpx.Client(base_url=old.url, timeout=10) as client:
+
+            def ask(number: int) -> Any:
+                key = {"Idempotency-Key": keys[number]}
+                with contextlib.suppress(httpx.HTTPError):
+                    answer = client.post("/v1/pools/p/leases", json={"name": "n"}, headers=key)
+                    answered[keys[number]] = answer.json()["id"]
+                    if len(answered) >= 10:
+                        enough.set()
+                return httpx.Response(200)
+
+            def kill() -> None:
+                enough.wait(20)
+                old.signal(9)
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            together(ask, len(keys))
+            killer.join()
+        old.wait()
+    assert len(answered) >= 10
+    with Process(home) as new, httpx.Client(base_url=new.url, timeout=10) as client:
+        found = {}
+        for key in keys:
+            answer = client.post("/v1/pools/p/leases", json={"name": "n"}, headers={"Idempotency-Key": key})
+            assert answer.status_code == 201
+            found[key] = answer.json()
+        assert {key: found[key]["id"] for key in answered} == answered
+        assert (
+            client.get("/v1/pools/p").json()["in_use"] == len(keys) == len({x["id"] for x in found.values()})
+        )
+        for lease in found.values():
+            ended = client.post(f"/v1/leases/{lease['id']}/release", headers={"Lease-Token": lease["token"]})
+            assert ended.status_code == 204, "its token outlives the server"
+        assert client.get("/v1/pools/p").json()["in_use"] == 0
+        mine = {"Lease-Token": held["token"]}
+        assert client.post(f"/v1/leases/{held['id']}/release", headers=mine).status_code == 204
+        answer = client.get(f"/v1/tickets/{ticket['id']}", headers={"Prefer": "wait=20"})
+        assert answer.json()["state"] == "held", "a place in line outlives the server that gave it"

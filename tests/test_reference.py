@@ -1,0 +1,112 @@
+"""What the reference says is true: its examples run, and its tables have what the code has."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flyball import Governor, Share, ShareStats
+from flyball.cli.pool_screen import _FLAGS, value_words
+from flyball.core.settings import PROFILES, PoolChanges, resolve_pool
+from flyball.core.terms import BEATS_PER_TTL, terms_for
+from flyball.governor import nested
+from flyball.governor.location import SERVERS, resolve
+from flyball.host.process import HOST_VARIABLE
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+SHARES, SETTINGS, ADDRESSES = (
+    (REFERENCE / name).read_text(encoding="utf-8")
+    for name in ("shares.md", "pool-settings.md", "addresses.md")
+)
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", SHARES, flags=re.DOTALL))
+def test_the_examples_of_shares_run(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(code, "shares.md", "exec"), {})
+    printed = capsys.readouterr().out
+    expected = re.findall(r"print\(.*# (.+)", code)
+    assert expected
+    for words in expected:
+        assert words in printed
+
+
+def test_every_option_of_a_share_is_listed() -> None:
+    section = SHARES.partition("## `governor.share")[2].partition("\n## ")[0]
+    listed = {name for row in rows(section) for name in names(row[0])}
+    with pytest.raises(Exception, match="known: ") as refused:
+        Governor("memory:").share("p", unknown=1)  # type: ignore[call-arg]
+    assert listed == set(str(refused.value).partition("known: ")[2].split(", "))
+
+
+def test_what_is_listed_of_a_share_is_there_and_nothing_is_left_out() -> None:
+    section = SHARES.partition("## What it does")[2].partition("\n## ")[0]
+    called = {name for row in rows(section) for name in re.findall(r"(\w+)\(", row[0])}
+    public = {name for name in dir(Share) if not name.startswith("_") and callable(getattr(Share, name))}
+    forks = {name for name in public if "_fork" in name}
+    retries = {"may_retry", "take_retry", "release"}  # as every limiter has them
+    assert called == public - forks - retries
+    for field in dataclasses.fields(ShareStats):
+        assert f"`{field.name}`" in section
+
+
+def test_every_setting_of_a_pool_is_listed_with_its_option_and_defaults() -> None:
+    listed = {row[1].strip("`"): row for row in rows(SETTINGS) if len(row) == 4 and row[1].startswith("`")}
+    assert set(listed) == set(PoolChanges.__annotations__)
+    for key, (option, _, default, _) in listed.items():
+        assert default == "; ".join(_defaults(key)), key
+        assert names(option) == (
+            [_FLAGS[key]] if key in _FLAGS else ["--adaptive", "--static"][: 2 * (key == "adaptive")]
+        )
+
+
+def _defaults(key: str) -> list[str]:
+    found = {profile: _words(key, profile) for profile in PROFILES}
+    common = found.pop("mixed")
+    others = [f"{profile}: {words}" for profile, words in found.items() if words != common]
+    return [common, *([] if key == "profile" else others)]
+
+
+def _words(key: str, profile: str) -> str:
+    value: Any = getattr(resolve_pool({"profile": profile}), key)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value_words(key, value.value if isinstance(value, Enum) else value)
+
+
+def test_the_times_of_a_share_lease_are_those_of_the_code() -> None:
+    beats = {row[0]: row[1] for row in rows(SETTINGS) if len(row) == 2}
+    terms = terms_for(1.0)
+    assert beats["after one that failed, again after"] == f"1/{1 / terms.retry_s:g}"
+    apart = beats["renewals that do not wait for the beat are apart by at least"]
+    assert apart == f"1/{1 / terms.eager_s:g}"
+    assert f"{terms.fence_s:g}" in beats.values()
+    assert f"{BEATS_PER_TTL}, and the grace" in beats.values()
+
+
+def test_every_kind_of_address_is_listed_and_can_be_used() -> None:
+    forms = [name for row in rows(ADDRESSES) for name in names(row[0]) if "://" in name or name == "memory:"]
+    written = {form.partition("://")[0] for form in forms}
+    assert {*SERVERS, "sqlite", "memory:"} - {"postgres"} == written
+    for form in forms:
+        if not form.endswith("..."):
+            assert resolve(form) == form
+
+
+def test_the_variables_are_listed() -> None:
+    section = ADDRESSES.partition("## Variables")[2]
+    listed = {name.partition("=")[0] for row in rows(section) for name in names(row[0])}
+    assert {"FLYBALL_URL", "FLYBALL_HOME", HOST_VARIABLE, nested.VARIABLE} <= listed
