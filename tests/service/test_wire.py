@@ -54,11 +54,16 @@ def test_a_trickle_does_not_buy_time(hasty: Running) -> None:
         wire = Wire(server.port)
         wire.send(HEAD)
         sent = 0
-        while wire.quiet():
-            wire.send(b"X-%d: a\r\n" % sent)
-            sent += 1
-            assert sent < 100_000
-        assert wire.read_all().startswith((b"HTTP/1.1 408", b"HTTP/1.1 431"))
+        try:
+            while wire.quiet():
+                wire.send(b"X-%d: a\r\n" % sent)
+                sent += 1
+                assert sent < 100_000
+            answer = wire.read_all()
+        except ConnectionError:
+            # A line that crossed the server's answer on the way: the reset takes the answer with it.
+            answer = b""
+        assert answer == b"" or answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 431"))
         wire.close()
 
 
