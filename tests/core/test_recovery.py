@@ -63,8 +63,8 @@ def test_an_agent_that_changed_nothing_is_blocked() -> None:
     assert found.why.startswith("no-changes")
 
 
-def test_finished_work_lands() -> None:
-    assert ended(trip(), "finished").move is Move.LAND
+def test_finished_work_is_checked_and_then_lands() -> None:
+    assert ended(trip(), "finished").move is Move.CHECK
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -180,7 +180,7 @@ def test_whatever_stood_somewhere_goes_on_from_there(state: State, move: Move) -
 
 
 def tier(number: int, **fields: int) -> Budgets:
-    return budgets_for(number, limited=5, gate=2, conflict=2, backoff_s=15.0, **fields)
+    return budgets_for(number, limited=5, gate=2, conflict=2, review=2, backoff_s=15.0, **fields)
 
 
 def test_a_tier_says_how_eagerly_work_is_retried() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec.structs import fields
@@ -32,7 +33,8 @@ def test_every_key_is_described() -> None:
     schema = json.loads(json_schema())
     for part in fields(ProjectConfig):
         if part.name != "areas":
-            for key, about in schema["$defs"][part.type.__name__]["properties"].items():
+            section = part.type if isinstance(part.type, type) else get_args(part.type)[1]
+            for key, about in schema["$defs"][section.__name__]["properties"].items():
                 assert about.get("description"), f"{part.name}.{key}"
 
 

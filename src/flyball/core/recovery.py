@@ -5,7 +5,7 @@ into the ledger and onto the board.
 
 After an agent's end:
 
-    finished with work        land it
+    finished with work        check it: its stages, its review; then land it
     finished without          blocked: no changes
     limited                   again later, same session, no attempt burned; a limit that only a person can
                               lift pauses the whole run
@@ -40,6 +40,8 @@ _LAUNCHES_LIMIT = 50
 
 
 class Move(Enum):
+    CHECK = "check"
+    """Stages and review, where the project has them."""
     LAND = "land"
     AGAIN = "again"
     BLOCK = "block"
@@ -74,14 +76,22 @@ class Budgets:
     limited: int = 5
     gate: int = 2
     conflict: int = 2
+    review: int = 2
     backoff_s: float = 15.0
 
 
-NO_RETRIES = Budgets(attempts=1, limited=0, gate=0, conflict=0)
+NO_RETRIES = Budgets(attempts=1, limited=0, gate=0, conflict=0, review=0)
 
 
 def budgets_for(
-    tier: int, *, attempts: int | None = None, limited: int, gate: int, conflict: int, backoff_s: float
+    tier: int,
+    *,
+    attempts: int | None = None,
+    limited: int,
+    gate: int,
+    conflict: int,
+    review: int,
+    backoff_s: float,
 ) -> Budgets:
     """The tier decides how often a failure is tried again; a number of its own wins for the default tier."""
     by_tier = ATTEMPTS_BY_TIER.get(tier, ATTEMPTS_BY_TIER[DEFAULT_TIER])
@@ -92,6 +102,7 @@ def budgets_for(
         limited=limited,
         gate=gate if eager else 0,
         conflict=conflict if eager else 0,
+        review=review if eager else 0,
         backoff_s=backoff_s,
     )
 
@@ -106,7 +117,7 @@ def after_end(
     if kind is SignalKind.AUTH:
         return Next(move=Move.BLOCK, why=f"{reason}; trying again cannot help, check the login or the key")
     if end == "finished":
-        return Next(move=Move.LAND) if commits else Next(move=Move.BLOCK, why=_NO_CHANGES)
+        return Next(move=Move.CHECK) if commits else Next(move=Move.BLOCK, why=_NO_CHANGES)
     return _failed(slot, budgets, reason or end, commits)
 
 
@@ -156,6 +167,8 @@ def on_resume(slot: SlotRun, budgets: Budgets, *, alive: bool, ended_on_file: bo
         return Next(move=Move.LEAVE)
     if slot.state is State.LANDING:
         return Next(move=Move.LAND_ON)
+    if slot.state is State.CHECKING:
+        return Next(move=Move.CHECK)
     if slot.state is State.CLAIMED:
         return Next(move=Move.PREPARE)
     if slot.state is State.RUNNING and alive:

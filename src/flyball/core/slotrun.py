@@ -30,6 +30,8 @@ class State(Enum):
     RUNNING = "running"
     ENDED = "ended"
     """The agent is gone, and how it ended is known."""
+    CHECKING = "checking"
+    """Other agents look at finished work: its stages, its review."""
     LANDING = "landing"
     MERGED = "merged"
     PARKED = "parked"
@@ -46,6 +48,9 @@ class Step(Enum):
     END = "end"
     KEEP = "keep"
     """Commit what the agent left uncommitted."""
+    STAGE = "stage"
+    """A further agent works in the same worktree."""
+    REVIEW = "review"
     LAND = "land"
     REBASE = "rebase"
     CLOSE = "close"
@@ -54,6 +59,8 @@ class Step(Enum):
     """Move the default branch."""
     CHECKOUT = "checkout"
     """Bring the user's own checkout along."""
+    PR = "pr"
+    """Push the branch and open a pull request instead of moving the default branch."""
     TELL = "tell"
     """Close the task where it lives outside the repository."""
     CLEAN = "clean"
@@ -76,6 +83,8 @@ class Cause(Enum):
     LIMITED = "limited"
     GATE = "gate"
     CONFLICT = "conflict"
+    REVIEW = "review"
+    """Its reviewer found something that must not land, or a stage could not be done."""
     INTERRUPTED = "interrupted"
     """Stopped by a person or by the end of the engine; nobody's fault."""
     NUDGED = "nudged"
@@ -84,12 +93,13 @@ class Cause(Enum):
 FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
 
 _S, _B, _D = State, Mark.BEGUN, Mark.DONE
-_ANY_LIVE = (_S.CLAIMED, _S.READY, _S.RUNNING, _S.ENDED, _S.LANDING)
+_ANY_LIVE = (_S.CLAIMED, _S.READY, _S.RUNNING, _S.ENDED, _S.CHECKING, _S.LANDING)
 _LANDING_STEPS = (
     Step.REBASE,
     Step.CLOSE,
     Step.GATE,
     Step.ADVANCE,
+    Step.PR,
     Step.CHECKOUT,
     Step.TELL,
     Step.CLEAN,
@@ -106,7 +116,14 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
     (_S.RUNNING, Step.END, _D): _S.ENDED,
     (_S.ENDED, Step.KEEP, _B): _S.ENDED,
     (_S.ENDED, Step.KEEP, _D): _S.ENDED,
+    **{
+        (state, step, _B): _S.CHECKING
+        for state in (_S.ENDED, _S.CHECKING)
+        for step in (Step.STAGE, Step.REVIEW)
+    },
+    **{(_S.CHECKING, step, _D): _S.CHECKING for step in (Step.STAGE, Step.REVIEW)},
     (_S.ENDED, Step.LAND, _B): _S.LANDING,
+    (_S.CHECKING, Step.LAND, _B): _S.LANDING,
     (_S.PARKED, Step.LAND, _B): _S.LANDING,
     (_S.BLOCKED, Step.LAND, _B): _S.LANDING,
     (_S.LANDING, Step.LAND, _B): _S.LANDING,
@@ -114,7 +131,7 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
     **{(_S.LANDING, step, mark): _S.LANDING for step in _LANDING_STEPS for mark in Mark},
     **{(state, Step.BACK, _D): _S.READY for state in _ANY_LIVE},
     **{(state, Step.BLOCK, _D): _S.BLOCKED for state in _ANY_LIVE},
-    **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.LANDING)},
+    **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.CHECKING, _S.LANDING)},
     # It has landed, whatever the source says; a later run tells it again.
     **{(_S.MERGED, Step.TELL, mark): _S.MERGED for mark in Mark},
     # A person decided to try again: budgets start anew, what was committed is still there.
@@ -154,6 +171,16 @@ class SlotRun:
     """Limits in a row."""
     gate_backs: int = 0
     conflict_backs: int = 0
+    review_backs: int = 0
+    stages: tuple[str, ...] = ()
+    """Stages that are done."""
+    reviewed: str = ""
+    """The commit that its last review was about."""
+    passed: bool | None = None
+    """What that review came to; None: it could not be had."""
+    errand: Holder | None = None
+    """An agent of a stage or a review; it may outlive its engine."""
+    errand_keeper: Holder | None = None
     session: str | None = None
     worktree: str = ""
     branch: str = ""
@@ -164,6 +191,10 @@ class SlotRun:
     claim_id: int = 0
     pool: str = ""
     model: str = ""
+    rationale: str = ""
+    """Why this model."""
+    identity: str = ""
+    """Whose account the last launch was verified to use."""
     tokens: int = 0
     cost_usd: float = 0.0
     end: str = ""
@@ -185,6 +216,8 @@ class SlotRun:
     landing: Step | None = None
     """The last step of the landing that is under way."""
     landing_done: bool = False
+    pr_url: str = ""
+    pr_number: int = 0
     untold: bool = False
     """Its source was to be told that it is closed, and has not confirmed it."""
 
@@ -195,7 +228,7 @@ class SlotRun:
 
 _KEPT = frozenset(
     {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
-    | {"result", "new", "old"}
+    | {"result", "new", "old", "rationale", "identity", "pr_url", "pr_number", "reviewed", "passed"}
 )
 
 
@@ -250,9 +283,20 @@ def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
     return replace(slot, tokens=slot.tokens + tokens, cost_usd=slot.cost_usd + cost)
 
 
+def _stage(slot: SlotRun, entry: Entry) -> SlotRun:
+    done = [entry.fields["stage"]] if entry.mark is Mark.DONE else []
+    return replace(_errand(slot, entry), stages=tuple(dict.fromkeys((*slot.stages, *done))))
+
+
+def _errand(slot: SlotRun, entry: Entry) -> SlotRun:
+    """What a stage or a review costs counts for its task; its process is known while it may run."""
+    holder, keeper = entry.fields.get("errand"), entry.fields.get("errand_keeper")
+    return replace(_ended(slot, entry), errand=_holder(holder), errand_keeper=_holder(keeper))
+
+
 def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
     cause = Cause(entry.fields["cause"])
-    counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT)
+    counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW)
     if counted:
         said = (entry.fields.get("reason"), entry.fields.get("detail"))
         slot = replace(slot, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
@@ -263,11 +307,14 @@ def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
         failures=slot.failures + (cause is Cause.FAILED),
         gate_backs=slot.gate_backs + (cause is Cause.GATE),
         conflict_backs=slot.conflict_backs + (cause is Cause.CONFLICT),
+        review_backs=slot.review_backs + (cause is Cause.REVIEW),
         limited=slot.limited + 1 if cause is Cause.LIMITED else 0,
         session=None if entry.fields.get("fresh") else slot.session,
         landing=None,
         holder=None,
         keeper=None,
+        errand=None,
+        errand_keeper=None,
     )
 
 
@@ -283,7 +330,7 @@ def _told(slot: SlotRun, entry: Entry) -> SlotRun:
 
 
 def _over(slot: SlotRun, _entry: Entry) -> SlotRun:
-    return replace(slot, holder=None, keeper=None)
+    return replace(slot, holder=None, keeper=None, errand=None, errand_keeper=None)
 
 
 def _unchanged(slot: SlotRun, _entry: Entry) -> SlotRun:
@@ -293,6 +340,8 @@ def _unchanged(slot: SlotRun, _entry: Entry) -> SlotRun:
 _WITH = {
     Step.LAUNCH: _launched,
     Step.END: _ended,
+    Step.STAGE: _stage,
+    Step.REVIEW: _errand,
     Step.BACK: _sent_back,
     Step.LAND: _landed_a_step,
     **dict.fromkeys(_LANDING_STEPS, _landed_a_step),

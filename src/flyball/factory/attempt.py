@@ -14,30 +14,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.model import Outcome
-from flyball.core.signals import Signal
+from flyball.core.route import Route
 from flyball.core.slotrun import Cause, Mark, SlotRun, Step
 from flyball.core.task import Task
 from flyball.core.verdict import Verdict
-from flyball.errors import AgentError, InvariantError, StoreError, UsageError
-from flyball.factory import runs
+from flyball.errors import InvariantError, UsageError
+from flyball.factory import launching, runs
 from flyball.factory.agent import AgentWatch
+from flyball.factory.launching import Order
 from flyball.factory.process import Process
 from flyball.factory.prompt import News, compile_news, compile_prompt
 from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
-from flyball.governor import nested
 from flyball.governor.asking import Asking
 from flyball.governor.kept import STDERR, STDOUT, exit_code
 from flyball.governor.lease import Lease
 from flyball.runtimes.known import COMMAND
-from flyball.runtimes.port import Assignment, End, Ending, Reader
+from flyball.runtimes.port import Assignment, Ending, Reader
 
-# A limit has told the pool of itself by its signal; released as throttled it would count twice.
-_OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
 _OPENINGS: Mapping[Cause | None, str] = {
     Cause.GATE: "The gate was red on your branch",
     Cause.CONFLICT: "Your branch clashes with {branch}: rebase it onto {branch} here, resolve the conflicts",
     Cause.FAILED: "The last try failed",
+    Cause.REVIEW: "Your work was looked at and may not land like this",
 }
 
 
@@ -68,7 +67,7 @@ class Attempts:
             name=self.task.id,
             priority=self.shop.config.run.priority,
             resources=self.resources,
-            model=self.shop.model_for(self.task),
+            model=self.route().model,
             pid=os.getpid(),
         )
 
@@ -86,18 +85,21 @@ class Attempts:
         return await self._followed(process, lease, folder, found_again=False)
 
     async def _launch(self, tree: Path, lease: Lease) -> tuple[Process, Path]:
-        """Written down, started behind its gate, tied to its lease, written down, let go."""
+        """Written down before it is started, and again before it may do anything."""
         slot, ledger = self.slot, self.shop.ledger
         folder = await off_loop(runs.new_folder, self.shop.state, self.task.id)
         ledger.note(self.task.id, Step.LAUNCH, Mark.BEGUN, folder=str(folder))
-        prompt = folder / runs.PROMPT
-        prompt.write_text(self._prompt(slot), encoding="utf-8")
-        launch = self.shop.runtime.launch(self._assignment(slot))
-        env = self.shop.environment(launch.env) | self._variables(slot, prompt, lease)
-        process = await off_loop(Process.start, launch.argv, env=env, cwd=tree, folder=folder, stdin=prompt)
-        try:
-            if not await off_loop(self.shop.governor.rebind, lease, process.holder.pid):
-                raise AgentError(f"the lease on {lease.pool} was taken away before the agent could start")
+        route = self.route()
+        order = Order(
+            task=self.task.id,
+            prompt=self._prompt(slot),
+            assignment=self._assignment(slot, route),
+            tree=tree,
+            folder=folder,
+            variables={"FLYBALL_ATTEMPT": str(slot.attempt)},
+        )
+
+        def written(process: Process) -> None:
             ledger.note(
                 self.task.id,
                 Step.LAUNCH,
@@ -105,19 +107,23 @@ class Attempts:
                 keeper=process.keeper,
                 claim_id=lease.id,
                 pool=lease.pool,
-                model=self.shop.model_for(self.task),
+                model=route.model,
+                rationale=route.rationale,
             )
-        except BaseException:
-            process.cancel()
-            raise
-        process.open_gate()
-        return process, folder
 
-    def _assignment(self, slot: SlotRun) -> Assignment:
+        return await launching.start(self.shop, order, lease, written), folder
+
+    def route(self) -> Route:
+        """The model that the next launch asks for. A last try may ask for more."""
+        attempts = self.shop.budgets_for(self.task).attempts
+        last_try = self.slot.failures > 0 and self.slot.failures + 1 >= attempts
+        return self.shop.route_for(self.task, last_try=last_try)
+
+    def _assignment(self, slot: SlotRun, route: Route) -> Assignment:
         agent = self.shop.config.agent
         return Assignment(
             program=agent.command,
-            model=self.shop.model_for(self.task),
+            model=route.model,
             args=agent.args,
             max_turns=agent.max_turns,
             max_cost_usd=agent.max_cost_usd,
@@ -135,15 +141,6 @@ class Attempts:
             return ""
         opening = _OPENINGS.get(slot.lesson_cause, "The last try was stopped")
         return f"{opening.format(branch=self.shop.repository.default)}: {slot.lesson}"
-
-    def _variables(self, slot: SlotRun, prompt: Path, lease: Lease) -> dict[str, str]:
-        return {
-            "FLYBALL_TASK": self.task.id,
-            "FLYBALL_ATTEMPT": str(slot.attempt),
-            "FLYBALL_PROMPT_FILE": str(prompt),
-            "FLYBALL_RUN": f"{self.shop.ledger.run}/{prompt.parent}",
-            nested.VARIABLE: nested.exported(self.shop.governor.address, lease.pool, lease.id),
-        }
 
     # -- following --------------------------------------------------------------------------------------
 
@@ -164,40 +161,27 @@ class Attempts:
         return await self._followed(process, lease, Path(slot.folder), found_again=True)
 
     async def _followed(self, process: Process, lease: Lease, folder: Path, *, found_again: bool) -> Ending:
-        self.agent = AgentWatch(
+        self.agent = launching.watched(
+            self.shop,
             process,
-            self.shop.runtime.reader(),
-            watch=self.shop.watch,
+            lease,
             ceilings=self.shop.ceilings(),
-            tell=lambda signal: self._report(lease, signal),
+            started=self.slot.since,
             session=self._learned,
             changed=self.changed,
-            started=self.slot.since,
             found_again=found_again,
         )
         self.changed()
         try:
-            ending = await self.agent.follow()
+            ending = await launching.follow(self.shop, self.agent, lease)
         finally:
             self.agent = None
-        if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
-            self._report(lease, ending.signal)
-        outcome = _OUTCOMES.get(ending.end, Outcome.ABANDONED)
-        words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
-        await self.shop.governor.release_async(lease, outcome, words=words)
         runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
         return ending
 
     def _learned(self, session: str) -> None:
         if session != self.slot.session:
             self.shop.ledger.note(self.task.id, Step.SESSION, session=session)
-
-    def _report(self, lease: Lease, signal: Signal) -> None:
-        # The agent runs on whether or not the pool can be told just now.
-        with suppress(StoreError):
-            self.shop.governor.report(
-                lease.pool, signal, project=lease.project, name=lease.name, claim_id=lease.id
-            )
 
     async def read_from_files(self) -> Ending:
         """How an agent ended that nobody followed."""

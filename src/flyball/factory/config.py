@@ -3,7 +3,8 @@
 Settings only; what the factory learns lives in its ledger. Every key says here, once, what it means and what
 it may be: the reference page, the JSON schema and the messages about a wrong value are made from these types
 (``config_reference.py``, ``config_words.py``). What no type can say, such as a key that needs another one, is
-in ``config_checks.py``.
+in ``config_checks.py``. The sections about finished work are in ``config_landing.py``, those about accounts,
+money and guards in ``config_account.py``.
 
 Keys that end in ``_s`` are durations: a number of seconds, or text such as ``"10m"`` or ``"1h30m"``.
 """
@@ -14,12 +15,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from flyball.factory.config_account import AccountPart, BudgetPart, GuardPart, ModelsPart
+from flyball.factory.config_landing import GatePart, MergePart, ReviewPart, StagePart
+
 FILE_NAME = "flyball.toml"
 
 Runtime = Literal["claude", "codex", "gemini", "opencode", "command"]
 SourceName = Literal["files", "beads", "github"]
 Mode = Literal["rolling", "wave"]
-Policy = Literal["auto", "manual"]
 
 
 class ProjectPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +80,14 @@ class AgentPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             examples=[["python3", "agent.py"]],
         ),
     ] = []
-    model: Annotated[str, Meta(description="The model to ask for. Empty: the agent's own choice.")] = ""
+    model: Annotated[
+        str,
+        Meta(
+            description="The model or tier that implements tasks, over `models.stages`. Empty: that of the "
+            "stage `implement`.",
+            examples=["opus"],
+        ),
+    ] = ""
     args: Annotated[list[str], Meta(description="More arguments for the agent.")] = []
     env: Annotated[
         dict[str, str],
@@ -172,37 +182,6 @@ class WorktreePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = []
 
 
-class GatePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What must be green before work lands."""
-
-    commands: Annotated[
-        list[str] | None,
-        Meta(
-            description="Commands that all must succeed. An empty list lands work unchecked; to land by "
-            "itself (`merge.policy`), a project must say one or the other.",
-            examples=[["make test"]],
-        ),
-    ] = None
-    timeout_s: Annotated[float, Meta(gt=0, description="Time for each of them.")] = 1800.0
-
-
-class MergePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How finished work lands."""
-
-    policy: Annotated[
-        Policy, Meta(description="`auto`: lands when the gate is green. `manual`: waits for `flyball merge`.")
-    ] = "auto"
-    protected: Annotated[
-        list[str],
-        Meta(
-            description="Paths that no agent may change, beside those that always are. "
-            "A folder means everything below it too, with or without a `/` at its end.",
-            examples=[["secrets/"]],
-        ),
-    ] = []
-    push: Annotated[bool, Meta(description="Push the default branch after each landing.")] = False
-
-
 class PromptPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every agent of this project is told beside its task. One of the two, or neither."""
 
@@ -218,8 +197,14 @@ class ProjectConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     agent: AgentPart = field(default_factory=AgentPart)
     run: RunPart = field(default_factory=RunPart)
     worktree: WorktreePart = field(default_factory=WorktreePart)
+    stages: dict[str, StagePart] = {}
+    review: ReviewPart = field(default_factory=ReviewPart)
     gate: GatePart = field(default_factory=GatePart)
     merge: MergePart = field(default_factory=MergePart)
+    models: ModelsPart = field(default_factory=ModelsPart)
+    account: AccountPart = field(default_factory=AccountPart)
+    budget: BudgetPart = field(default_factory=BudgetPart)
+    guard: GuardPart = field(default_factory=GuardPart)
     prompt: PromptPart = field(default_factory=PromptPart)
     areas: Annotated[
         dict[str, list[str]],

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import get_args
 
+from flyball.core.nearest import did_you_mean
 from flyball.core.pattern import check_token
 from flyball.core.project_id import check_project_id
+from flyball.core.route import EXPLICIT_ONLY, IMPLEMENT, REVIEW, TIERS, tier_of
 from flyball.core.settings import check_name
 from flyball.errors import UsageError
-from flyball.factory.config import AgentPart, ProjectConfig
+from flyball.factory.config import AgentPart, ProjectConfig, Runtime
+from flyball.factory.config_account import BudgetPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ def problems_of(config: ProjectConfig) -> Iterator[ConfigProblem]:
     for index, path in enumerate(config.merge.protected):
         # A slash in front anchors a pattern, as in .gitignore.
         yield from _inside(f"merge.protected[{index}]", path.removeprefix("/"))
+    yield from _stages(config)
+    yield from _models(config)
+    yield from _budget(config.budget)
     if config.prompt.text and config.prompt.file:
         yield ConfigProblem("prompt.text", "and prompt.file are both set; keep one of them")
     for name, tokens in config.areas.items():
@@ -76,6 +83,39 @@ def _agent(agent: AgentPart) -> Iterator[ConfigProblem]:
             )
     if agent.pool:
         yield from _named("agent.pool", lambda name: check_name("pool", name), agent.pool)
+
+
+def _stages(config: ProjectConfig) -> Iterator[ConfigProblem]:
+    for name in config.stages:
+        yield from _named("stages", lambda given: check_name("stage", given), name)
+        if name in (IMPLEMENT, REVIEW):
+            section = "[agent]" if name == IMPLEMENT else "[review]"
+            yield ConfigProblem(f"stages.{name}", f"is no stage of its own; {section} is about it")
+
+
+def _models(config: ProjectConfig) -> Iterator[ConfigProblem]:
+    models = config.models
+    for runtime in models.names:
+        if runtime not in get_args(Runtime):
+            meant = did_you_mean(runtime, get_args(Runtime)) or f"there are {', '.join(get_args(Runtime))}"
+            yield ConfigProblem(f"models.names.{runtime}", f"is not a known runtime; {meant}")
+    for runtime, names in models.names.items():
+        for tier in names:
+            if tier not in TIERS:
+                yield ConfigProblem(f"models.names.{runtime}.{tier}", f"is no tier; {', '.join(TIERS)} are")
+    wanted = [(f"models.stages.{stage}", name) for stage, name in models.stages.items()]
+    for key, name in [*wanted, ("agent.model", config.agent.model)]:
+        if (tier := tier_of(name)) in EXPLICIT_ONLY:
+            way_out = f"give tasks the label model:{tier}, or flyball run --model {tier}"
+            yield ConfigProblem(key, f"is {name!r}, and {tier} is never a default; {way_out}")
+        elif tier and tier not in models.allowed:
+            yield ConfigProblem(key, f"is {name!r}, and models.allowed does not have {tier}; add it there")
+
+
+def _budget(budget: BudgetPart) -> Iterator[ConfigProblem]:
+    if not budget.warn <= budget.drain <= budget.stop:
+        levels = f"{budget.warn:g}, {budget.drain:g} and {budget.stop:g}"
+        yield ConfigProblem("budget.warn", f"drain and stop are {levels}; they must not go down")
 
 
 def _named(key: str, check: Callable[[str], str], value: str) -> Iterator[ConfigProblem]:

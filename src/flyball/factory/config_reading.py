@@ -27,11 +27,13 @@ from flyball.core.spans import duration_s
 from flyball.errors import UsageError
 from flyball.factory.config import FILE_NAME, ProjectConfig
 from flyball.factory.config_checks import ConfigProblem, gate_problem, problems_of
+from flyball.factory.config_landing import StagePart
 from flyball.factory.config_words import DURATION_SUFFIX, choices, expected_words, shown
 
 _LARGEST = 1 << 20
 _PARTS = {key.name: key for key in fields(ProjectConfig)}
-_SECTIONS = {name: key for name, key in _PARTS.items() if name != "areas"}
+_STAGE = FieldInfo(name="stages", encode_name="stages", type=StagePart)
+_SECTIONS = {name: key for name, key in _PARTS.items() if name not in ("areas", "stages")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,11 @@ def judge(document: Mapping[str, Any]) -> Reading:
         problems += found
     areas, found = _value("areas", _PARTS["areas"], document.get("areas", {}))
     problems += found
+    stages, found = _stages(document.get("stages", {}))
+    problems += found
     if problems:
         return Reading(None, tuple(problems))
-    config = msgspec.convert({**values, "areas": areas}, ProjectConfig)
+    config = msgspec.convert({**values, "areas": areas, "stages": stages}, ProjectConfig)
     problems = list(problems_of(config))
     return Reading(None if problems else config, tuple(problems))
 
@@ -144,6 +148,18 @@ def _section(name: str, section: FieldInfo, table: Any) -> tuple[dict[str, Any],
             problems.append(
                 ConfigProblem(f"{name}.{key.name}", f'is missing; add [{name}] {key.name} = "..."')
             )
+    return values, problems
+
+
+def _stages(tables: Any) -> tuple[dict[str, Any], list[ConfigProblem]]:
+    """One section per stage, in the order of the file."""
+    if not isinstance(tables, dict):
+        return {}, [ConfigProblem("stages", f"is {shown(tables)}; write a section per stage: [stages.docs]")]
+    values: dict[str, Any] = {}
+    problems: list[ConfigProblem] = []
+    for name, table in tables.items():
+        values[name], found = _section(f"stages.{name}", _STAGE, table)
+        problems += found
     return values, problems
 
 

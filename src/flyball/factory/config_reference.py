@@ -52,6 +52,7 @@ def reference_page() -> str:
 def json_schema() -> str:
     schema = msgspec.json.schema(ProjectConfig)
     for part in schema["$defs"].values():
+        part["description"] = " ".join(part["description"].split())
         part["properties"] = {key: _plain(key, about) for key, about in part["properties"].items()}
     named = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": FILE_NAME}
     return json.dumps({**named, **schema}, indent=2, ensure_ascii=False) + "\n"
@@ -69,12 +70,15 @@ def _plain(key: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _section(part: FieldInfo) -> str:
-    found = inspect.type_info(part.type)
+    found, name = inspect.type_info(part.type), part.name
+    if isinstance(found, inspect.DictType):
+        found, name = found.value_type, f"{name}.<name>"
     if not isinstance(found, inspect.StructType):
         return f"## [{part.name}]\n\n{_description(part)}\n{_examples(part)}"
     rows = "".join(_row(key) for key in fields(found.cls))
     table = f"| key | what it may be | default | meaning |\n|---|---|---|---|\n{rows}"
-    return f"## [{part.name}]\n\n{found.cls.__doc__}\n\n{table}"
+    about = " ".join((found.cls.__doc__ or "").split())
+    return f"## [{name}]\n\n{about}\n\n{table}"
 
 
 def _row(key: FieldInfo) -> str:

@@ -26,7 +26,7 @@ from flyball.core.slotrun import Entry, Mark, SlotRun, State, Step, fold
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
 
 FILE_NAME = "ledger.db"
-VERSION = 1
+VERSION = 2
 DIE_AT = "FLYBALL_TEST_DIE_AT"
 """``before:advance.begun`` or ``after:gate.done#2``: where a test wants this process to be killed."""
 _FINAL_STEPS = (Step.MERGED, Step.PARK, Step.BLOCK)
@@ -75,6 +75,9 @@ class Ledger:
         if version == 0:
             script = (files("flyball.factory") / "ledger.sql").read_text(encoding="utf-8")
             db.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
+        elif version < VERSION and not read_only:
+            # The same tables; but what is written from here on, an older flyball would not understand.
+            db.execute(f"PRAGMA user_version = {VERSION}")
 
     # -- writing --------------------------------------------------------------------------------------
 

@@ -27,4 +27,4 @@ CREATE TABLE answer (
     words   TEXT NOT NULL
 ) STRICT;
 
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;

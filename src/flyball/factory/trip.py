@@ -135,6 +135,8 @@ class Trip:
             return await self._reattached()
         if step.move is Move.JUDGE:
             return await self._judged_from_files()
+        if step.move is Move.CHECK:
+            return Next(move=Move.LAND)
         if step.move is Move.LAND_ON:
             return await self._landed(self.shop.landing.go_on(self.task, self.slot, self._folder()))
         return await self._land()

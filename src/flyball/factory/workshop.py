@@ -10,6 +10,7 @@ from pathlib import Path
 
 from flyball.core.protect import DEFAULT_PROTECTED
 from flyball.core.recovery import Budgets, budgets_for
+from flyball.core.route import IMPLEMENT, Route, Routing, resolve
 from flyball.core.task import Task
 from flyball.errors import UsageError
 from flyball.factory.agent import Ceilings
@@ -60,10 +61,20 @@ class Workshop:
     def project(self) -> str:
         return self.config.project.id
 
-    def model_for(self, task: Task) -> str:
-        """The run's own word first, then the task's label, then the run's default, then the project's."""
-        labelled = next((label[6:] for label in task.labels if label.startswith("model:")), "")
-        return self.model or labelled or self.default_model or self.config.agent.model
+    def route_for(self, task: Task, stage: str = IMPLEMENT, *, last_try: bool = False) -> Route:
+        """Which model a launch for the task asks for; UsageError where the project does not allow it."""
+        models, agent = self.config.models, self.config.agent
+        own = {IMPLEMENT: agent.model} if agent.model else {}
+        routing = Routing(
+            runtime=self.runtime.name,
+            flag=self.model,
+            run_default=self.default_model,
+            stages={**models.stages, **own},
+            allowed=models.allowed,
+            names=models.names.get(self.runtime.name, {}),
+            upgrade=models.upgrade,
+        )
+        return resolve(routing, stage, task.labels, last_try=last_try)
 
     def budgets_for(self, task: Task) -> Budgets:
         run = self.config.run
@@ -74,14 +85,14 @@ class Workshop:
             limited=run.limited_retries,
             gate=run.gate_retries,
             conflict=run.conflict_retries,
+            review=self.config.review.rounds,
             backoff_s=run.backoff_s,
         )
 
     def policy_for(self, task: Task) -> str:
         """Whether green work lands by itself."""
-        if "merge:manual" in task.labels:
-            return "manual"
-        return "auto" if "merge:auto" in task.labels else self.config.merge.policy
+        labelled = (label for label in task.labels if label in _POLICIES)
+        return next(labelled, self.config.merge.policy).removeprefix("merge:")
 
     def ceilings(self) -> Ceilings:
         agent = self.config.agent
@@ -113,6 +124,7 @@ class Workshop:
         self.governor.close()
 
 
+_POLICIES = ("merge:auto", "merge:manual", "merge:pr")
 _TIERS = frozenset(f"rt:{tier}" for tier in range(4))
 
 
