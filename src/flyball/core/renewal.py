@@ -279,6 +279,8 @@ def _first_row(renewal: Renewal, pot: Pot, now: float) -> ShareLease:
 
 def _told(before: ShareLease | None, after: ShareLease, reply: Reply, *, change: int) -> Renewed:
     joined = before is None and not after.draining
+    # Whoever nobody knew has an end of its own that the plan must look at, even one that is only leaving.
+    unknown = before is None
     left = before is not None and after.draining and not before.draining
     hunger_changed = before is not None and before.hungry != after.hungry
     turned = before is not None and before.since != after.since
@@ -289,7 +291,7 @@ def _told(before: ShareLease | None, after: ShareLease, reply: Reply, *, change:
         change=change,
         joined=joined,
         left=left,
-        replan=joined or left or hunger_changed or turned or drained,
+        replan=unknown or left or hunger_changed or turned or drained,
         news=after.tally.since(before.tally) if before is not None else NO_TALLY,
     )
 

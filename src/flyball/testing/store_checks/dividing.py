@@ -253,6 +253,22 @@ def two_nodes_of_one_name_share_like_any_two(s: Scene) -> None:
 
 
 @store_check
+def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -> None:
+    """Paused until it was evicted, it comes back only to leave with its work, and dies over it."""
+    _ready(s, 3)
+    a = Node(s, "a", wants=3)
+    a.renew()
+    s.wait(3600.0)
+    a.leave()
+    a.renew()
+    line = s.park(slots=3)
+    expect_equal(s.seen().in_use, 3, "what it still runs counts")
+    s.wait(a.terms.lease_s + 0.1)
+    s.look(line)
+    expect(s.held(line), "nobody renewed it in time, so its slots are free")
+
+
+@store_check
 def a_node_that_leaves_gives_back_what_ends(s: Scene) -> None:
     _ready(s, 6)
     a, b = Node(s, "a", wants=6), Node(s, "b", wants=9)

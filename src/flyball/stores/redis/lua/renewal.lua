@@ -152,8 +152,7 @@ end
 
 -- May who should get how much have changed?
 function renewal.replans(row, s, known)
-  if not known then return not s.draining end
-  return s.draining ~= row.draining or (row.wants > row.slots) ~= (s.wants > s.slots) or row.since ~= s.since
+  return not known or s.draining ~= row.draining or (row.wants > row.slots) ~= (s.wants > s.slots) or row.since ~= s.since
     or (s.draining and s.slots < row.slots)
 end
 
