@@ -35,6 +35,7 @@ VERBS = {
     "drain": "let a run finish what it does and start nothing more",
     "resize": "change how many agents a run has at once",
     "gc": "remove worktrees, branches and run folders that nobody needs any more",
+    "metrics": "show what the factory's work came to: pace, cost, waste, waits",
     "status": "show every pool: who runs, who waits, and why",
     "why": "say in words why a task or process runs or waits",
     "pool": "set, show, reset or import a pool",
@@ -49,6 +50,7 @@ VERBS = {
     "simulate": "try settings against providers with hidden limits, in simulated time",
     "serve": "the state over HTTP: a web page, an API, metrics",
     "token": "add, list or remove the tokens of flyball serve",
+    "batch": "send prompts that need no repository, slow and cheap, with a key of their own",
     "completion": "print a completion script for your shell",
 }
 

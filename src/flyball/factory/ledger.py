@@ -16,7 +16,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -158,6 +158,13 @@ class Ledger:
         sql = f"""SELECT * FROM entry WHERE task IN (SELECT task FROM {_LAST} WHERE step = ?)
                  ORDER BY id"""  # noqa: S608 - constants of ours
         return self._folded(sql, (step.value,))
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything, in order; read in pieces, as a ledger may be long."""
+        last = 0
+        while rows := self._rows("SELECT * FROM entry WHERE id > ? ORDER BY id LIMIT 5000", (last,)):
+            yield from map(_entry, rows)
+            last = rows[-1][0]
 
     def history(self, task: str) -> list[Entry]:
         return [_entry(row) for row in self._rows("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,))]

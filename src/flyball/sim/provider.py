@@ -3,6 +3,7 @@
     POST /v1/messages           served in tokens / tokens_per_s seconds, or refused with 429 and retry-after
     POST /v1/chat/completions   the same for those who speak as OpenAI does; and /v1/responses
     POST /v1beta/models/M:generateContent, :streamGenerateContent    and as Google does
+    /v1/messages/batches        message batches, each look a step further
     GET  /__fake/tally          what the provider counted; clients must not peek, people may
 
     python -m flyball.sim.provider --port 8787 --capacity 6,20:3,40:6 --script 429x2
@@ -32,6 +33,7 @@ from itertools import count
 from flyball.core.signals import SignalKind
 from flyball.errors import FlyballError
 from flyball.sim.asides import aside
+from flyball.sim.batches import FakeBatches
 from flyball.sim.capacity import Capacity, Tally, Turnstile
 from flyball.sim.dialect import Anthropic, Dialect, Reply
 from flyball.sim.dialect_gemini import Gemini
@@ -81,6 +83,7 @@ class Provider:
         self._clock, self._sleep = clock, sleep
         self._opened_at = clock()
         self._numbers = count(1)
+        self.batches = FakeBatches()
         self._server = _Server((HOST, port), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
@@ -182,6 +185,9 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
                 body, problem = self._body(), ""
             except ValueError as error:
                 body, problem = {}, str(error)
+            batches = provider.batches.answer("POST", self.path, body, self._headers())
+            if batches is not None:
+                return self._say(batches)
             dialect = next((each for each in DIALECTS if each.answers(self.path)), None)
             if dialect is None:
                 unknown = Reply(404, {"error": f"no dialect answers {self.path}"})
@@ -194,6 +200,9 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             if self.path == "/__fake/tally":
                 found = {"capacity": provider.capacity_now, **provider.tally().as_json()}
                 return self._say(Reply(200, found))
+            batches = provider.batches.answer("GET", self.path, {}, self._headers())
+            if batches is not None:
+                return self._say(batches)
             if "upgrade" in self.headers:
                 # Clients that would rather have a socket fall back to plain requests.
                 return self._say(Reply(426, {"error": {"message": "no websockets here"}}))
@@ -207,6 +216,9 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
 
         def log_message(self, format: str, *args: object) -> None:
             """Quiet: the tally says what happened."""
+
+        def _headers(self) -> dict[str, str]:
+            return {name.lower(): value for name, value in self.headers.items()}
 
         def _body(self) -> Mapping[str, object]:
             body = json.loads(read_body(dict(self.headers.items()), self.rfile) or b"{}")

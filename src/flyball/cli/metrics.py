@@ -1,0 +1,89 @@
+"""``flyball metrics``: what the factory's work came to, from its ledger. Looks, never touches."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
+from flyball.cli.units import counted, duration
+from flyball.core.measures import Measures, Spend, measure, trips_of
+from flyball.core.verdict import span_words
+from flyball.factory.looking import opened_ledger, project_at
+
+SUMMARY = """Show what the project's work came to: merged changes per hour, tokens and cost per merged change
+and on work that never merged, what trips waited for, all by model. Changes nothing."""
+EXAMPLE = """flyball metrics
+flyball metrics --since 7d --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since", type=duration, metavar="AGE", help="only what ended within this time, such as 12h or 7d"
+    )
+    parser.add_argument("--json", action="store_true", help="everything as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    project, now = project_at(Path.cwd()), time.time()
+    with opened_ledger(project.state) as ledger:
+        trips = trips_of(ledger.entries()) if ledger is not None else []
+    found = measure(trips, now=now, since=now - args.since if args.since is not None else None)
+    if args.json:
+        print_json(found)
+    else:
+        show(screen(project.config.project.id, found))
+    return 0
+
+
+def screen(name: str, found: Measures) -> Iterator[Block]:
+    over = f"{found.merged} merged, {found.blocked} blocked, {found.parked} waiting for a person"
+    when = f" in the last {span_words(found.until - found.since)}" if found.since is not None else ""
+    yield Line([Piece(name, Style.STRONG), f"  {over}, {found.under_way} under way{when}"])
+    if not found.merged and not found.models:
+        yield Line("No agent has worked here yet; flyball run starts some.")
+        return
+    yield Line(_pace(found), label="pace")
+    yield Line(_cost(found), label="cost")
+    if found.waits:
+        yield BLANK
+        yield from _waits(found)
+    if found.models:
+        yield BLANK
+        yield _models(found)
+
+
+def _pace(found: Measures) -> str:
+    each = f", half of them within {span_words(found.median_trip_s)}" if found.median_trip_s else ""
+    return f"{found.merged_per_hour:.3g} merged per hour{each}"
+
+
+def _cost(found: Measures) -> str:
+    each = (
+        f"{_spend(found.spend_per_merged)} per merged change" if found.spend_per_merged else "nothing merged"
+    )
+    return f"{each}; {_spend(found.wasted)} on work that never merged; {_spend(found.spend)} in all"
+
+
+def _spend(spend: Spend) -> str:
+    usd = f"${spend.usd:.2f}" if spend.usd >= 0.01 or not spend.usd else f"${spend.usd:.2g}"
+    return f"{usd} ({counted(spend.tokens, 'token')})"
+
+
+def _waits(found: Measures) -> Iterator[Block]:
+    total = sum(found.waits.values())
+    rows: list[list[Words]] = [
+        [what, span_words(seconds), f"{seconds / total:.0%}"] for what, seconds in found.waits.items()
+    ]
+    yield Table([Column("TIME WENT TO"), Column("IN ALL"), Column("PART")], rows, indent=0)
+
+
+def _models(found: Measures) -> Table:
+    rows: list[list[Words]] = [
+        [name, str(each.launches), str(each.merged), _spend(each.spend), _spend(each.wasted)]
+        for name, each in found.models.items()
+    ]
+    columns = [Column("MODEL"), Column("LAUNCHES"), Column("MERGED"), Column("SPENT"), Column("NEVER MERGED")]
+    return Table(columns, rows, indent=0)
