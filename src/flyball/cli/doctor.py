@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from flyball.cli.checkup import Checkup, patient
+from flyball.cli.checkup import Checkup, Patient, patient
 from flyball.cli.findings import Finding, Severity
+from flyball.cli.project_checkup import ProjectPatient, project_patient
 from flyball.cli.render import BLANK, Block, Line, Piece, Style, print_json, show
 from flyball.cli.units import counted
 
 SUMMARY = """Find what is wrong with the state: dead leases, stale demand, a cap stuck at its floor, an open
-breaker, unreadable files, wrong permissions, clocks. Works when the state cannot be opened."""
+breaker, unreadable files, wrong permissions, clocks; and in a project its settings, tools, worktrees,
+branches and unfinished trips. Works when the state cannot be opened."""
 EXAMPLE = """flyball doctor
 flyball doctor --fix
 exit status: 0 healthy, or all mended; 1 problems remain (notes do not count)"""
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fix",
         action="store_true",
         help="mend what is safe: take back dead leases, drop stale demand, count again, make files private, "
-        "set a damaged file aside (never deletes)",
+        "set a damaged file aside (never deletes), remove worktrees and branches as flyball gc does",
     )
     parser.add_argument("--json", action="store_true", help="the findings as JSON")
 
@@ -37,9 +39,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examined(*, fix: bool) -> Checkup:
-    someone = patient()
-    if someone is None:
-        return Checkup("memory:", False, ())
+    """The state, and the project of this folder if there is one."""
+    state, project = patient(), project_patient()
+    checkup = _treated(state, fix=fix) if state is not None else Checkup("memory:", False, ())
+    if project is None:
+        return checkup
+    around = _treated(project, fix=fix)
+    location = f"{checkup.location}, {around.location}"
+    return Checkup(location, checkup.exists or around.exists, (*checkup.found, *around.found))
+
+
+def _treated(someone: Patient | ProjectPatient, *, fix: bool) -> Checkup:
     checkup = someone.check()
     curable = any(finding.fixable for finding in checkup.found)
     return someone.mend(checkup) if fix and curable else checkup
