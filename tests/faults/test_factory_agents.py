@@ -273,12 +273,12 @@ def test_a_claude_that_prints_no_text_is_judged_all_the_same(project: Project) -
 _FILL = "try:\n    while True:\n        os.write(1, b'x' * 65536)\nexcept OSError:\n    pass\n"
 
 
-def on_a_small_disk(project: Project, *lines: str) -> str:
-    """Run these lines of a shell with the project's state on a disk of three megabytes."""
-    state = project.root / ".flyball"
-    state.mkdir()
+def on_a_small_disk(project: Project, *lines: str, folder: Path | None = None, size: str = "3m") -> str:
+    """Run these lines of a shell with a folder, the project's state if none is named, on a disk of its own."""
+    place = folder or project.root / ".flyball"
+    place.mkdir(exist_ok=True)
     run = " ".join([*FLYBALL, "run"])
-    script = [f"mount -t tmpfs -o size=3m tmpfs {state}", *(line.replace("RUN", run) for line in lines)]
+    script = [f"mount -t tmpfs -o size={size} tmpfs {place}", *(line.replace("RUN", run) for line in lines)]
     done = subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", "\n".join(script)],
         cwd=project.root,
@@ -306,6 +306,34 @@ def test_a_disk_that_is_full_for_a_moment_loses_nothing(project: Project) -> Non
     assert "first 0" in said or ("first 74" in said and "no room on the disk" in said), said
     assert "second 0" in said, said
     assert project.wrongs(names) == []
+
+
+def test_an_agent_that_fills_the_disk_of_its_worktree_loses_nothing(project: Project) -> None:
+    """Its worktree, the leases and the landing's own worktree are on that disk."""
+    if not _can_mount(project.place):
+        pytest.skip("no small disk can be made here")
+    names = project.tasks(2)
+    fills = "try:\n    open('fill', 'wb').write(b'x' * (64 << 20))\nexcept OSError:\n    pass\nsys.exit(1)"
+    project.act("t-1", fills)
+    trees = project.home / "worktrees" / "blog"
+    free = f"rm -f {trees}/t-1/fill {project.folder}/acts/t-1.py"
+    # What the small disk holds is gone with the shell, so the shell itself looks for leases left behind.
+    leases = f"{' '.join(FLYBALL)} status --json"
+    said = on_a_small_disk(
+        project,
+        "RUN",
+        "echo first $?",
+        free,
+        "RUN",
+        "echo second $?",
+        leases,
+        folder=project.home,
+        size="12m",
+    )
+    assert "first 1" in said or ("first 74" in said and "disk" in said), said
+    assert "second 0" in said, said
+    assert '"in_use": 0' in said, said
+    assert sorted(project.landed()) == names
 
 
 def test_a_disk_that_stays_full_ends_the_run_and_the_next_one_goes_on(project: Project) -> None:

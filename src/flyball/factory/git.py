@@ -7,6 +7,7 @@ no hooks, since the gate is what decides, and has an author even where nobody ha
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from flyball.errors import GitError
+from flyball.errors import GitError, StoreFullError
 
 TIMEOUT_S = 300.0
 OWN = tuple(
@@ -59,6 +60,9 @@ class Done:
         return self.out.decode("utf-8", "surrogateescape").strip()
 
 
+_FULL = os.strerror(errno.ENOSPC)
+
+
 @dataclass(frozen=True, slots=True)
 class Git:
     """git in one folder. Blocking; safe to share between threads."""
@@ -100,7 +104,11 @@ class Git:
             if not self.folder.is_dir():
                 raise GitError(f"there is no folder {self.folder}") from error
             raise GitError("git was not found; install it and try again") from error
-        return Done(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+        said = done.stderr.decode("utf-8", "replace")
+        if done.returncode and _FULL in said:
+            # Nobody's fault, and no conflict: whoever asked can go on once there is room.
+            raise StoreFullError(f"{full_words(self.folder)} (git {args[0]})")
+        return Done(done.returncode, done.stdout, said)
 
     def ok(self, *args: str) -> bool:
         return self.run(*args).ok
@@ -114,6 +122,10 @@ class Git:
         if not done.ok:
             raise GitError(_words(args, self.folder, done), output=done.err[-_OUTPUT_LIMIT:], code=done.code)
         return [part.decode("utf-8", "surrogateescape") for part in done.out.split(b"\0") if part]
+
+
+def full_words(folder: Path) -> str:
+    return f"no room on the disk of {folder}; make some, then run `flyball run` to go on"
 
 
 def named(paths: Iterable[str]) -> str:

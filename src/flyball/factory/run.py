@@ -220,7 +220,7 @@ class Run:
         failure = None if done.cancelled() else done.exception()
         if failure is not None:
             self._failed = self._failed or failure
-            self.drain("an error")
+            self.drain(str(failure) or type(failure).__name__)
         if trip.paused:
             self.report.paused = trip.paused
             self.drain(trip.paused)

@@ -13,6 +13,7 @@ with by the next run.
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,10 +23,11 @@ from flyball.core.ready import Item
 from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
 from flyball.core.verdict import CLOSED_REASONS, Verdict, span_words
-from flyball.errors import FlyballError, InvariantError, StoreError
+from flyball.errors import FlyballError, InvariantError, StoreError, StoreFullError
 from flyball.factory import runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import Attempts, spent
+from flyball.factory.git import full_words
 from flyball.factory.landing import Landed, Result
 from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
@@ -123,6 +125,8 @@ class Trip:
         except (StoreError, InvariantError):
             raise
         except (FlyballError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFullError(full_words(Path(error.filename or self.shop.state))) from error
             await self._over(Next(move=Move.BLOCK, why=str(error)))
         finally:
             self._give_place_back()
