@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flyball.core.admit import Candidate
@@ -13,18 +12,14 @@ from flyball.core.model import (
     Claim,
     Fact,
     Holder,
-    Limits,
-    Meters,
-    Phase,
     PoolCounts,
     ProjectUse,
     Receipt,
 )
 from flyball.core.renewal import Pot, ShareLease
-from flyball.core.settings import MachineSettings, ShareRule
+from flyball.core.settings import MachineSettings
 from flyball.errors import StoreUnreadableError
-from flyball.stores import codec
-from flyball.stores import share_columns as columns
+from flyball.stores import codec, columns, share_columns
 from flyball.stores.port import Demand
 from flyball.stores.rows import ID_BLOCK, Grant, Life, PoolRow
 from flyball.stores.sqlite import statements as sql
@@ -61,14 +56,17 @@ class SqliteRows:
         row = self._run(sql.LEAVING, (claim_id,)).fetchone()
         if row is None:
             return None
-        claim = _claim(row[sql.POOL_COLUMNS - 1 :])
+        claim = columns.claim_of(row[sql.POOL_COLUMNS - 1 :])
         return claim, _pool_row(claim.pool, row)
 
     def pools(self) -> list[str]:
         return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
-        self._run(sql.ADD_POOL, (row.name, row.next_id, *_limits(row.limits), *_meters(row.meters)))
+        self._run(
+            sql.ADD_POOL,
+            (row.name, row.next_id, *columns.of_limits(row.limits), *columns.of_meters(row.meters)),
+        )
         self._run("INSERT INTO mind (pool, settings, memory) VALUES (?, ?, ?)", (row.name, settings, memory))
 
     def settings(self, pool: str) -> str:
@@ -94,10 +92,10 @@ class SqliteRows:
         return (int(taken[0][0]) - 1) * ID_BLOCK + 1
 
     def put_plan(self, row: PoolRow) -> None:
-        self._run(sql.PUT_PLAN, (*_limits(row.limits), *_meters(row.meters), row.name))
+        self._run(sql.PUT_PLAN, (*columns.of_limits(row.limits), *columns.of_meters(row.meters), row.name))
 
     def put_meters(self, row: PoolRow) -> None:
-        self._run(sql.PUT_METERS, (*_meters(row.meters), row.name))
+        self._run(sql.PUT_METERS, (*columns.of_meters(row.meters), row.name))
 
     def put_watcher(self, pool: str, claim_id: int) -> None:
         self._run("UPDATE pool SET watcher_id = ? WHERE name = ?", (claim_id, pool))
@@ -146,40 +144,19 @@ class SqliteRows:
         grant: Grant | None = None,
         why: str = "",
     ) -> None:
-        self._run(
-            sql.ADD,
-            (
-                claim_id,
-                ask.pool,
-                ask.project,
-                ask.name,
-                *_who(ask.holder),
-                ask.slots,
-                ask.priority,
-                _text(ask.resources),
-                ask.model,
-                ask.mailbox,
-                launcher_pid,
-                now,
-                now if grant is not None else None,
-                None,
-                why,
-                grant.level if grant is not None else 0,
-                _text(ask.cost),
-                _text(grant.marks) if grant is not None else None,
-            ),
-        )
+        added = columns.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        self._run(sql.ADD, added)
 
     def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
-        self._run(sql.GRANT, (now, expires_at, grant.level, _text(grant.marks), claim_id))
+        self._run(sql.GRANT, (now, expires_at, grant.level, columns.of_amounts(grant.marks), claim_id))
 
     def remove(self, claim_id: int) -> None:
         self._run("DELETE FROM claim WHERE id = ?", (claim_id,))
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         done = self._run(
-            f"UPDATE claim SET ({sql.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?) WHERE id = ?",
-            (*_who(holder), launcher_pid, claim_id),
+            f"UPDATE claim SET ({columns.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?) WHERE id = ?",
+            (*columns.of_holder(holder), launcher_pid, claim_id),
         )
         return done.rowcount == 1
 
@@ -198,16 +175,16 @@ class SqliteRows:
 
     def claims(self, pool: str | None) -> list[Claim]:
         found = self._run(sql.ALL) if pool is None else self._run(sql.ALL_OF_POOL, (pool,))
-        return [_claim(row) for row in found]
+        return [columns.claim_of(row) for row in found]
 
     def watched(self, pool: str) -> list[Claim]:
-        return [_claim(row) for row in self._run(sql.WATCHED, (pool,))]
+        return [columns.claim_of(row) for row in self._run(sql.WATCHED, (pool,))]
 
     def holders(self, pool: str) -> list[Holder]:
         return [Holder(*row) for row in self._run(sql.HOLDERS, (pool,))]
 
     def expired(self, now: float) -> list[Claim]:
-        return [_claim(row) for row in self._run(sql.EXPIRED, (now,))]
+        return [columns.claim_of(row) for row in self._run(sql.EXPIRED, (now,))]
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
         if pool is None:
@@ -217,17 +194,17 @@ class SqliteRows:
         return _one(self._run(sql.OLDEST_OF_PROJECT, (pool, project)).fetchall())
 
     def leases_with_resources(self) -> list[Claim]:
-        return [_claim(row) for row in self._run(sql.WITH_RESOURCES)]
+        return [columns.claim_of(row) for row in self._run(sql.WITH_RESOURCES)]
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._run(sql.LINE_HEADS, (pool,)).fetchall()
-        return [(_claim(row[:22]), ProjectUse(row[2], *row[22:])) for row in found]
+        return [(columns.claim_of(row[:22]), ProjectUse(row[2], *row[22:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
         return _one(self._run(sql.LINE_HEAD, (pool, project, priority)).fetchall())
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
-        return [_candidate(row) for row in self._run(sql.WAITING, (pool, limit))]
+        return [columns.candidate_of(row) for row in self._run(sql.WAITING, (pool, limit))]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         (before,) = self._run(sql.WAITING_BEFORE, (pool, claim_id)).fetchone()
@@ -279,20 +256,20 @@ class SqliteRows:
 
     def pot(self, pool: str) -> Pot | None:
         row = self._run(sql.POT, (pool,)).fetchone()
-        return columns.pot_of(row) if row is not None else None
+        return share_columns.pot_of(row) if row is not None else None
 
     def put_pot(self, pool: str, pot: Pot) -> None:
-        self._run(sql.PUT_POT, (pool, *columns.of_pot(pot)))
+        self._run(sql.PUT_POT, (pool, *share_columns.of_pot(pot)))
 
     def share(self, pool: str, name: str) -> ShareLease | None:
         row = self._run(sql.SHARE, (pool, name)).fetchone()
-        return columns.share_of(row) if row is not None else None
+        return share_columns.share_of(row) if row is not None else None
 
     def shares(self, pool: str) -> list[ShareLease]:
-        return [columns.share_of(row) for row in self._run(sql.SHARES, (pool,))]
+        return [share_columns.share_of(row) for row in self._run(sql.SHARES, (pool,))]
 
     def put_share(self, pool: str, lease: ShareLease) -> None:
-        self._run(sql.PUT_SHARE, (pool, lease.name, *columns.of_share(lease)))
+        self._run(sql.PUT_SHARE, (pool, lease.name, *share_columns.of_share(lease)))
 
     def drop_share(self, pool: str, name: str) -> None:
         self._run(sql.DROP_SHARE, (pool, name))
@@ -307,10 +284,12 @@ class SqliteRows:
         return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
 
     def put_demand(self, demand: Demand) -> None:
-        self._run(sql.PUT_DEMAND, (demand.pool, demand.project, *_who(demand.holder), demand.until))
+        self._run(
+            sql.PUT_DEMAND, (demand.pool, demand.project, *columns.of_holder(demand.holder), demand.until)
+        )
 
     def drop_demand(self, demand: Demand) -> None:
-        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *_who(demand.holder)))
+        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *columns.of_holder(demand.holder)))
 
     def machine(self) -> MachineSettings:
         (text,) = self._run("SELECT settings FROM machine").fetchone()
@@ -337,91 +316,8 @@ class SqliteRows:
 
 
 def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
-    try:
-        phase, share = Phase(row[5]), ShareRule(row[9])
-    except ValueError as error:
-        raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error}") from error
-    return PoolRow(
-        name,
-        Limits(
-            row[0],
-            row[1],
-            row[2],
-            row[3],
-            row[4],
-            phase,
-            row[6],
-            row[7],
-            row[8],
-            share,
-            row[10],
-        ),
-        Meters(*(*row[11:24], codec.load_windows(row[24]))),
-        PoolCounts(*row[25:28]),
-        row[28],
-        row[29],
-        codec.load_machine(row[30]),
-    )
-
-
-def _limits(limits: Limits) -> tuple[object, ...]:
-    return (
-        limits.version,
-        limits.valid_until,
-        limits.cap,
-        limits.ceiling,
-        limits.reserve,
-        limits.phase.value,
-        limits.closed_until,
-        limits.spacing_s,
-        limits.spacing_jitter,
-        limits.share.value,
-        limits.ageing_s,
-    )
-
-
-def _meters(meters: Meters) -> tuple[object, ...]:
-    return (
-        meters.next_grant_at,
-        meters.bound_at,
-        meters.capped,
-        meters.bound_oks,
-        meters.trial_id,
-        meters.trial_at,
-        meters.trial_project,
-        meters.trial_name,
-        meters.hold_mean_s,
-        meters.high,
-        meters.turn,
-        meters.work,
-        meters.work_tokens,
-        codec.dump_windows(meters.windows),
-    )
-
-
-def _who(holder: Holder) -> tuple[str, str, int, int, int]:
-    return (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
-
-
-def _claim(row: Sequence[Any]) -> Claim:
-    cost, marks = _decoded(row[20]), _decoded(row[21])
-    return Claim(*(*row[:4], Holder(*row[4:9]), *row[9:11], _decoded(row[11]), *row[12:20], cost, marks))
-
-
-def _candidate(row: Sequence[Any]) -> Candidate:
-    return Candidate(row[0], row[1], row[2], row[3], _decoded(row[4]), row[5])
+    return columns.pool_row(name, row, codec.load_machine(row[30]))
 
 
 def _one(found: list[tuple[object, ...]]) -> Claim | None:
-    return _claim(found[0]) if found else None
-
-
-_NOTHING: Mapping[str, Any] = {}
-
-
-def _decoded(text: object) -> Mapping[str, Any]:
-    return json.loads(text) if isinstance(text, str) else _NOTHING
-
-
-def _text(mapping: Mapping[str, float]) -> str | None:
-    return json.dumps(dict(mapping)) if mapping else None
+    return columns.claim_of(found[0]) if found else None

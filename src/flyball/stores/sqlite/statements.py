@@ -8,17 +8,9 @@ from __future__ import annotations
 
 from flyball.core.model import ASK_FACTS
 from flyball.stores import share_columns as columns
+from flyball.stores.columns import CLAIM, COUNTS, LIMITS, METERS, USE, WHO
 from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT
 
-LIMITS = (
-    "version, valid_until, cap, ceiling, reserve, phase, closed_until,"
-    " spacing_s, spacing_jitter, share, ageing_s"
-)
-METERS = (
-    "next_grant_at, bound_at, capped, bound_oks, "
-    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, high, turn, work, work_tokens, windows"
-)
-COUNTS = "in_use, low_in_use, waiting"
 POOL = f"""
     SELECT {LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id, settings
     FROM pool, machine WHERE name = ?"""
@@ -43,7 +35,6 @@ PUT_COUNTS = f"UPDATE pool SET {_assignments(COUNTS)} WHERE name = ?"
 PUT_USE = "UPDATE project SET in_use = ?, waiting = ? WHERE pool = ? AND name = ?"
 COUNTS_OF = f"SELECT {COUNTS} FROM pool WHERE name = ?"
 
-USE = "name, in_use, waiting, weight, maximum, share, turn"
 PROJECT = f"SELECT {USE} FROM project WHERE pool = ? AND name = ?"
 PROJECTS = f"SELECT {USE} FROM project WHERE pool = ? ORDER BY name"
 PUT_PROJECT = """
@@ -54,11 +45,6 @@ DROP_IDLE = """
     DELETE FROM project WHERE pool = ?1 AND in_use = 0 AND waiting = 0
     AND (SELECT count(*) FROM project WHERE pool = ?1) > ?2"""
 
-WHO = "host, boot, pidns, pid, start"
-CLAIM = (
-    f"id, pool, project, name, {WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
-    " asked_at, granted_at, expires_at, why, level, cost, marks"
-)
 ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * 22)})"
 OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in CLAIM.split(","))
 LEAVING = f"""

@@ -5,43 +5,66 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from flyball.core.model import Holder
 from flyball.governor.governor import Governor
-from flyball.testing import FakeWorld, Scene, make_redis
+from flyball.stores.postgres.store import PostgresStore
+from flyball.stores.redis.store import RedisStore
+from flyball.testing import FakeWorld, Scene, make_postgres, make_redis
 from tests.cli.kit import Cli, People
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[RedisServer]:
+@dataclass(frozen=True, slots=True)
+class Guarded:
     """A server that wants a password."""
+
+    server: RedisServer | PostgresServer
+    address: str
+    make: Callable[..., RedisStore | PostgresStore]
+
+    def at(self, port: int) -> str:
+        return self.address.format(port=port)
+
+
+def redis() -> Guarded:
     server = RedisServer("--requirepass", "s3cret", tcp=True)
-    yield server
-    server.close()
+    return Guarded(server, "redis://:s3cret@127.0.0.1:{port}/0", make_redis)
+
+
+def postgres() -> Guarded:
+    server = PostgresServer(tcp=True)
+    server.rules.write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+    server.run("CREATE ROLE someone SUPERUSER LOGIN PASSWORD 's3cret'; SELECT pg_reload_conf()")
+    return Guarded(server, "postgresql://someone:s3cret@127.0.0.1:{port}/postgres", make_postgres)
+
+
+@pytest.fixture(scope="module", params=[redis, postgres], ids=["redis", "postgres"])
+def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
+    found: Guarded = request.param()
+    yield found
+    found.server.close()
 
 
 @pytest.fixture
-def home(tmp_path: Path, guarded: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("FLYBALL_URL", url(guarded))
+    monkeypatch.setenv("FLYBALL_URL", f"{guarded.at(guarded.server.port)}?space={os.urandom(6).hex()}")
     monkeypatch.delenv("FLYBALL_LEASE", raising=False)
     return tmp_path / "home"
 
 
-def url(server: RedisServer) -> str:
-    return f"redis://:s3cret@127.0.0.1:{server.port}/0?space={os.urandom(6).hex()}"
-
-
-def test_nothing_is_made_by_looking(cli: Cli, guarded: RedisServer) -> None:
+def test_nothing_is_made_by_looking(cli: Cli, guarded: Guarded) -> None:
     shown = cli("status")
     assert shown.code == 0
     assert "no pool is in use yet" in shown.out
-    assert f"127.0.0.1:{guarded.port}" in shown.out
+    assert f"127.0.0.1:{guarded.server.port}" in shown.out
     assert "s3cret" not in shown.out + shown.err
     assert not cli.home.exists()
 
@@ -78,8 +101,10 @@ def test_the_doctor_finds_and_takes_back_a_dead_lease(cli: Cli, governor: Govern
     assert "s3cret" not in found.out + found.err
 
 
-def test_the_doctor_says_that_the_server_cannot_be_used(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLYBALL_URL", "redis://:s3cret@127.0.0.1:1/0")
+def test_the_doctor_says_that_the_server_cannot_be_used(
+    cli: Cli, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_URL", guarded.at(1))
     found = cli("doctor")
     assert found.code == 1
     assert "cannot be reached" in found.out
@@ -93,12 +118,14 @@ def test_limits_of_one_machine_are_refused_with_the_way_out(cli: Cli) -> None:
     assert cli("machine", "show").code == 0
 
 
-def test_a_host_that_is_gone_for_good_is_buried_under_its_name(cli: Cli, governor: Governor) -> None:
+def test_a_host_that_is_gone_for_good_is_buried_under_its_name(
+    cli: Cli, governor: Governor, guarded: Guarded
+) -> None:
     """It held a lease, was heard of five minutes ago, and never comes back."""
     gone = Holder("gone box", "its last boot", 1, 7, 7)
     place, _, space = os.environ["FLYBALL_URL"].partition("?space=")
     world = FakeWorld(now=governor.store.now() - 300, here=gone)
-    then = make_redis(world, place, space=space)
+    then = guarded.make(world, place, space=space)
     scene = Scene(lambda _: then, world)
     scene.take(pool="anthropic", name="t-1", holder=gone)
     then.beat("anthropic", look_s=10)
