@@ -28,6 +28,7 @@ from bench import (
     handoff,
     limiter,
     machine,
+    postgres,
     service,
     startup,
     store_cost,
@@ -49,13 +50,14 @@ BENCHES: Mapping[str, ModuleType] = {
         choosing,
         factory,
         fleet_figures,
+        postgres,
         service,
     )
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
 OWN_RESULTS: Mapping[str, Path] = {
     name: RESULTS.with_name(f"{name}.json")
-    for name in (limiter.NAME, choosing.NAME, factory.NAME, fleet_figures.NAME, service.NAME)
+    for name in (limiter.NAME, choosing.NAME, factory.NAME, fleet_figures.NAME, postgres.NAME, service.NAME)
 }
 """Benches that say nothing about processes sharing a machine keep their figures apart."""
 

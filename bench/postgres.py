@@ -4,7 +4,8 @@ The baseline takes the same kind of lock in the same number of commits: two stat
 row, sent by the same client over the same connections, at the same ``synchronous_commit``. Whatever ours take
 beyond it is the admission itself: the pool's row, the project's, and the lease. The server keeps its defaults
 and writes every commit to its disk, so much of the time is the disk's; a second table, where it may answer
-before it has written, shows the work alone. Rounds take turns.
+before it has written, shows the work alone. Rounds are short and take turns, so that whoever else uses the
+machine meets both alike.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _UNWRITTEN = f"?options={quote('-c synchronous_commit=off')}"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    rounds: int = 11
-    pairs: int = 400
+    rounds: int = 41
+    pairs: int = 120
     connections: int = 8
     few: int = 10
     many: int = 10_000
 
 
 FULL = Sizes()
-QUICK = Sizes(rounds=3, pairs=80, many=1_000)
+QUICK = Sizes(rounds=5, pairs=40, many=1_000)
 
 
 class Client:

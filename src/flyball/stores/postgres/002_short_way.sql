@@ -3,8 +3,7 @@
 -- Most are these. What they leave goes the long way (stores/verbs.py); both say the same, the traces see to that.
 -- Locks are taken in the order of the long way: the pool first, then what belongs to it.
 
--- claim_id is NULL where the long way has to be gone, and 0 where it came after its sender had given up. FB001
--- says the former too, where it is found out too late to just leave it.
+-- claim_id is NULL where the long way has to be gone, and 0 where it came after its sender had given up.
 CREATE FUNCTION fast_admit(
     a_pool text, a_project text, a_name text,
     a_host text, a_boot text, a_pidns bigint, a_pid bigint, a_start bigint,
@@ -35,15 +34,21 @@ BEGIN
             THEN p.valid_until ELSE least(p.valid_until, now_at + fold_every_s) END
     WHERE p.name = a_pool AND p.plain AND NOT p.bounded AND p.waiting = 0 AND p.in_use + a_slots <= p.cap
         AND p.next_id % id_block <> 0 AND p.valid_until > now_at AND p.valid_until <= now_at + 2 * forever_s
-        AND EXISTS (SELECT FROM project AS u WHERE u.pool = a_pool AND u.name = a_project)
     RETURNING p.next_id - 1, p.in_use, p.cap INTO claim_id, in_use, cap;
     IF NOT FOUND THEN
         RETURN;
     END IF;
     UPDATE project AS u SET in_use = u.in_use + a_slots WHERE u.pool = a_pool AND u.name = a_project;
     IF NOT FOUND THEN
-        -- It was idle and forgotten while we waited for the pool.
-        RAISE EXCEPTION 'a project that is gone' USING ERRCODE = 'FB001';
+        -- It is new, or was idle and forgotten: the long way writes it down. Looked for only now, because
+        -- nearly all are known, and whoever waits for the pool would look twice.
+        UPDATE pool AS p SET
+            in_use = p.in_use - a_slots,
+            low_in_use = CASE WHEN a_priority > 0 THEN p.low_in_use ELSE p.low_in_use - a_slots END,
+            next_id = p.next_id - 1
+        WHERE p.name = a_pool;
+        claim_id := NULL;
+        RETURN;
     END IF;
     INSERT INTO claim (id, pool, project, name, host, boot, pidns, pid, start, slots, priority, model, mailbox,
         launcher_pid, asked_at, granted_at, why, level, cost, tag)

@@ -91,8 +91,6 @@ class PostgresStore(PostgresSteps):
             try:
                 claim_id, in_use, cap, at = link.ask(sql.FAST_ADMIT, self._words_of(ask, tag))[0]
             except BaseException as error:
-                if getattr(error, "sqlstate", None) == LONG_WAY:
-                    return None
                 self._note_unheard(error, Unheard(ask.pool, tag, link.backend))
                 raise
         if self._server_time:
