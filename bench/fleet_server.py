@@ -7,13 +7,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import redis
 
 from flyball.core.model import Ask
 from flyball.host.process import me
 from flyball.stores.port import Release
+from flyball.stores.redis.lines import Lines, lines_to
 from flyball.stores.redis.store import RedisStore, open_redis
 from tests.redis_server import RedisServer
 
@@ -36,11 +37,17 @@ class Client:
         self.store: RedisStore = open_redis(url, chance=random.random, here=me)
         self.store.set_pool(POOL, {"cap": 1_000_000, "adaptive": False})
         self.link: Any = self.store._server._ready()
-        self._noop = self.link.script_load("return ''")
+        self._tell: Callable[..., Any] = self.store._server._tell or lines_to(self.link)
+        noop = self.link.script_load("return ''")
+        self._command = ("EVALSHA", noop, 1, "flyball:{bench}:", "now", "what")
         self.ask = ask("project-1")
 
     def noop(self) -> None:
-        self.link.execute_command("EVALSHA", self._noop, 1, "flyball:{bench}:", "now", "what")
+        self.link.execute_command(*self._command)
+
+    def noop_alike(self) -> None:
+        """Sent the way the store sends its scripts."""
+        self._tell(*self._command)
 
     def admit(self) -> None:
         self.store.admit(self.ask, park=False)
@@ -62,20 +69,23 @@ def ask(project: str) -> Ask:
 
 @contextmanager
 def counted_commands() -> Iterator[list[int]]:
-    """How many commands were given to the driver, whatever it says by itself when it opens a connection."""
-    plain: Callable[..., Any] = redis.Redis.execute_command
+    """How many commands were sent, whatever the driver says by itself when it opens a connection."""
+    driver, lines = cast("Any", redis.Redis), cast("Any", Lines)
+    plain, plain_call = driver.execute_command, lines.__call__
     given = [0]
 
-    def counting(self: Any, *arguments: Any, **named: Any) -> Any:
-        given[0] += 1
-        return plain(self, *arguments, **named)
+    def counting(way: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(self: Any, *arguments: Any, **named: Any) -> Any:
+            given[0] += 1
+            return way(self, *arguments, **named)
 
-    driver: Any = redis.Redis
-    driver.execute_command = counting
+        return counted
+
+    driver.execute_command, lines.__call__ = counting(plain), counting(plain_call)
     try:
         yield given
     finally:
-        driver.execute_command = plain
+        driver.execute_command, lines.__call__ = plain, plain_call
 
 
 @contextmanager

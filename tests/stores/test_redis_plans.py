@@ -60,15 +60,18 @@ def test_an_ask_that_is_parked_and_handed_a_slot_is_one_round_trip_each(scene: S
 
 def counting(store: Any) -> list[str]:
     """The commands that go to the server from now on."""
-    client = store._server._ready()
+    server = store._server
+    client = server._ready()
     asked: list[str] = []
-    run: Callable[..., Any] = client.execute_command
 
-    def counted(*command: Any) -> Any:
-        asked.append(command[0])
-        return run(*command)
+    def counting(run: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*command: Any) -> Any:
+            asked.append(command[0])
+            return run(*command)
 
-    client.execute_command = counted
+        return counted
+
+    client.execute_command, server._tell = counting(client.execute_command), counting(server._tell)
     return asked
 
 

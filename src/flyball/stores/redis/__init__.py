@@ -6,6 +6,7 @@ image.py        a pool as rows, for planning, setting and looking
 records.py      values as text and back; share_records.py: those of share leases
 scripts.py      the .lua files put together, loaded once
 server.py       connections, and what a server must be like; ailments.py: its errors in our words
+lines.py        the way a script goes
 lua/            the fast tempo: mirrors core/admit.py, core/window.py, core/renewal.py, stores/handout.py and
                 stores/shares.py name by name
 """

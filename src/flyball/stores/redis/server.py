@@ -16,11 +16,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
 from flyball.stores.redis.ailments import translated
+from flyball.stores.redis.lines import lines_to
 
 if TYPE_CHECKING:
     from flyball.stores.redis.scripts import Script
@@ -90,6 +91,8 @@ class Server:
         self.closed = False
         self._lock = threading.Lock()
         self._client: Any = None
+        self._tell: Callable[..., Any] | None = None
+        """How scripts are sent, while there is a client."""
         self._link = _Link()
         # Left to the garbage collector, a socket may go before whoever would have closed it.
         weakref.finalize(self, self._link.drop)
@@ -121,13 +124,18 @@ class Server:
 
     def run(self, script: Script, key: str, *arguments: str) -> Any:
         """Run a script in one round trip; where the server does not know it, in two."""
-        client = self._client or self._ready()
+        tell = self._tell or self._first_way()
         try:
-            return client.execute_command("EVALSHA", script.sha, 1, key, *arguments)
+            return tell("EVALSHA", script.sha, 1, key, *arguments)
         except Exception as error:
             if type(error).__name__ != "NoScriptError":
                 self._fail(error)
         return self.ask("EVAL", script.text, 1, key, *arguments)
+
+    def _first_way(self) -> Callable[..., Any]:
+        client = self._ready()
+        # Another thread may have closed it again; its own door says so.
+        return self._tell or cast("Callable[..., Any]", client.execute_command)
 
     def ask(self, *command: Any) -> Any:
         client = self._client or self._ready()
@@ -150,19 +158,19 @@ class Server:
         """Let go of all connections; whoever needs one opens another."""
         with self._lock:
             self._link.drop()
-            self._client = None
+            self._client = self._tell = None
 
     def after_fork_in_child(self) -> None:
         """The sockets are the parent's."""
         self._lock = threading.Lock()
-        self._client = self._link.client = None
+        self._client = self._tell = self._link.client = None
 
     def _ready(self) -> Any:
         with self._lock:
             if self._client is not None:
                 return self._client
             client = self._opened()
-            self._client = client
+            self._client, self._tell = client, lines_to(client)
         try:
             self.on_open()
         except BaseException:
