@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FLYBALL_HOME", str(folder))
     monkeypatch.delenv("FLYBALL_URL", raising=False)
     monkeypatch.delenv("FLYBALL_LEASE", raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}")
     return folder
 
 

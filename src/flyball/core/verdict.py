@@ -32,6 +32,8 @@ class Reason(Enum):
     TOO_LARGE = "too-large"
     FENCED = "fenced"
     KEY_USED = "key-used"
+    OUTAGE = "outage"
+    """The store does not answer; whoever stood in line waits for it."""
 
 
 CLOSED_REASONS = frozenset({Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL, Reason.FENCED})
@@ -127,6 +129,7 @@ PHRASES = {
     Reason.TOO_LARGE: "asks for more slots than the pool can ever grant",
     Reason.FENCED: "the time of its share is up",
     Reason.KEY_USED: "its key was used for something else",
+    Reason.OUTAGE: "the store does not answer",
 }
 
 

@@ -6,6 +6,7 @@ store does) and performs nothing (the drivers in doors.py do); it knows the orde
     admit -> granted, or parked
     parked: sleep on the mailbox or the timer, whichever is first -> look -> granted, or sleep again
     one of the line also watches the holders, so that a killed one's slot comes back while everyone sleeps
+    the store does not answer: whoever asks first is told so; whoever stands in line waits until it does
     given up (timeout, Ctrl-C, cancelled): withdraw the ask, or give back the lease it just became
 """
 
@@ -14,18 +15,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
 from flyball.core.model import Ask, Claim, Fact, Outcome
 from flyball.core.settings import LEASE_BACKSTOP_S
-from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict
+from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict, one_line
 from flyball.errors import (
     AtCapacityError,
     PoolClosedError,
     RefusedError,
+    StoreClosedError,
     StoreError,
+    StoreUnreadableError,
     TooLargeError,
     WaitTimeoutError,
 )
@@ -45,6 +48,8 @@ _NET_RATE = 50.0
 _WATCHER_NAP_S = 30.0
 _FRESH_WATCHER_S = 0.1
 _UNWATCHED_NAP_S = 1.0
+_OUTAGE_NAP_S = (0.25, 5.0)
+"""How soon a store that did not answer is asked again: at first, and at last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +131,59 @@ class _Waiter:
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._told_at = float("-inf")
         self._watched = False
+        self._outage_s: float | None = None
+        """While the store does not answer: how long it was last left alone."""
 
     def wait(self) -> Flow[Verdict]:
         while not self.verdict.granted:
-            self._tell()
-            watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
-            nap_s = self._nap_s(watching=watching)
-            woken = yield from self._sleep(nap_s, watching=watching)
-            if self._deadline is not None and time.monotonic() >= self._deadline:
-                # One last look: a slot handed to us in the meantime is ours.
-                yield from self._look(advance=True)
-                return self._granted_at_last()
-            quiet = woken is Woken.MAIL or (woken is Woken.TIMER and nap_s == _FRESH_WATCHER_S)
-            if not quiet:
-                yield from reap(self.store, self.ask.pool, self.observers)
-            yield from self._look(advance=not quiet)
+            try:
+                yield from self._turn() if self._outage_s is None else self._look_again()
+            except StoreError as error:
+                if not self._sits_out(error):
+                    raise
+                yield from self._sit_out(error)
         return self.verdict
 
-    def _granted_at_last(self) -> Verdict:
-        if self.verdict.granted:
-            return self.verdict
-        raise WaitTimeoutError(self.verdict, self._timeout_s or 0.0)
+    def _turn(self) -> Flow[None]:
+        """Sleep once, and look."""
+        self._tell(self.verdict)
+        watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
+        nap_s = self._nap_s(watching=watching)
+        woken = yield from self._sleep(nap_s, watching=watching)
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            # One last look: a slot handed to us in the meantime is ours.
+            yield from self._look(advance=True)
+            return self._check_granted_at_last()
+        quiet = woken is Woken.MAIL or (woken is Woken.TIMER and nap_s == _FRESH_WATCHER_S)
+        if not quiet:
+            yield from reap(self.store, self.ask.pool, self.observers)
+        yield from self._look(advance=not quiet)
+
+    def _check_granted_at_last(self) -> None:
+        if not self.verdict.granted:
+            raise WaitTimeoutError(self.verdict, self._timeout_s or 0.0)
+
+    def _sits_out(self, error: StoreError) -> bool:
+        """Is it worth waiting for the store? Not where it is there and makes no sense, or our time is up."""
+        if isinstance(error, StoreClosedError | StoreUnreadableError):
+            return False
+        return self._deadline is None or time.monotonic() < self._deadline
+
+    def _sit_out(self, error: StoreError) -> Flow[None]:
+        """The place in line is the store's to keep, and it may come back with it: we wait, and say so."""
+        first_s, last_s = _OUTAGE_NAP_S
+        if self._outage_s is None:
+            self._told_at = float("-inf")
+        self._outage_s = first_s if self._outage_s is None else min(2 * self._outage_s, last_s)
+        words = one_line(str(error))
+        self._tell(replace(self.verdict, reason=Reason.OUTAGE, detail=words, estimate_s=None, blocker=None))
+        nap_s = self._until_deadline(self._outage_s * (0.75 + random.random() / 2))
+        yield Wait(self.verdict.claim_id, nap_s, None)
+
+    def _look_again(self) -> Flow[None]:
+        yield from self._look(advance=True)
+        # It answers: say how things stand now.
+        self._outage_s, self._told_at = None, float("-inf")
 
     def _look(self, *, advance: bool) -> Flow[None]:
         claim_id = self.verdict.claim_id
@@ -199,11 +236,11 @@ class _Waiter:
             return nap_s
         return max(0.0, min(nap_s, self._deadline - time.monotonic()))
 
-    def _tell(self) -> None:
+    def _tell(self, verdict: Verdict) -> None:
         now = time.monotonic()
         if self._on_wait is not None and now - self._told_at >= TELL_EVERY_S:
             self._told_at = now
-            self._on_wait(self.verdict)
+            self._on_wait(verdict)
 
 
 def _admit(store: Store, ask: Ask, *, wait: bool, observers: Sequence[Observer]) -> Flow[Verdict]:

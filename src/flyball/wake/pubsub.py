@@ -2,8 +2,9 @@
 
 One connection per process and server hears one channel; what it hears goes into the mailbox it names. It
 says only "look at this claim". What is said while nobody listens is lost, so whenever listening begins, the
-first time and after every break, everybody is told to look (``LOOK``). The thread starts when somebody really
-waits: an ask that is granted at once needs no ears.
+first time and after every break, everybody is told to look (``LOOK``); and when it breaks off, so that
+whoever waits knows that its server is gone. The thread starts when somebody really waits: an ask that is
+granted at once needs no ears.
 
 The connection is one of a store that is open; when the last one for this server is closed or forgotten, the
 thread ends, and its mailboxes are no longer good for anything. It also ends with the process, in silence.
@@ -121,6 +122,8 @@ class Switchboard:
         self._numbers = count(1)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._pause_s = _AGAIN_S[0]
+        """Before the server is tried again; the first of these while it is heard."""
 
     def reach_by(self, connect: Connect) -> None:
         """One more way to the server, as long as its store lives and is open."""
@@ -150,16 +153,16 @@ class Switchboard:
 
     def _listen(self) -> None:
         """Until nobody is left who could be told, or no way to the server."""
-        pause_s = _AGAIN_S[0]
         while (way := self._way_left()) is not None:
             try:
-                if self._hear_all(way):
-                    pause_s = _AGAIN_S[0]
+                self._hear_all(way)
             except Exception as error:
                 # Waiters also look by themselves; ears come back when the server does.
                 logging.getLogger("flyball").debug("not listening for wakes: %s", type(error).__name__)
-                _leaving.wait(pause_s * (0.5 + random.random()))
-                pause_s = min(2 * pause_s, _AGAIN_S[1])
+                if self._pause_s == _AGAIN_S[0]:
+                    self._tell_all()
+                _leaving.wait(self._pause_s * (0.5 + random.random()))
+                self._pause_s = min(2 * self._pause_s, _AGAIN_S[1])
 
     def _way_left(self) -> Callable[[], Connect | None] | None:
         with self._lock:
@@ -170,8 +173,8 @@ class Switchboard:
             self._tell_all()
         return None
 
-    def _hear_all(self, way: Callable[[], Connect | None]) -> bool:
-        """Listen until the connection is lost or not needed. False where the way was none any more."""
+    def _hear_all(self, way: Callable[[], Connect | None]) -> None:
+        """Listen until the connection is lost or not needed, or the way is none any more."""
         listener: Listener | None = None
         try:
             # The store is not held on to meanwhile: one that is forgotten closes its connections.
@@ -180,11 +183,9 @@ class Switchboard:
             unheard = 0
             while self._boxes and unheard <= _SILENT_PINGS:
                 unheard = 0 if self._hear(listener) else unheard + 1
-            return True
         except StoreClosedError:
             with self._lock, contextlib.suppress(ValueError):
                 self._ways.remove(way)
-            return False
         finally:
             if listener is not None:
                 with contextlib.suppress(Exception):
@@ -197,6 +198,7 @@ class Switchboard:
             listener.ping()
             return False
         if message["type"] == "subscribe":
+            self._pause_s = _AGAIN_S[0]
             self._tell_all()
         elif message["type"] == "message":
             number, _, claim_id = str(message["data"]).partition(" ")
