@@ -32,7 +32,6 @@ from tests.postgres_server import PostgresServer
 NAME = "postgres"
 TITLE = "leases on PostgreSQL, one client on the same machine"
 FEW, MANY = "few", "many"
-_WARM_UP = 40
 _BASELINE = "UPDATE baseline SET n = n + 1 WHERE id = %s RETURNING n"
 _UNWRITTEN = f"?options={quote('-c synchronous_commit=off')}"
 
@@ -41,6 +40,7 @@ _UNWRITTEN = f"?options={quote('-c synchronous_commit=off')}"
 class Sizes:
     rounds: int = 41
     pairs: int = 120
+    warm_up: int = 40
     connections: int = 8
     few: int = 10
     many: int = 10_000
@@ -153,7 +153,7 @@ def _statements(client: Client, sizes: Sizes) -> float:
 def _rates(client: Client, sizes: Sizes, *, threads: int) -> tuple[list[float], list[float]]:
     """Pairs of ours and of the baseline per second, one of each per round."""
     for work in (client.pair, client.baseline):
-        _timed(work, _WARM_UP * threads, threads)
+        _timed(work, sizes.warm_up * threads, threads)
     ours, theirs = [], []
     for _ in range(sizes.rounds):
         theirs.append(sizes.pairs / _timed(client.baseline, sizes.pairs, threads))

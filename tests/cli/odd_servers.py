@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -64,8 +65,50 @@ def old_redis(version: str) -> Iterator[int]:
 
 
 @contextmanager
-def untrusted_tls() -> Iterator[int]:
-    """Speaks TLS with a certificate that it signed itself."""
+def old_postgres(version: str) -> Iterator[int]:
+    """Lets everybody in and says which version it is, as the protocol has it; then hears nothing more."""
+
+    def message(kind: bytes, body: bytes) -> bytes:
+        return kind + struct.pack("!I", len(body) + 4) + body
+
+    hello = message(b"R", struct.pack("!I", 0))
+    for name, value in (
+        ("server_version", version),
+        ("server_encoding", "UTF8"),
+        ("client_encoding", "UTF8"),
+    ):
+        hello += message(b"S", f"{name}\0{value}\0".encode())
+    hello += message(b"K", struct.pack("!II", 1, 1)) + message(b"Z", b"I")
+
+    def serve(link: socket.socket) -> None:
+        with suppress(OSError), link:
+            while (code := _startup(link)) in _ENCRYPTION:
+                link.sendall(b"N")
+            if code is not None:
+                link.sendall(hello)
+                link.recv(4096)
+
+    with _listening(serve) as port:
+        yield port
+
+
+_ENCRYPTION = (80877103, 80877104)
+"""What a client asks instead of signing in: for TLS, for GSSAPI."""
+
+
+def _startup(link: socket.socket) -> int | None:
+    """What a client begins with; None where it hung up."""
+    head = link.recv(8, socket.MSG_WAITALL)
+    if len(head) < 8:
+        return None
+    length, code = struct.unpack("!II", head)
+    link.recv(length - 8, socket.MSG_WAITALL) if length > 8 else b""
+    return int(code)
+
+
+@contextmanager
+def untrusted_tls(*, postgres: bool = False) -> Iterator[int]:
+    """Speaks TLS with a certificate that it signed itself. A PostgreSQL server is asked for it first."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(CERTIFICATE)
@@ -73,6 +116,8 @@ def untrusted_tls() -> Iterator[int]:
         context.load_cert_chain(Path(file.name))
 
     def serve(link: socket.socket) -> None:
+        if postgres and _startup(link) is not None:
+            link.sendall(b"S")
         with suppress(OSError), context.wrap_socket(link, server_side=True) as secure:
             secure.recv(4096)
 
