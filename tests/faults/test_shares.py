@@ -15,19 +15,24 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor, RefusedError
+from tests.faults.conftest import SOAK
 from tests.faults.share_fleet import POOL, Fleet
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 CAP = 4
 BEAT_S = 0.25
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "postgres"] if SOAK else ["sqlite", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
     if request.param == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         return f"{server.url}?space={os.urandom(6).hex()}"
+    if request.param == "postgres":
+        postgres: PostgresServer = request.getfixturevalue("postgres_server")
+        return f"{postgres.url}?space={postgres.space()}"
     return f"sqlite://{tmp_path / 'governor.db'}"
 
 

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 from flyball import Governor
+from tests.faults.conftest import SOAK
 from tests.faults.share_fleet import POOL, Fleet
 from tests.faults.test_shares import BEAT_S, CAP, ends_well
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
-FORGETS = ()
-KEEPS = ("--appendonly", "yes", "--appendfsync", "always")
+SPACE = "fleet"
+
+AnyServer = RedisServer | PostgresServer
+SERVERS: dict[str, Callable[[], AnyServer]] = {
+    "forgets": RedisServer,
+    "keeps": lambda: RedisServer("--appendonly", "yes", "--appendfsync", "always"),
+    "postgres": PostgresServer,
+}
 
 
 @pytest.fixture
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    server = RedisServer(*getattr(request, "param", FORGETS))
+def server(request: pytest.FixtureRequest) -> Iterator[AnyServer]:
+    server = SERVERS[request.param]()
     yield server
     server.close()
 
 
 @pytest.fixture
-def gov(server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Governor]:
+def gov(server: AnyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Governor]:
     monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
-    governor = Governor(f"{server.url}?socket_timeout=1&space={os.urandom(6).hex()}")
+    governor = Governor(f"{server.url}?socket_timeout=1&space={SPACE}")
     prepare(governor)
     yield governor
     governor.close()
@@ -48,11 +55,11 @@ def fleet(gov: Governor) -> Iterator[Fleet]:
         fleet.close()
 
 
-@pytest.mark.parametrize("server", [FORGETS, KEEPS], ids=["forgets", "keeps"], indirect=True)
-def test_a_server_that_is_killed_and_comes_back(fleet: Fleet, gov: Governor, server: RedisServer) -> None:
+@pytest.mark.parametrize("server", SERVERS, indirect=True)
+def test_a_server_that_is_killed_and_comes_back(fleet: Fleet, gov: Governor, server: AnyServer) -> None:
     nodes = [fleet.start(name) for name in "ab"]
     fleet.works(*nodes)
-    for pause_s in (0.1, 6 * BEAT_S):
+    for pause_s in (0.1, 6 * BEAT_S) * (5 if SOAK else 1):
         server.kill()
         time.sleep(pause_s)
         server.start()
@@ -63,13 +70,11 @@ def test_a_server_that_is_killed_and_comes_back(fleet: Fleet, gov: Governor, ser
     ends_well(fleet, gov)
 
 
-def test_a_server_that_is_flushed_under_live_holders(
-    fleet: Fleet, gov: Governor, server: RedisServer
-) -> None:
+@pytest.mark.parametrize("server", ["forgets", "postgres"] if SOAK else ["forgets"], indirect=True)
+def test_a_server_that_is_flushed_under_live_holders(fleet: Fleet, gov: Governor, server: AnyServer) -> None:
     nodes = [fleet.start(name) for name in "ab"]
     fleet.works(*nodes)
-    with redis.Redis(unix_socket_path=str(server.folder / "s")) as client:
-        client.flushall()
+    flush(server)
     prepare(gov)
     joiner = fleet.start("c")
     fleet.works(*nodes, joiner)
@@ -77,7 +82,16 @@ def test_a_server_that_is_flushed_under_live_holders(
     ends_well(fleet, gov)
 
 
-def test_a_server_that_is_paused(fleet: Fleet, gov: Governor, server: RedisServer) -> None:
+def flush(server: AnyServer) -> None:
+    if isinstance(server, PostgresServer):
+        server.run(f"DROP SCHEMA {SPACE} CASCADE")
+        return
+    with redis.Redis(unix_socket_path=str(server.folder / "s")) as client:
+        client.flushall()
+
+
+@pytest.mark.parametrize("server", ["forgets", "postgres"], indirect=True)
+def test_a_server_that_is_paused(fleet: Fleet, gov: Governor, server: AnyServer) -> None:
     nodes = [fleet.start(name) for name in "ab"]
     fleet.works(*nodes)
     server.pause()
