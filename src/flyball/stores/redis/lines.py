@@ -13,7 +13,7 @@ A cluster's client knows which node to ask, so there the front door is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -34,7 +34,7 @@ class Lines:
         """Send a command and hear the answer."""
         line = self._line()
         try:
-            line.send_packed_command(line.pack_command(*command), check_health=False)
+            line.send_packed_command([packed(command)], check_health=False)
             answer = line.read_response()
         except BaseException as error:
             if not _is_answer(error):
@@ -59,6 +59,16 @@ class Lines:
             self._pool.release(line)
             return _opened(self._pool)
         return line
+
+
+def packed(command: Sequence[object]) -> bytes:
+    """A command as the server reads it.
+
+    >>> packed(("GET", "ü"))
+    b'*2\\r\\n$3\\r\\nGET\\r\\n$2\\r\\n\\xc3\\xbc\\r\\n'
+    """
+    words = [str(word).encode("utf-8", "surrogateescape") for word in command]
+    return b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))
 
 
 def _is_answer(error: BaseException) -> bool:
