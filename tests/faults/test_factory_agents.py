@@ -274,7 +274,7 @@ _FILL = "try:\n    while True:\n        os.write(1, b'x' * 65536)\nexcept OSErro
 
 
 def on_a_small_disk(project: Project, *lines: str, folder: Path | None = None, size: str = "3m") -> str:
-    """Run these lines of a shell with a folder, the project's state if none is named, on a disk of its own."""
+    """Run lines of a shell with a folder (the project's state if none is named) on a disk of its own."""
     place = folder or project.root / ".flyball"
     place.mkdir(exist_ok=True)
     run = " ".join([*FLYBALL, "run"])
