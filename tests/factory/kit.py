@@ -236,7 +236,8 @@ class Project:
     def landed(self) -> list[str]:
         """The tasks that were landed, in order, each as often as it was."""
         said = self.git("log", "--walk-reflogs", "--format=%gs", "main").splitlines()[::-1]
-        return [words.removeprefix("flyball: ") for words in said if words.startswith("flyball: ")]
+        together = [words.removeprefix("flyball: ") for words in said if words.startswith("flyball: ")]
+        return [task for words in together for task in words.split(", ")]
 
     def status_of(self, task_id: str, revision: str = "main") -> str:
         """What a commit says about a task."""

@@ -6,14 +6,15 @@ without a shape are ignored, because some file systems ignore them too: ``.GitHu
 file as ``.github/workflows/x`` on a Mac.
 
 A symlink can change what a path means and leave the path alone. So it is refused where it leads into a
-protected place or out of the repository, and where it stands in the place of a folder above one.
+protected place or out of the repository, and where it stands in the place of a folder above one. A submodule
+is a folder of another repository's making, and is refused there too.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from posixpath import dirname, normpath
 
@@ -51,11 +52,16 @@ DEFAULT_PROTECTED: tuple[str, ...] = (
 
 
 def protected_among(
-    paths: Iterable[str], patterns: Sequence[str], links: Mapping[str, str] | None = None
+    paths: Iterable[str],
+    patterns: Sequence[str],
+    links: Mapping[str, str] | None = None,
+    *,
+    submodules: Collection[str] = (),
 ) -> list[tuple[str, str]]:
     """Changed paths that are protected, each with its pattern.
 
-    ``links`` says where changed symlinks point; empty for what is none.
+    ``links`` says where changed symlinks point; empty for what is none. ``submodules`` are changed paths that
+    stand for a commit of another repository.
     """
     found = []
     for path in paths:
@@ -63,6 +69,8 @@ def protected_among(
         target = (links or {}).get(path)
         if match is None and target:
             match = _link_match(path, target, patterns)
+        if match is None and path in submodules:
+            match = _above(path, patterns)
         if match is not None:
             found.append((path, match))
     return found

@@ -148,6 +148,10 @@ def _failed(slot: SlotRun, budgets: Budgets, reason: str, commits: bool) -> Next
     return Next(move=Move.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
 
 
+_WAITS = frozenset({"manual", "pr-opened", "no-gh", "unapproved"})
+"""It is as good as it was, and a person's turn."""
+
+
 def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str, detail: str = "") -> Next:
     """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ..."""
     if result == "merged":
@@ -156,8 +160,8 @@ def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str, det
         return Next(move=Move.AGAIN, cause=Cause.GATE, why=why, detail=detail)
     if result == "conflict" and slot.conflict_backs < budgets.conflict:
         return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
-    if result == "manual":
-        return Next(move=Move.PARK, why=why)
+    if result in _WAITS:
+        return Next(move=Move.PARK, why=why if result in ("manual", "pr-opened") else f"{result}: {why}")
     return Next(move=Move.BLOCK, why=f"{result}: {why}")
 
 

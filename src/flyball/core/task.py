@@ -10,6 +10,7 @@ any script with ``. _ -`` among them, in a form that git takes for a branch.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -51,6 +52,15 @@ class Task:
     """Wall clock; among equal priorities the older goes first."""
     where: str = ""
     """Where a person finds it: a path, an address."""
+
+
+def ancestors(task: Task, tasks: Mapping[str, Task]) -> Iterator[Task]:
+    """Its parent, that one's parent, and so on. Nobody is above themselves, whatever is written down."""
+    seen = {task.id}
+    while task.parent is not None and task.parent in tasks and task.parent not in seen:
+        seen.add(task.parent)
+        task = tasks[task.parent]
+        yield task
 
 
 def check_task_id(value: str) -> str:

@@ -110,7 +110,7 @@ class Conductor:
         if verb == "stop":
             return self._stop(run, task)
         if verb == "merge":
-            return run.merge(task)
+            return run.merge(task, str(fields.get("how", "merge")))
         return self._nudge(run, task, fields, number)
 
     def _stop(self, run: Run, task: str) -> str:
@@ -150,10 +150,11 @@ def conduct(
     *,
     watcher: Callable[[Run], None] = lambda _: None,
     merge: str | None = None,
+    how: str = "merge",
 ) -> tuple[Report, int | None]:
     """Run the project until nothing is left to do; how it ended, and by which signal if by one.
 
-    ``merge``: land this one task and do nothing else.
+    ``merge``: land this one task and do nothing else. ``how``: in which of the ways of a trip.
     """
     # Agents get slots of their own, even if we were started under somebody's lease.
     os.environ.pop(nested.VARIABLE, None)
@@ -165,7 +166,7 @@ def conduct(
     try:
         orphans.take()
         run_id = _run_name(state)
-        return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, merge))
+        return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, merge, how))
     finally:
         orphans.release()
         lock.release()
@@ -182,6 +183,7 @@ async def _conducted(
     box: Mailbox | None,
     watcher: Callable[[Run], None],
     merge: str | None,
+    how: str,
 ) -> tuple[Report, int | None]:
     shop = open_workshop(
         root,
@@ -202,7 +204,7 @@ async def _conducted(
     try:
         _let_old_requests_go(shop.ledger)
         shop.ledger.load()
-        report = await (run.go() if merge is None else run.go_merge(merge))
+        report = await (run.go() if merge is None else run.go_merge(merge, how))
         return report, conductor.signal
     finally:
         conductor.last_look()

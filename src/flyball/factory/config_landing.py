@@ -96,6 +96,13 @@ class MergePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool,
         Meta(description="Refuse branches with a commit that has no good signature (`git verify-commit`)."),
     ] = False
+    submodules: Annotated[
+        bool,
+        Meta(
+            description="Let work change which commit a submodule stands at. Never where a protected path is "
+            "or lies below."
+        ),
+    ] = False
     host: Annotated[
         Host,
         Meta(

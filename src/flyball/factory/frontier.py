@@ -62,6 +62,7 @@ class Frontier:
 
     def _take(self, loaded: Loaded) -> None:
         if loaded is not self.loaded:
+            self._shop.tasks = {task.id: task for task in loaded.tasks}
             self.loaded, self.lineup = loaded, Lineup(loaded.tasks, areas=self._shop.config.areas)
 
     def _closed_elsewhere(self) -> set[str]:

@@ -1,8 +1,8 @@
 """The project's own green commands, run in the landing's worktree before anything lands.
 
 Each runs in a shell of its own under a keeper, with a time limit; what they print goes to ``gate.log`` as
-it comes. What they leave running is ended, what they change in the tree is thrown away. Where the project
-uses direnv, they run in its environment.
+it comes, and of what is endless the beginning and the end are kept. What they leave running is ended, what
+they change in the tree is thrown away. Where the project uses direnv, they run in its environment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
 from flyball.core.verdict import span_words
+from flyball.factory.gate_log import kept_short
 from flyball.factory.ledger import Ledger
 from flyball.factory.process import Process, Watch
 from flyball.governor import nested
@@ -43,16 +44,18 @@ class Gate:
     ledger: Ledger
     watch: Watch
 
-    async def run(self, task: Task, tree: Path, folder: Path) -> Red | None:
-        """Run every command in order; the first that fails, or None if all are green."""
+    async def run(self, tasks: Sequence[Task], tree: Path, folder: Path) -> Red | None:
+        """Run every command in order; the first that fails, or None if all are green. For all of the tasks
+        whose work is in the tree."""
         for number, command in enumerate(self.commands, 1):
-            red = await self._one(task, command, tree, folder / f"gate-{number}")
+            red = await self._one(tasks, command, tree, folder / f"gate-{number}")
             if red is not None:
                 return red
-        self.ledger.note(task.id, Step.GATE, Mark.DONE)
+        for task in tasks:
+            self.ledger.note(task.id, Step.GATE, Mark.DONE)
         return None
 
-    async def _one(self, task: Task, command: str, tree: Path, folder: Path) -> Red | None:
+    async def _one(self, tasks: Sequence[Task], command: str, tree: Path, folder: Path) -> Red | None:
         folder = _new(folder)
         log = folder / LOG
         log.touch()
@@ -60,12 +63,13 @@ class Gate:
         for name in (STDOUT, STDERR):
             (folder / name).symlink_to(LOG)
         process = await asyncio.to_thread(self._start, command, tree, folder)
-        self.ledger.note(
-            task.id, Step.GATE, Mark.BEGUN, command=command, gate=process.holder, folder_of_gate=str(folder)
-        )
+        told = {"command": command, "gate": process.holder, "folder_of_gate": str(folder)}
+        for task in tasks:
+            self.ledger.note(task.id, Step.GATE, Mark.BEGUN, **told)
         process.open_gate()
         try:
-            code = await asyncio.wait_for(process.over(self.watch), self.timeout_s)
+            async with kept_short(log):
+                code = await asyncio.wait_for(process.over(self.watch), self.timeout_s)
         except TimeoutError:
             await self._end(process)
             limit = span_words(self.timeout_s)

@@ -39,7 +39,7 @@ OWN = tuple(
 )
 _KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"})
 _OUTPUT_LIMIT = 4000
-_REMOTE = frozenset({"fetch", "push"})
+_REMOTE = frozenset({"fetch", "push", "ls-remote"})
 inherited: set[int] = set()
 """Descriptors that every local git command is given, for whoever waits for its end without being its
 parent."""

@@ -7,9 +7,11 @@ happens in it counts before the default branch has been moved.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flyball.core.task import Task
 from flyball.errors import GitError
 from flyball.factory.git import Git
 from flyball.factory.repository import Repository
@@ -34,7 +36,19 @@ class LandingPlace:
         if self.repository.contains(tip, base):
             self._cleared(tip)
             return None
-        git = self._cleared(base)
+        self._cleared(base)
+        return self._picked(tip, base)
+
+    def add(self, tip: str, base: str) -> list[str] | None:
+        """The same on top of what was put here just now, where nobody has been since."""
+        clashing = self._picked(tip, base)
+        if clashing is not None:
+            Git(self.path)("checkout", "--quiet", "--force", "--detach", base)
+        return clashing
+
+    def _picked(self, tip: str, base: str) -> list[str] | None:
+        """From a clean tree at ``base``."""
+        git = Git(self.path)
         # Three times as quick as a rebase, and the same for a plain row of commits. Whatever is not plain (a
         # merge, a commit that changes nothing any more, a clash) is the rebase's to judge.
         if git.run("cherry-pick", f"{base}..{tip}").ok:
@@ -46,6 +60,21 @@ class LandingPlace:
         clashing = git.lines("diff", "-z", "--name-only", "--diff-filter=U")
         git.run("rebase", "--abort")
         return clashing
+
+    def squash(self, task: Task, base: str) -> None:
+        """One commit of all that was put on top of ``base``, by whoever made the first of them."""
+        git = Git(self.path)
+        form = "--format=%an%x00%ae%x00%aI%x00%B%x00"
+        parts = git.run("log", "--reverse", form, f"{base}..HEAD").out.decode("utf-8", "replace").split("\0")
+        made = [tuple(part.strip("\n") for part in parts[at : at + 4]) for at in range(0, len(parts) - 1, 4)]
+        if not made:
+            return
+        name, email, date, _ = made[0]
+        author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+        others = sorted({(who, where) for who, where, _, _ in made} - {(name, email)})
+        message = squashed_message(task, [text for _, _, _, text in made], others)
+        git("reset", "--quiet", "--soft", base)
+        git("commit", "--quiet", "--no-verify", "--file=-", env=author, stdin=message.encode())
 
     def close(self, task_id: str, base: str) -> tuple[Closing, str]:
         """Close the task in the very commit that brings its work; what is to land.
@@ -101,3 +130,18 @@ class LandingPlace:
             git("worktree", "prune")
             git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), tip)
         self.worktrees.fill(self.path)
+
+
+def squashed_message(task: Task, messages: Sequence[str], others: Sequence[tuple[str, str]] = ()) -> str:
+    """The task's title, what its commits said beside it, and whose they were.
+
+    >>> squashed_message(Task(id="t-1", title="Add it"), ["Add it\\n\\nTask: t-1", "Mend it\\n\\nIt broke."])
+    'Add it\\n\\nMend it\\n\\nIt broke.\\n\\nTask: t-1\\n'
+    """
+    own = f"Task: {task.id}"
+    said = [
+        "\n".join(line for line in text.splitlines() if line not in (task.title, own)) for text in messages
+    ]
+    trailer = [own, *(f"Co-authored-by: {name} <{email}>" for name, email in others)]
+    parts = [task.title, *dict.fromkeys(filter(None, (text.strip() for text in said))), "\n".join(trailer)]
+    return "\n\n".join(parts) + "\n"

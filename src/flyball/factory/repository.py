@@ -7,7 +7,7 @@ that no name is quoted, and renames are never followed: a file that was moved aw
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from flyball.host.lockfile import LockFile
 BRANCHES = "agent/"
 _LOCK = "flyball-worktrees.lock"
 _STUCK_S = 120.0
+_SYMLINK, _SUBMODULE = "120000", "160000"
 _COMMON = ("main", "master", "trunk")
 
 
@@ -40,6 +41,16 @@ class Tips:
     local: str | None
     remote: str | None
     branch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs since two commits parted."""
+
+    paths: Mapping[str, str]
+    """Every path, both sides of a rename, and where it points if it is a symlink now."""
+    submodules: frozenset[str] = frozenset()
+    """Those that are or were another repository's commit."""
 
 
 class Repository:
@@ -126,14 +137,18 @@ class Repository:
         words = f"{self.default} and origin/{self.default} have parted"
         raise GitError(f"{words}; bring them together (git pull --rebase), then flyball run")
 
-    def changed(self, base: str, tip: str) -> dict[str, str]:
-        """Every path that differs since the two parted, both sides of a rename; where a symlink points."""
-        parts = self.git.lines("diff", "-z", "--raw", "--no-renames", "--no-abbrev", f"{base}...{tip}", "--")
+    def changed(self, base: str, tip: str) -> Changes:
+        # Whatever the repository's own settings hide.
+        plain = ("-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+        parts = self.git.lines("diff", *plain, f"{base}...{tip}", "--")
         found: dict[str, str] = {}
+        submodules = set()
         for meta, path in zip(parts[::2], parts[1::2], strict=True):
-            _, mode, _, blob, _ = meta.split()
-            found[path] = self.git("cat-file", "blob", blob) if mode == "120000" else ""
-        return found
+            was, mode, _, blob, _ = meta.split()
+            found[path] = self.git("cat-file", "blob", blob) if mode == _SYMLINK else ""
+            if _SUBMODULE in (was.lstrip(":"), mode):
+                submodules.add(path)
+        return Changes(found, frozenset(submodules))
 
     # -- branches and worktrees ---------------------------------------------------------------------
 

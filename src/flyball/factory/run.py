@@ -286,7 +286,7 @@ class Run:
 
     # -- landing by hand ------------------------------------------------------------------------------
 
-    def merge(self, task_id: str) -> str:
+    def merge(self, task_id: str, how: str = "merge") -> str:
         """Land a task that waits for a person, or one whose landing failed; says what happens."""
         if task_id in self.trips:
             return f"{task_id} is under way already"
@@ -302,15 +302,15 @@ class Run:
         self.report.blocked.pop(task_id, None)
         trip = self._trip(self._item(task))
         begun = slot.state is State.LANDING
-        trip.by_hand, trip.first = True, Next(move=Move.LAND_ON if begun else Move.LAND)
+        trip.how, trip.first = how, Next(move=Move.LAND_ON if begun else Move.LAND)
         self._start(trip)
         return f"{task_id} is being landed"
 
-    async def go_merge(self, task_id: str) -> Report:
+    async def go_merge(self, task_id: str, how: str = "merge") -> Report:
         """Land one task, and nothing else."""
         try:
             await self.frontier.load()
-            words = self.merge(task_id)
+            words = self.merge(task_id, how)
             if task_id not in self.trips:
                 raise UsageError(words)
             while self.trips:

@@ -28,7 +28,7 @@ from flyball.factory import runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import Attempts, spent
 from flyball.factory.git import full_words
-from flyball.factory.landing import Landed, Result
+from flyball.factory.landed import Landed, Result
 from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
 from flyball.factory.worktree import Worktree
@@ -39,6 +39,9 @@ from flyball.runtimes.port import End, Ending
 
 _OVER = {Move.MERGED: Step.MERGED, Move.PARK: Step.PARK, Move.BLOCK: Step.BLOCK}
 _STOPPED = "the run was stopped"
+WAYS = ("merge", "pr", "approved", "unapproved")
+"""Into the default branch; a pull request is opened; the one that is open lands, if people approved it or
+not."""
 
 
 class Trip:
@@ -55,8 +58,8 @@ class Trip:
             shop=shop, task=item.task, resources=item.resources, nudges=nudges, changed=changed
         )
         self.first = Next(move=Move.PREPARE)
-        self.by_hand = False
-        """A person said to land it, whatever the policy."""
+        self.how = ""
+        """A person said how to land it, whatever the policy: a word of ``WAYS``."""
         self.doing = ""
         """What it waits for or does beside what its state says, in words."""
         self.parked_in_pool = False
@@ -142,7 +145,7 @@ class Trip:
         if step.move is Move.CHECK:
             return Next(move=Move.LAND)
         if step.move is Move.LAND_ON:
-            return await self._landed(self.shop.landing.go_on(self.task, self.slot, self._folder()))
+            return await self._landed(self.shop.landing.go_on(self.task, self.slot, self._landing))
         return await self._land()
 
     async def _over(self, step: Next) -> None:
@@ -283,22 +286,26 @@ class Trip:
     # -- landing ------------------------------------------------------------------------------------------
 
     async def _land(self) -> Next:
-        if self.shop.policy_for(self.task) == "manual" and not self.by_hand:
+        if self.shop.policy_for(self.task) == "manual" and not self.how:
             return Next(move=Move.PARK, why=f"finished work waits for you: flyball merge {self.task.id}")
         self._say("")
-        landing = self.shop.landing.land(
-            self.task,
-            self._folder(),
-            lambda: self._say("waits for another landing"),
-            by_hand=self.by_hand,
-        )
-        return await self._landed(landing)
+        return await self._landed(self._landing())
+
+    def _landing(self) -> Awaitable[Landed]:
+        """As a person said, or the policy does."""
+        task, folder, pulls = self.task, self._folder(), self.shop.pulls
+        how = self.how or self.shop.policy_for(task)
+        if how == "pr":
+            return pulls.open(task, folder, self._say)
+        if how in ("approved", "unapproved"):
+            return pulls.land(task, folder, self._say, unapproved=how == "unapproved")
+        return self.shop.landing.land(task, folder, self._say, by_hand=bool(self.how))
 
     async def _landed(self, landing: Awaitable[Landed]) -> Next:
         landed = await landing
         self.notes += landed.notes
         # Whoever lands by hand looks at what came of it; no agent is set to work behind their back.
-        budgets = NO_RETRIES if self.by_hand else self.shop.budgets_for(self.task)
+        budgets = NO_RETRIES if self.how else self.shop.budgets_for(self.task)
         return after_landing(
             self.slot,
             budgets,

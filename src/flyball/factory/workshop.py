@@ -11,18 +11,23 @@ from pathlib import Path
 from flyball.core.protect import DEFAULT_PROTECTED
 from flyball.core.recovery import Budgets, budgets_for
 from flyball.core.route import IMPLEMENT, Route, Routing, resolve
-from flyball.core.task import Task
+from flyball.core.task import Task, ancestors
 from flyball.errors import UsageError
 from flyball.factory.agent import Ceilings
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.config import ProjectConfig
+from flyball.factory.default_branch import DefaultBranch
+from flyball.factory.fitness import Fitness
 from flyball.factory.gate import Gate
 from flyball.factory.landing import Landing
+from flyball.factory.landing_batch import Laying
 from flyball.factory.landing_place import LandingPlace
+from flyball.factory.landing_pull import PullLanding
 from flyball.factory.ledger import Ledger
 from flyball.factory.places import Places
 from flyball.factory.process import Watch
 from flyball.factory.prompt import ProjectTerms
+from flyball.factory.pulls.hosts import host_of
 from flyball.factory.repository import Repository
 from flyball.factory.tasks.port import TaskSource
 from flyball.factory.tasks.sources import open_source
@@ -50,10 +55,13 @@ class Workshop:
     terms: ProjectTerms
     watch: Watch
     landing: Landing
+    pulls: PullLanding
     places: Places
     model: str = ""
     """For every task, whatever it says itself."""
     default_model: str = ""
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    """As they were read last."""
     started_at: float = field(default=0.0)
     """Loop time of the last launch; starts are staggered from it."""
 
@@ -90,9 +98,12 @@ class Workshop:
         )
 
     def policy_for(self, task: Task) -> str:
-        """Whether green work lands by itself."""
-        labelled = (label for label in task.labels if label in _POLICIES)
-        return next(labelled, self.config.merge.policy).removeprefix("merge:")
+        """How green work lands: as its own label says, one of its parents, or the project."""
+        for each in (task, *ancestors(task, self.tasks)):
+            labelled = next((label for label in each.labels if label in _POLICIES), None)
+            if labelled is not None:
+                return labelled.removeprefix("merge:")
+        return self.config.merge.policy
 
     def ceilings(self) -> Ceilings:
         agent = self.config.agent
@@ -160,11 +171,21 @@ def open_workshop(
         source=source,
         ledger=ledger,
         gate=gate,
-        place=LandingPlace(repository, worktrees, source),
-        checkout=UserCheckout(repository, state, tasks_folder=in_files),
+        laying=Laying(
+            place=LandingPlace(repository, worktrees, source), ledger=ledger, squash=config.merge.squash
+        ),
+        branch=DefaultBranch(
+            repository, UserCheckout(repository, state, tasks_folder=in_files), push=config.merge.push
+        ),
+        fitness=Fitness(
+            repository=repository,
+            worktrees=worktrees,
+            protected=protected,
+            signed=config.merge.signed,
+            submodules=config.merge.submodules,
+        ),
         state=state,
-        protected=protected,
-        push=config.merge.push,
+        batch=config.merge.batch,
     )
     return Workshop(
         config=config,
@@ -186,6 +207,7 @@ def open_workshop(
         ),
         watch=watch,
         landing=landing,
+        pulls=PullLanding(landing=landing, host=lambda: host_of(root, config.merge.host)),
         places=Places(width or config.run.width),
         model=model,
         default_model=default_model,

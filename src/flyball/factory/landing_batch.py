@@ -1,0 +1,193 @@
+"""Several finished branches behind one run of the gate.
+
+They are put on top of each other, each with its task closed in its own commit, and the gate sees the whole
+stack. Green: the default branch moves to its top, once. Red: half of them are tried, and so on, until the
+ones that are red by themselves are found:
+
+    a b c d e f g h   red
+    a b c d           green: they land
+            e f       red
+            e         green: it lands
+              f       red by itself, on top of all that has landed: refused
+              g h     green: they land
+
+So only trees that the gate saw green ever become the default branch's tip; the commits below the top of a
+batch are in it untested, as the earlier commits of any branch are. Nobody is refused but by a gate that ran
+on their work alone: what one red batch says about the next only decides how many are tried together, and a
+gate that errs now and then costs time, and nobody's work.
+
+A branch that clashes with those before it waits for the next stack; if it clashes with the default branch
+itself, it is refused. A default branch that moved meanwhile means starting over with what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flyball.core.slotrun import Mark, Step
+from flyball.core.task import Task
+from flyball.factory.default_branch import DefaultBranch, RuledOut
+from flyball.factory.gate import Gate
+from flyball.factory.git import named
+from flyball.factory.landed import Landed, Refused, Result
+from flyball.factory.landing_place import LandingPlace
+from flyball.factory.ledger import Ledger
+from flyball.factory.threads import off_loop, to_the_end
+
+TRIES = 5
+"""How often the default branch may move under us before we give up."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Member:
+    """One branch that is to land."""
+
+    task: Task
+    tip: str
+    folder: Path
+    """Takes the gate's output, where it runs for this one first of all."""
+    say: Callable[[str], None]
+    done: asyncio.Future[Landed] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    new: str = ""
+    """Its own commit in the stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laying:
+    """Puts the work of tasks into the landing's worktree, step by step in the ledger."""
+
+    place: LandingPlace
+    ledger: Ledger
+    squash: bool = False
+
+    async def lay(
+        self, task: Task, tip: str, base: str, *, first: bool = True
+    ) -> tuple[list[str] | None, str]:
+        """What clashes, None if nothing does; and the commit that is to land."""
+        self.ledger.note(task.id, Step.REBASE, Mark.BEGUN, base=base)
+        clashing = await off_loop(self.place.put if first else self.place.add, tip, base)
+        if clashing is not None:
+            return clashing, ""
+        if self.squash:
+            await off_loop(self.place.squash, task, base)
+        self.ledger.note(task.id, Step.REBASE)
+        self.ledger.note(task.id, Step.CLOSE, Mark.BEGUN)
+        _, new = await off_loop(self.place.close, task.id, base)
+        self.ledger.note(task.id, Step.CLOSE)
+        return None, new
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """Lands its members. Whoever holds the landing's lock has one."""
+
+    branch: DefaultBranch
+    laying: Laying
+    gate: Gate
+    ledger: Ledger
+    notes: list[str] = field(default_factory=list)
+    _waiting: list[Member] = field(default_factory=list)
+    _suspects: int = 0
+    """So many of the first that wait are red together, as far as we know."""
+    _one_by_one: bool = False
+
+    async def land(self, members: Sequence[Member]) -> None:
+        """Until each of them has been told how it ended."""
+        self._waiting, moved = list(members), 0
+        while self._waiting:
+            trial = self._waiting[: self._size()]
+            old, base = await off_loop(self.branch.fetched, self.notes)
+            stack = await self._stacked(trial, base)
+            if not stack:
+                continue
+            red = await self.gate.run([each.task for each in stack], self.laying.place.path, stack[0].folder)
+            if red is not None:
+                self._halved(stack, Landed(result=Result.GATE_FAILED, why=red.why, detail=red.detail))
+            elif await to_the_end(self._advance(stack, old)):
+                moved = 0
+            elif (moved := moved + 1) == TRIES:
+                why = f"{self.branch.name} moved {TRIES} times while this was being landed; try again"
+                raise Refused(Result.ERROR, why)
+
+    def _size(self) -> int:
+        if self._one_by_one:
+            return 1
+        return max(1, self._suspects // 2) if self._suspects else len(self._waiting)
+
+    # -- the stack --------------------------------------------------------------------------------------
+
+    async def _stacked(self, trial: Sequence[Member], base: str) -> list[Member]:
+        """Those of the trial that go on top of each other. What clashes waits, or is refused."""
+        stack: list[Member] = []
+        for member in trial:
+            on = stack[-1].new if stack else base
+            clashing, member.new = await self.laying.lay(member.task, member.tip, on, first=not stack)
+            if clashing is None:
+                stack.append(member)
+            elif stack:
+                self._waiting.remove(member)
+                self._waiting.append(member)
+            else:
+                self._over(member, clash(clashing, self.branch.name))
+        if len(stack) < len(trial):
+            self._suspects = 0
+        names = [each.task.id for each in stack]
+        for member in stack:
+            others = [name for name in names if name != member.task.id]
+            member.say(f"lands together with {', '.join(others)}" if others else "")
+        return stack
+
+    # -- its end ----------------------------------------------------------------------------------------
+
+    def _halved(self, stack: Sequence[Member], refused: Landed) -> None:
+        """Together they cannot land; one that is alone cannot at all."""
+        self._suspects = len(stack) if len(stack) > 1 else 0
+        if len(stack) == 1:
+            self._over(stack[0], refused)
+
+    async def _advance(self, stack: Sequence[Member], old: str) -> bool:
+        """Move the default branch; False if it is no longer where it stood before the gate. Being cancelled
+        waits for its end: whoever has landed is told so."""
+        new, names = stack[-1].new, ", ".join(each.task.id for each in stack)
+        await off_loop(self.branch.prepare, old=old, new=new)
+        for member in stack:
+            self.ledger.note(member.task.id, Step.ADVANCE, Mark.BEGUN, old=old, new=member.new)
+        try:
+            if not await off_loop(self.branch.move, names, old=old, new=new):
+                return False
+        except RuledOut as refused:
+            self._one_by_one = True
+            self._halved(stack, refused.landed)
+            return True
+        for member in stack:
+            self.ledger.note(member.task.id, Step.ADVANCE)
+        await self._follow(stack)
+        self._suspects = max(0, self._suspects - len(stack))
+        return True
+
+    async def _follow(self, stack: Sequence[Member]) -> None:
+        """They have landed."""
+        for member in stack:
+            self.ledger.note(member.task.id, Step.CHECKOUT, Mark.BEGUN)
+        followed = await off_loop(self.branch.follow)
+        notes = tuple(filter(None, (*self.notes, followed)))
+        for member in stack:
+            self.ledger.note(member.task.id, Step.CHECKOUT)
+            self._over(member, Landed(result=Result.MERGED, commit=member.new, notes=notes))
+
+    def _over(self, member: Member, landed: Landed) -> None:
+        self._waiting.remove(member)
+        if not member.done.done():
+            member.done.set_result(landed)
+
+
+def clash(clashing: Sequence[str], default: str) -> Landed:
+    paths = named(clashing) or "its commits"
+    return Landed(
+        result=Result.CONFLICT,
+        why=f"{paths} clashes with {default}",
+        detail=f"git rebase {default} in the worktree shows it: {paths}",
+    )

@@ -1,0 +1,1 @@
+"""Pull requests at the host of a project's origin."""
