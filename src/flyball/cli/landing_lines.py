@@ -20,6 +20,7 @@ _STEPS: Mapping[tuple[Step, Mark], str] = {
     (Step.LAND, Mark.BEGUN): "landing",
     (Step.REBASE, Mark.BEGUN): "rebasing",
     (Step.ADVANCE, Mark.BEGUN): "green; moving the default branch",
+    (Step.PR, Mark.BEGUN): "green; pushing it and opening a pull request",
     (Step.BACK, Mark.DONE): "sent back to its agent: {reason}",
     (Step.LAUNCH, Mark.DONE): "its agent runs again",
 }

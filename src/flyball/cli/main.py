@@ -31,6 +31,8 @@ VERBS = {
     "tail": "show what a task's agent prints",
     "nudge": "give a task's agent a message",
     "merge": "land a task's finished work",
+    "pr": "open pull requests, and see what became of them",
+    "land": "land a pull request that people approved",
     "stop": "pause a run, or one task of it; everything is kept",
     "drain": "let a run finish what it does and start nothing more",
     "resize": "change how many agents a run has at once",

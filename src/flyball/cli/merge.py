@@ -1,36 +1,27 @@
 """``flyball merge TASK``: land finished work that waits for a person, or whose landing failed.
 
-Where a run is going on, it does the landing; otherwise this process does, under the run's own lock. Either
-way what happens is read from the ledger and shown as it happens, the gate's output included.
+What happens is read from the ledger and shown as it happens, the gate's output included.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from flyball.cli.landing_lines import LandingLines, Seen
+from flyball.cli.landing_by_hand import landed_by_hand
 from flyball.cli.render import Block, Line, Piece, Style, print_json, show
 from flyball.cli.units import command
 from flyball.core.slotrun import SlotRun, State, Step
 from flyball.errors import InvariantError, UsageError
-from flyball.factory.conduct import Terms, ask, conduct, running
-from flyball.factory.config_reading import check_runnable
-from flyball.factory.looking import Known, Project, agent_lives, history_of, known_task, project_at, slot_of
-from flyball.factory.report import Wish
+from flyball.factory.conduct import running
+from flyball.factory.looking import Known, Project, agent_lives, known_task, project_at, slot_of
 
 SUMMARY = """Land a task's finished work: rebase it, run the gate, move the default branch, close the task.
 For work that waits for a person (merge.policy = "manual"), and to try a failed landing again."""
 EXAMPLE = """flyball merge t-14
 exit status: 0 merged; 1 not merged, with the reason and the next step"""
-
-
-REFUSED = " cannot be landed: "
-"""In the answer of a run that has nothing to land."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +35,7 @@ def run(args: argparse.Namespace) -> int:
     notes: list[str] = []
     if known.slot is None or known.slot.state is not State.MERGED:
         _check_landable(project, known)
-        last = history_of(project.state, args.task)[-1].id
-        by = _by_the_run if running(project.root) is not None else _by_ourselves
-        out = None if args.json else sys.stdout
-        with LandingLines(project.state, args.task, after=last, out=out) as lines:
-            notes = by(project, args.task, lines)
+        notes = landed_by_hand(project, args.task, quiet=args.json)
     slot = slot_of(project.state, args.task)
     return _tell(project, slot, notes, as_json=args.json)
 
@@ -74,41 +61,6 @@ def _lands_later(project: Project) -> str:
     if project.config.merge.policy == "auto":
         return "it lands by itself when it is done"
     return "once it is done it waits for you"
-
-
-# -- doing ----------------------------------------------------------------------------------------------
-
-
-def _by_the_run(project: Project, task_id: str, lines: LandingLines) -> list[str]:
-    """Ask, and follow until the landing is over or the run is."""
-    words = ask(project.root, "merge", task_id)
-    if REFUSED in words:
-        raise UsageError(words)
-    while lines.see() is not Seen.OVER and running(project.root) is not None:
-        lines.wait()
-    return []
-
-
-def _by_ourselves(project: Project, task_id: str, lines: LandingLines) -> list[str]:
-    """Land it here; what else is worth a word."""
-    check_runnable(project.config)
-    done = threading.Event()
-
-    def follow() -> None:
-        while not done.is_set():
-            lines.see()
-            lines.wait()
-        lines.see()
-
-    follower = threading.Thread(target=follow, name="landing-lines")
-    follower.start()
-    try:
-        wish = Wish(only=(task_id,))
-        report, _ = conduct(project.root, project.config, wish, Terms(), merge=task_id)
-        return report.notes
-    finally:
-        done.set()
-        follower.join()
 
 
 # -- telling --------------------------------------------------------------------------------------------

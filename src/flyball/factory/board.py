@@ -48,6 +48,8 @@ class Row:
     """Why this is not its first attempt."""
     why: str = ""
     folder: str = ""
+    pr_url: str = ""
+    pr_number: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,8 @@ def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
         cost_usd=slot.cost_usd or None,
         why="" if slot.state is State.MERGED else slot.reason,
         folder=slot.folder,
+        pr_url=slot.pr_url,
+        pr_number=slot.pr_number,
     )
 
 

@@ -72,6 +72,8 @@ class Trip:
         self._changed = changed
         self._leaving = self._stopping = self._interrupted = False
         self._has_place = False
+        self._result: str | None = None
+        """What its landing came to."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -150,7 +152,7 @@ class Trip:
 
     async def _over(self, step: Next) -> None:
         if step.move in _OVER:
-            self.shop.ledger.note(self.task.id, _OVER[step.move], reason=step.why)
+            self.shop.ledger.note(self.task.id, _OVER[step.move], reason=step.why, result=self._result)
         if step.move is Move.BLOCK:
             await self._tell_source(self.shop.source.unclaim)
 
@@ -304,6 +306,7 @@ class Trip:
     async def _landed(self, landing: Awaitable[Landed]) -> Next:
         landed = await landing
         self.notes += landed.notes
+        self._result = landed.result.value
         # Whoever lands by hand looks at what came of it; no agent is set to work behind their back.
         budgets = NO_RETRIES if self.how else self.shop.budgets_for(self.task)
         return after_landing(
