@@ -14,11 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from flyball.factory.locks import LongLock
+from flyball.factory.workshop import state_folder
 from flyball.governor.governor import Governor
 from flyball.governor.status import LeaseStatus
 
@@ -231,7 +234,26 @@ class Project:
             except ProcessLookupError:
                 continue
 
+    @contextmanager
+    def landings_held(self, count: int) -> Iterator[None]:
+        """Around the start of a run: nothing lands before so many wait to, which then go together."""
+        lock = LongLock(state_folder(self.root) / "landing.lock")
+        assert lock.take()
+        # What an earlier run said is not what this one says.
+        (self.root / ".flyball" / "board.json").unlink(missing_ok=True)
+        try:
+            yield
+            until(lambda: len(self.saying("waits for another landing")) >= count, f"{count} to wait")
+        finally:
+            lock.release()
+
     # -- looking ----------------------------------------------------------------------------------------
+
+    def saying(self, words: str) -> list[str]:
+        """The tasks about which the board says so."""
+        board = self.root / ".flyball" / "board.json"
+        rows = json.loads(board.read_text())["rows"] if board.exists() else []
+        return [row["task"] for row in rows if words in row["why"]]
 
     def landed(self) -> list[str]:
         """The tasks that were landed, in order, each as often as it was."""

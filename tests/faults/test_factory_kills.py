@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pytest
 
 from flyball.core.slotrun import TRANSITIONS, Mark, Step
+from tests.factory.fake_hosts import Host
 from tests.factory.kit import GREEN, SOAK, Project
 
 pytestmark = pytest.mark.faults
@@ -60,6 +61,13 @@ def manual(project: Project) -> Story:
     return Story(("t-2",), branches=("agent/t-1",))
 
 
+def pulled(project: Project) -> Story:
+    Host(project)
+    project.task("t-1")
+    project.git("push", "-q", "origin", "main")
+    return Story((), branches=("agent/t-1",))
+
+
 def session(project: Project) -> Story:
     """An agent that says which session it is."""
     project.configure(agent={"runtime": "claude"})
@@ -95,6 +103,7 @@ STORIES: tuple[Callable[[Project], Story], ...] = (
     limited,
     protected,
     manual,
+    pulled,
     session,
     conflicting,
 )
@@ -102,6 +111,7 @@ REACHED_IN = {
     Step.SESSION: session,
     Step.BACK: red_then_green,
     Step.PARK: manual,
+    Step.PR: pulled,
     Step.BLOCK: protected,
 }
 """Which story reaches a step that an uneventful one does not."""
