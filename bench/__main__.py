@@ -26,6 +26,7 @@ from bench import (
     factory,
     fleet_figures,
     handoff,
+    landing,
     limiter,
     machine,
     postgres,
@@ -49,6 +50,7 @@ BENCHES: Mapping[str, ModuleType] = {
         limiter,
         choosing,
         factory,
+        landing,
         fleet_figures,
         postgres,
         service,
@@ -57,7 +59,15 @@ BENCHES: Mapping[str, ModuleType] = {
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
 OWN_RESULTS: Mapping[str, Path] = {
     name: RESULTS.with_name(f"{name}.json")
-    for name in (limiter.NAME, choosing.NAME, factory.NAME, fleet_figures.NAME, postgres.NAME, service.NAME)
+    for name in (
+        limiter.NAME,
+        choosing.NAME,
+        factory.NAME,
+        landing.NAME,
+        fleet_figures.NAME,
+        postgres.NAME,
+        service.NAME,
+    )
 }
 """Benches that say nothing about processes sharing a machine keep their figures apart."""
 

@@ -25,6 +25,7 @@ from bench import (
     fleet_renewals,
     fleet_shares,
     handoff,
+    landing,
     limiter,
     machine,
     postgres,
@@ -79,6 +80,7 @@ _TINY = {
         factory.Sizes(tasks=3, width=2, agent_s=0.05, spread_tasks=3, spread_width=2, idle_s=0.2, many=5),
         _silent,
     ),
+    landing.NAME: lambda: landing.run(landing.Sizes(branches=2, gate_s=0.0, bad=(2,), alone=1), _silent),
     fleet_figures.NAME: lambda: fleet_figures.run(_TINY_FLEET, _silent),
     postgres.NAME: lambda: postgres.run(
         postgres.Sizes(rounds=1, pairs=8, warm_up=1, connections=2, few=2, many=5), _silent
