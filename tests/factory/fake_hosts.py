@@ -45,7 +45,7 @@ def create(branch, base, title, body):
     state["pulls"].append(pull)
     with open(STATE, "w") as file:
         json.dump(state, file)
-    return pull
+    return seen(pull)
 
 def one(number):
     return next((seen(each) for each in load()["pulls"] if each["number"] == int(number)), None)

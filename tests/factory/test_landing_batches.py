@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.factory.kit import GREEN, Project, until
 
 
@@ -42,14 +40,13 @@ def test_those_that_wait_land_behind_one_gate_and_the_branch_moves_once_for_them
         assert changed == [f"pages/{name}.txt", f"tasks/{name}.md"]
 
 
-@pytest.mark.parametrize(("batch", "runs"), [(1, 3), (2, 2)])
-def test_a_batch_is_no_larger_than_it_may_be(project: Project, batch: int, runs: int) -> None:
-    counted(project, batch=batch)
+def test_a_batch_of_one_is_one_at_a_time(project: Project) -> None:
+    counted(project, batch=1)
     names = project.tasks(3)
     code, said = together(project, 3)
     assert code == 0, said
     assert project.wrongs(names) == []
-    assert gates(project) == runs
+    assert gates(project) == 3
 
 
 def test_of_a_red_batch_exactly_the_bad_ones_are_refused(project: Project) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
+from flyball.factory.pulls.hosts import host_of
+from flyball.factory.pulls.port import PullError, PullState
 from tests.factory.fake_hosts import Host
-from tests.factory.kit import GREEN, Project
+from tests.factory.kit import Project
 
 
 def in_origin(project: Project, host: Host, branch: str) -> str:
@@ -35,8 +37,34 @@ def nothing_is_left(project: Project, host: Host) -> None:
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
-def test_from_a_task_to_a_landed_pull_request(project: Project, kind: str) -> None:
-    host = Host(project, kind=kind)
+def test_a_host_finds_opens_and_looks_at_pull_requests(
+    project: Project, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Host(project, kind=kind)
+    monkeypatch.setenv("PATH", project.env["PATH"])
+    host = host_of(project.root, kind)
+    assert host.find("agent/t-1") is None
+    with pytest.raises(PullError, match="no such branch"):
+        host.open(branch="agent/t-1", base="main", title="One", body="Words\n")
+    head = project.git("commit-tree", "-p", "main", "-m", "x", "main^{tree}")
+    project.git("push", "-q", "origin", f"{head}:refs/heads/agent/t-1")
+    opened = host.open(branch="agent/t-1", base="main", title="One", body="Words\n")
+    assert (opened.number, opened.state, opened.head) == (12, PullState.OPEN, head)
+    assert fake.pulls[0]["body"] == "Words\n"
+    assert host.find("agent/t-1") == opened
+    assert not opened.approved
+    fake.change(12, approved=True)
+    assert host.look(12).approved
+    fake.change(12, state="closed")
+    assert host.look(12).state is PullState.CLOSED
+    assert host.find("agent/t-1") is None
+    fake.fail()
+    with pytest.raises(PullError, match=r"failed: HTTP 401: Bad credentials; .* auth status"):
+        host.look(12)
+
+
+def test_from_a_task_to_a_landed_pull_request(project: Project) -> None:
+    host = Host(project)
     project.task("t-1", body="What it is about.")
     project.git("push", "-q", "origin", "main")
     before = project.git("rev-parse", "main")
@@ -75,130 +103,142 @@ def test_from_a_task_to_a_landed_pull_request(project: Project, kind: str) -> No
     assert len(project.began()) == 1
 
 
-def test_an_unapproved_one_lands_where_a_person_says_so(project: Project) -> None:
+# -- many at once ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Host]]:
+    """Pull requests #12 to #20 of t-12 to t-20, opened in one run; each test has one of its own. That of t-20
+    is opened last, since its gate was red once."""
+    project = Project(tmp_path_factory.mktemp("pulls"))
     host = Host(project)
-    project.task("t-1")
+    project.configure(run={"width": 1})
+    project.act("t-20", "write('pages/t-20.txt', 'bad')", launch=1)
+    for number in range(12, 21):
+        project.task(f"t-{number}", f"priority: {number - 12}", commit=False)
+    project.commit("tasks")
     project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    ran = project.flyball("land", "t-1", "--unapproved", "--json")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert [pull["branch"] for pull in host.pulls] == [f"agent/t-{number}" for number in range(12, 21)]
+    yield project, host
+    project.end()
+
+
+Opened = tuple[Project, Host]
+
+
+def gates(project: Project, task: str) -> int:
+    return len(list(project.folders(task)[0].glob("gate-*")))
+
+
+def test_a_red_gate_sends_work_back_before_anybody_sees_it(opened: Opened) -> None:
+    project, host = opened
+    assert len(project.began("t-20")) == 2
+    assert len([words for words in host.calls("pr", "create") if "--head=agent/t-20" in words]) == 1
+
+
+def test_an_unapproved_one_lands_where_a_person_says_so(opened: Opened) -> None:
+    project, host = opened
+    ran = project.flyball("land", "t-12", "--unapproved", "--json")
     assert ran.code == 0, ran.said
     assert ran.json["landed"]
-    nothing_is_left(project, host)
-
-
-def test_where_the_default_branch_moved_it_is_rebased_and_the_gate_runs_again(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    somebody_pushes(project, host, "main", "lib/x")
-    host.change(12, approved=True)
-    ran = project.flyball("land", "12")
-    assert ran.code == 0, ran.said
-    assert {"lib/x", "pages/t-1.txt"} <= set(project.files())
-    assert len(list(project.folders("t-1")[0].glob("gate-*"))) == 2
+    assert "t-12" in project.landed()
     assert in_origin(project, host, "main") == project.git("rev-parse", "main")
-    nothing_is_left(project, host)
 
 
-def test_what_somebody_added_is_gated_and_lands_with_it(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    added = somebody_pushes(project, host, "agent/t-1", "pages/more.txt")
-    host.change(12, approved=True)
-    ran = project.flyball("land", "t-1")
+def test_where_the_default_branch_moved_it_is_rebased_and_the_gate_runs_again(opened: Opened) -> None:
+    project, host = opened
+    somebody_pushes(project, host, "main", "lib/x")
+    host.change(13, approved=True)
+    ran = project.flyball("land", "13")
     assert ran.code == 0, ran.said
-    assert project.git("rev-parse", "main") == added
-    assert len(list(project.folders("t-1")[0].glob("gate-*"))) == 2
+    assert {"lib/x", "pages/t-13.txt"} <= set(project.files())
+    assert gates(project, "t-13") == 2
+    assert in_origin(project, host, "main") == project.git("rev-parse", "main")
+    assert "agent/t-13" not in project.branches()
+
+
+def test_what_somebody_added_is_gated_and_lands_with_it(opened: Opened) -> None:
+    project, host = opened
+    somebody_pushes(project, host, "agent/t-14", "pages/more.txt")
+    host.change(14, approved=True)
+    ran = project.flyball("land", "t-14")
+    assert ran.code == 0, ran.said
+    assert {"pages/more.txt", "pages/t-14.txt"} <= set(project.files())
+    assert gates(project, "t-14") == 2
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "why"), [("pages/x", "bad", "gate-failed"), ("secrets/key", "x", "protected")]
+    ("number", "path", "text", "why"),
+    [(15, "pages/x", "bad", "gate-failed"), (16, "secrets/key", "x", "protected")],
 )
 def test_what_somebody_added_is_refused_like_an_agents_work(
-    project: Project, path: str, text: str, why: str
+    opened: Opened, number: int, path: str, text: str, why: str
 ) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
+    project, host = opened
     before = project.git("rev-parse", "main")
-    somebody_pushes(project, host, "agent/t-1", path, text)
-    host.change(12, approved=True)
-    ran = project.flyball("land", "t-1")
+    somebody_pushes(project, host, f"agent/t-{number}", path, text)
+    host.change(number, approved=True)
+    ran = project.flyball("land", str(number))
     assert ran.code == 1
     assert why in ran.out
-    assert project.git("rev-parse", "main") == in_origin(project, host, "main") == before
+    assert project.git("rev-parse", "main") == before
 
 
-def test_one_merged_elsewhere_closes_its_task_and_is_cleaned_up(project: Project) -> None:
-    host = Host(project)
-    for name in ("t-1", "t-2"):
-        project.task(name)
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    head = in_origin(project, host, "agent/t-1")
-    project.git("--git-dir", str(host.origin), "update-ref", "refs/heads/main", head)
-    ran = project.flyball("pr", "sync")
+def test_one_merged_elsewhere_closes_its_task_and_is_cleaned_up(opened: Opened) -> None:
+    project, host = opened
+    clone = project.place / "merging"
+    project.git("clone", "-q", str(host.origin), str(clone))
+    project.git("merge", "-q", "--no-edit", "origin/agent/t-17", cwd=clone)
+    project.git("push", "-q", "origin", "main", cwd=clone)
+    host.change(18, state="closed")
+    ran = project.flyball("pr", "sync", "--json")
     assert ran.code == 0, ran.said
-    assert "closed its task and cleaned up" in ran.out
-    assert "waits for people" in ran.out
-    assert project.git("rev-parse", "main") == head
-    assert project.status_of("t-1") == "closed"
-    assert project.branches() == ["agent/t-2"]
-    assert "pages/t-1.txt" in project.files()
-    assert (project.root / "pages" / "t-1.txt").exists()
-    assert project.run().code == 0
-    assert len(project.began("t-1")) == 1
+    states = {each["task"]: each for each in ran.json["pulls"]}
+    assert (states["t-17"]["state"], states["t-18"]["state"], states["t-20"]["state"]) == (
+        "merged",
+        "closed",
+        "open",
+    )
+    assert "closed its task and cleaned up" in states["t-17"]["words"]
+    assert project.git("rev-parse", "main") == in_origin(project, host, "main")
+    assert project.status_of("t-17") == "closed"
+    assert "agent/t-17" not in project.branches()
+    assert (project.root / "pages" / "t-17.txt").exists()
 
 
-def test_one_that_was_closed_is_said_and_keeps_its_work(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    host.change(12, state="closed")
-    ran = project.flyball("pr", "sync")
+def test_one_that_was_closed_keeps_its_work_and_another_can_be_opened(opened: Opened) -> None:
+    project, host = opened
+    host.change(18, state="closed")
+    assert "was closed" in project.flyball("land", "t-18").err
+    assert "agent/t-18" in project.branches()
+    ran = project.flyball("pr", "open", "t-18")
     assert ran.code == 0, ran.said
-    assert "was closed" in ran.out
-    assert project.branches() == ["agent/t-1"]
-    assert "was closed" in project.flyball("land", "t-1").err
-    ran = project.flyball("pr", "open", "t-1")
-    assert ran.code == 0, ran.said
-    assert [pull["state"] for pull in host.pulls] == ["closed", "open"]
+    assert [pull["state"] for pull in host.pulls if pull["branch"] == "agent/t-18"] == ["closed", "open"]
 
 
-def test_one_that_is_open_already_is_found_again(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    first = in_origin(project, host, "agent/t-1")
-    project.act("t-1", "", launch=2)
-    tree = project.worktree("t-1")
-    (tree / "pages" / "more.txt").write_text("more")
+def test_one_that_is_open_already_is_found_again(opened: Opened) -> None:
+    project, host = opened
+    first, tree = in_origin(project, host, "agent/t-19"), project.worktree("t-19")
+    (tree / "pages" / "t-19.more").write_text("more")
     project.git("add", "-A", cwd=tree)
     project.git("commit", "-qm", "more", cwd=tree)
-    ran = project.flyball("pr", "open", "t-1", "--json")
+    ran = project.flyball("pr", "open", "t-19", "--json")
     assert ran.code == 0, ran.said
-    assert ran.json["number"] == 12
-    assert len(host.pulls) == 1
-    assert in_origin(project, host, "agent/t-1") != first
-    assert "pages/more.txt" in project.files(in_origin(project, host, "agent/t-1"))
+    assert ran.json["number"] == 19
+    assert sum(pull["branch"] == "agent/t-19" for pull in host.pulls) == 1
+    assert in_origin(project, host, "agent/t-19") != first
+    assert "pages/t-19.more" in project.files(in_origin(project, host, "agent/t-19"))
 
 
-def test_what_somebody_else_pushed_to_its_branch_is_not_overwritten(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    theirs = somebody_pushes(project, host, "agent/t-1", "pages/theirs.txt")
-    ran = project.flyball("pr", "open", "t-1")
+def test_what_somebody_else_pushed_to_its_branch_is_not_overwritten(opened: Opened) -> None:
+    project, host = opened
+    theirs = somebody_pushes(project, host, "agent/t-20", "pages/theirs.txt")
+    ran = project.flyball("pr", "open", "t-20")
     assert ran.code == 1
     assert "somebody else pushed" in ran.out
-    assert in_origin(project, host, "agent/t-1") == theirs
+    assert in_origin(project, host, "agent/t-20") == theirs
 
 
 # -- what is missing ------------------------------------------------------------------------------------
@@ -214,7 +254,7 @@ def test_without_an_origin_the_way_out_is_said(project: Project) -> None:
     assert project.branches() == ["agent/t-1"]
 
 
-def test_without_gh_the_work_waits_and_a_person_opens_it_later(project: Project) -> None:
+def test_without_a_host_that_answers_the_work_waits_and_a_person_opens_it_later(project: Project) -> None:
     host = Host(project)
     project.task("t-1")
     project.git("push", "-q", "origin", "main")
@@ -225,36 +265,19 @@ def test_without_gh_the_work_waits_and_a_person_opens_it_later(project: Project)
     assert "flyball pr open t-1" in ran.out
     assert not (project.folders("t-1")[0] / "gate-1").exists()
     away.rename(host.program)
+    host.fail()
+    ran = project.flyball("pr", "open", "t-1")
+    assert ran.code == 1
+    assert "no-gh: gh pr list failed: HTTP 401: Bad credentials; gh auth status" in ran.out
+    host.fail(False)
     ran = project.flyball("pr", "open", "t-1")
     assert ran.code == 0, ran.said
     assert [pull["number"] for pull in host.pulls] == [12]
     assert len(project.began("t-1")) == 1
-
-
-def test_a_host_that_refuses_keeps_the_work_and_says_so(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    host.fail()
-    ran = project.run()
-    assert ran.code == 0, ran.said
-    assert "no-gh: gh pr list failed: HTTP 401: Bad credentials; gh auth status" in ran.out
-    host.fail(False)
-    assert project.flyball("pr", "open", "t-1").code == 0
     host.fail()
     ran = project.flyball("pr", "sync", "--json")
     assert ran.code == 1
     assert [each["state"] for each in ran.json["pulls"]] == ["unknown"]
-
-
-def test_an_origin_of_no_known_host_asks_which_it_is(project: Project) -> None:
-    Host(project)
-    project.configure(merge={"host": "auto"})
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    ran = project.run()
-    assert "merge.host" in ran.out
-    assert project.branches() == ["agent/t-1"]
 
 
 def test_an_origin_that_refuses_the_branch_keeps_the_work(project: Project) -> None:
@@ -269,19 +292,6 @@ def test_an_origin_that_refuses_the_branch_keeps_the_work(project: Project) -> N
     assert "no-remote: could not push agent/t-1 to origin" in ran.out
     assert host.pulls == []
     assert project.branches() == ["agent/t-1"]
-
-
-def test_a_red_gate_sends_work_back_before_anybody_sees_it(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.act("t-1", "write('pages/t-1.txt', 'bad')", launch=1)
-    project.git("push", "-q", "origin", "main")
-    ran = project.run()
-    assert ran.code == 0, ran.said
-    assert len(project.began("t-1")) == 2
-    assert len(host.calls("pr", "create")) == 1
-    head = in_origin(project, host, "agent/t-1")
-    assert "bad" not in project.git("show", f"{head}:pages/t-1.txt")
 
 
 # -- the policy -----------------------------------------------------------------------------------------
@@ -326,14 +336,3 @@ def test_a_run_that_goes_on_lands_it_when_asked(project: Project) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
     assert [pull["branch"] for pull in host.pulls] == ["agent/t-1", "agent/t-2"]
-
-
-def test_the_gate_is_that_of_any_landing(project: Project, tmp_path: Path) -> None:
-    Host(project)
-    where = tmp_path / "where"
-    project.configure(gate={"commands": [f"pwd >> {where}", "test -f pages/t-1.txt", GREEN]})
-    project.commit("where")
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    assert project.run().code == 0
-    assert where.read_text().strip().endswith("/.landing")
