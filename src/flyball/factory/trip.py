@@ -81,6 +81,10 @@ class Trip:
         return self.shop.ledger.slots[self.task.id]
 
     @property
+    def by_hand(self) -> bool:
+        return bool(self.how)
+
+    @property
     def agent(self) -> AgentWatch | None:
         return self.attempts.agent
 
@@ -288,7 +292,7 @@ class Trip:
     # -- landing ------------------------------------------------------------------------------------------
 
     async def _land(self) -> Next:
-        if self.shop.policy_for(self.task) == "manual" and not self.how:
+        if self.shop.policy_for(self.task) == "manual" and not self.by_hand:
             return Next(move=Move.PARK, why=f"finished work waits for you: flyball merge {self.task.id}")
         self._say("")
         return await self._landed(self._landing())
@@ -301,14 +305,14 @@ class Trip:
             return pulls.open(task, folder, self._say)
         if how in ("approved", "unapproved"):
             return pulls.land(task, folder, self._say, unapproved=how == "unapproved")
-        return self.shop.landing.land(task, folder, self._say, by_hand=bool(self.how))
+        return self.shop.landing.land(task, folder, self._say, by_hand=self.by_hand)
 
     async def _landed(self, landing: Awaitable[Landed]) -> Next:
         landed = await landing
         self.notes += landed.notes
         self._result = landed.result.value
         # Whoever lands by hand looks at what came of it; no agent is set to work behind their back.
-        budgets = NO_RETRIES if self.how else self.shop.budgets_for(self.task)
+        budgets = NO_RETRIES if self.by_hand else self.shop.budgets_for(self.task)
         return after_landing(
             self.slot,
             budgets,
