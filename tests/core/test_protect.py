@@ -200,3 +200,9 @@ def test_whatever_a_folder_is_called_it_is_protected_in_any_case_and_form(folder
         for form in ("NFC", "NFD"):
             for pattern in (folder, f"{folder}/"):
                 assert is_protected(unicodedata.normalize(form, f"{folder}/{name}"), pattern)
+
+
+@pytest.mark.parametrize(("path", "refused"), [("deep", True), ("deep/secrets", True), ("lib", False)])
+def test_a_submodule_above_a_protected_path_is_refused(path: str, refused: bool) -> None:
+    found = protected_among([path], ["deep/secrets/key"], submodules={path})
+    assert bool(found) is refused

@@ -192,3 +192,17 @@ def test_the_lowest_tier_asks_a_person_at_once() -> None:
     lowest = tier(0)
     assert (lowest.attempts, lowest.gate, lowest.conflict) == (1, 0, 0)
     assert lowest.limited == 5, "a limit is nobody's failure"
+
+
+@pytest.mark.parametrize("result", ["manual", "pr-opened", "no-gh", "unapproved"])
+def test_work_that_is_as_good_as_it_was_waits_for_a_person(result: str) -> None:
+    found = after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why")
+    assert found.move is Move.PARK
+    assert "why" in found.why
+
+
+@pytest.mark.parametrize("result", ["no-remote", "error"])
+def test_a_failure_outside_leaves_an_open_pull_request_as_it_was(result: str) -> None:
+    opened = after_landing(trip(State.LANDING, pr_number=12), NO_RETRIES, result=result, why="why")
+    assert opened.move is Move.PARK
+    assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Move.BLOCK

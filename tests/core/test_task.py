@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.task import ID_BYTES_LIMIT, check_task_id
+from flyball.core.task import ID_BYTES_LIMIT, Task, ancestors, check_task_id
 from flyball.errors import UsageError
 
 
@@ -70,3 +70,12 @@ def test_git_takes_every_id_for_a_branch(name: str) -> None:
     except UsageError:
         return
     assert subprocess.run(["git", "check-ref-format", f"refs/heads/agent/{name}"]).returncode == 0
+
+
+def test_those_above_a_task_are_told_nearest_first_and_once_each() -> None:
+    tasks = {
+        name: Task(id=name, title=name, parent=parent)
+        for name, parent in {"a": "b", "b": "c", "c": "a", "d": "gone"}.items()
+    }
+    assert [task.id for task in ancestors(tasks["a"], tasks)] == ["b", "c"]
+    assert list(ancestors(tasks["d"], tasks)) == []

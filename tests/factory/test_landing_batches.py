@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from tests.factory.kit import GREEN, Project, until
 
 
@@ -177,3 +179,18 @@ def test_squashed_work_lands_as_one_commit_each_with_all_that_was_said(project: 
     assert "Add a\n\nMend b\n\nIt was broken.\n\nTask: t-1\n" in message
     assert "Co-authored-by: Other <other@example.org>" in message
     assert project.git("log", "-1", "--format=%an %ae", commit) == "Someone someone@example.org"
+
+
+def test_one_whose_task_cannot_be_closed_is_refused_and_the_others_land(project: Project) -> None:
+    counted(project)
+    project.tasks(3)
+    odd = project.place / "bin" / "git"
+    odd.parent.mkdir()
+    refusal = 'case "$PWD $*" in *.landing*add*--force*t-2.md) echo cannot add >&2; exit 1;; esac'
+    odd.write_text(f'#!/bin/sh\n{refusal}\nexec {shutil.which("git")} "$@"\n')
+    odd.chmod(0o755)
+    project.env["PATH"] = f"{odd.parent}:{project.env['PATH']}"
+    code, said = together(project, 3)
+    assert code == 1, said
+    assert "t-2  error: git add failed" in said
+    assert project.wrongs(["t-1", "t-3"]) == []

@@ -119,3 +119,6 @@ def test_an_origin_that_refuses_the_landing_leaves_the_pull_request_as_it_was(pr
     assert project.git("rev-parse", "main") == before
     assert project.branches() == ["agent/t-1"]
     assert [pull["state"] for pull in host.pulls] == ["open"]
+    hook.unlink()
+    assert project.flyball("land", "t-1").code == 0
+    assert len(project.began()) == 1

@@ -150,6 +150,8 @@ def _failed(slot: SlotRun, budgets: Budgets, reason: str, commits: bool) -> Next
 
 _WAITS = frozenset({"manual", "pr-opened", "no-gh", "unapproved"})
 """It is as good as it was, and a person's turn."""
+_OUTSIDE = frozenset({"no-remote", "error"})
+"""Nothing about the work: where its pull request is open, it stays so."""
 
 
 def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str, detail: str = "") -> Next:
@@ -160,7 +162,7 @@ def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str, det
         return Next(move=Move.AGAIN, cause=Cause.GATE, why=why, detail=detail)
     if result == "conflict" and slot.conflict_backs < budgets.conflict:
         return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
-    if result in _WAITS:
+    if result in _WAITS or (result in _OUTSIDE and slot.pr_number):
         return Next(move=Move.PARK, why=why if result in ("manual", "pr-opened") else f"{result}: {why}")
     return Next(move=Move.BLOCK, why=f"{result}: {why}")
 

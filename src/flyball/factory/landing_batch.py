@@ -29,6 +29,7 @@ from pathlib import Path
 
 from flyball.core.slotrun import Mark, Step
 from flyball.core.task import Task
+from flyball.errors import GitError, SourceError
 from flyball.factory.default_branch import DefaultBranch, RuledOut
 from flyball.factory.gate import Gate
 from flyball.factory.git import named
@@ -37,6 +38,7 @@ from flyball.factory.landing_place import LandingPlace
 from flyball.factory.ledger import Ledger
 from flyball.factory.threads import off_loop, to_the_end
 
+WAITS = "waits for another landing"
 TRIES = 5
 """How often the default branch may move under us before we give up."""
 
@@ -120,11 +122,18 @@ class Batch:
     # -- the stack --------------------------------------------------------------------------------------
 
     async def _stacked(self, trial: Sequence[Member], base: str) -> list[Member]:
-        """Those of the trial that go on top of each other. What clashes waits, or is refused."""
+        """Those of the trial that go on top of each other. What clashes waits, or is refused; empty if that
+        has to be begun anew."""
         stack: list[Member] = []
         for member in trial:
             on = stack[-1].new if stack else base
-            clashing, member.new = await self.laying.lay(member.task, member.tip, on, first=not stack)
+            try:
+                clashing, member.new = await self.laying.lay(member.task, member.tip, on, first=not stack)
+            except (GitError, SourceError) as error:
+                # Its own failure. Whatever it left half done is below nobody else.
+                self._suspects = 0
+                self._over(member, Landed(result=Result.ERROR, why=str(error)))
+                return []
             if clashing is None:
                 stack.append(member)
             elif stack:
@@ -134,10 +143,10 @@ class Batch:
                 self._over(member, clash(clashing, self.branch.name))
         if len(stack) < len(trial):
             self._suspects = 0
-        names = [each.task.id for each in stack]
-        for member in stack:
-            others = [name for name in names if name != member.task.id]
-            member.say(f"lands together with {', '.join(others)}" if others else "")
+        for member in self._waiting:
+            others = [each.task.id for each in stack if each is not member]
+            together = f"lands together with {', '.join(others)}" if others else ""
+            member.say(together if member in stack else WAITS)
         return stack
 
     # -- its end ----------------------------------------------------------------------------------------

@@ -74,7 +74,15 @@ class LandingPlace:
         others = sorted({(who, where) for who, where, _, _ in made} - {(name, email)})
         message = squashed_message(task, [text for _, _, _, text in made], others)
         git("reset", "--quiet", "--soft", base)
-        git("commit", "--quiet", "--no-verify", "--file=-", env=author, stdin=message.encode())
+        git(
+            "commit",
+            "--quiet",
+            "--no-verify",
+            "--allow-empty",
+            "--file=-",
+            env=author,
+            stdin=message.encode(),
+        )
 
     def close(self, task_id: str, base: str) -> tuple[Closing, str]:
         """Close the task in the very commit that brings its work; what is to land.

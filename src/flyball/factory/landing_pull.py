@@ -23,8 +23,7 @@ from flyball.core.task import Task
 from flyball.factory.default_branch import push_words
 from flyball.factory.landed import Landed, Refused, Result
 from flyball.factory.landing import Landing, answered
-from flyball.factory.landing_batch import TRIES, clash
-from flyball.factory.landing_queue import WAITS
+from flyball.factory.landing_batch import TRIES, WAITS, clash
 from flyball.factory.pulls.hosts import NoOriginError
 from flyball.factory.pulls.port import Pull, PullError, PullHost, PullState
 from flyball.factory.repository import BRANCHES
@@ -60,9 +59,10 @@ class PullLanding:
             say("")
             _, base = await off_loop(self.landing.branch.fetched, [], must=True)
             new = await self._green(task, tip, base, folder)
-            self.landing.ledger.note(task.id, Step.PR, Mark.BEGUN, new=new)
-            await off_loop(self._push, task.id, tip, new)
-            pull = await off_loop(self._found_or_opened, host, task)
+        # Nobody else is concerned by what follows, and it may take its time.
+        self.landing.ledger.note(task.id, Step.PR, Mark.BEGUN, new=new)
+        await off_loop(self._push, task.id, tip, new)
+        pull = await off_loop(self._found_or_opened, host, task)
         self.landing.ledger.note(task.id, Step.PR, pr_url=pull.url, pr_number=pull.number)
         words = f"pull request #{pull.number} is open: {pull.url}; flyball land {task.id} once it is approved"
         return Landed(result=Result.PR_OPENED, why=words, commit=new)

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 
 from flyball.errors import GitError
 from flyball.factory.landed import Landed, Refused, Result
-from flyball.factory.landing_batch import Member
-
-WAITS = "waits for another landing"
+from flyball.factory.landing_batch import WAITS, Member
 
 
 @dataclass(slots=True, kw_only=True)
