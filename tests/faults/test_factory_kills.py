@@ -30,6 +30,8 @@ class Story:
     landed: tuple[str, ...]
     code: int = 0
     branches: tuple[str, ...] = ()
+    pulls: Host | None = None
+    """Has one pull request of each branch."""
 
 
 def plain(project: Project) -> Story:
@@ -62,10 +64,10 @@ def manual(project: Project) -> Story:
 
 
 def pulled(project: Project) -> Story:
-    Host(project)
+    host = Host(project)
     project.task("t-1")
     project.git("push", "-q", "origin", "main")
-    return Story((), branches=("agent/t-1",))
+    return Story((), branches=("agent/t-1",), pulls=host)
 
 
 def session(project: Project) -> Story:
@@ -209,6 +211,9 @@ def _wrongs(project: Project, story: Story, code: int) -> list[str]:
         wrong.append(f"exit status {code}, should be {story.code}")
     if tuple(project.branches()) != story.branches:
         wrong.append(f"branches: {project.branches()}, should be {story.branches}")
+    pulls = tuple(pull["branch"] for pull in story.pulls.pulls) if story.pulls is not None else ()
+    if story.pulls is not None and pulls != story.branches:
+        wrong.append(f"pull requests of {pulls}, should be of {story.branches}")
     if project.git("status", "--porcelain"):
         wrong.append(f"the checkout did not follow: {project.git('status', '--porcelain')}")
     return wrong

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
 
 from flyball.factory.gate_log import LIMIT_BYTES
-from tests.factory.kit import GREEN, Project
+from tests.factory.kit import GREEN, Project, until
 
 pytestmark = pytest.mark.faults
 
@@ -32,30 +33,24 @@ def test_of_a_gate_that_prints_100_mb_the_beginning_and_the_end_are_kept(project
     assert b"MB left out here" in text
 
 
-def test_a_gate_that_hangs_on_a_batch_is_ended_and_nobody_lands(project: Project) -> None:
-    project.configure(gate={"commands": ["sleep 600"], "timeout_s": 0.3}, run={"gate_retries": 0})
-    project.commit("hangs")
-    project.tasks(2)
-    with project.landings_held(2):
-        process = project.start("run")
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert out.count("gate.timeout_s") >= 2
-    assert project.processes() == []
-    assert project.landed() == []
-
-
-def test_nothing_that_a_gate_writes_lands_with_a_batch(project: Project) -> None:
-    dirty = "echo x > junk; git add -A; git commit -qm mine; git checkout -q --detach HEAD~1"
-    project.configure(gate={"commands": [dirty, GREEN]})
-    project.commit("dirty")
+def test_stopping_during_the_gate_of_a_batch_ends_it_and_leaves_all_of_them_to_go_on_with(
+    project: Project,
+) -> None:
+    once = project.place / "once"
+    project.configure(gate={"commands": [f"test -e {once} || {{ trap '' TERM; touch {once}; sleep 600; }}"]})
+    project.commit("hangs once, and does not listen")
     names = project.tasks(3)
     with project.landings_held(3):
         process = project.start("run")
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
+    until(once.exists, "the gate to begin")
+    os.kill(process.pid, signal.SIGTERM)
+    project.read_until(process, "again to stop it")
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert project.processes() == []
+    assert project.landed() == []
+    assert project.run().code == 0
     assert project.wrongs(names) == []
-    assert "junk" not in project.files()
 
 
 # -- branches ---------------------------------------------------------------------------------------------

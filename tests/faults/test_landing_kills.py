@@ -67,21 +67,6 @@ def test_a_batch_killed_anywhere_after_the_branch_moved_is_finished_and_lands_on
 # -- pull requests ----------------------------------------------------------------------------------------
 
 
-def test_a_pull_request_killed_anywhere_is_opened_once(project: Project) -> None:
-    host = Host(project)
-    project.task("t-1")
-    project.git("push", "-q", "origin", "main")
-    for point in ("after:pr.begun", "before:pr.done", "before:park.done"):
-        assert project.run(die_at=point).code == -9, point
-    ran = project.run()
-    assert ran.code == 0, ran.said
-    assert "#12 is open" in ran.out
-    assert len(host.pulls) == 1
-    assert len(project.began()) == 1
-    assert project.branches() == ["agent/t-1"]
-    assert project.wrongs([]) == []
-
-
 def test_landing_a_pull_request_killed_anywhere_is_gone_on_with(project: Project) -> None:
     host = Host(project)
     project.task("t-1")

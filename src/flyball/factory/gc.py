@@ -76,6 +76,8 @@ class Trips:
             return "its task cannot be read; flyball validate says why"
         if task is None or task.status is TaskStatus.CLOSED or task_id in self.merged:
             return ""
+        if task_id in self.parked and (number := self.parked[task_id].pr_number):
+            return f"its pull request #{number} is open: flyball land {task_id}, or flyball pr sync"
         if task_id in self.parked:
             return f"it waits for you: flyball merge {task_id}"
         if task_id in self.blocked:

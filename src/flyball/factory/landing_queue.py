@@ -51,7 +51,9 @@ class LandingQueue:
         needless = not self._waiting and not self._landing if waited else member in self._landing
         if needless and self._runner is not None:
             runner = self._runner
-            runner.cancel()
+            # Once: it may be busy ending a gate, and a second time would have it leave that behind.
+            if not runner.cancelling():
+                runner.cancel()
             await asyncio.wait({runner})
 
     async def _run(self) -> None:
