@@ -133,12 +133,6 @@ MUTANTS = (
         rule=lambda: broken("renewal", ("max(0, excess), slots)", "slots)")),
     ),
     Mutant(
-        name="who leaves keeps its part",
-        scenario=LEAVING,
-        finds=Kind.LOST,
-        rule=lambda: broken("renewal", ("row.draining or renewal.leaving", "row.draining")),
-    ),
-    Mutant(
         name="word from outside opens the gate",
         scenario=Scenario(name="notice", time=False, rare={"notice": 1}),
         rule=lambda: broken("holding", ("gate=min(holding.gate, target), target", "gate=target, target")),
