@@ -95,7 +95,15 @@ MUTANTS = (
             at_fence=AtFence.STUBBORN,
             rare={"flush": 1},
         ),
-        rule=lambda: broken("renewal", ("renewal.holds * renewal.fenced", "0")),
+        rule=lambda: broken("renewal", ("max(row.owed, renewal.beyond)", "row.owed")),
+    ),
+    Mutant(
+        name="what outlived a fence is a right again once its holder was answered and the store forgot",
+        scenario=Scenario(
+            name="stubborn", ttls=(1,), twice=False, lossy=False, at_fence=AtFence.STUBBORN, rare={"flush": 1}
+        ),
+        finds=Kind.OVERGRANT,
+        rule=lambda: broken("holding", ("beyond=holds - gate,", "beyond=holds if over else 0,")),
     ),
     Mutant(
         name="a renewal from before the fence lifts it",
@@ -121,7 +129,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        name="what was owed may be used once more is owed",
+        name="what was owed is forgotten at the next renewal",
         scenario=Scenario(name="stubborn", ttls=(1,), twice=False, lossy=False, at_fence=AtFence.STUBBORN),
         finds=Kind.OVERCOUNT,
         rule=lambda: broken("renewal", ("min(row.owed + max(0, renewal", "min(max(0, renewal")),

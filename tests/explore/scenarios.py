@@ -51,7 +51,7 @@ SCENARIOS = (
         lossy=False,
     ),
     Scenario(name="drift", ttls=(3,), processes=(SLOW, HERE), twice=False, lossy=False, full=TO_THE_END),
-    Scenario(name="hung replies", ttls=(2,), caps=(1,), twice=False, impatient=True, full=TO_THE_END),
+    Scenario(name="hung replies", ttls=(2,), caps=(1,), twice=False, impatient=True),
     Scenario(name="the cap moves", ttls=(2,), caps=(2, 1), rare={"cap": 2}, twice=False, lossy=False),
     Scenario(name="the lease's length moves", ttls=(3, 2), rare={"ttl": 2}, twice=False),
     Scenario(
@@ -62,9 +62,9 @@ SCENARIOS = (
         twice=False,
         lossy=False,
     ),
-    Scenario(name="leave with work", ttls=(2,), rare={"leave": 1}, twice=False, lossy=False, full=TO_THE_END),
+    Scenario(name="leave with work", ttls=(2,), rare={"leave": 1}, twice=False, lossy=False),
     Scenario(name="flush", ttls=(2,), rare={"flush": 1}, twice=False, lossy=False, full=TO_THE_END),
-    Scenario(name="flush, with loss", ttls=(2,), caps=(1,), rare={"flush": 1}, twice=False, full=TO_THE_END),
+    Scenario(name="flush, with loss", ttls=(2,), caps=(1,), rare={"flush": 1}, twice=False),
     Scenario(
         name="flush, the plan at once", ttls=(2,), rare={"flush": 1}, twice=False, lossy=False, prompt=True
     ),
@@ -80,7 +80,6 @@ SCENARIOS = (
         at_fence=AtFence.STUBBORN,
         twice=False,
         lossy=False,
-        full=TO_THE_END,
     ),
     Scenario(
         name="stubborn work, flush",
@@ -91,7 +90,7 @@ SCENARIOS = (
         lossy=False,
     ),
     Scenario(name="local outage", ttls=(2,), at_fence=AtFence.STUBBORN, local=1, twice=False, lossy=False),
-    Scenario(name="turns", ttls=(2,), caps=(1,), twice=False, full=TO_THE_END),
+    Scenario(name="turns", ttls=(2,), caps=(1,), twice=False),
     Scenario(
         name="turns, three nodes",
         ttls=(2,),

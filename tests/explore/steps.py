@@ -49,7 +49,7 @@ class Steps:
     def _send(self, hold: Hold, in_flight: int, wants: int) -> tuple[Hold, Request]:
         after, renewal = self.rule.holding.send(self._holding(hold), now=0, in_flight=in_flight, wants=wants)
         return self.hold(after), Request(
-            renewal.seq, renewal.holds, renewal.wants, int(renewal.fenced), int(renewal.leaving)
+            renewal.seq, renewal.holds, renewal.wants, renewal.beyond, int(renewal.leaving)
         )
 
     def _receive(self, hold: Hold, answer: Answer) -> Hold:

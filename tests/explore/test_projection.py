@@ -94,7 +94,7 @@ def test_a_holder_admits_and_renews_alike(one: tuple[Holding, int], in_flight: i
     sent, renewal = holder.send(holding, now=now, in_flight=in_flight, wants=in_flight)
     after, request = STEPS.send(hold, in_flight, in_flight)
     assert after == small(sent, now)
-    assert request == Request(renewal.seq, renewal.holds, renewal.wants, renewal.fenced, renewal.leaving)
+    assert request == Request(renewal.seq, renewal.holds, renewal.wants, renewal.beyond, renewal.leaving)
 
 
 @given(holdings(), st.integers(-1, 1), SLOTS, SLOTS)
@@ -128,12 +128,12 @@ def test_time_passes_alike(one: tuple[Holding, int]) -> None:
     assert later.hold == small(holding, now + 1)._replace(seq=later.hold.seq)
 
 
-@given(leases(), st.integers(1, 9), SLOTS, FLAGS, FLAGS, st.integers(1, 4), SLOTS, st.integers(-1, 4))
+@given(leases(), st.integers(1, 9), SLOTS, SLOTS, FLAGS, st.integers(1, 4), SLOTS, st.integers(-1, 4))
 def test_the_store_renews_alike(
     one: tuple[ShareLease, int],
     seq: int,
     holds: int,
-    fenced: bool,
+    beyond: int,
     leaving: bool,
     cap: int,
     others: int,
@@ -147,7 +147,7 @@ def test_the_store_renews_alike(
         holds=holds,
         in_flight=0,
         wants=holds,
-        fenced=fenced,
+        beyond=beyond,
         leaving=leaving,
         tally=lease.tally,
     )
@@ -156,7 +156,7 @@ def test_the_store_renews_alike(
     done = renew(lease, renewal, pot, now=now)
     row, answer = STEPS.renew(
         small_row(lease, now),
-        Request(seq, holds, holds, fenced, leaving),
+        Request(seq, holds, holds, beyond, leaving),
         Books(cap=cap, held=held, nodes=2, learning=learning, ttl=4),
     )
     assert row == small_row(done.lease, now)

@@ -55,7 +55,7 @@ class Request(NamedTuple):
     seq: int
     holds: int
     wants: int
-    fenced: int
+    beyond: int
     leaving: int
 
 
@@ -188,7 +188,7 @@ class Scenario:
     prompt: bool = False
     """The plan is made in the same step as every renewal, as a store does that finds it due."""
     demand: bool = False
-    full: int = 250_000
+    full: int = 200_000
     """States to visit at most in a soak, where the search does not end by itself before."""
 
     def words(self) -> str:
