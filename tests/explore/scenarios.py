@@ -17,11 +17,9 @@ TO_THE_END = 2_500_000
 """Enough for those that end."""
 
 SCENARIOS = (
-    Scenario(name="messages", time=False, wire=2, impatient=True),
-    Scenario(
-        name="messages, three nodes", time=False, processes=(HERE, HERE, HERE), caps=(3,), full=TO_THE_END
-    ),
-    Scenario(name="messages, one node id twice", time=False, processes=(TWIN, TWIN, HERE), full=TO_THE_END),
+    Scenario(name="messages", time=False, wire=2, impatient=True, full=TO_THE_END),
+    Scenario(name="messages, three nodes", time=False, processes=(HERE, HERE, HERE), caps=(3,), full=50_000),
+    Scenario(name="messages, one node id twice", time=False, processes=(TWIN, TWIN, HERE), full=50_000),
     Scenario(name="messages, the cap moves", time=False, caps=(2, 1, 3), rare={"cap": 3, "notice": 1}),
     Scenario(
         name="messages, the plan at once",
@@ -30,7 +28,7 @@ SCENARIOS = (
         rare={"cap": 2},
         twice=False,
         prompt=True,
-        full=TO_THE_END,
+        full=50_000,
     ),
     Scenario(name="messages, by demand", time=False, demand=True, rare={"mood": 2}),
     Scenario(
@@ -39,7 +37,7 @@ SCENARIOS = (
         processes=(HERE, HERE, LATER),
         rare={"leave": 1, "join": 1},
     ),
-    Scenario(name="time", ttls=(2,), full=TO_THE_END),
+    Scenario(name="time", ttls=(2,), full=50_000),
     Scenario(name="time, a long lease", ttls=(4,), twice=False),
     Scenario(name="time, overtaking", ttls=(2,), caps=(1,), wire=2, twice=False, lossy=False),
     Scenario(
@@ -50,7 +48,7 @@ SCENARIOS = (
         twice=False,
         lossy=False,
     ),
-    Scenario(name="drift", ttls=(3,), processes=(SLOW, HERE), twice=False, lossy=False, full=TO_THE_END),
+    Scenario(name="drift", ttls=(3,), processes=(SLOW, HERE), twice=False, lossy=False, full=50_000),
     Scenario(name="hung replies", ttls=(2,), caps=(1,), twice=False, impatient=True),
     Scenario(name="the cap moves", ttls=(2,), caps=(2, 1), rare={"cap": 2}, twice=False, lossy=False),
     Scenario(name="the lease's length moves", ttls=(3, 2), rare={"ttl": 2}, twice=False),
@@ -63,7 +61,7 @@ SCENARIOS = (
         lossy=False,
     ),
     Scenario(name="leave with work", ttls=(2,), rare={"leave": 1}, twice=False, lossy=False),
-    Scenario(name="flush", ttls=(2,), rare={"flush": 1}, twice=False, lossy=False, full=TO_THE_END),
+    Scenario(name="flush", ttls=(2,), rare={"flush": 1}, twice=False, lossy=False, full=50_000),
     Scenario(name="flush, with loss", ttls=(2,), caps=(1,), rare={"flush": 1}, twice=False),
     Scenario(
         name="flush, the plan at once", ttls=(2,), rare={"flush": 1}, twice=False, lossy=False, prompt=True
@@ -71,7 +69,7 @@ SCENARIOS = (
     Scenario(name="flush, overtaking", ttls=(2,), wire=2, rare={"flush": 1}, twice=False, lossy=False),
     Scenario(name="an old snapshot", ttls=(2,), rare={"save": 1, "restore": 1}, twice=False, lossy=False),
     Scenario(
-        name="grace", ttls=(2,), grace=1, at_fence=AtFence.LINGER, twice=False, lossy=False, full=TO_THE_END
+        name="grace", ttls=(2,), grace=1, at_fence=AtFence.LINGER, twice=False, lossy=False, full=50_000
     ),
     Scenario(
         name="stubborn work",

@@ -188,7 +188,7 @@ class Scenario:
     prompt: bool = False
     """The plan is made in the same step as every renewal, as a store does that finds it due."""
     demand: bool = False
-    full: int = 200_000
+    full: int = 50_000
     """States to visit at most in a soak, where the search does not end by itself before."""
 
     def words(self) -> str:
