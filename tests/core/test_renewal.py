@@ -39,7 +39,7 @@ def lease(
 
 
 def renewal(
-    holds: int = 0, *, seq: int = 2, wants: int = 9, leaving: bool = False, fenced: bool = False
+    holds: int = 0, *, seq: int = 2, wants: int = 9, leaving: bool = False, beyond: int = 0
 ) -> Renewal:
     return Renewal(
         node="a",
@@ -49,7 +49,7 @@ def renewal(
         in_flight=holds,
         wants=wants,
         leaving=leaving,
-        fenced=fenced,
+        beyond=beyond,
     )
 
 
@@ -207,8 +207,16 @@ def test_while_the_store_learns_nobody_is_asked_for_what_could_not_be_given_to_a
     assert renewed(row, renewal(6), pot(4, held=6, learning_s=2)).reply.gate == 2, "unless the cap is passed"
 
 
+def test_while_the_store_learns_what_runs_beyond_the_gate_may_finish_and_not_be_refilled() -> None:
+    # It was owed before the store forgot, and whoever has the slots by right may not have spoken yet.
+    done = renewed(None, renewal(3, seq=9, beyond=2), pot(8, learning_s=2))
+    assert (done.reply.slots, done.lease.owed, done.reply.gate) == (3, 2, 1)
+    again = renewed(done.lease, renewal(3, seq=10, beyond=2), pot(8, held=3, learning_s=2))
+    assert (again.reply.slots, again.lease.owed, again.reply.gate) == (3, 2, 1)
+
+
 def test_while_the_store_learns_a_fenced_holder_may_finish_and_not_refill() -> None:
-    done = renewed(None, renewal(2, seq=9, fenced=True), pot(8, learning_s=2))
+    done = renewed(None, renewal(2, seq=9, beyond=2), pot(8, learning_s=2))
     assert (done.lease.slots, done.reply.gate) == (2, 0)
     again = renewed(done.lease, renewal(1, seq=10), pot(8, held=2, learning_s=1))
     assert (again.lease.slots, again.reply.gate) == (1, 0)
@@ -228,7 +236,7 @@ def test_another_life_of_the_store_starts_by_learning_for_the_length_of_a_lease(
 
 
 def test_work_that_outlived_its_lease_is_counted_and_may_not_be_refilled() -> None:
-    back = renewed(None, renewal(2, seq=9, fenced=True), pot(4, held=4))
+    back = renewed(None, renewal(2, seq=9, beyond=2), pot(4, held=4))
     assert (back.lease.slots, back.lease.owed, back.reply.gate) == (2, 2, 0)
     one_left = renewed(back.lease, renewal(1, seq=10), pot(4, held=6))
     assert (one_left.lease.slots, one_left.lease.owed, one_left.reply.gate) == (1, 1, 0)
@@ -241,7 +249,7 @@ def test_what_is_owed_is_forgiven_as_the_others_give_back() -> None:
 
 
 def test_work_started_without_the_store_is_counted_when_the_store_is_back() -> None:
-    done = renewed(lease(2, target=2), renewal(7, fenced=True), pot(4, held=4))
+    done = renewed(lease(2, target=2), renewal(7, beyond=7), pot(4, held=4))
     assert (done.lease.slots, done.reply.slots) == (7, 7)
     assert done.reply.gate == 2, "its own two"
 

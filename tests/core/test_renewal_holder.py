@@ -61,7 +61,7 @@ def test_before_the_first_grant_a_local_share_has_its_own_estimate() -> None:
 
 def test_the_first_renewal_holds_nothing_and_a_grant_opens_the_gate() -> None:
     _, renewal = sent(fresh())
-    assert (renewal.seq, renewal.holds, renewal.fenced) == (1, 0, True)
+    assert (renewal.seq, renewal.holds, renewal.beyond) == (1, 0, 0)
     assert limit(holding(4), now=0.0) == 4
 
 
@@ -152,7 +152,7 @@ def test_a_renewal_from_before_the_fence_does_not_lift_it() -> None:
 
 def test_a_fenced_holder_declares_what_runs_and_a_newer_answer_lifts_the_fence() -> None:
     after, renewal = sent(holding(5, now=0.0), now=5.0, in_flight=2)
-    assert (renewal.holds, renewal.fenced) == (2, True)
+    assert (renewal.holds, renewal.beyond) == (2, 2)
     back = receive(after, told(renewal.seq, 4, 3), now=5.1, terms=TERMS)
     assert limit(back, now=5.1) == 3
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tests.explore.tidying import dead
-from tests.explore.world import LIVE, RARE, UNBORN, World
+from tests.explore.world import LIVE, RARE, UNBORN, World, called
 
 if TYPE_CHECKING:
     from tests.explore.model import Model
@@ -25,14 +25,14 @@ def _join(model: Model, world: World) -> Moves:
     heirs = {one.heir for one in model.scenario.processes}
     for index, block in enumerate(world.blocks):
         if block.status == UNBORN and index not in heirs:
-            yield f"{index} joins", model.put(world, index, block._replace(status=LIVE))
+            yield f"{called(index)} joins", model.put(world, index, block._replace(status=LIVE))
 
 
 def _leave(model: Model, world: World) -> Moves:
     for index, block in enumerate(world.blocks):
         if block.status == LIVE and not block.hold.leaving:
             after = block._replace(hold=model.steps.leave(block.hold))
-            yield f"{index} wants to leave", model.put(world, index, model.tidy(after))
+            yield f"{called(index)} wants to leave", model.put(world, index, model.tidy(after))
 
 
 def _crash(model: Model, world: World) -> Moves:
@@ -42,15 +42,18 @@ def _crash(model: Model, world: World) -> Moves:
         after = model.put(world, index, model.tidy(dead(block)))
         heir = model.scenario.processes[index].heir
         if heir is None:
-            yield f"{index} crashes", after
+            yield f"{called(index)} crashes", after
         else:
             reborn = after.blocks[heir]._replace(status=LIVE)
-            yield f"{index} crashes and starts again as {heir}", model.put(after, heir, reborn)
+            yield (
+                f"{called(index)} crashes and starts again as {called(heir)}",
+                model.put(after, heir, reborn),
+            )
 
 
 def _flush(model: Model, world: World) -> Moves:
     lost = model.with_rows(world, (None,) * len(world.blocks))
-    yield "the store forgets everything", lost._replace(learning=model.steps.learning())
+    yield "the store forgets everything", lost._replace(learning=model.steps.learning(world.ttl))
 
 
 def _save(_model: Model, world: World) -> Moves:
@@ -60,7 +63,7 @@ def _save(_model: Model, world: World) -> Moves:
 
 def _restore(model: Model, world: World) -> Moves:
     blocks = tuple(model.tidy(block._replace(row=block.saved, saved=None)) for block in world.blocks)
-    restored = world._replace(blocks=blocks, learning=model.steps.learning())
+    restored = world._replace(blocks=blocks, learning=model.steps.learning(world.ttl))
     yield "the store goes back to its snapshot", restored
 
 
@@ -71,12 +74,20 @@ def _cap(model: Model, world: World) -> Moves:
     yield f"the cap becomes {cap}", model.settled(moved)
 
 
+def _ttl(model: Model, world: World) -> Moves:
+    ttls = model.scenario.ttls
+    ttl = ttls[(ttls.index(world.ttl) + 1) % len(ttls)]
+    yield f"leases last {ttl} ticks from now on", world._replace(ttl=ttl)
+
+
 def _notice(model: Model, world: World) -> Moves:
     for index, block in enumerate(world.blocks):
-        if block.status == LIVE and block.row and block.row.target < block.hold.gate:
-            after = block._replace(hold=model.steps.notice(block.hold, block.row.target))
+        if block.status != LIVE or not block.row:
+            continue
+        after = block._replace(hold=model.steps.notice(block.hold, block.row.target))
+        if after != block:
             yield (
-                f"{index} is told its target: {block.row.target}",
+                f"{called(index)} is told its target: {block.row.target}",
                 model.put(world, index, model.tidy(after)),
             )
 
@@ -85,7 +96,7 @@ def _mood(model: Model, world: World) -> Moves:
     for index, block in enumerate(world.blocks):
         if block.status == LIVE:
             wish = "wants nothing more" if block.hungry else "wants all it can get"
-            yield f"{index} {wish}", model.put(world, index, block._replace(hungry=1 - block.hungry))
+            yield f"{called(index)} {wish}", model.put(world, index, block._replace(hungry=1 - block.hungry))
 
 
 _KINDS: dict[str, Callable[[Model, World], Moves]] = {
@@ -96,6 +107,7 @@ _KINDS: dict[str, Callable[[Model, World], Moves]] = {
     "save": _save,
     "restore": _restore,
     "cap": _cap,
+    "ttl": _ttl,
     "notice": _notice,
     "mood": _mood,
 }

@@ -1,4 +1,8 @@
-"""The shipped rule of share leases, or the same with a line of it broken."""
+"""The shipped rule of share leases, or the same with a line of it broken.
+
+A broken rule is a copy of a shipped module's source with one line replaced, compiled in memory: what is
+searched stays the shipped code but for that line, and a line that is no longer there is an error.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from types import ModuleType
 
-from flyball.core import allotment, holding, renewal, terms
+from flyball.core import allotment, beat, holding, renewal, terms
 
 _numbers = count()
 
@@ -19,6 +23,7 @@ class Rule:
 
     renewal: ModuleType = renewal
     holding: ModuleType = holding
+    beat: ModuleType = beat
     allotment: ModuleType = allotment
     terms: ModuleType = terms
 
@@ -26,14 +31,16 @@ class Rule:
 SHIPPED = Rule()
 
 
-def broken(module: str, *, line: str, by: str) -> Rule:
-    """The rule with ``line`` of one module's source replaced. The line must be there, exactly once."""
+def broken(module: str, *lines: tuple[str, str]) -> Rule:
+    """The rule with lines of one module replaced, each ``(line, by)``. A line must be there, exactly once."""
     shipped: ModuleType = getattr(SHIPPED, module)
-    source = Path(str(shipped.__file__)).read_text()
-    if source.count(line) != 1:
-        raise LookupError(f"{module}.py has this {source.count(line)} times instead of once: {line!r}")
+    source = Path(str(shipped.__file__)).read_text(encoding="utf-8")
+    for line, by in lines:
+        if source.count(line) != 1:
+            raise LookupError(f"{module}.py has this {source.count(line)} times instead of once: {line!r}")
+        source = source.replace(line, by)
     name = f"tests.explore.broken_{module}_{next(_numbers)}"
     copy = ModuleType(name)
     sys.modules[name] = copy  # dataclasses look their module up
-    exec(compile(source.replace(line, by), name, "exec"), copy.__dict__)
+    exec(compile(source, name, "exec"), copy.__dict__)
     return Rule(**{module: copy})

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.explore.bounds import Bounds
+from tests.explore.bounds import ALL, Bounds
 from tests.explore.model import Model
-from tests.explore.world import World
+from tests.explore.world import Fault, Kind, World
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,26 @@ class Found:
     """Every world within so many moves was visited, with all that can follow it."""
     complete: bool
     """There are no others."""
-    wrong: str | None = None
+    fault: Fault | None = None
     path: tuple[str, ...] = ()
+    peace_ticks: int = 0
+    """From any of them everything is as it should be within so many ticks, once nothing bad happens."""
 
     def words(self) -> str:
         """The counter-example as a person reads it."""
         lines = [f"{number:3}. {move}" for number, move in enumerate(self.path, 1)]
-        return "\n".join([*lines, f"     -> {self.wrong}"])
+        return "\n".join([*lines, f"     -> {self.fault.words if self.fault else 'nothing is wrong'}"])
 
 
-def search(model: Model, *, max_states: int, bounds: Bounds | None = None, peace: bool = True) -> Found:
-    """Visit worlds until there are no others, there are too many, or something is wrong."""
+def search(model: Model, *, max_states: int, only: frozenset[Kind] = ALL) -> Found:
+    """Visit worlds until there are no others, there are too many, or something of that kind is wrong."""
     with _no_search_for_cycles():
-        return _Search(model, bounds or Bounds(model), peace=peace).run(max_states)
+        return _Search(model, Bounds(model, only)).run(max_states)
 
 
 class _Search:
-    def __init__(self, model: Model, bounds: Bounds, *, peace: bool) -> None:
-        self.model, self.bounds, self.peace = model, bounds, peace
+    def __init__(self, model: Model, bounds: Bounds) -> None:
+        self.model, self.bounds = model, bounds
         self.worlds = [model.first()]
         self.parents = array("l", [0])
         self.known = set(self.worlds)
@@ -59,24 +61,27 @@ class _Search:
         return self._found(complete=True)
 
     def _visit(self, index: int) -> Found | None:
-        world, known = self.worlds[index], self.known
-        lost = self.bounds.lost(world) if self.peace else None
-        if lost:
-            return self._found(complete=False, wrong=lost, path=self._path(index))
-        for move, after, wrong in self.model.moves(world):
+        world, known, bounds = self.worlds[index], self.known, self.bounds
+        fault = bounds.lost(world)
+        if fault:
+            return self._found(complete=False, fault=fault, path=self._path(index))
+        for move, after, passed in self.model.moves(world):
             self.transitions += 1
-            if after in known and not wrong:
+            if after in known and not passed:
                 continue
-            wrong = wrong or self.bounds.wrong(after)
-            if wrong:
-                return self._found(complete=False, wrong=wrong, path=(*self._path(index), move))
+            fault = bounds.minded(passed) or bounds.wrong(after)
+            if fault:
+                return self._found(complete=False, fault=fault, path=(*self._path(index), move))
+            if after in known:
+                continue
             known.add(after)
             self.worlds.append(after)
             self.parents.append(index)
         return None
 
-    def _found(self, *, complete: bool, wrong: str | None = None, path: tuple[str, ...] = ()) -> Found:
-        return Found(len(self.worlds), self.transitions, self.depth, complete, wrong, path)
+    def _found(self, *, complete: bool, fault: Fault | None = None, path: tuple[str, ...] = ()) -> Found:
+        ticks = self.bounds.peace_ticks
+        return Found(len(self.worlds), self.transitions, self.depth, complete, fault, path, ticks)
 
     def _path(self, index: int) -> tuple[str, ...]:
         chain = [index]

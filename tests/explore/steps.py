@@ -7,26 +7,22 @@ from functools import cache
 from typing import Any
 
 from tests.explore.rule import Rule
-from tests.explore.world import PLENTY, Answer, Hold, Request, Row, Scenario
-
-SINCE_MAX = 4
-"""Longer than a turn: how long somebody has waited is told apart no further."""
+from tests.explore.world import PLENTY, Answer, Books, Hold, Request, Row, Scenario
 
 
 class Steps:
     def __init__(self, scenario: Scenario, rule: Rule) -> None:
         self.rule, self.scenario = rule, scenario
-        self.terms = rule.terms.ShareTerms(
-            heartbeat_s=scenario.ttl / 4,
-            ttl_s=scenario.ttl,
-            drift=max(one.drift for one in scenario.processes) / scenario.ttl,
-            grace_s=scenario.grace,
-        )
-        self.fence = math.ceil(self.terms.fence_s)
+        self.terms = {ttl: self._terms(ttl) for ttl in scenario.ttls}
+        self.fence = max(math.ceil(terms.fence_s) for terms in self.terms.values())
+        # The timer of a fence may fire a quarter beat late. No tick comes between, unless the margin is gone.
+        self.late = max(_ticks(one.fence_s, one.heartbeat_s / 4) for one in self.terms.values())
         self._allot_rule = (
             rule.allotment.AllotRule.DEMAND if scenario.demand else rule.allotment.AllotRule.EVEN
         )
         self.turns = min(scenario.caps) < len(scenario.processes)
+        self.turn = max(math.ceil(terms.turn_s) for terms in self.terms.values())
+        self._nodes = [one.node or str(index) for index, one in enumerate(scenario.processes)]
         self.send = cache(self._send)
         self.receive = cache(self._receive)
         self.renew = cache(self._renew)
@@ -35,58 +31,95 @@ class Steps:
         self.notice = cache(self._notice)
         self.leave = cache(self._leave)
         self.gone = cache(self._gone)
+        self.missed = cache(self._missed)
+        self.due = cache(self._due)
+        self.expired = cache(self._expired)
         self.plan = cache(self._plan)
+
+    def _terms(self, ttl: int) -> Any:
+        return self.rule.terms.ShareTerms(
+            heartbeat_s=ttl / 4,
+            ttl_s=ttl,
+            drift=max(one.drift for one in self.scenario.processes) / ttl,
+            grace_s=self.scenario.grace,
+        )
 
     # --- what a holder does ---
 
     def _send(self, hold: Hold, in_flight: int, wants: int) -> tuple[Hold, Request]:
         after, renewal = self.rule.holding.send(self._holding(hold), now=0, in_flight=in_flight, wants=wants)
-        return self._hold(after), Request(
-            renewal.seq, renewal.holds, renewal.wants, int(renewal.fenced), int(renewal.leaving)
+        return self.hold(after), Request(
+            renewal.seq, renewal.holds, renewal.wants, renewal.beyond, int(renewal.leaving)
         )
 
     def _receive(self, hold: Hold, answer: Answer) -> Hold:
-        reply = self.rule.renewal.Reply(**answer._asdict(), ttl_s=self.terms.ttl_s)
-        return self._hold(self.rule.holding.receive(self._holding(hold), reply, now=0, terms=self.terms))
+        reply = self.rule.renewal.Reply(
+            seq=answer.seq, slots=answer.slots, gate=answer.gate, ttl_s=answer.ttl
+        )
+        terms = self.terms[answer.ttl]
+        return self.hold(self.rule.holding.receive(self._holding(hold), reply, now=0, terms=terms))
 
     def _limit(self, hold: Hold) -> int:
-        return int(self.rule.holding.limit(self._holding(hold), now=0))
+        local, outage = self.scenario.local, self.rule.holding.OnOutage
+        on_outage = outage.LOCAL if local else outage.REFUSE
+        return int(self.rule.holding.limit(self._holding(hold), now=0, on_outage=on_outage, local=local))
 
     def _fenced(self, hold: Hold) -> bool:
         return bool(self.rule.holding.fenced(self._holding(hold), now=0))
 
     def _notice(self, hold: Hold, target: int) -> Hold:
-        return self._hold(self.rule.holding.notice(self._holding(hold), target=target))
+        return self.hold(self.rule.holding.notice(self._holding(hold), target=target))
 
     def _leave(self, hold: Hold) -> Hold:
-        return self._hold(self.rule.holding.leave(self._holding(hold)))
+        return self.hold(self.rule.holding.leave(self._holding(hold)))
 
     def _gone(self, hold: Hold, in_flight: int) -> bool:
         return bool(self.rule.holding.gone(self._holding(hold), in_flight=in_flight))
 
+    def _missed(self, hold: Hold) -> Hold:
+        return self.hold(self.rule.holding.missed(self._holding(hold), seq=hold.seq, now=0))
+
+    def _due(self, hold: Hold, in_flight: int, wants: int, ttl: int) -> float:
+        """Ticks until the next renewal."""
+        holding, terms = self._holding(hold), self.terms[ttl]
+        return float(self.rule.beat.due(holding, in_flight=in_flight, wants=wants, terms=terms, now=0).at)
+
     # --- what the store does ---
 
-    def _renew(
-        self, row: Row | None, request: Request, cap: int, held: int, nodes: int, learning: int
-    ) -> tuple[Row, Answer | None]:
+    def homes(self) -> tuple[int, ...]:
+        """For each process the first one whose lease it would renew: itself, if leases have names enough."""
+        name = self.rule.renewal.lease_name
+        names = [name(node, str(index)) for index, node in enumerate(self._nodes)]
+        return tuple(names.index(one) for one in names)
+
+    def _expired(self, row: Row) -> bool:
+        return bool(self.rule.renewal.expired(self._lease(row), now=0))
+
+    def _renew(self, row: Row | None, request: Request, books: Books) -> tuple[Row, Answer | None]:
         renewal = self.rule.renewal.Renewal(node="", incarnation="", in_flight=0, **request._asdict())
         pot = self.rule.renewal.Pot(
-            cap=cap, held=held, nodes=nodes, learning_until=learning, terms=self.terms
+            cap=books.cap,
+            held=books.held,
+            nodes=books.nodes,
+            learning_until=books.learning,
+            terms=self.terms[books.ttl],
         )
         done = self.rule.renewal.renew(self._lease(row) if row else None, renewal, pot, now=0)
         reply = done.reply
-        answer = None if reply.stale else Answer(reply.seq, reply.slots, reply.gate)
-        return self._row(done.lease), answer
+        answer = None if reply.stale else Answer(reply.seq, reply.slots, reply.gate, books.ttl)
+        return self.row(done.lease), answer
 
-    def _plan(self, rows: tuple[Row | None, ...], cap: int) -> tuple[Row | None, ...]:
-        leases = [self._lease(row, node=str(index)) for index, row in enumerate(rows) if row]
-        plan = self.rule.allotment.allot(leases, cap=cap, rule=self._allot_rule, terms=self.terms, now=0)
-        targets = {lease.node: plan.targets[lease.name] for lease in leases}
-        return tuple(row and row._replace(target=targets[str(index)]) for index, row in enumerate(rows))
+    def _plan(self, rows: tuple[Row | None, ...], cap: int, ttl: int) -> tuple[Row | None, ...]:
+        leases = {index: self._lease(row, index) for index, row in enumerate(rows) if row}
+        allot, rule = self.rule.allotment.allot, self._allot_rule
+        targets = allot(list(leases.values()), cap=cap, rule=rule, terms=self.terms[ttl], now=0).targets
+        return tuple(
+            row and row._replace(target=targets[leases[index].name]) for index, row in enumerate(rows)
+        )
 
-    def learning(self) -> int:
+    def learning(self, ttl: int) -> int:
         """How long a store learns that woke up in another life."""
-        before = self.rule.renewal.Pot(cap=1, terms=self.terms)
+        before = self.rule.renewal.Pot(cap=1, terms=self.terms[ttl])
         return int(max(0, self.rule.renewal.in_epoch(before, "another life", now=0).learning_until))
 
     # --- to and fro ---
@@ -103,9 +136,10 @@ class Steps:
             fence_at=hold.fence or (0 if hold.early else float("-inf")),
             leaving=bool(hold.leaving),
             told=bool(hold.told),
+            misses=hold.failed,
         )
 
-    def _hold(self, holding: Any) -> Hold:
+    def hold(self, holding: Any) -> Hold:
         # The model's time is whole, so a fence between two ticks is reached at the second.
         fence = math.ceil(holding.fence_at) if holding.fence_at > 0 else 0
         return Hold(
@@ -118,12 +152,13 @@ class Steps:
             early=int(holding.pending and holding.sent_at < holding.fence_at <= 0),
             leaving=int(holding.leaving),
             told=int(holding.told),
+            failed=int(holding.leaving and not holding.pending and holding.misses > 0),
         )
 
-    def _lease(self, row: Row, node: str = "") -> Any:
+    def _lease(self, row: Row, index: int = 0) -> Any:
         return self.rule.renewal.ShareLease(
-            node=node,
-            incarnation="",
+            node=self._nodes[index],
+            incarnation=str(index),
             seq=row.seq,
             slots=row.slots,
             owed=row.owed,
@@ -134,7 +169,7 @@ class Steps:
             wants=row.wants,
         )
 
-    def _row(self, lease: Any) -> Row:
+    def row(self, lease: Any) -> Row:
         return Row(
             seq=lease.seq,
             slots=lease.slots,
@@ -142,6 +177,11 @@ class Steps:
             target=lease.target,
             draining=int(lease.draining),
             expires=max(0, int(lease.expires_at)),
-            since=min(int(-lease.since), SINCE_MAX) if self.turns else 0,
+            since=int(-lease.since) if self.turns else 0,
             wants=lease.wants if self.scenario.demand else PLENTY,
         )
+
+
+def _ticks(begin: float, lasts: float) -> int:
+    """The ticks that come in between."""
+    return math.ceil(begin + lasts) - math.ceil(begin)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 UNBORN, LIVE, OVER = 0, 1, 2
@@ -32,6 +33,8 @@ class Hold(NamedTuple):
     """The pending renewal was sent before the fence that has been reached since."""
     leaving: int = 0
     told: int = 0
+    failed: int = 0
+    """The latest renewal was given up; kept where it leaves."""
 
 
 class Row(NamedTuple):
@@ -52,7 +55,7 @@ class Request(NamedTuple):
     seq: int
     holds: int
     wants: int
-    fenced: int
+    beyond: int
     leaving: int
 
 
@@ -60,6 +63,7 @@ class Answer(NamedTuple):
     seq: int
     slots: int
     gate: int
+    ttl: int
 
 
 class Block(NamedTuple):
@@ -84,8 +88,19 @@ class Block(NamedTuple):
     answers: tuple[Answer, ...] = ()
 
 
+class Books(NamedTuple):
+    """A ``Pot``: what a renewal reads beside its own row."""
+
+    cap: int
+    held: int
+    nodes: int
+    learning: int
+    ttl: int
+
+
 class World(NamedTuple):
     cap: int
+    ttl: int
     high: int
     """The most that may be in flight: the cap, or what was held when it was lowered and has not come down."""
     learning: int
@@ -95,19 +110,54 @@ class World(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-RARE = ("join", "leave", "crash", "flush", "save", "restore", "cap", "notice", "mood")
+class Kind(Enum):
+    """What can be wrong."""
+
+    OVERSHOOT = "more in flight than the cap"
+    OVERGRANT = "more granted than the cap"
+    OVERCOUNT = "more in the books than the cap"
+    UNCOVERED = "more in use than the store counts"
+    LOST = "a slot that nobody gets any more"
+    STUCK = "more held than the cap, for ever"
+    STARVED = "somebody who gets nothing any more"
+
+
+class Fault(NamedTuple):
+    kind: Kind
+    words: str
+
+
+def called(index: int) -> str:
+    """The name of a process in what people read."""
+    return "ABC"[index]
+
+
+RARE = ("join", "leave", "crash", "flush", "save", "restore", "cap", "ttl", "notice", "mood")
 GONE = Block(status=OVER)
 
 
 @dataclass(frozen=True)
 class Process:
-    """One incarnation of a node; its place in the scenario is its name in the model."""
+    """One incarnation of a node."""
 
+    node: str = ""
+    """The node id, where more than one incarnation has the same."""
     starts: bool = True
     heir: int | None = None
     """The process that starts in its place, under the same node id, when this one crashes."""
     drift: int = 0
     """How many ticks its clock may be behind. It may catch up and fall behind again without end."""
+    seq: int = 0
+    """How many renewals it has sent before anything is looked at."""
+
+
+class AtFence(Enum):
+    """What work does whose holder is fenced."""
+
+    ABORT = "ends at once"
+    LINGER = "ends within the grace"
+    STUBBORN = "goes on, and is not counted"
+    DEAF = "goes on, and is counted: nobody told it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +170,12 @@ class Scenario:
     """The cap, and the values it may move between."""
     rare: Mapping[str, int] = field(default_factory=dict)
     """How often each kind of RARE move may happen."""
-    ttl: int = 4
+    ttls: tuple[int, ...] = (4,)
+    """Ticks that a lease lasts, and the values this may move between."""
     grace: int = 0
-    at_fence: str = "abort"
-    """What work does at a fence: abort (ends at once), linger (ends within the grace), stubborn (goes on,
-    and is not counted), deaf (goes on, and is counted: nobody told it)."""
+    at_fence: AtFence = AtFence.ABORT
+    local: int = 0
+    """What a fenced holder admits by itself; such work is not counted."""
     time: bool = True
     wire: int = 1
     """Messages on their way, per process and direction."""
@@ -132,10 +183,33 @@ class Scenario:
     """Messages may be delivered any number of times."""
     lossy: bool = True
     """Messages get lost. Otherwise they may still be late for ever."""
+    impatient: bool = False
+    """Holders may stop waiting for a reply before they renew again."""
+    prompt: bool = False
+    """The plan is made in the same step as every renewal, as a store does that finds it due."""
     demand: bool = False
-    alias: Mapping[int, int] = field(default_factory=dict)
-    """Processes under the node id of another, for stores that do not tell incarnations apart."""
-    full: int = 0
+    full: int = 50_000
     """States to visit at most in a soak, where the search does not end by itself before."""
-    quick: int = 0
-    """The same in every test run."""
+
+    def words(self) -> str:
+        """Its bounds, as a person reads them."""
+        drift = max(one.drift for one in self.processes)
+        namesakes = sum(1 for one in self.processes if one.node)
+        parts = [
+            f"{len(self.processes)} processes",
+            f"{namesakes} of them under one node id" if namesakes else "",
+            f"cap {' or '.join(map(str, self.caps))}",
+            f"TTL {' or '.join(map(str, self.ttls))} ticks" if self.time else "no time",
+            f"grace {self.grace}" if self.grace else "",
+            f"drift {drift} tick" if drift else "",
+            f"{self.wire} message{'s' * (self.wire > 1)} each way",
+            "loss" if self.lossy else "",
+            "duplicates" if self.twice else "",
+            "replies given up" if self.impatient else "",
+            f"local {self.local}" if self.local else "",
+            "by demand" if self.demand else "",
+            "plan with every renewal" if self.prompt else "",
+            "" if self.at_fence in (AtFence.ABORT, AtFence.LINGER) else f"fenced work {self.at_fence.value}",
+            *(f"{times} x {kind}" for kind, times in self.rare.items()),
+        ]
+        return ", ".join(part for part in parts if part)

@@ -68,7 +68,7 @@ renewals = st.fixed_dictionaries(
         "in_flight": st.integers(0, 4),
         "wants": st.sampled_from([0, 1, 2, 2, 5, 9]),
         "weight": st.sampled_from([1.0, 1.0, 2.0, 1 / 3]),
-        "fenced": st.sampled_from([False, False, False, True]),
+        "beyond": st.sampled_from([0, 0, 0, 1, 3]),
         "leaving": st.sampled_from([False] * 6 + [True]),
         "peak": st.integers(0, 5),
         "hold_s": st.sampled_from([0.0, 0.7, 30.0]),

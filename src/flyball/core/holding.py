@@ -113,7 +113,7 @@ def send(
         in_flight=in_flight,
         wants=wants,
         weight=holding.weight,
-        fenced=over,
+        beyond=holds - gate,
         leaving=holding.leaving,
         tally=tally,
     )

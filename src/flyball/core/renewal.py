@@ -62,8 +62,8 @@ class Renewal:
     wants: int
     """What it could use now: in flight and waiting."""
     weight: float = 1.0
-    fenced: bool = False
-    """Its time was up when it was sent: what it holds is running work and no right to more."""
+    beyond: int = 0
+    """What of ``holds`` is running work above the gate, and no right to more: all of it, once time was up."""
     leaving: bool = False
     tally: Tally = NO_TALLY
 
@@ -245,9 +245,9 @@ def _growth(holds: int, held_by_others: int, target: int, pot: Pot, now: float) 
 def _owed(row: ShareLease, renewal: Renewal, slots: int, *, excess: int, learning: bool) -> int:
     """How many of the slots were declared and not granted, while more is held than the cap."""
     if learning:
-        # Nobody knows yet how much is held. A holder within its time declares what the store granted before
-        # it forgot; what a fenced one runs may have been given to others in between.
-        return min(row.owed + renewal.holds * renewal.fenced, slots)
+        # Nobody knows yet how much is held. Up to its gate a holder declares what the store granted before it
+        # forgot; what runs beyond that may have been given to others in between.
+        return min(max(row.owed, renewal.beyond), slots)
     return min(row.owed + max(0, renewal.holds - row.slots), max(0, excess), slots)
 
 

@@ -40,7 +40,7 @@ def check_renewal(renewal: Renewal) -> None:
     check_name("node", renewal.node)
     if not 0 < len(renewal.incarnation) <= _INCARNATION_LIMIT or not renewal.incarnation.isalnum():
         raise UsageError(f"an incarnation is up to {_INCARNATION_LIMIT} letters and digits")
-    for what in ("seq", "holds", "in_flight", "wants", "peak"):
+    for what in ("seq", "holds", "beyond", "in_flight", "wants", "peak"):
         value = getattr(renewal, what)
         if type(value) is not int or not 0 <= value <= 1_000_000_000:
             raise UsageError(f"{what} of a renewal must be a whole number of 0 or more, not {value!r}")

@@ -20,7 +20,7 @@ def renewal_line(renewal: Renewal) -> str:
     r, tally = renewal, renewal.tally
     return (
         f"{r.node}\t{r.incarnation}\t{r.seq}\t{r.holds}\t{r.in_flight}\t{r.wants}\t{r.weight!r}\t"
-        f"{'1' if r.fenced else ''}\t{'1' if r.leaving else ''}\t"
+        f"{r.beyond}\t{'1' if r.leaving else ''}\t"
         f"{tally.successes}\t{tally.throttles}\t{tally.overloads}\t{r.peak}\t{r.hold_s!r}\t"
         f"{number(r.refused_age_s)}\t{number(r.estimate)}\t{plain(r.mailbox)}"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.verdict import Reason
 from flyball.testing.store_checks.nodes import Node, learned, settle
@@ -45,6 +47,19 @@ def another_life_of_the_store_learns_again(s: Scene) -> None:
     a.renew()
     s.wait(1.1)
     expect_equal(settle(a, b), [3, 3], "whoever was not heard by now has fenced itself")
+
+
+@store_check
+def what_ran_beyond_its_gate_is_no_right_to_a_store_that_forgot(s: Scene) -> None:
+    _ready(s, 6)
+    s.world.epoch = "second"
+    a = Node(s, "a", wants=3)
+    # As the life before left it: three pieces of work run, and two of them had outlived a lease.
+    a.holding = replace(a.holding, seq=4, slots=3, gate=1, fence_at=s.world.clock() + a.terms.fence_s)
+    a.running = 3
+    a.renew()
+    expect_equal(s.seen().in_use, 3, "slots in use: all that runs is counted")
+    expect_equal(a.may, 1, "what it may use: the others may be somebody's who has not spoken yet")
 
 
 @store_check

@@ -3,10 +3,10 @@ local pot, renewal = nil, {}
 
 function renewal.of(line)
   local r = {}
-  r.node, r.incarnation, r.seq, r.holds, r.in_flight, r.wants, r.weight, r.fenced, r.leaving, r.successes,
+  r.node, r.incarnation, r.seq, r.holds, r.in_flight, r.wants, r.weight, r.beyond, r.leaving, r.successes,
     r.throttles, r.overloads, r.peak, r.hold_s, r.refused_age_s, r.estimate, r.mailbox =
     match(line, '^' .. string.rep('([^\t]*)\t', 16) .. '(.*)$')
-  r.name, r.fenced, r.leaving = r.node .. '\31' .. r.incarnation, r.fenced == '1', r.leaving == '1'
+  r.name, r.beyond, r.leaving = r.node .. '\31' .. r.incarnation, tonumber(r.beyond), r.leaving == '1'
   r.seq, r.holds, r.wants = tonumber(r.seq), tonumber(r.holds), tonumber(r.wants)
   r.peak = max(tonumber(r.peak), tonumber(r.in_flight))
   return r
@@ -90,7 +90,7 @@ function renewal.changed(row, r)
   local growth = learning and 0 or max(0, min(target - r.holds, pot.cap - others - r.holds))
   s.slots = r.holds + growth
   if learning then
-    s.owed = min(row.owed + (r.fenced and r.holds or 0), s.slots)
+    s.owed = min(max(row.owed, r.beyond), s.slots)
   else
     s.owed = min(row.owed + max(0, r.holds - row.slots), max(0, others + s.slots - pot.cap), s.slots)
   end
