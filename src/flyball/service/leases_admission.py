@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from litestar import Request
@@ -100,31 +99,28 @@ class Admission:
             await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 await self._leave(order, verdict, waiting)
-            claim = waiting.result()
+            waited = waiting.result()
         except asyncio.CancelledError:
             await self._leave(order, verdict, waiting)
         finally:
             leaving.cancel()
             request.scope["state"]["waited_s"] = time.monotonic() - began
-        if claim is None:
+        if waited.gone:
             # Under a key that is told again, it was served and has ended since.
             return True if verdict.replayed else None
-        if not claim.held and wait_s > order.ttl_s / 4:
-            await self.afar.call(partial(self.afar.extend, claim.id, ttl_s=order.ttl_s))
-        return claim.held
+        if not waited.held and wait_s > order.ttl_s / 4:
+            await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s)
+        return waited.held
 
     async def _leave(self, order: Order, verdict: Verdict, waiting: asyncio.Task[Any]) -> None:
         """The client is gone."""
         waiting.cancel()
         await asyncio.wait({waiting})
         with suppress(StoreError):  # if it cannot be written now, its time ends it
-            await self.afar.call(partial(self._give_back, verdict.claim_id, keyed=bool(order.key)))
+            claim = await self.afar.claim_async(verdict.claim_id) if order.key else None
+            if claim is None or not claim.held:
+                await self.afar.withdraw_async(verdict.claim_id)
         raise ProblemError(408, "left", "the client did not wait for its answer")
-
-    def _give_back(self, claim_id: int, *, keyed: bool) -> None:
-        claim = self.afar.claim(claim_id) if keyed else None
-        if claim is None or not claim.held:
-            self.afar.withdraw(claim_id)
 
     def check_open(self) -> None:
         if self.service.draining:

@@ -99,7 +99,7 @@ async def _serve_or_refuse(admission: Admission, admitted: Admitted, limit: int)
             return
         verdict = found if found is not None else verdict
         if not admitted.replayed:
-            await afar.call(partial(afar.withdraw, admitted.claim_id))
+            await afar.withdraw_async(admitted.claim_id)
     raise refusal(verdict, limit=limit)
 
 
@@ -114,7 +114,7 @@ async def _serve_or_refuse(admission: Admission, admitted: Admitted, limit: int)
 async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> Renewed:
     """The run goes on: for its time to live from now."""
     claim_id, ttl_s = await _theirs(admission, org, run_id)
-    if not await admission.afar.call(partial(admission.afar.extend, claim_id, ttl_s=ttl_s)):
+    if not await admission.afar.extend_async(claim_id, ttl_s=ttl_s):
         raise gone(claim_id)
     return Renewed(id=claim_id, ttl_s=ttl_s)
 
@@ -123,7 +123,7 @@ async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[s
 async def end_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> None:
     """The run is over. Saying it again changes nothing."""
     claim_id, _ = await _theirs(admission, org, run_id)
-    await admission.afar.call(partial(admission.afar.end, claim_id))
+    await admission.afar.end_async(claim_id)
 
 
 def _run_id(admission: Admission, org: str, claim_id: int, ttl_s: float) -> str:
