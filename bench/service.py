@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.report import Figure, Progress, Section, Target, beside, percentile
-from bench.service_wire import STORES, Answer, Served, Wire, close_all, locked, served, wires
+from bench.service_wire import STORES, Answer, Served, Wire, close_all, flooding, locked, served, wires
 
 NAME = "service"
 TITLE = "admission over HTTP, server and clients on the same machine"
@@ -239,14 +239,18 @@ async def _tenants(server: Served, sizes: Sizes) -> Figure:
     cap, light = 20, 99
     await _put_org(server.url, "flood", cap)
     link = await Wire.to(server.url)
+    brief = b'{"ttl_s": 2, "heartbeat_s": 1}'
+    assert (await link.ask("PUT", "/v1/orgs/flood", brief)).status == 200
     assert (await link.ask("PATCH", "/v1/pools/runs", b'{"cap": %d}' % cap)).status == 200
+    await link.close()
     for number in range(light):
         await _put_org(server.url, f"light-{number}", 2)
     alone, crowded = [], []
     for _ in range(sizes.rate_rounds):
-        alone.append(await _light_p95(server, sizes, light, flood=0))
-        crowded.append(await _light_p95(server, sizes, light, flood=200))
-    await link.close()
+        alone.append(await _light_p95(server, sizes, light))
+        with flooding(server.url, many=200, hold_s=sizes.hold_s):
+            crowded.append(await _light_p95(server, sizes, light))
+        await _until_idle(server.url)
     return beside(
         "99 light orgs and one that floods, cap 20: p95 of a light org's start",
         crowded,
@@ -257,30 +261,30 @@ async def _tenants(server: Served, sizes: Sizes) -> Figure:
     )
 
 
-async def _light_p95(server: Served, sizes: Sizes, light: int, *, flood: int) -> float:
+async def _until_idle(url: str) -> None:
+    """What the flood still held has to run out."""
+    link = await Wire.to(url)
+    while (found := (await link.ask("GET", "/v1/pools/runs")).json)["in_use"] or found["waiting"]:
+        await asyncio.sleep(0.5)
+    await link.close()
+
+
+async def _light_p95(server: Served, sizes: Sizes, light: int) -> float:
     took: list[float] = []
-    links = await wires(server.url, light + flood)
+    links = await wires(server.url, light)
     ends = time.perf_counter() + sizes.light_s
 
-    async def run_once(link: Wire, org: str) -> Answer:
-        answer = await link.ask("POST", f"/v1/orgs/{org}/runs", headers={"Prefer": "wait=30"})
-        if answer.status == 200:
-            await asyncio.sleep(sizes.hold_s)
-            await link.ask("DELETE", f"/v1/orgs/{org}/runs/{answer.json['run_id']}")
-        return answer
-
     async def be_light(number: int) -> None:
+        link, org = links[number], f"/v1/orgs/light-{number}/runs"
         await asyncio.sleep(sizes.light_s * number / light / 2)
-        took.append((await run_once(links[number], f"light-{number}")).took_s)
         while time.perf_counter() < ends:
+            answer = await link.ask("POST", org, headers={"Prefer": "wait=30"})
+            took.append(answer.took_s)
+            await asyncio.sleep(sizes.hold_s)
+            await link.ask("DELETE", f"{org}/{answer.json['run_id']}")
             await asyncio.sleep(sizes.light_s / 2)
-            took.append((await run_once(links[number], f"light-{number}")).took_s)
 
-    async def be_flood(number: int) -> None:
-        while time.perf_counter() < ends:
-            await run_once(links[light + number], "flood")
-
-    await asyncio.gather(*map(be_light, range(light)), *map(be_flood, range(flood)))
+    await asyncio.gather(*map(be_light, range(light)))
     await close_all(links)
     return percentile(took, 95) * 1000
 

@@ -143,7 +143,21 @@ def served(store: str) -> Iterator[Served]:
 @contextmanager
 def locked(redis_url: str, *, jittered: bool) -> Iterator[str]:
     """The lock-and-count baseline behind HTTP; its address."""
-    command = [sys.executable, "-m", "bench.service_baseline", redis_url, "jittered" if jittered else "fixed"]
+    with _beside("bench.service_baseline", redis_url, "jittered" if jittered else "fixed") as said:
+        yield said
+
+
+@contextmanager
+def flooding(url: str, *, many: int, hold_s: float) -> Iterator[None]:
+    """An org that starts as many runs as it can."""
+    with _beside("bench.service_flood", url, str(many), str(hold_s)):
+        yield
+
+
+@contextmanager
+def _beside(module: str, *arguments: str) -> Iterator[str]:
+    """A process beside ours; the first line that it says."""
+    command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as process:
         assert process.stdout is not None
         try:

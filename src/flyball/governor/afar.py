@@ -80,10 +80,12 @@ class Waited:
     held: bool
     claim: Claim | None = None
     """As it was seen last; None also for a lease of which we were told."""
+    left: bool = False
+    """Nobody waited to the end."""
 
     @property
     def gone(self) -> bool:
-        return not self.held and self.claim is None
+        return not self.held and self.claim is None and not self.left
 
 
 class Afar:
@@ -238,12 +240,19 @@ class Afar:
         return await self._steps.do(lambda: (self.claim(claim_id), After()))
 
     async def wait_async(
-        self, claim_id: int, *, pool: str, timeout_s: float, ttl_s: float | None, mailbox: str | None = None
+        self,
+        claim_id: int,
+        *,
+        pool: str,
+        timeout_s: float,
+        ttl_s: float | None,
+        mailbox: str | None = None,
+        left: asyncio.Future[None] | None = None,
     ) -> Waited:
         """``wait``. Ends early when ``drain`` is called.
 
         ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
-        placed it.
+        placed it. ``left``: done once nobody waits for the answer any more.
         """
         bells = await self._hung()
         loop = asyncio.get_running_loop()
@@ -251,12 +260,16 @@ class Afar:
         deadline, extend_at = loop.time() + timeout_s, loop.time() + every_s
         nap_s = float("inf") if mailbox in (None, bells.address) else _STRANGER_NAP_S
         with bells.hang(claim_id, pool) as bell:
+            if left is not None:
+                left.add_done_callback(lambda _: bell.ring(Ring.LEFT))
             while True:
                 until = min(deadline, extend_at, loop.time() + nap_s)
                 rung = await bell.wait(until - loop.time())
                 if rung is Ring.GRANTED:
                     await self._begin(claim_id, ttl_s)
                     return Waited(held=True)
+                if rung is Ring.LEFT:
+                    return Waited(held=False, left=True)
                 late = loop.time() >= deadline
                 if ttl_s is not None and rung is None and not late and loop.time() >= extend_at:
                     extend_at = loop.time() + every_s

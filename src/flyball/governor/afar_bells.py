@@ -18,12 +18,14 @@ _EARLY_KEPT = 4096
 
 
 class Ring(Enum):
-    """What a bell has to say."""
+    """What a bell has to say; the later in this list drowns the earlier."""
 
-    LOOK = "look"
+    LOOK = 1
     """Something about the claim has changed."""
-    GRANTED = "granted"
+    GRANTED = 2
     """It is a lease: whoever hears it need not look."""
+    LEFT = 3
+    """Nobody waits for it any more."""
 
 
 class Bell:
@@ -36,7 +38,7 @@ class Bell:
         self._future: asyncio.Future[None] | None = None
 
     def ring(self, what: Ring) -> None:
-        if self._rung is not Ring.GRANTED:
+        if self._rung is None or self._rung.value < what.value:
             self._rung = what
         _finish(self._future)
 

@@ -5,8 +5,8 @@ can have the store without waiting: all that were asked for in one turn of the l
 anything goes wrong with one of them, nothing was done, and each goes its own way, in a thread. So does
 everybody who finds threads at work: nobody overtakes.
 
-Of those whom a step handed a slot, the ones who wait on this very loop are told so directly. They need
-neither mail nor a look at the store.
+Of those whom a step wakes, the ones who wait on this very loop are told directly. They need no mail, and who
+was handed a slot no look at the store.
 """
 
 from __future__ import annotations
@@ -103,21 +103,16 @@ class LoopSteps:
         self.settle(after)
         return result
 
-    def _ring(self, claim_ids: list[int]) -> None:
-        if claim_ids and self.bells is not None:
-            self.bells.tell(claim_ids, Ring.GRANTED)
+    def _ring(self, wakes: list[Wake]) -> None:
+        if self.bells is not None:
+            for wake in wakes:
+                self.bells.tell([wake.claim_id], Ring.GRANTED if wake.granted else Ring.LOOK)
 
 
-def _ours(after: After, bells: Bells | None) -> list[int]:
-    """Take those out who wait on this loop and were handed a slot."""
+def _ours(after: After, bells: Bells | None) -> list[Wake]:
+    """Take those out who wait on this loop."""
     if bells is None or not bells.address or not after.wakes:
         return []
-    ours: list[int] = []
-    others: list[Wake] = []
-    for wake in after.wakes:
-        if wake.granted and wake.mailbox == bells.address:
-            ours.append(wake.claim_id)
-        else:
-            others.append(wake)
-    after.wakes = others
+    ours = [wake for wake in after.wakes if wake.mailbox == bells.address]
+    after.wakes = [wake for wake in after.wakes if wake.mailbox != bells.address]
     return ours

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from litestar import Request
 from litestar.di import NamedDependency
@@ -29,6 +29,7 @@ from flyball.service.contract import IN_FLIGHT_RETRY_S
 from flyball.service.orgs_book import OrgBook
 from flyball.service.problems import ProblemError
 from flyball.service.serving import ENDING, Service
+from flyball.service.turns import step_aside
 
 _LARGEST_ID = 2**63
 _ENDING_RETRY_S = 2
@@ -91,20 +92,19 @@ class Admission:
     async def _wait(self, request: AnyRequest, order: Order, verdict: Verdict, wait_s: float) -> bool | None:
         """True: it became a lease. False: it still waits. None: it is gone and was never served."""
         began = time.monotonic()
-        waiting = asyncio.create_task(
-            self.afar.wait_async(verdict.claim_id, pool=order.pool, timeout_s=wait_s, ttl_s=order.ttl_s)
-        )
+        step_aside()
         leaving = asyncio.create_task(until_left(request))
         try:
-            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                await self._leave(order, verdict, waiting)
-            waited = waiting.result()
+            waited = await self.afar.wait_async(
+                verdict.claim_id, pool=order.pool, timeout_s=wait_s, ttl_s=order.ttl_s, left=leaving
+            )
         except asyncio.CancelledError:
-            await self._leave(order, verdict, waiting)
+            await self._leave(order, verdict)
         finally:
             leaving.cancel()
             request.scope["state"]["waited_s"] = time.monotonic() - began
+        if waited.left:
+            await self._leave(order, verdict)
         if waited.gone:
             # Under a key that is told again, it was served and has ended since.
             return True if verdict.replayed else None
@@ -112,10 +112,8 @@ class Admission:
             await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s)
         return waited.held
 
-    async def _leave(self, order: Order, verdict: Verdict, waiting: asyncio.Task[Any]) -> None:
+    async def _leave(self, order: Order, verdict: Verdict) -> NoReturn:
         """The client is gone."""
-        waiting.cancel()
-        await asyncio.wait({waiting})
         with suppress(StoreError):  # if it cannot be written now, its time ends it
             claim = await self.afar.claim_async(verdict.claim_id) if order.key else None
             if claim is None or not claim.held:

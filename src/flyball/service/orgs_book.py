@@ -9,10 +9,8 @@ What is shown of limits may be a second old. What is decided is not: the store d
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ import msgspec
 
 from flyball.core.nearest import did_you_mean, nearest
 from flyball.core.settings import PoolChanges
-from flyball.errors import StoreError, StoreReadOnlyError, StoreUnreadableError
+from flyball.errors import StoreReadOnlyError, StoreUnreadableError
 from flyball.governor.location import mail_home
 from flyball.host.lockfile import LockFile
 from flyball.host.wholefile import replace_file
@@ -36,7 +34,7 @@ POOL = "runs"
 RUNS_CAP = 10_000
 """Of all orgs together, until somebody sets the pool's own cap."""
 FILE_NAME = "orgs.json"
-_FRESH_S, _STALE_S = 1.0, 2.0
+_FRESH_S = 1.0
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,7 +109,6 @@ class OrgBook:
         self._terms = TermsFile(folder / FILE_NAME if folder is not None else None)
         self._named: PoolChanges = {}
         self._at = float("-inf")
-        self._looking: asyncio.Task[None] | None = None
 
     def terms(self, org: str) -> Terms:
         return self._terms.of(org)
@@ -122,25 +119,26 @@ class OrgBook:
         if org not in maxima:
             await self._look(at_most_old_s=_FRESH_S)
             maxima = self._named.get("maxima", {})
-        elif time.monotonic() - self._at > _STALE_S and (self._looking is None or self._looking.done()):
+        elif time.monotonic() - self._at > _FRESH_S:
             # Somebody may have set a limit elsewhere; nobody waits to hear of it.
-            self._looking = asyncio.create_task(self._look_quietly())
+            self._take(self._service.watch.last)
+            maxima = self._named.get("maxima", {})
         if org not in maxima:
             raise self._unknown(org)
         return maxima[org]
-
-    async def _look_quietly(self) -> None:
-        with suppress(StoreError):
-            await self._look()
 
     async def _look(self, *, at_most_old_s: float = 0.0) -> Look | None:
         if time.monotonic() - self._at < at_most_old_s:
             return None
         look = await self._service.watch.fresh()
-        snapshot = look.snapshots.get(POOL)
-        self._named = snapshot.named if snapshot is not None else {}
-        self._at = time.monotonic()
+        self._take(look)
         return look
+
+    def _take(self, look: Look | None) -> None:
+        if look is not None and look.at > self._at:
+            snapshot = look.snapshots.get(POOL)
+            self._named = snapshot.named if snapshot is not None else {}
+            self._at = look.at
 
     def _unknown(self, org: str) -> ProblemError:
         known = [*self._named.get("maxima", {})]

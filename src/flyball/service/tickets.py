@@ -35,6 +35,7 @@ from flyball.service.problems import ProblemError
 from flyball.service.reading import EVENT_STREAM, EventStream
 from flyball.service.serving import ENDING
 from flyball.service.streams import HEARTBEAT_S, RETRY_MS, event
+from flyball.service.turns import step_aside
 from flyball.service.watch import End
 
 BLIP_S = 5.0
@@ -85,23 +86,19 @@ async def _wait(
     admission: Admission, request: AnyRequest, claim: Claim, wait_s: float, *, theirs: bool
 ) -> Claim | None:
     admission.check_open()
+    step_aside()
     ttl_s = DEFAULT_TTL_S if theirs else None
-    waiting = asyncio.create_task(
-        admission.afar.wait_async(
-            claim.id, pool=claim.pool, timeout_s=wait_s, ttl_s=ttl_s, mailbox=claim.mailbox
-        )
-    )
     leaving = asyncio.create_task(until_left(request))
     try:
-        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            return await _found(admission, waiting.result(), claim.id)
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        await _blip(admission, claim.id, theirs=theirs)
-        raise ProblemError(408, "left", "the client did not wait for its answer")
+        waited = await admission.afar.wait_async(
+            claim.id, pool=claim.pool, timeout_s=wait_s, ttl_s=ttl_s, mailbox=claim.mailbox, left=leaving
+        )
     finally:
         leaving.cancel()
+    if waited.left:
+        await _blip(admission, claim.id, theirs=theirs)
+        raise ProblemError(408, "left", "the client did not wait for its answer")
+    return await _found(admission, waited, claim.id)
 
 
 async def _found(admission: Admission, waited: Waited, ticket: int) -> Claim | None:
