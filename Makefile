@@ -48,6 +48,7 @@ soak: $(READY) ## run the fault tests for much longer
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check atheris || echo "atheris cannot be installed here"
 	@$(RUN) tests.soak.fuzz_readers 300
 	@$(RUN) tests.soak.fuzz_answers 120
+	@$(RUN) tests.soak.service_memory
 
 agents: $(REAL)/.installed ## install the real claude, codex, gemini and opencode from npm into .agents (about 1 GB)
 
