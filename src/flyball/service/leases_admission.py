@@ -24,6 +24,7 @@ from litestar.params import SkipValidation
 from flyball.core.verdict import Verdict
 from flyball.errors import StoreError
 from flyball.governor.afar import Afar, Order
+from flyball.observe import metrics
 from flyball.service.access import ANYBODY, Caller
 from flyball.service.contract import IN_FLIGHT_RETRY_S
 from flyball.service.orgs_book import OrgBook
@@ -82,12 +83,22 @@ class Admission:
             while True:
                 verdict = await self.afar.place_async(order, park=park)
                 if verdict.granted or not verdict.claim_id or wait_s <= 0:
-                    return Admitted(verdict, verdict.granted)
+                    return self._counted(request, order, Admitted(verdict, verdict.granted))
                 left_s = deadline - time.monotonic()
                 held = await self._wait(request, order, verdict, max(0.0, left_s))
                 if held is not None:
-                    return Admitted(verdict, held)
+                    return self._counted(request, order, Admitted(verdict, held))
                 # Somebody removed the ask: stand in line again, or hear why that is useless.
+
+    def _counted(self, request: AnyRequest, order: Order, admitted: Admitted) -> Admitted:
+        """A slot that was granted, and how long it was waited for; what is only told again counts once."""
+        if admitted.held and not admitted.replayed:
+            registry, scope = self.service.registry, request.scope
+            registry.add(metrics.HTTP_GRANTS, order.slots, pool=order.pool, tenant=order.project)
+            endpoint = f"{request.method} {scope.get('path_template') or ''}"
+            waited_s = scope["state"].get("waited_s", 0.0)
+            registry.observe(metrics.HTTP_WAIT, waited_s, endpoint=endpoint, tenant=order.project)
+        return admitted
 
     async def _wait(self, request: AnyRequest, order: Order, verdict: Verdict, wait_s: float) -> bool | None:
         """True: it became a lease. False: it still waits. None: it is gone and was never served."""

@@ -267,8 +267,9 @@ class Verbs(SettingVerbs):
             rows.remove(found.id)
             return desk.done()
         unconfirmed = found.expires_at is not None and found.expires_at <= now
-        gone = "did not answer" if unconfirmed else "is gone"
-        words = f"{'slot taken back' if found.held else 'ask dropped'}: pid {found.holder.pid} {gone}"
+        gone = f"pid {found.holder.pid} {'did not answer' if unconfirmed else 'is gone'}"
+        why = gone if found.holder.pid else keys.NOT_EXTENDED
+        words = f"{'slot taken back' if found.held else 'ask dropped'}: {why}"
         desk.tell([ask_fact(found, now, "reclaimed", words)])
         take_back(desk, found)
         return joined(desk.done(), self._elsewhere(desk, found))
