@@ -39,8 +39,7 @@ _ADMIN = {"scope": Scope.ADMIN}
 async def put_org(admission: Admitting, org: FromPath[str], body: RawBody) -> OrgView:
     """Say how many runs an org may have at once, and on which terms. What is left out stays."""
     name, given = name_in_path("org", org), read_body(body, OrgSettings)
-    await admission.orgs.put(name, given)
-    return await admission.orgs.view(name)
+    return await admission.orgs.put(name, given)
 
 
 @get("/v1/orgs/{org:str}", operation_id="org", tags=["orgs"])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flyball.core.nearest import did_you_mean, nearest
-from flyball.core.settings import PoolChanges
+from flyball.core.settings import PoolChanges, merge_changes
 from flyball.errors import StoreReadOnlyError, StoreUnreadableError
 from flyball.governor.location import mail_home
 from flyball.host.lockfile import LockFile
@@ -108,7 +108,8 @@ class OrgBook:
         self._service = service
         self._terms = TermsFile(folder / FILE_NAME if folder is not None else None)
         self._named: PoolChanges = {}
-        self._at = float("-inf")
+        self._at = self._set_at = float("-inf")
+        """When we looked, on our clock; and when we last set something, on the store's."""
 
     def terms(self, org: str) -> Terms:
         return self._terms.of(org)
@@ -135,7 +136,8 @@ class OrgBook:
         return look
 
     def _take(self, look: Look | None) -> None:
-        if look is not None and look.at > self._at:
+        # A look from before a change of ours does not know of it.
+        if look is not None and look.at > self._at and look.store_now > self._set_at:
             snapshot = look.snapshots.get(POOL)
             self._named = snapshot.named if snapshot is not None else {}
             self._at = look.at
@@ -148,8 +150,11 @@ class OrgBook:
         return ProblemError(404, "unknown-org", words, nearest=close[0] if close else None)
 
     async def view(self, org: str) -> OrgView:
+        """How it stands now."""
         look = await self._look()
-        maximum = await self.limit(org)
+        return self._view(org, await self.limit(org), look)
+
+    def _view(self, org: str, maximum: int, look: Look | None) -> OrgView:
         snapshot = look.snapshots.get(POOL) if look is not None else None
         standings = snapshot.projects if snapshot is not None else ()
         standing = next((use for use in standings if use.name == org), None)
@@ -164,9 +169,9 @@ class OrgBook:
             queued=standing.waiting if standing is not None else 0,
         )
 
-    async def put(self, org: str, given: OrgSettings) -> None:
-        """Change what is named; the rest stays."""
-        await self._look()
+    async def put(self, org: str, given: OrgSettings) -> OrgView:
+        """Change what is named; the rest stays. How it stood when somebody looked last."""
+        await self._look(at_most_old_s=_FRESH_S)
         if given.max_concurrent_runs is None and org not in self._named.get("maxima", {}):
             words = f'{org!r} is new: say how much it may do, {{"max_concurrent_runs": 2}}'
             raise ProblemError(400, "bad-setting", words, setting="max_concurrent_runs")
@@ -177,9 +182,11 @@ class OrgBook:
             raise ProblemError(400, "bad-setting", words, setting="heartbeat_s")
         if changes := self._changes(org, given):
             await self._service.call(partial(self._service.governor.set_pool, POOL, **changes))
+            self._set_at = self._service.governor.store.now()
+            self._named = merge_changes(self._named, changes)
         if terms != known:
             await self._service.call(partial(self._terms.put, org, terms))
-        await self._look()
+        return self._view(org, self._named.get("maxima", {}).get(org, 0), self._service.watch.last)
 
     def _changes(self, org: str, given: OrgSettings) -> PoolChanges:
         changes: PoolChanges = {}
