@@ -67,7 +67,7 @@ async def start_run(
 ) -> Response[RunView]:
     """Start a run if the org has room. With `Prefer: wait=N` it stands in line for so long before the 429."""
     name, asked = name_in_path("org", org), read_body(body, RunAsk)
-    limit, terms = await admission.orgs.limit(name), admission.orgs.terms(name)
+    limit, terms = await admission.orgs.limit(name), await admission.orgs.terms(name)
     key = key_of(request.headers, body, tenant=tenant_of(request), route=f"POST /v1/orgs/{name}/runs")
     order = Order(
         pool=POOL,

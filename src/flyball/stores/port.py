@@ -107,6 +107,12 @@ class Store(Protocol):
     def note(self, name: str, fresh: str) -> str:
         """A small text that the store keeps for all who use it: what is there, or ``fresh`` from now on."""
 
+    def set_note(self, name: str, text: str) -> None:
+        """Replace such a text."""
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        """All whose names begin so."""
+
     def release(self, release: Release) -> After:
         """End a lease; the slot goes to the next in line in the same step. Idempotent."""
 

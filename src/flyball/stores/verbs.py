@@ -146,6 +146,14 @@ class Verbs(SettingVerbs):
                 rows.put_note(name, fresh)
             return fresh if known is None else known
 
+    def set_note(self, name: str, text: str) -> None:
+        with self._write() as rows:
+            rows.put_note(name, text)
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        with self._read() as rows:
+            return rows.notes(prefix)
+
     def withdraw(self, claim_id: int) -> After:
         return self._end(Release(claim_id, Outcome.ABANDONED))
 
