@@ -50,6 +50,7 @@ soak: $(READY) ## run the fault tests for much longer, and explore all states of
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check atheris || echo "atheris cannot be installed here"
 	@$(RUN) tests.soak.fuzz_readers 300
 	@$(RUN) tests.soak.fuzz_answers 120
+	@$(RUN) tests.soak.service_memory
 
 spec: $(TLC)/.installed ## check the specification of share leases with TLC (needs Java 11 or newer)
 	@$(TLC)/bin/python -m tests.explore.tlc

@@ -34,7 +34,7 @@ from bench import (
     startup,
     store_cost,
 )
-from bench.quote import quote
+from bench.quote import RUNBOOK, quote, runbook
 from bench.report import Progress, Section, as_markdown, as_record, as_text
 from flyball.sim.report import matrix
 from flyball.sim.report import text as as_table
@@ -100,6 +100,8 @@ def _keep_each(sections: list[Section], described: dict[str, object]) -> None:
     for section in sections:
         if section.name in OWN_RESULTS:
             keep(OWN_RESULTS[section.name], [section], described)
+        if section.name == service.NAME:
+            quote(OWN_RESULTS[service.NAME], RUNBOOK, runbook)
     shared = [section for section in sections if section.name not in OWN_RESULTS]
     if {section.name for section in shared} == BENCHES.keys() - OWN_RESULTS.keys():
         keep(RESULTS, shared, described)

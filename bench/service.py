@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.report import Figure, Progress, Section, Target, beside, percentile
-from bench.service_wire import STORES, Answer, Served, Wire, close_all, locked, served, wires
+from bench.service_wire import STORES, Answer, Served, Wire, close_all, flooding, locked, served, wires
 
 NAME = "service"
 TITLE = "admission over HTTP, server and clients on the same machine"
@@ -64,7 +64,7 @@ def run(sizes: Sizes, progress: Progress) -> Section:
     with served("redis") as server:
         figures += _runbook(server, sizes, notes)
         progress(f"{NAME}: waiting")
-        figures += asyncio.run(_waiting(server, sizes))
+        figures += asyncio.run(_waiting(server, sizes, notes))
     progress(f"{NAME}: tenants")
     with served("sqlite") as server:
         figures.append(asyncio.run(_tenants(server, sizes)))
@@ -116,15 +116,24 @@ class Starts:
     statuses: Counter[int]
     commands: float
     peak: int
-    """Answers in the busiest 10 ms."""
+    """Store calls in the busiest 10 ms."""
+    served_s: list[float]
+    """When those who were admitted had their answers."""
 
     def ms(self, percent: float) -> float:
         return percentile(self.took_s, percent) * 1000
+
+    def shape(self) -> str:
+        first, last = (
+            percentile(self.served_s, percent) * 1000 if self.served_s else 0.0 for percent in (0, 100)
+        )
+        return f"{self.peak} store calls in the busiest 10 ms; admitted after {first:.0f} to {last:.0f} ms"
 
 
 async def _starts(server: Served, url: str, sizes: Sizes, many: int, name: str, *, made: bool) -> Starts:
     took: list[float] = []
     statuses: Counter[int] = Counter()
+    served: list[float] = []
     sent, peak = 0, 0
     for turn in range(sizes.rounds):
         org = f"{name}-{turn}"
@@ -133,12 +142,13 @@ async def _starts(server: Served, url: str, sizes: Sizes, many: int, name: str, 
         links = await wires(url, many)
         calls = server.store_calls()
         answers = await asyncio.gather(*(link.ask("POST", f"/v1/orgs/{org}/runs") for link in links))
-        sent += calls.end()
+        heard = calls.end()
+        sent, peak = sent + heard.many, max(peak, heard.peak)
         took += [answer.took_s for answer in answers]
+        served += [answer.took_s for answer in answers if answer.status == 200]
         statuses.update(answer.status for answer in answers)
-        peak = max(peak, max(Counter(int(answer.at * 100) for answer in answers).values()))
         await close_all(links)
-    return Starts(took, statuses, sent / len(took), peak)
+    return Starts(took, statuses, sent / len(took), peak, served)
 
 
 def _runbook(server: Served, sizes: Sizes, notes: list[str]) -> list[Figure]:
@@ -161,13 +171,14 @@ def _runbook(server: Served, sizes: Sizes, notes: list[str]) -> list[Figure]:
             kind = f"lock-{int(jittered)}"
             theirs = asyncio.run(_starts(server, url, sizes, sizes.starts, kind, made=False))
         figures += _beside_lock(sizes, mine, theirs, name)
+        notes.append(f"{sizes.starts} starts, {name}: {theirs.shape()}")
     for percent in (50, 95):
         figures.append(
             Figure(what=f"{sizes.burst} starts at once, p{percent}", ours=burst.ms(percent), unit="ms")
         )
-    notes.append(
-        f"busiest 10 ms of {sizes.starts} starts: {mine.peak} answers; of {sizes.burst}: {burst.peak}"
-    )
+    notes += [
+        f"{many} starts: {found.shape()}" for many, found in ((sizes.starts, mine), (sizes.burst, burst))
+    ]
     return figures
 
 
@@ -200,7 +211,7 @@ def _beside_lock(sizes: Sizes, mine: Starts, theirs: Starts, name: str) -> list[
 # -- waiting and tenants --------------------------------------------------------------------------------
 
 
-async def _waiting(server: Served, sizes: Sizes) -> list[Figure]:
+async def _waiting(server: Served, sizes: Sizes, notes: list[str]) -> list[Figure]:
     await _put_org(server.url, "waiting")
     links = await wires(server.url, sizes.waiting)
     served_ids: list[int] = []
@@ -212,11 +223,13 @@ async def _waiting(server: Served, sizes: Sizes) -> list[Figure]:
         await asyncio.sleep(sizes.hold_s)
         await link.ask("DELETE", f"/v1/orgs/waiting/runs/{run_id}")
 
+    own = await _own_calls_per_s(server, sizes)
     calls, began = server.store_calls(), time.perf_counter()
     await asyncio.gather(*(one(link) for link in links))
     took_s = time.perf_counter() - began
-    commands = calls.end()
+    commands = calls.end().many - own * took_s
     await close_all(links)
+    notes.append(f"while somebody waits the server asks the store {own:.0f} times a second by itself")
     busy = sizes.waiting * sizes.hold_s / (2 * took_s)
     place = {claim_id: number for number, claim_id in enumerate(sorted(served_ids))}
     # Two are handed over at about the same moment: only who was passed by more than both slots counts.
@@ -226,12 +239,30 @@ async def _waiting(server: Served, sizes: Sizes) -> list[Figure]:
         Figure(what=f"{waits}: slots busy", ours=busy, unit="", target=Target("value", 0.9, at_least=True)),
         Figure(what=f"{waits}: served out of turn", ours=passed, unit="", target=Target("value", 0)),
         Figure(
-            what=f"{waits}: store calls per run",
-            ours=commands / sizes.waiting,
+            what=f"{waits}: store calls per run, beyond the server's own",
+            ours=round(commands / sizes.waiting, 1),
             unit="",
             target=Target("value", 2),
         ),
     ]
+
+
+async def _own_calls_per_s(server: Served, sizes: Sizes) -> float:
+    """What the server asks by itself while one of three starts waits for two that go on."""
+    links, path = await wires(server.url, 3), "/v1/orgs/waiting/runs"
+    held = [(await link.ask("POST", path)).json["run_id"] for link in links[:2]]
+    waiting = asyncio.create_task(links[2].ask("POST", path, headers={"Prefer": "wait=60"}))
+    await asyncio.sleep(1)
+    calls = server.store_calls()
+    await asyncio.sleep(sizes.light_s)
+    heard = calls.end().many
+    # They may have been idle for longer than a connection is kept.
+    link = await Wire.to(server.url)
+    for run_id in held:
+        await link.ask("DELETE", f"{path}/{run_id}")
+    await link.ask("DELETE", f"{path}/{(await waiting).json['run_id']}")
+    await close_all([*links, link])
+    return heard / sizes.light_s
 
 
 async def _tenants(server: Served, sizes: Sizes) -> Figure:
@@ -239,14 +270,18 @@ async def _tenants(server: Served, sizes: Sizes) -> Figure:
     cap, light = 20, 99
     await _put_org(server.url, "flood", cap)
     link = await Wire.to(server.url)
+    brief = b'{"ttl_s": 2, "heartbeat_s": 1}'
+    assert (await link.ask("PUT", "/v1/orgs/flood", brief)).status == 200
     assert (await link.ask("PATCH", "/v1/pools/runs", b'{"cap": %d}' % cap)).status == 200
+    await link.close()
     for number in range(light):
         await _put_org(server.url, f"light-{number}", 2)
     alone, crowded = [], []
     for _ in range(sizes.rate_rounds):
-        alone.append(await _light_p95(server, sizes, light, flood=0))
-        crowded.append(await _light_p95(server, sizes, light, flood=200))
-    await link.close()
+        alone.append(await _light_p95(server, sizes, light))
+        with flooding(server.url, many=200, hold_s=sizes.hold_s):
+            crowded.append(await _light_p95(server, sizes, light))
+        await _until_idle(server.url)
     return beside(
         "99 light orgs and one that floods, cap 20: p95 of a light org's start",
         crowded,
@@ -257,30 +292,30 @@ async def _tenants(server: Served, sizes: Sizes) -> Figure:
     )
 
 
-async def _light_p95(server: Served, sizes: Sizes, light: int, *, flood: int) -> float:
+async def _until_idle(url: str) -> None:
+    """What the flood still held has to run out."""
+    link = await Wire.to(url)
+    while (found := (await link.ask("GET", "/v1/pools/runs")).json)["in_use"] or found["waiting"]:
+        await asyncio.sleep(0.5)
+    await link.close()
+
+
+async def _light_p95(server: Served, sizes: Sizes, light: int) -> float:
     took: list[float] = []
-    links = await wires(server.url, light + flood)
+    links = await wires(server.url, light)
     ends = time.perf_counter() + sizes.light_s
 
-    async def run_once(link: Wire, org: str) -> Answer:
-        answer = await link.ask("POST", f"/v1/orgs/{org}/runs", headers={"Prefer": "wait=30"})
-        if answer.status == 200:
-            await asyncio.sleep(sizes.hold_s)
-            await link.ask("DELETE", f"/v1/orgs/{org}/runs/{answer.json['run_id']}")
-        return answer
-
     async def be_light(number: int) -> None:
+        link, org = links[number], f"/v1/orgs/light-{number}/runs"
         await asyncio.sleep(sizes.light_s * number / light / 2)
-        took.append((await run_once(links[number], f"light-{number}")).took_s)
         while time.perf_counter() < ends:
+            answer = await link.ask("POST", org, headers={"Prefer": "wait=30"})
+            took.append(answer.took_s)
+            await asyncio.sleep(sizes.hold_s)
+            await link.ask("DELETE", f"{org}/{answer.json['run_id']}")
             await asyncio.sleep(sizes.light_s / 2)
-            took.append((await run_once(links[number], f"light-{number}")).took_s)
 
-    async def be_flood(number: int) -> None:
-        while time.perf_counter() < ends:
-            await run_once(links[light + number], "flood")
-
-    await asyncio.gather(*map(be_light, range(light)), *map(be_flood, range(flood)))
+    await asyncio.gather(*map(be_light, range(light)))
     await close_all(links)
     return percentile(took, 95) * 1000
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -99,6 +100,14 @@ class Served:
         return int(psutil.Process(self.pid).memory_info().rss)
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Calls to the store: how many, and how many in the busiest 10 ms."""
+
+    many: int
+    peak: int
+
+
 class Calls:
     """What clients send to Redis; what scripts do inside is told apart and not counted."""
 
@@ -115,13 +124,15 @@ class Calls:
         while part := self._link.recv(1 << 16):
             self._heard += part
 
-    def end(self) -> int:
-        """How many there were."""
+    def end(self) -> Heard:
+        """What there was."""
         time.sleep(0.05)  # what is still on its way
         self._link.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._link.close()
-        return sum(b" lua] " not in line for line in bytes(self._heard).splitlines() if line.startswith(b"+"))
+        said = [line for line in bytes(self._heard).splitlines() if line.startswith(b"+")]
+        at = [float(line[1:].split(b" ", 1)[0]) for line in said if b" lua] " not in line]
+        return Heard(len(at), max(Counter(int(when * 100) for when in at).values(), default=0))
 
 
 @contextmanager
@@ -143,7 +154,21 @@ def served(store: str) -> Iterator[Served]:
 @contextmanager
 def locked(redis_url: str, *, jittered: bool) -> Iterator[str]:
     """The lock-and-count baseline behind HTTP; its address."""
-    command = [sys.executable, "-m", "bench.service_baseline", redis_url, "jittered" if jittered else "fixed"]
+    with _beside("bench.service_baseline", redis_url, "jittered" if jittered else "fixed") as said:
+        yield said
+
+
+@contextmanager
+def flooding(url: str, *, many: int, hold_s: float) -> Iterator[None]:
+    """An org that starts as many runs as it can."""
+    with _beside("bench.service_flood", url, str(many), str(hold_s)):
+        yield
+
+
+@contextmanager
+def _beside(module: str, *arguments: str) -> Iterator[str]:
+    """A process beside ours; the first line that it says."""
+    command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as process:
         assert process.stdout is not None
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Outcome
+from flyball.core.model import Claim, Outcome
 from flyball.core.verdict import Kind, Reason
 from flyball.governor.afar import Afar, Order
 from flyball.governor.governor import Governor
@@ -81,15 +81,109 @@ def test_a_loop_that_sweeps_hands_on_what_has_expired(governor: Governor) -> Non
         asks = [await afar.place_async(order(pool), park=True) for _ in range(2)]
         waits = [afar.wait_async(ask.claim_id, pool=pool, timeout_s=20, ttl_s=60.0) for ask in asks]
         first, second = (asyncio.create_task(wait) for wait in waits)
-        claim = await first
-        assert claim is not None
-        assert claim.held
+        assert (await first).held
         afar.drain()
         left = await second
-        assert left is not None
         assert not left.held
+        assert not left.gone
         sweeping.cancel()
         await asyncio.wait({sweeping})
+        afar.close()
+
+    asyncio.run(main())
+
+
+def test_whoever_is_handed_a_slot_is_told_and_need_not_look(
+    governor: Governor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = pool_of(governor, "afar-told")
+    looks: list[int] = []
+
+    async def main() -> None:
+        afar = Afar(governor)
+        look = governor.store.claim
+
+        def looked(claim_id: int) -> Claim | None:
+            looks.append(claim_id)
+            return look(claim_id)
+
+        monkeypatch.setattr(governor.store, "claim", looked)
+        first = await afar.place_async(order(pool), park=True)
+        second = await afar.place_async(order(pool), park=True)
+        waiting = asyncio.create_task(afar.wait_async(second.claim_id, pool=pool, timeout_s=20, ttl_s=60.0))
+        while not len(afar._bells or ()):
+            await asyncio.sleep(0)
+        await afar.end_async(first.claim_id)
+        assert (await waiting).held
+        # On a server, whoever begins to listen looks once, in case something was missed before.
+        assert len(looks) <= 1
+        await afar.withdraw_async(second.claim_id)
+        afar.close()
+
+    asyncio.run(main())
+
+
+def test_a_wait_that_nobody_waits_for_ends(governor: Governor) -> None:
+    pool = pool_of(governor, "afar-left")
+
+    async def main() -> None:
+        afar = Afar(governor)
+        await afar.place_async(order(pool), park=True)
+        second = await afar.place_async(order(pool), park=True)
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        left.set_result(None)
+        waited = await afar.wait_async(second.claim_id, pool=pool, timeout_s=20, ttl_s=60.0, left=left)
+        assert (waited.left, waited.held, waited.gone) == (True, False, False)
+        afar.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_asked_in_one_turn_of_the_loop_is_granted_in_order(governor: Governor) -> None:
+    pool = pool_of(governor, "afar-many", cap=5)
+
+    async def main() -> None:
+        afar = Afar(governor)
+        asked = await asyncio.gather(*(afar.place_async(order(pool), park=False) for _ in range(40)))
+        assert [verdict.granted for verdict in asked].count(True) == 5
+        await asyncio.gather(*(afar.end_async(verdict.claim_id) for verdict in asked if verdict.granted))
+        assert governor.store.miscounts() == []
+        again = await afar.place_async(order(pool), park=False)
+        assert again.granted
+        afar.close()
+
+    asyncio.run(main())
+
+
+def test_one_bad_ask_among_many_spoils_no_other(governor: Governor) -> None:
+    from flyball.errors import UsageError
+
+    pool = pool_of(governor, "afar-bad", cap=5)
+
+    async def main() -> None:
+        afar = Afar(governor)
+        good = [afar.place_async(order(pool), park=False) for _ in range(3)]
+        bad = afar.place_async(order(pool, slots=0), park=False)
+        found = await asyncio.gather(good[0], bad, *good[1:], return_exceptions=True)
+        assert isinstance(found[1], UsageError)
+        granted = [verdict.granted for verdict in found if not isinstance(verdict, BaseException)]
+        assert granted == [True, True, True]
+        afar.close()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_ask_is_still_done_to_its_end(governor: Governor) -> None:
+    pool = pool_of(governor, "afar-cancel")
+
+    async def main() -> None:
+        afar = Afar(governor)
+        asking = asyncio.create_task(afar.place_async(order(pool), park=False))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert not (await afar.place_async(order(pool), park=False)).granted
         afar.close()
 
     asyncio.run(main())

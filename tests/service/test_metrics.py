@@ -14,6 +14,7 @@ from flyball.governor.governor import Governor
 from flyball.observe.otel import Telemetry
 from flyball.observe.registry import Registry
 from tests.service.kit import Events, Running, until
+from tests.service.leases_kit import Desk
 
 Series = tuple[tuple[str, str], ...]
 
@@ -51,6 +52,18 @@ def test_refusals_are_counted_by_their_reason(running: Running) -> None:
     running.client.get("/v1/status", headers={"Authorization": "Bearer wrong"})
     told = scraped(running)["flyball_http_refusals_total"]
     assert (told[(("reason", "unknown-setting"),)], told[(("reason", "wrong-token"),)]) == (1, 1)
+
+
+def test_grants_and_their_waits_are_counted_once(running: Running) -> None:
+    desk = Desk(running, cap=3)
+    desk.ask(project="acme", slots=2, key="once")
+    desk.ask(project="acme", slots=2, key="once")
+    desk.ask(project="acme", slots=2)
+    told = scraped(running)
+    series = (("pool", desk.pool), ("tenant", "acme"))
+    assert told["flyball_http_grants_total"][series] == 2
+    waited = (("endpoint", "POST /v1/pools/{pool}/leases"), ("tenant", "acme"))
+    assert told["flyball_http_wait_seconds_count"][waited] == 1
 
 
 def test_every_request_is_timed(running: Running) -> None:

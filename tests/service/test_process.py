@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -83,3 +87,22 @@ def test_clients_that_misbehave_do_not_disturb_it(served: Process, shared_home: 
     assert httpx.get(f"{served.url}/v1/status", headers=headers).json()["pools"] == []
     for wire in half:
         wire.close()
+
+
+def test_a_server_shows_the_demo_live_with_nothing_to_set_up(home: Path) -> None:
+    with Process(home) as process:
+        environment = {**os.environ, "FLYBALL_HOME": str(home)}
+        command = [sys.executable, "-m", "flyball", "demo", "--here", "--seconds", "2", "--json"]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as demo:
+            seen = until(lambda: _pool(process, "demo"), "somebody of the demo runs")
+            said = json.loads(demo.communicate()[0])
+        assert demo.returncode == 0
+        assert {lease["project"] for lease in seen["leases"]} <= {"shop", "blog", "docs"}
+        assert said["with"]["score"]["calls_done"] > 0
+        until(lambda: not _pool(process, "demo"), "nothing of it is left")
+
+
+def _pool(process: Process, name: str) -> dict[str, Any]:
+    """The pool, while somebody holds a slot of it."""
+    found = httpx.get(f"{process.url}/v1/status").json()["pools"]
+    return next((pool for pool in found if pool["name"] == name and pool["leases"]), {})

@@ -150,3 +150,53 @@ def test_ten_thousand_idle_projects_are_not_kept(file_scene: Scene, path: Path) 
     for n in range(1200):
         file_scene.release(file_scene.take(f"project-{n}"))
     assert _run(path, "SELECT count(*) FROM project")[0][0] <= 1001  # type: ignore[operator]
+
+
+# -- several verbs in one transaction -------------------------------------------------------------------
+
+
+def _together(scene: Scene) -> SqliteStore:
+    assert isinstance(scene.store, SqliteStore)
+    return scene.store
+
+
+def test_what_is_done_together_is_seen_by_others_at_once(file_scene: Scene, path: Path) -> None:
+    file_scene.static(2)
+    store = _together(file_scene)
+    assert store.begin_together()
+    first, second = file_scene.take(), file_scene.take()
+    assert _run(path, "SELECT count(*) FROM claim") == [(0,)]
+    assert store.end_together(keep=True)
+    assert _run(path, "SELECT id FROM claim ORDER BY id") == [(first,), (second,)]
+
+
+def test_what_is_undone_together_leaves_nothing(file_scene: Scene, path: Path) -> None:
+    file_scene.static(2)
+    store = _together(file_scene)
+    assert store.begin_together()
+    file_scene.take()
+    assert not store.end_together(keep=False)
+    assert _run(path, "SELECT count(*) FROM claim") == [(0,)]
+    assert store.miscounts() == []
+    file_scene.take()
+
+
+def test_nobody_waits_to_begin_together(file_scene: Scene, path: Path) -> None:
+    file_scene.static(2)
+    store = _together(file_scene)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert not store.begin_together()
+    other.execute("ROLLBACK")
+    other.close()
+    with store._write():
+        # Another thread of this process is at it.
+        import threading
+
+        said: list[bool] = []
+        asking = threading.Thread(target=lambda: said.append(store.begin_together()))
+        asking.start()
+        asking.join()
+        assert said == [False]
+    assert store.begin_together()
+    assert store.end_together(keep=True)

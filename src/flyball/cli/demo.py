@@ -1,9 +1,9 @@
 """``flyball demo``: the same calls twice against a provider that answers 429, without and with the governor.
 
 Real processes, a real HTTP port on the loopback, and the governor's state in a temporary folder: nothing of
-the user's own is read or written, and nothing is left behind, however it ends. Real calls take several
-seconds; these take less than one, and the pool's times are shortened by the same factor, so that half a
-minute shows what otherwise takes several.
+the user's own is read or written, and nothing is left behind, however it ends (``--here``: demo_here.py).
+Real calls take several seconds; these take less than one, and the pool's times are shortened by the same
+factor, so that half a minute shows what otherwise takes several.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -32,6 +33,7 @@ from flyball.sim.workload import Team, Workload
 
 SUMMARY = "Watch many processes share one provider that answers 429, without and with the governor."
 EXAMPLE = """flyball demo
+flyball demo --here
 flyball demo --factory
 flyball demo --quick --json"""
 
@@ -68,6 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent", action="store_true", help="be the scripted agent: do what the prompt on stdin says"
     )
+    parser.add_argument(
+        "--here",
+        action="store_true",
+        help="only the run with the governor, in your own state (pool demo): flyball serve shows it live",
+    )
     parser.add_argument("--factory", action="store_true", help="show tasks becoming merged code instead")
     parser.add_argument("--json", action="store_true", help="only the result, with every sample, as JSON")
 
@@ -81,10 +88,13 @@ def run(args: argparse.Namespace) -> int:
         from flyball.cli import demo_factory
 
         return demo_factory.run(as_json=args.json)
-    setup = plan(QUICK_SECONDS if args.quick else args.seconds, seed=args.seed)
+    seconds = QUICK_SECONDS if args.quick else args.seconds
     try:
         with stopped_once():
-            _show(setup, as_json=args.json)
+            if args.here:
+                _show_here(seconds, seed=args.seed, as_json=args.json)
+            else:
+                _show(plan(seconds, seed=args.seed), as_json=args.json)
     except KeyboardInterrupt:
         print("flyball: stopped; no process and no file is left behind", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -100,11 +110,18 @@ def _show(setup: Setup, *, as_json: bool) -> None:
         _as_lines(setup)
 
 
-def plan(seconds: float, *, seed: int) -> Setup:
-    """A workload and a provider whose two runs take about that long together."""
+def _show_here(seconds: float, *, seed: int, as_json: bool) -> None:
+    from flyball.cli import demo_here
+
+    setup = replace(plan(seconds, seed=seed, runs=1), pool=demo_here.POOL)
+    demo_here.run(setup, as_json=as_json, result=_heat_result)
+
+
+def plan(seconds: float, *, seed: int, runs: int = 2) -> Setup:
+    """A workload and a provider whose runs take about that long together."""
     if not SHORTEST_S <= seconds <= LONGEST_S:
         raise UsageError(f"--seconds must be between {SHORTEST_S:g} and {LONGEST_S:g}, not {seconds:g}")
-    heat_s = seconds / 2
+    heat_s = seconds / runs
     capacity = Capacity(((0.0, CAPACITY_HIGH), (heat_s / 3, CAPACITY_LOW), (heat_s * 2 / 3, CAPACITY_HIGH)))
     workload = Workload(teams=TEAMS, calls_each=1, seed=seed)
     call_s = (workload.tokens_low + workload.tokens_high) / 2 / USUAL.tokens_per_s

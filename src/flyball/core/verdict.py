@@ -51,7 +51,7 @@ class Blocker:
     age_s: float
 
     def words(self) -> str:
-        return f"{self.project}/{self.name}, pid {self.pid}"
+        return f"{self.project}/{self.name}, {f'pid {self.pid}' if self.pid else 'from afar'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

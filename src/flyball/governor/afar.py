@@ -37,7 +37,8 @@ from flyball.core.settings import CONFIRM_S
 from flyball.core.verdict import Reason, Verdict, one_line
 from flyball.errors import StoreError
 from flyball.governor import flow
-from flyball.governor.afar_bells import Bells
+from flyball.governor.afar_bells import Bells, Ring
+from flyball.governor.afar_steps import LoopSteps
 from flyball.governor.afar_threads import Threads
 from flyball.governor.doors import run_sync, thread_mail
 from flyball.governor.governor import Governor
@@ -72,6 +73,21 @@ class Order:
     fingerprint: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How a wait ended: the claim is a lease; or still an ask; or, with neither, gone."""
+
+    held: bool
+    claim: Claim | None = None
+    """As it was seen last; None also for a lease of which we were told."""
+    left: bool = False
+    """Nobody waited to the end."""
+
+    @property
+    def gone(self) -> bool:
+        return not self.held and self.claim is None and not self.left
+
+
 class Afar:
     """The governor for those without a process. ``run`` is its heartbeat on an event loop."""
 
@@ -80,6 +96,7 @@ class Afar:
         # A file is written by one at a time: more threads would only get in each other's way.
         many = _THREADS if on_server(governor.address) else 1
         self._threads = Threads(many, "flyball-afar")
+        self._steps = LoopSteps(lambda: governor.store, self._threads, governor.observers)
         self._keyed: hmac.HMAC | None = None
         self._reaped: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -93,16 +110,12 @@ class Afar:
 
     # -- the verbs ----------------------------------------------------------------------------------
 
-    def place(self, order: Order, *, park: bool, mailbox: str | None = None) -> Verdict:
-        """Grant, stand in line, or refuse; ``mailbox`` names who will wait, this thread where it is None."""
-        if mailbox is None:
-            box = thread_mail.box(self._governor.address, self._governor.open_box) if park else None
-            mailbox = box.address if box is not None else ""
-        ask = _ask(order, mailbox)
+    def place(self, order: Order, *, park: bool) -> Verdict:
+        """Grant, stand in line, or refuse."""
+        box = thread_mail.box(self._governor.address, self._governor.open_box) if park else None
+        ask = _ask(order, box.address if box is not None else "")
         verdict = self._settled(self._store.admit(ask, park=park))
-        refused = not verdict.claim_id and verdict.reason not in (Reason.TOO_LARGE, Reason.KEY_USED)
-        # An ask that would be refused looks for dead holders first, as every ask does.
-        if refused and self._reap(order.pool):
+        if _hopeful(verdict) and self._reap(order.pool):
             verdict = self._settled(self._store.admit(ask, park=park))
         return verdict
 
@@ -135,11 +148,7 @@ class Afar:
             self.extend(claim_id, ttl_s=ttl_s)
             run_sync(_nap(claim_id, min(nap_s, max(0.0, deadline - time.monotonic()))), box)
             claim = self.claim(claim_id)
-        return self._begun(claim, ttl_s)
-
-    def _begun(self, claim: Claim | None, ttl_s: float | None) -> Claim | None:
-        """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""
-        if claim is not None and claim.held and ttl_s is not None and ttl_s != CONFIRM_S:
+        if claim is not None and claim.held and ttl_s != CONFIRM_S:
             self.extend(claim.id, ttl_s=ttl_s)
         return claim
 
@@ -182,7 +191,7 @@ class Afar:
         """Take back what dead processes hold, looking once a second at most; whether there was anything."""
         now = time.monotonic()
         with self._lock:
-            if now - self._reaped.get(pool, float("-inf")) < SWEEP_S:
+            if not self._reap_due(pool):
                 return False
             self._reaped = {name: at for name, at in self._reaped.items() if now - at < SWEEP_S}
             self._reaped[pool] = now
@@ -190,12 +199,15 @@ class Afar:
             return False
         return bool(run_sync(flow.reap(self._store, pool, self._governor.observers), None))
 
+    def _reap_due(self, pool: str) -> bool:
+        return time.monotonic() - self._reaped.get(pool, float("-inf")) >= SWEEP_S
+
     def _settled(self, told: tuple[R, After]) -> R:
         self._settle(told[1])
         return told[0]
 
     def _settle(self, after: After) -> None:
-        run_sync(flow.settle(self._store, after, self._governor.observers), None)
+        self._steps.settle(after)
 
     # -- for an event loop --------------------------------------------------------------------------
 
@@ -204,16 +216,43 @@ class Afar:
         return await self._threads.call(run)
 
     async def place_async(self, order: Order, *, park: bool) -> Verdict:
-        mailbox = (await self._hung()).address if park else ""
-        return await self.call(partial(self.place, order, park=park, mailbox=mailbox))
+        ask = _ask(order, (await self._hung()).address if park else "")
+        verdict = await self._steps.do(lambda: self._store.admit(ask, park=park))
+        if (
+            _hopeful(verdict)
+            and self._reap_due(order.pool)
+            and await self.call(partial(self._reap, order.pool))
+        ):
+            verdict = await self._steps.do(lambda: self._store.admit(ask, park=park))
+        return verdict
+
+    async def end_async(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, words: str = "") -> None:
+        release = Release(claim_id, outcome, words=one_line(words))
+        await self._steps.do(lambda: (None, self._store.release(release)))
+
+    async def withdraw_async(self, claim_id: int) -> None:
+        await self._steps.do(lambda: (None, self._store.withdraw(claim_id)))
+
+    async def extend_async(self, claim_id: int, *, ttl_s: float) -> bool:
+        return await self._steps.do(lambda: (self.extend(claim_id, ttl_s=ttl_s), After()))
+
+    async def claim_async(self, claim_id: int) -> Claim | None:
+        return await self._steps.do(lambda: (self.claim(claim_id), After()))
 
     async def wait_async(
-        self, claim_id: int, *, pool: str, timeout_s: float, ttl_s: float | None, mailbox: str | None = None
-    ) -> Claim | None:
+        self,
+        claim_id: int,
+        *,
+        pool: str,
+        timeout_s: float,
+        ttl_s: float | None,
+        mailbox: str | None = None,
+        left: asyncio.Future[None] | None = None,
+    ) -> Waited:
         """``wait``. Ends early when ``drain`` is called.
 
         ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
-        placed it.
+        placed it. ``left``: done once nobody waits for the answer any more.
         """
         bells = await self._hung()
         loop = asyncio.get_running_loop()
@@ -221,16 +260,30 @@ class Afar:
         deadline, extend_at = loop.time() + timeout_s, loop.time() + every_s
         nap_s = float("inf") if mailbox in (None, bells.address) else _STRANGER_NAP_S
         with bells.hang(claim_id, pool) as bell:
+            if left is not None:
+                left.add_done_callback(lambda _: bell.ring(Ring.LEFT))
             while True:
                 until = min(deadline, extend_at, loop.time() + nap_s)
                 rung = await bell.wait(until - loop.time())
+                if rung is Ring.GRANTED:
+                    await self._begin(claim_id, ttl_s)
+                    return Waited(held=True)
+                if rung is Ring.LEFT:
+                    return Waited(held=False, left=True)
                 late = loop.time() >= deadline
-                if ttl_s is not None and not rung and not late and loop.time() >= extend_at:
+                if ttl_s is not None and rung is None and not late and loop.time() >= extend_at:
                     extend_at = loop.time() + every_s
-                    await self.call(partial(self.extend, claim_id, ttl_s=ttl_s))
-                claim = await self.call(partial(self.claim, claim_id))
+                    await self.extend_async(claim_id, ttl_s=ttl_s)
+                claim = await self.claim_async(claim_id)
+                if claim is not None and claim.held:
+                    await self._begin(claim_id, ttl_s)
                 if claim is None or claim.held or late or bells.ended:
-                    return await self.call(partial(self._begun, claim, ttl_s))
+                    return Waited(held=claim is not None and claim.held, claim=claim)
+
+    async def _begin(self, claim_id: int, ttl_s: float | None) -> None:
+        """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""
+        if ttl_s is not None and ttl_s != CONFIRM_S:
+            await self.extend_async(claim_id, ttl_s=ttl_s)
 
     async def _hung(self) -> Bells:
         if self._bells is None:
@@ -238,6 +291,7 @@ class Afar:
                 if self._bells is None:
                     box = await self.call(self._governor.open_box)
                     self._bells = Bells(asyncio.get_running_loop(), box, self._look_soon)
+                    self._steps.bells = self._bells
         return self._bells
 
     async def run(self, *, draining: Callable[[], bool] = lambda: False) -> None:
@@ -255,7 +309,7 @@ class Afar:
         bells = self._bells
         if bells is not None and bells.address and len(bells):
             with suppress(StoreError):
-                bells.ring(await self.call(partial(self._store.granted, bells.address)))
+                bells.ring(await self.call(partial(self._store.granted, bells.address)), Ring.GRANTED)
 
     def _look_soon(self) -> None:
         if self._looking is None or self._looking.done():
@@ -270,6 +324,11 @@ class Afar:
         if self._bells is not None:
             self._bells.close()
         self._threads.close()
+
+
+def _hopeful(verdict: Verdict) -> bool:
+    """Was it refused though it could be granted? Then it looks for dead holders first, as every ask does."""
+    return not verdict.claim_id and verdict.reason not in (Reason.TOO_LARGE, Reason.KEY_USED)
 
 
 def _ask(order: Order, mailbox: str) -> Ask:

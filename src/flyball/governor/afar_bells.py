@@ -8,12 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 
 from flyball.wake.mailbox import LOOK, OVERFLOW, Box
 
 _EARLY_KEPT = 4096
+
+
+class Ring(Enum):
+    """What a bell has to say; the later in this list drowns the earlier."""
+
+    LOOK = 1
+    """Something about the claim has changed."""
+    GRANTED = 2
+    """It is a lease: whoever hears it need not look."""
+    LEFT = 3
+    """Nobody waits for it any more."""
 
 
 class Bell:
@@ -21,17 +33,18 @@ class Bell:
 
     __slots__ = ("_future", "_loop", "_rung")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, rung: bool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, rung: Ring | None) -> None:
         self._loop, self._rung = loop, rung
         self._future: asyncio.Future[None] | None = None
 
-    def ring(self) -> None:
-        self._rung = True
+    def ring(self, what: Ring) -> None:
+        if self._rung is None or self._rung.value < what.value:
+            self._rung = what
         _finish(self._future)
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Until it rings; False where the time was up first."""
-        if not self._rung and timeout_s > 0:
+    async def wait(self, timeout_s: float) -> Ring | None:
+        """Until it rings; None where the time was up first."""
+        if self._rung is None and timeout_s > 0:
             self._future = self._loop.create_future()
             timer = self._loop.call_later(min(timeout_s, 86400.0), _finish, self._future)
             try:
@@ -39,7 +52,7 @@ class Bell:
             finally:
                 timer.cancel()
                 self._future = None
-        rung, self._rung = self._rung, False
+        rung, self._rung = self._rung, None
         return rung
 
 
@@ -55,7 +68,7 @@ class Bells:
         self.ended = False
         self._hung: dict[int, list[Bell]] = {}
         self._pools: dict[str, dict[int, None]] = {}
-        self._early: OrderedDict[int, None] = OrderedDict()
+        self._early: OrderedDict[int, Ring] = OrderedDict()
         if box is not None:
             loop.add_reader(box.fileno(), self._read)
 
@@ -69,8 +82,7 @@ class Bells:
     @contextmanager
     def hang(self, claim_id: int, pool: str) -> Iterator[Bell]:
         """A bell for the claim, for as long as the block runs."""
-        early = self._early.pop(claim_id, self) is None
-        bell = Bell(self._loop, rung=early or self.ended)
+        bell = Bell(self._loop, self._early.pop(claim_id, Ring.LOOK if self.ended else None))
         self._hung.setdefault(claim_id, []).append(bell)
         self._pools.setdefault(pool, {})[claim_id] = None
         try:
@@ -91,25 +103,30 @@ class Bells:
         if self._box is None:
             return
         told = self._box.drain()
-        for claim_id in told:
-            if claim_id not in self._hung:
-                self._early[claim_id] = None
-        self.ring(told)
-        while len(self._early) > _EARLY_KEPT:
-            self._early.popitem(last=False)
+        self.tell(told, Ring.LOOK)
         if LOOK in told or (self._box.lossy and len(told) >= OVERFLOW):
             # A full mailbox drops what does not fit, and a channel what nobody listens to.
             self._missed()
 
-    def ring(self, claim_ids: Iterable[int]) -> None:
+    def ring(self, claim_ids: Iterable[int], what: Ring) -> None:
+        """For whoever waits for them now."""
         for claim_id in claim_ids:
             for bell in self._hung.get(claim_id, ()):
-                bell.ring()
+                bell.ring(what)
+
+    def tell(self, claim_ids: Sequence[int], what: Ring) -> None:
+        """The same, also for whoever is about to wait."""
+        for claim_id in claim_ids:
+            if claim_id not in self._hung and self._early.get(claim_id) is not Ring.GRANTED:
+                self._early[claim_id] = what
+        self.ring(claim_ids, what)
+        while len(self._early) > _EARLY_KEPT:
+            self._early.popitem(last=False)
 
     def end(self) -> None:
         """Nobody waits any longer, and nobody who still comes."""
         self.ended = True
-        self.ring(list(self._hung))
+        self.ring(list(self._hung), Ring.LOOK)
 
     def close(self) -> None:
         if self._box is not None:

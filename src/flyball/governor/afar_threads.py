@@ -10,11 +10,19 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 R = TypeVar("R")
 Job = tuple[asyncio.Future[Any], Callable[[], Any]]
+
+
+class Sure(asyncio.Future[R]):
+    """A future that is always told: who waits for it can be cancelled only once it is done."""
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 (the loop's signature)
+        return False
 
 
 class Threads:
@@ -23,51 +31,58 @@ class Threads:
     def __init__(self, many: int, name: str) -> None:
         self._many, self._name = many, name
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._done: deque[Callable[[], None]] = deque()
         self._told = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: list[threading.Thread] = []
+        self.busy = 0
+        """Calls that were not answered yet."""
 
     async def call(self, run: Callable[[], R]) -> R:
         """Run it in a thread, to its end: a call that was begun is finished before a cancellation is."""
-        loop = self._loop
-        if loop is None:
-            loop = self._start()
-        future: asyncio.Future[R] = loop.create_future()
-        self._jobs.put((future, run))
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.shield(future)
-            except asyncio.CancelledError as error:
-                cancelled = error
-            except BaseException:
-                break
-        if cancelled is not None:
-            future.exception()
-            raise cancelled
-        return future.result()
+        future: Sure[R] = Sure()
+        self.put(future, run)
+        return await future
 
-    def _start(self) -> asyncio.AbstractEventLoop:
-        self._loop = loop = asyncio.get_running_loop()
+    def put(self, future: Sure[R], run: Callable[[], R]) -> None:
+        """Run it in a thread; the future is told how it went."""
+        if self._loop is None:
+            self._start()
+        self.busy += 1
+        self._jobs.put((future, run))
+
+    def say(self, run: Callable[[], None]) -> None:
+        """From a thread: to be run on the loop, before whatever is answered after it."""
+        self._done.append(run)
+        if not self._told:
+            self._told = True
+            self._wake()
+
+    def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         for number in range(self._many):
             thread = threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
-        return loop
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            future, run = job
-            try:
-                result, error = run(), None
-            except BaseException as failure:
-                result, error = None, failure
-            self._done.append((future, result, error))
-            del job, future, run, result, error
-            if not self._told:
-                self._told = True
-                self._wake()
+            self.say(self._answer(*job))
+            del job
+
+    def _answer(self, future: asyncio.Future[Any], run: Callable[[], Any]) -> Callable[[], None]:
+        """Run it; what is left to do on the loop."""
+        try:
+            return partial(self._answered, future, run(), None)
+        except BaseException as failure:
+            return partial(self._answered, future, None, failure)
+
+    def _answered(self, future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+        self.busy -= 1
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -77,11 +92,7 @@ class Threads:
         # First this, then the queue: what is added in between wakes us again.
         self._told = False
         while self._done:
-            future, result, error = self._done.popleft()
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            self._done.popleft()()
 
     def close(self) -> None:
         for _ in self._threads:

@@ -55,9 +55,27 @@ class LockFile:
             self._threads.release()
             raise
 
+    def acquire_at_once(self) -> bool:
+        """``acquire``, if nobody has it; False without waiting where somebody does."""
+        if not self._threads.acquire(blocking=False):
+            return False
+        try:
+            got = self._try()
+        except BaseException:
+            self._threads.release()
+            raise
+        if got:
+            self._sign()
+        else:
+            self._threads.release()
+        return got
+
     def _acquire_from_processes(self) -> None:
         if not self._try() and not self._try_politely():
             self._wait_for_processes()
+        self._sign()
+
+    def _sign(self) -> None:
         self._turn += 1
         # Who holds it is for the message only: a full disk must not keep anybody from letting go of a slot.
         try:

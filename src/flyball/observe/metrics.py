@@ -60,7 +60,7 @@ HTTP_ANSWERS = Metric(
     "flyball_http_answers_total", MetricKind.COUNTER, "Answers by status code.", ("endpoint", "status")
 )
 HTTP_GRANTS = Metric(
-    "flyball_http_grants_total", MetricKind.COUNTER, "Slots granted over HTTP.", ("pool", "tenant")
+    "flyball_http_grants_total", MetricKind.COUNTER, "Slots that requests were granted.", ("pool", "tenant")
 )
 HTTP_REFUSALS = Metric(
     "flyball_http_refusals_total",

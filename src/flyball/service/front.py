@@ -23,8 +23,11 @@ from flyball.observe.registry import Registry
 from flyball.service.access import Caller
 from flyball.service.bodies import ENCODED_SLASH
 from flyball.service.problems import MEDIA_TYPE, ProblemError, answer
+from flyball.service.turns import Turns, step_aside, tenant_in
 
 NO_ROUTE = "none"
+_SERVED = "/v1/"
+"""Whatever is asked for here takes turns; probes and the page's files do not wait behind a flood."""
 _MACHINES = ("/healthz", "/readyz", "/metrics")
 _EXTRA = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _NO_STORE = (b"cache-control", b"no-store")
@@ -46,6 +49,7 @@ class Front:
 
     def __init__(self, app: ASGIApp, registry: Registry, *, tracing: Tracing | None = None) -> None:
         self._app, self._registry, self._tracing = app, registry, tracing
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -59,9 +63,25 @@ class Front:
             inner["state"]["refusal"] = error.kind
             await _say(error, passed.send)
         else:
-            await self._app(inner, receive, passed.send)
+            if not inner["path"].startswith(_SERVED):
+                await self._app(inner, receive, passed.send)
+                return
+            turn = await self._turns.take(tenant_in(*_shown(scope)))
+            try:
+                await self._app(inner, receive, passed.send)
+            finally:
+                turn.over()
         finally:
             passed.over()
+
+
+def _shown(scope: HTTPScope) -> tuple[bytes, bytes]:
+    """The path and the token, as they were sent."""
+    given = b""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            given = value
+    return scope.get("raw_path") or b"", given
 
 
 def readable_path(raw: bytes) -> str:
@@ -114,6 +134,7 @@ class _Passage:
     def _decided(self, status: int) -> None:
         self._status = status
         state = self.scope["state"]
+        step_aside()
         spent_s = time.perf_counter() - self._began - state.get("waited_s", 0.0)
         tenant = state.get("tenant", metrics.NOBODY)
         self._registry.observe(metrics.HTTP_DECISION, spent_s, endpoint=self._endpoint, tenant=tenant)

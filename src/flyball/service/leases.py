@@ -164,7 +164,7 @@ async def _answer(
 async def get_lease(admission: Admitting, lease: FromPath[int]) -> ClaimView:
     """One lease, or the ask that may become it."""
     afar = admission.afar
-    claim = await afar.call(partial(afar.claim, known_id(lease)))
+    claim = await afar.claim_async(known_id(lease))
     if claim is None:
         raise unknown(lease)
     return claim_view(claim, admission.service.governor.store.now())
@@ -185,7 +185,7 @@ async def renew_lease(
     """It goes on for `ttl_s` from now. Renewing an ask in line keeps its place."""
     renewing = read_body(body, Renewing)
     await admission.check_token(lease, lease_token)
-    if not await admission.afar.call(partial(admission.afar.extend, lease, ttl_s=renewing.ttl_s)):
+    if not await admission.afar.extend_async(lease, ttl_s=renewing.ttl_s):
         raise gone(lease)
     return Renewed(id=lease, ttl_s=renewing.ttl_s)
 
@@ -204,8 +204,7 @@ async def end_lease(
     """Give the slots back and say how the work ended. Saying it again changes nothing."""
     releasing = read_body(body, Releasing)
     await admission.check_token(lease, lease_token)
-    afar = admission.afar
-    await afar.call(partial(afar.end, lease, releasing.outcome, words=releasing.words))
+    await admission.afar.end_async(lease, releasing.outcome, words=releasing.words)
 
 
 # -- signals ------------------------------------------------------------------------------------------
@@ -227,7 +226,7 @@ async def post_lease_signal(
     said = read_body(body, Said)
     signal = signal_of(said)
     await admission.check_token(lease, lease_token)
-    claim = await admission.afar.call(partial(admission.afar.claim, lease))
+    claim = await admission.afar.claim_async(lease)
     if claim is None:
         raise gone(lease)
     tell = partial(

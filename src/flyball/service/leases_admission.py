@@ -15,8 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from litestar import Request
 from litestar.di import NamedDependency
@@ -25,11 +24,13 @@ from litestar.params import SkipValidation
 from flyball.core.verdict import Verdict
 from flyball.errors import StoreError
 from flyball.governor.afar import Afar, Order
+from flyball.observe import metrics
 from flyball.service.access import ANYBODY, Caller
 from flyball.service.contract import IN_FLIGHT_RETRY_S
 from flyball.service.orgs_book import OrgBook
 from flyball.service.problems import ProblemError
 from flyball.service.serving import ENDING, Service
+from flyball.service.turns import step_aside
 
 _LARGEST_ID = 2**63
 _ENDING_RETRY_S = 2
@@ -82,49 +83,53 @@ class Admission:
             while True:
                 verdict = await self.afar.place_async(order, park=park)
                 if verdict.granted or not verdict.claim_id or wait_s <= 0:
-                    return Admitted(verdict, verdict.granted)
+                    return self._counted(request, order, Admitted(verdict, verdict.granted))
                 left_s = deadline - time.monotonic()
                 held = await self._wait(request, order, verdict, max(0.0, left_s))
                 if held is not None:
-                    return Admitted(verdict, held)
+                    return self._counted(request, order, Admitted(verdict, held))
                 # Somebody removed the ask: stand in line again, or hear why that is useless.
+
+    def _counted(self, request: AnyRequest, order: Order, admitted: Admitted) -> Admitted:
+        """A slot that was granted, and how long it was waited for; what is only told again counts once."""
+        if admitted.held and not admitted.replayed:
+            registry, scope = self.service.registry, request.scope
+            registry.add(metrics.HTTP_GRANTS, order.slots, pool=order.pool, tenant=order.project)
+            endpoint = f"{request.method} {scope.get('path_template') or ''}"
+            waited_s = scope["state"].get("waited_s", 0.0)
+            registry.observe(metrics.HTTP_WAIT, waited_s, endpoint=endpoint, tenant=order.project)
+        return admitted
 
     async def _wait(self, request: AnyRequest, order: Order, verdict: Verdict, wait_s: float) -> bool | None:
         """True: it became a lease. False: it still waits. None: it is gone and was never served."""
         began = time.monotonic()
-        waiting = asyncio.create_task(
-            self.afar.wait_async(verdict.claim_id, pool=order.pool, timeout_s=wait_s, ttl_s=order.ttl_s)
-        )
+        step_aside()
         leaving = asyncio.create_task(until_left(request))
         try:
-            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                await self._leave(order, verdict, waiting)
-            claim = waiting.result()
+            waited = await self.afar.wait_async(
+                verdict.claim_id, pool=order.pool, timeout_s=wait_s, ttl_s=order.ttl_s, left=leaving
+            )
         except asyncio.CancelledError:
-            await self._leave(order, verdict, waiting)
+            await self._leave(order, verdict)
         finally:
             leaving.cancel()
             request.scope["state"]["waited_s"] = time.monotonic() - began
-        if claim is None:
+        if waited.left:
+            await self._leave(order, verdict)
+        if waited.gone:
             # Under a key that is told again, it was served and has ended since.
             return True if verdict.replayed else None
-        if not claim.held and wait_s > order.ttl_s / 4:
-            await self.afar.call(partial(self.afar.extend, claim.id, ttl_s=order.ttl_s))
-        return claim.held
+        if not waited.held and wait_s > order.ttl_s / 4:
+            await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s)
+        return waited.held
 
-    async def _leave(self, order: Order, verdict: Verdict, waiting: asyncio.Task[Any]) -> None:
+    async def _leave(self, order: Order, verdict: Verdict) -> NoReturn:
         """The client is gone."""
-        waiting.cancel()
-        await asyncio.wait({waiting})
         with suppress(StoreError):  # if it cannot be written now, its time ends it
-            await self.afar.call(partial(self._give_back, verdict.claim_id, keyed=bool(order.key)))
+            claim = await self.afar.claim_async(verdict.claim_id) if order.key else None
+            if claim is None or not claim.held:
+                await self.afar.withdraw_async(verdict.claim_id)
         raise ProblemError(408, "left", "the client did not wait for its answer")
-
-    def _give_back(self, claim_id: int, *, keyed: bool) -> None:
-        claim = self.afar.claim(claim_id) if keyed else None
-        if claim is None or not claim.held:
-            self.afar.withdraw(claim_id)
 
     def check_open(self) -> None:
         if self.service.draining:

@@ -39,8 +39,7 @@ _ADMIN = {"scope": Scope.ADMIN}
 async def put_org(admission: Admitting, org: FromPath[str], body: RawBody) -> OrgView:
     """Say how many runs an org may have at once, and on which terms. What is left out stays."""
     name, given = name_in_path("org", org), read_body(body, OrgSettings)
-    await admission.orgs.put(name, given)
-    return await admission.orgs.view(name)
+    return await admission.orgs.put(name, given)
 
 
 @get("/v1/orgs/{org:str}", operation_id="org", tags=["orgs"])
@@ -68,7 +67,7 @@ async def start_run(
 ) -> Response[RunView]:
     """Start a run if the org has room. With `Prefer: wait=N` it stands in line for so long before the 429."""
     name, asked = name_in_path("org", org), read_body(body, RunAsk)
-    limit, terms = await admission.orgs.limit(name), admission.orgs.terms(name)
+    limit, terms = await admission.orgs.limit(name), await admission.orgs.terms(name)
     key = key_of(request.headers, body, tenant=tenant_of(request), route=f"POST /v1/orgs/{name}/runs")
     order = Order(
         pool=POOL,
@@ -99,7 +98,7 @@ async def _serve_or_refuse(admission: Admission, admitted: Admitted, limit: int)
             return
         verdict = found if found is not None else verdict
         if not admitted.replayed:
-            await afar.call(partial(afar.withdraw, admitted.claim_id))
+            await afar.withdraw_async(admitted.claim_id)
     raise refusal(verdict, limit=limit)
 
 
@@ -114,7 +113,7 @@ async def _serve_or_refuse(admission: Admission, admitted: Admitted, limit: int)
 async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> Renewed:
     """The run goes on: for its time to live from now."""
     claim_id, ttl_s = await _theirs(admission, org, run_id)
-    if not await admission.afar.call(partial(admission.afar.extend, claim_id, ttl_s=ttl_s)):
+    if not await admission.afar.extend_async(claim_id, ttl_s=ttl_s):
         raise gone(claim_id)
     return Renewed(id=claim_id, ttl_s=ttl_s)
 
@@ -123,7 +122,7 @@ async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[s
 async def end_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> None:
     """The run is over. Saying it again changes nothing."""
     claim_id, _ = await _theirs(admission, org, run_id)
-    await admission.afar.call(partial(admission.afar.end, claim_id))
+    await admission.afar.end_async(claim_id)
 
 
 def _run_id(admission: Admission, org: str, claim_id: int, ttl_s: float) -> str:

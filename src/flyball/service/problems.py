@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, InternalServerException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
 from flyball.errors import StoreError, UsageError
@@ -81,6 +81,8 @@ def as_problem(error: Exception) -> ProblemError:
         return ProblemError(400, "bad-request", str(error))
     if isinstance(error, StoreError):
         return ProblemError(503, "store", str(error), headers={"Retry-After": str(STORE_RETRY_S)})
+    if isinstance(error, InternalServerException) and "disconnected" in error.detail:
+        return ProblemError(408, "left", "the client left before its request was whole")
     if isinstance(error, HTTPException):
         return _of_framework(error)
     return ProblemError(500, "internal", "something went wrong inside flyball; its log says what")

@@ -14,6 +14,7 @@ import ipaddress
 import logging
 import resource
 import socket
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -30,6 +31,8 @@ from flyball.service.wire import BoundedHttp
 DRAIN_S = 1.0
 """How long the port stays open after the signal: so long those who look at /readyz have to notice."""
 ANSWERING_S = 10
+SWITCH_S = 0.0005
+"""How long a thread that looks at the store may keep the loop from going on, instead of Python's 5 ms."""
 CONNECTIONS = 12_000
 _BACKLOG = 1024
 _log = logging.getLogger("flyball.service")
@@ -134,6 +137,7 @@ def server_for(
 def serve(place: socket.socket, server: Server) -> None:
     """Serve until told to end."""
     _allow_many_files()
+    sys.setswitchinterval(SWITCH_S)
     place.listen(_BACKLOG)
     server.run(sockets=[place])
 

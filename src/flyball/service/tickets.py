@@ -19,7 +19,7 @@ from litestar.params import FromPath
 
 from flyball.core.model import Claim
 from flyball.errors import StoreError
-from flyball.governor.afar import DEFAULT_TTL_S
+from flyball.governor.afar import DEFAULT_TTL_S, Waited
 from flyball.service.contract import retry_after_s, wait_of
 from flyball.service.contract_bodies import ClaimView, claim_view
 from flyball.service.leases import LEASE, LeaseToken, Prefer
@@ -35,6 +35,7 @@ from flyball.service.problems import ProblemError
 from flyball.service.reading import EVENT_STREAM, EventStream
 from flyball.service.serving import ENDING
 from flyball.service.streams import HEARTBEAT_S, RETRY_MS, event
+from flyball.service.turns import step_aside
 from flyball.service.watch import End
 
 BLIP_S = 5.0
@@ -73,11 +74,11 @@ async def _theirs(admission: Admission, ticket: int, token: str) -> Claim:
     afar = admission.afar
     if token:
         await admission.check_token(ticket, token)
-    claim = await afar.call(partial(afar.claim, ticket))
+    claim = await afar.claim_async(ticket)
     if claim is None:
         raise unknown(ticket)
     if token and not claim.held and claim.expires_at is not None:
-        await afar.call(partial(afar.extend, ticket, ttl_s=DEFAULT_TTL_S))
+        await afar.extend_async(ticket, ttl_s=DEFAULT_TTL_S)
     return claim
 
 
@@ -85,36 +86,37 @@ async def _wait(
     admission: Admission, request: AnyRequest, claim: Claim, wait_s: float, *, theirs: bool
 ) -> Claim | None:
     admission.check_open()
+    step_aside()
     ttl_s = DEFAULT_TTL_S if theirs else None
-    waiting = asyncio.create_task(
-        admission.afar.wait_async(
-            claim.id, pool=claim.pool, timeout_s=wait_s, ttl_s=ttl_s, mailbox=claim.mailbox
-        )
-    )
     leaving = asyncio.create_task(until_left(request))
     try:
-        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            return waiting.result()
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        await _blip(admission, claim.id, theirs=theirs)
-        raise ProblemError(408, "left", "the client did not wait for its answer")
+        waited = await admission.afar.wait_async(
+            claim.id, pool=claim.pool, timeout_s=wait_s, ttl_s=ttl_s, mailbox=claim.mailbox, left=leaving
+        )
     finally:
         leaving.cancel()
+    if waited.left:
+        await _blip(admission, claim.id, theirs=theirs)
+        raise ProblemError(408, "left", "the client did not wait for its answer")
+    return await _found(admission, waited, claim.id)
+
+
+async def _found(admission: Admission, waited: Waited, ticket: int) -> Claim | None:
+    """What it waited for; looked up where it was only told."""
+    return await admission.afar.claim_async(ticket) if waited.held else waited.claim
 
 
 async def _blip(admission: Admission, ticket: int, *, theirs: bool) -> None:
     if theirs:
         with suppress(StoreError):
-            await admission.afar.call(partial(admission.afar.extend, ticket, ttl_s=BLIP_S))
+            await admission.afar.extend_async(ticket, ttl_s=BLIP_S)
 
 
 @delete("/v1/tickets/{ticket:int}", operation_id="withdraw_ticket", tags=["lease"], opt=LEASE)
 async def withdraw_ticket(admission: Admitting, ticket: FromPath[int], lease_token: LeaseToken = "") -> None:
     """Leave the line, or give back the lease that the ticket just became. Again, it changes nothing."""
     await admission.check_token(ticket, lease_token)
-    await admission.afar.call(partial(admission.afar.withdraw, ticket))
+    await admission.afar.withdraw_async(ticket)
 
 
 @get(
@@ -148,10 +150,10 @@ async def _events(admission: Admission, claim: Claim, *, theirs: bool) -> AsyncG
                 silent_s = 0.0
                 yield b": nothing new\n\n"
                 if theirs:
-                    await admission.afar.call(partial(admission.afar.extend, claim.id, ttl_s=DEFAULT_TTL_S))
+                    await admission.afar.extend_async(claim.id, ttl_s=DEFAULT_TTL_S)
             if not done:
                 silent_s += LOOK_S
-                found = await look_on(timeout_s=LOOK_S)
+                found = await _found(admission, await look_on(timeout_s=LOOK_S), claim.id)
     finally:
         if not done:
             await _blip(admission, claim.id, theirs=theirs)

@@ -30,6 +30,7 @@ from flyball.service.history import History
 from flyball.service.looking import Look, Looking
 from flyball.service.streams import Streams, event
 from flyball.service.timeline import Timeline, view
+from flyball.service.turns import step_aside
 
 TICK_S = 0.5
 STALE_S = 5.0
@@ -70,10 +71,16 @@ class Watch:
             return self._trouble
         return "" if time.monotonic() - self._last.at < STALE_S else "the store does not answer"
 
+    @property
+    def last(self) -> Look | None:
+        """How everything was when somebody looked last: a second ago, where the store answers."""
+        return self._last
+
     # -- looking ------------------------------------------------------------------------------------
 
     async def fresh(self) -> Look:
         """How everything is now."""
+        step_aside()
         if self._queued is None:
             self._queued = asyncio.create_task(self._look_after(self._running))
             self._queued.add_done_callback(_heard)

@@ -5,8 +5,8 @@ of both at the same moment, and then listens to what the workers say. ``step`` m
 given time, so whoever watches keeps the screen; leaving the ``with`` block ends every process, however it is
 left.
 
-The governor's state lies in the folder the caller gives, never in the user's own; the workers learn of it
-through ``FLYBALL_HOME``, as any program would.
+The governor's state lies in the folder the caller gives, or where the caller says; the workers learn of it
+through ``FLYBALL_HOME`` or ``FLYBALL_URL``, as any program would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from flyball.core.settings import DEFAULT_POOL, PoolChanges
-from flyball.errors import AgentError
+from flyball.errors import AgentError, StoreError
 from flyball.governor import nested
 from flyball.governor.governor import Governor
 from flyball.sim.capacity import Capacity
@@ -66,7 +66,9 @@ class Worker:
 class Heat:
     """Use as a context manager, and call ``step`` until it is ``over``."""
 
-    def __init__(self, setup: Setup, *, governed: bool, folder: Path) -> None:
+    def __init__(self, setup: Setup, *, governed: bool, folder: Path, address: str | None = None) -> None:
+        """``address``: where the governor's state is, if not in the folder."""
+        self._address = address
         self.setup, self.governed = setup, governed
         self.record = Record([team.project for team in setup.workload.teams], setup.workload.calls_each)
         self.workers: list[Worker] = []
@@ -96,8 +98,7 @@ class Heat:
 
     def _begin(self) -> None:
         if self.governed:
-            self._home.mkdir(mode=0o700, parents=True)
-            self._governor = Governor(f"sqlite://{self._home / 'governor.db'}")
+            self._governor = Governor(self._address or self._fresh())
             self._governor.set_pool(self.setup.pool, **self.setup.settings)
         with self._errors_at.open("ab") as errors:
             for team in self.setup.workload.teams:
@@ -112,6 +113,10 @@ class Heat:
         self._began_at = time.monotonic()
         for worker in self.workers:
             self._hand_next(worker)
+
+    def _fresh(self) -> str:
+        self._home.mkdir(mode=0o700, parents=True)
+        return f"sqlite://{self._home / 'governor.db'}"
 
     def _spawn(self, team: Team, number: int, errors: IO[bytes]) -> None:
         told = {
@@ -139,6 +144,8 @@ class Heat:
     def _environment(self) -> Mapping[str, str]:
         ours = {"FLYBALL_URL", nested.VARIABLE}
         kept = {name: value for name, value in os.environ.items() if name not in ours}
+        if self._address is not None:
+            return {**kept, "FLYBALL_URL": self._address}
         return {**kept, "FLYBALL_HOME": str(self._home)}
 
     def __exit__(self, *_: object) -> None:
@@ -152,8 +159,12 @@ class Heat:
                     pipe.close()
         self._selector.close()
         self._provider.__exit__()
+        if self._governor is not None and self._address is not None:
+            with suppress(StoreError):
+                self._governor.reap()
         if self._governor is not None:
             self._governor.close()
+        if self._governor is not None and self._address is None:
             # Where the folder's path is too long for a socket, mail lies somewhere else.
             shutil.rmtree(mail_folder(self._home), ignore_errors=True)
 

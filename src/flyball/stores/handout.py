@@ -166,7 +166,7 @@ def _grant_waiting(desk: PoolDesk, claim: Claim) -> None:
     desk.count(claim, slots=claim.slots, waiting=-1)
     _after_grant(desk, claim.id, claim)
     desk.refresh_if_stale()
-    desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+    desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder, granted=True))
     waited_s = desk.now - claim.asked_at
     if waited_s >= TELLING_S:
         words = f"granted after waiting {span_words(waited_s)} ({claim.why})"

@@ -15,6 +15,8 @@ from flyball.core.verdict import Kind, Reason, Verdict
 from flyball.stores.desk import PoolDesk, ask_fact
 from flyball.stores.handout import take_back
 
+NOT_EXTENDED = "it was not extended in time"
+
 
 def known(desk: PoolDesk, ask: Ask) -> Verdict | None:
     """What was said to an ask under the same key; None if there was none."""
@@ -53,6 +55,6 @@ def take_back_expired(desk: PoolDesk) -> bool:
         return False
     claim = min(over, key=lambda claim: claim.id)
     what = "slot taken back" if claim.held else "ask dropped"
-    desk.tell([ask_fact(claim, desk.now, "reclaimed", f"{what}: it was not extended in time")])
+    desk.tell([ask_fact(claim, desk.now, "reclaimed", f"{what}: {NOT_EXTENDED}")])
     take_back(desk, claim)
     return True

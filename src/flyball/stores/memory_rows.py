@@ -351,6 +351,9 @@ class MemoryRows:
     def note(self, name: str) -> str | None:
         return self._notes.get(name)
 
+    def notes(self, prefix: str) -> dict[str, str]:
+        return {name: text for name, text in self._notes.items() if name.startswith(prefix)}
+
     def put_note(self, name: str, text: str) -> None:
         self._set(self._notes, name, text)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
 
@@ -28,6 +28,8 @@ class Wake:
     mailbox: str
     claim_id: int
     holder: Holder
+    granted: bool = False
+    """It has a slot: whoever can be told so need not look."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,17 @@ class Census:
     demands: tuple[Demand, ...]
 
 
+@runtime_checkable
+class Together(Protocol):
+    """A store beside us, where several verbs of one thread may share a transaction."""
+
+    def begin_together(self) -> bool:
+        """What is called from now on is one step. False, without waiting, where somebody is in the way."""
+
+    def end_together(self, *, keep: bool) -> bool:
+        """Commit it, or undo it. False: none of it was done."""
+
+
 class Store(Protocol):
     """The port. Implementations pass one conformance suite and give identical verdicts."""
 
@@ -93,6 +106,12 @@ class Store(Protocol):
 
     def note(self, name: str, fresh: str) -> str:
         """A small text that the store keeps for all who use it: what is there, or ``fresh`` from now on."""
+
+    def set_note(self, name: str, text: str) -> None:
+        """Replace such a text."""
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        """All whose names begin so."""
 
     def release(self, release: Release) -> After:
         """End a lease; the slot goes to the next in line in the same step. Idempotent."""

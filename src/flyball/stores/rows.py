@@ -202,6 +202,9 @@ class Rows(Protocol):
 
     def put_note(self, name: str, text: str) -> None: ...
 
+    def notes(self, prefix: str) -> dict[str, str]:
+        """All whose names begin so."""
+
     def life(self) -> Life | None:
         """The life of the store that was written down last."""
 

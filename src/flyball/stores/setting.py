@@ -61,10 +61,13 @@ class SettingVerbs(Steps):
     def _apply_to_projects(self, desk: PoolDesk, settings: PoolSettings) -> None:
         pool = desk.row.name
         known = {use.name: use for use in desk.rows.projects(pool)}
-        for name in (*known, *settings.weights, *settings.maxima):
-            use = known.get(name) or ProjectUse(name)
-            use.weight, use.maximum = settings.weights.get(name, 1.0), settings.maxima.get(name)
-            desk.rows.put_project(pool, use)
+        for name in dict.fromkeys((*known, *settings.weights, *settings.maxima)):
+            use, weight, maximum = known.get(name), settings.weights.get(name, 1.0), settings.maxima.get(name)
+            # There may be thousands, and one call changes one of them.
+            if use is None or (use.weight, use.maximum) != (weight, maximum):
+                use = use or ProjectUse(name)
+                use.weight, use.maximum = weight, maximum
+                desk.rows.put_project(pool, use)
 
     def reset_pool(self, pool: str) -> After:
         with self._write() as rows:

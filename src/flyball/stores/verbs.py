@@ -146,6 +146,14 @@ class Verbs(SettingVerbs):
                 rows.put_note(name, fresh)
             return fresh if known is None else known
 
+    def set_note(self, name: str, text: str) -> None:
+        with self._write() as rows:
+            rows.put_note(name, text)
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        with self._read() as rows:
+            return rows.notes(prefix)
+
     def withdraw(self, claim_id: int) -> After:
         return self._end(Release(claim_id, Outcome.ABANDONED))
 
@@ -267,8 +275,9 @@ class Verbs(SettingVerbs):
             rows.remove(found.id)
             return desk.done()
         unconfirmed = found.expires_at is not None and found.expires_at <= now
-        gone = "did not answer" if unconfirmed else "is gone"
-        words = f"{'slot taken back' if found.held else 'ask dropped'}: pid {found.holder.pid} {gone}"
+        gone = f"pid {found.holder.pid} {'did not answer' if unconfirmed else 'is gone'}"
+        why = gone if found.holder.pid else keys.NOT_EXTENDED
+        words = f"{'slot taken back' if found.held else 'ask dropped'}: {why}"
         desk.tell([ask_fact(found, now, "reclaimed", words)])
         take_back(desk, found)
         return joined(desk.done(), self._elsewhere(desk, found))

@@ -82,7 +82,9 @@ function capConsequences(pool) {
 }
 
 function releaseConsequences(lease) {
-  const known = lease.alive === false
+  const known = !lease.pid
+    ? "It was asked for over HTTP; if its holder still works, the pool will run more than its cap."
+    : lease.alive === false
     ? `Its process (pid ${lease.pid} on ${lease.host}) is dead.`
     : `Whether its process (pid ${lease.pid} on ${lease.host}) still runs cannot be told from here; if it does, the `
       + "pool will run more than its cap.";

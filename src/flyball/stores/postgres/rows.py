@@ -252,6 +252,9 @@ class PostgresRows(ShareRows):
         row = self._one(sql.NOTE, (name,))
         return str(row[0]) if row is not None else None
 
+    def notes(self, prefix: str) -> dict[str, str]:
+        return {str(name): str(text) for name, text in self._all(sql.NOTES, (prefix,))}
+
     def put_note(self, name: str, text: str) -> None:
         self._run(sql.PUT_NOTE, (name, text))
 

@@ -202,6 +202,7 @@ DROP_OLD_RECEIPTS = """
         SELECT key FROM receipt WHERE pool = %s AND until <= %s LIMIT 8)"""
 DROP_RECEIPT = "DELETE FROM receipt WHERE claim_id = %s"
 NOTE = "SELECT text FROM note WHERE name = %s"
+NOTES = "SELECT name, text FROM note WHERE starts_with(name, %s)"
 PUT_NOTE = (
     "INSERT INTO note (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
 )

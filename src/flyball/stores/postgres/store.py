@@ -169,6 +169,10 @@ class PostgresStore(PostgresSteps):
         with self._server.lend(writing=True) as link:
             return str(link.ask(sql.NOTE_ONCE, (name, storable(fresh)))[0][0])
 
+    def set_note(self, name: str, text: str) -> None:
+        with self._server.lend(writing=True) as link:
+            link.execute(sql.PUT_NOTE, (name, storable(text)))
+
     def hold(self, ask: Ask) -> tuple[int, After]:
         check_ask(ask)
         refuse_resources(ask)

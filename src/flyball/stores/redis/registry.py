@@ -61,6 +61,13 @@ class Registry:
         self._server.ask("HSETNX", key, name, fresh)
         return str(self._server.ask("HGET", key, name))
 
+    def set_note(self, name: str, text: str) -> None:
+        self._server.ask("HSET", f"{self._space}:notes", name, text)
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        found = _as_dict(self._server.ask("HGETALL", f"{self._space}:notes"))
+        return {name: text for name, text in found.items() if name.startswith(prefix)}
+
     def pools(self) -> list[str]:
         found: dict[str, str] = _as_dict(self._server.ask("HGETALL", self._key))
         self._owners.update((int(number), pool) for number, pool in found.items() if number not in _OURS)

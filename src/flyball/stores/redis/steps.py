@@ -144,7 +144,8 @@ class RedisSteps:
             kind, *rest = line.split("\t")
             if kind == "w":
                 holder = records.holder_of(rest[2:7])
-                after.wakes.append(Wake(records.restored(rest[0]), int(rest[1]), holder))
+                told = Wake(records.restored(rest[0]), int(rest[1]), holder, granted=rest[7] == "1")
+                after.wakes.append(told)
             elif kind == "f":
                 after.facts.append(records.fact_of(pool, rest))
             elif kind == "n":

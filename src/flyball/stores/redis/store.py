@@ -117,6 +117,12 @@ class RedisStore(RedisLooking):
     def note(self, name: str, fresh: str) -> str:
         return self._registry.note(name, fresh)
 
+    def set_note(self, name: str, text: str) -> None:
+        self._registry.set_note(name, text)
+
+    def notes(self, prefix: str) -> dict[str, str]:
+        return self._registry.notes(prefix)
+
     def withdraw(self, claim_id: int) -> After:
         return self.release(Release(claim_id, Outcome.ABANDONED))
 

@@ -14,7 +14,8 @@ from enum import Enum
 from pathlib import Path
 
 from flyball.host.lockfile import LockFile
-from flyball.stores.sqlite.store import APPLICATION_ID, GARBLED, SCHEMA_VERSION
+from flyball.stores.sqlite.ailments import GARBLED
+from flyball.stores.sqlite.store import APPLICATION_ID, SCHEMA_VERSION
 
 
 class Ailment(Enum):

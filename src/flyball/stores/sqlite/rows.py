@@ -242,6 +242,11 @@ class SqliteRows:
         row = self._run("SELECT text FROM note WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row is not None else None
 
+    def notes(self, prefix: str) -> dict[str, str]:
+        return dict(
+            self._run("SELECT name, text FROM note WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+        )
+
     def put_note(self, name: str, text: str) -> None:
         self._run("INSERT OR REPLACE INTO note (name, text) VALUES (?, ?)", (name, text))
 

@@ -22,27 +22,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-from flyball.errors import (
-    StoreBusyError,
-    StoreError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreUnreadableError,
-    invariant,
-)
+from flyball.errors import StoreError, StoreReadOnlyError, StoreUnreadableError, invariant
 from flyball.host.filesystem import network_type
 from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
 from flyball.stores.desk import World
 from flyball.stores.rows import Rows
+from flyball.stores.sqlite.ailments import as_store_error, unwritable
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.rows import SqliteRows
 from flyball.stores.verbs import Verbs
 
 APPLICATION_ID = 0x666C7962  # "flyb"
 BUSY_TIMEOUT_S = 10.0
-GARBLED = "its schema is garbled"
-_DAMAGE = ("malformed", "not a database", "Could not decode")
 OLDEST_SQLITE = (3, 35, 0)
 CHECKPOINT_EVERY = 1000
 LOG_LIMIT_PAGES = 16_000
@@ -82,6 +74,8 @@ class SqliteStore(Verbs):
         self._connection: sqlite3.Connection | None = None
         self._rows: SqliteRows | None = None
         self._commits = 0
+        self._together = False
+        """The steps of the thread that has the mutex share one transaction."""
         self._inherited: sqlite3.Connection | None = None
         survive_forks(self)
         with self._mutex, self._translated():
@@ -96,6 +90,9 @@ class SqliteStore(Verbs):
     def _read(self) -> Iterator[Rows]:
         with self._mutex, self._translated():
             connection, rows = self._ready()
+            if self._together:
+                yield rows
+                return
             connection.execute("BEGIN")
             try:
                 rows.now, rows.epoch = self._clock(), self._world.epoch()
@@ -115,48 +112,108 @@ class SqliteStore(Verbs):
             if self._read_only:
                 raise StoreReadOnlyError(f"{self.path} was opened for reading only")
             connection, rows = self._ready()
-            self._file_lock.acquire()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    rows.now, rows.actions = self._clock.seen(connection), []
-                    rows.epoch = self._world.epoch()
-                except BaseException:
-                    connection.execute("ROLLBACK")
-                    raise
-            except BaseException:
-                self._file_lock.release()
-                raise
+            if not self._together:
+                self._file_lock.acquire()
+                self._open_step(connection, rows)
         except BaseException as error:
             self._mutex.release()
             raise self._translate(error) from error.__cause__
         return rows
 
+    def _open_step(self, connection: sqlite3.Connection, rows: SqliteRows) -> None:
+        """Under the file's lock, which is let go if that fails."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                rows.now, rows.actions = self._clock.seen(connection), []
+                rows.epoch = self._world.epoch()
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+        except BaseException:
+            self._file_lock.release()
+            raise
+
     def end(self, error: BaseException | None) -> None:
         """Commit, or roll back on an error; let the locks go; raise what went wrong as ours."""
-        connection, rows = self._ready()
         try:
-            try:
-                if error is None:
-                    connection.execute("COMMIT")
-            except BaseException as failure:
-                error = failure
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                self._file_lock.release()
-            if error is not None:
-                raise self._translate(error)
-            for action in rows.actions:
-                action()
+            if self._together:
+                if error is not None:
+                    raise self._translate(error)
+                return
+            connection, rows = self._ready()
+            self._close_step(connection, rows, error)
             self._checkpoint_now_and_then(connection)
         finally:
             self._mutex.release()
 
-    def _checkpoint_now_and_then(self, connection: sqlite3.Connection) -> None:
-        """Move the log into the file while others may write, instead of inside somebody's commit."""
+    def _close_step(
+        self, connection: sqlite3.Connection, rows: SqliteRows, error: BaseException | None
+    ) -> None:
+        try:
+            if error is None:
+                connection.execute("COMMIT")
+        except BaseException as failure:
+            error = failure
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._file_lock.release()
+        if error is not None:
+            raise self._translate(error)
         self._commits += 1
-        if self._commits % CHECKPOINT_EVERY == 0:
+        for action in rows.actions:
+            action()
+
+    # -- several verbs in one transaction -----------------------------------------------------------
+
+    def begin_together(self) -> bool:
+        """The verbs that this thread calls from now on are one transaction, until ``end_together``.
+
+        False, without waiting, where somebody is in the way or anything is wrong: whoever goes alone is told.
+        """
+        if self._read_only or not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            self._together = self._opened_at_once()
+        finally:
+            if not self._together:
+                self._mutex.release()
+        return self._together
+
+    def _opened_at_once(self) -> bool:
+        connection, rows = self._connection, self._rows
+        if connection is None or rows is None or not self._file_lock.acquire_at_once():
+            return False
+        try:
+            connection.execute("PRAGMA busy_timeout = 0")
+            self._open_step(connection, rows)
+        except sqlite3.Error:
+            return False
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000:.0f}")
+        return True
+
+    def end_together(self, *, keep: bool) -> bool:
+        """Commit what was done together, or undo it. False: none of it was done."""
+        invariant(self._together, "what ends together began together")
+        try:
+            connection, rows = self._ready()
+            self._close_step(connection, rows, None if keep else StoreError("undone"))
+        except StoreError:
+            return False
+        finally:
+            self._together = False
+            self._mutex.release()
+        return True
+
+    def _checkpoint_now_and_then(self, connection: sqlite3.Connection) -> None:
+        """Move the log into the file while others may write, instead of inside somebody's commit.
+
+        Those who do something together are in a hurry: the next who is not does it.
+        """
+        if self._commits >= CHECKPOINT_EVERY:
+            self._commits = 0
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -232,7 +289,7 @@ class SqliteStore(Verbs):
         except FileExistsError:
             pass
         except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
+            raise unwritable(self.path, error.strerror or str(error)) from error
 
     def _open_for_reading(self) -> sqlite3.Connection:
         try:
@@ -313,45 +370,15 @@ class SqliteStore(Verbs):
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._as_store_error(error) from error
+            raise as_store_error(self.path, error, busy_s=BUSY_TIMEOUT_S) from error
 
     def _translate(self, error: BaseException) -> BaseException:
         """SQLite's errors as ours, with the way out; any other error as it is."""
         if not isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             return error
-        translated = self._as_store_error(error)
+        translated = as_store_error(self.path, error, busy_s=BUSY_TIMEOUT_S)
         translated.__cause__ = error
         return translated
-
-    def _as_store_error(self, error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
-        name = getattr(error, "sqlite_errorname", "") or ""
-        words = str(error)
-        if isinstance(error, UnicodeDecodeError):
-            # SQLite quotes what it found in the schema; Python cannot read the quotation.
-            name, words = "SQLITE_CORRUPT", GARBLED
-        if name.startswith("SQLITE_FULL") or (name == "SQLITE_IOERR_WRITE"):
-            return StoreFullError(f"no space left to write {self.path}; free some disk space and try again")
-        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")) or "readonly" in words:
-            return self._unwritable(words)
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_AUTH")):
-            return self._unwritable(words)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return StoreBusyError(
-                f"{self.path} is locked by another program for over {BUSY_TIMEOUT_S:.0f} s; "
-                "close whatever has it open"
-            )
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or (
-            isinstance(error, sqlite3.DatabaseError) and any(sign in words for sign in _DAMAGE)
-        ):
-            return StoreUnreadableError(
-                f"{self.path} is damaged ({words}); `flyball doctor --fix` sets it aside and starts a new one"
-            )
-        return StoreError(f"{self.path}: {words}")
-
-    def _unwritable(self, words: str) -> StoreReadOnlyError:
-        return StoreReadOnlyError(
-            f"cannot write {self.path} ({words}); set FLYBALL_HOME to a folder you can write to"
-        )
 
 
 def schema_steps() -> list[tuple[int, str]]:

@@ -59,7 +59,7 @@ def withdrawing_a_lease_that_just_came_hands_it_on(s: Scene) -> None:
     s.release(lease)
     after = s.store.withdraw(first)
     expect(s.held(second), "the next has it")
-    expect_equal([wake.claim_id for wake in after.wakes], [second], "woken")
+    expect_equal([(wake.claim_id, wake.granted) for wake in after.wakes], [(second, True)], "woken")
 
 
 @store_check

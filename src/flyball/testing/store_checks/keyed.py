@@ -158,3 +158,13 @@ def a_note_is_kept_as_it_was_first(s: Scene) -> None:
     expect_equal(s.store.note("secret", "one"), "one", "nothing was there")
     expect_equal(s.store.note("secret", "two"), "one", "now something is")
     expect_equal(s.store.note("other", "three"), "three", "each under its name")
+
+
+@store_check
+def a_note_can_be_replaced_and_those_of_one_kind_are_found(s: Scene) -> None:
+    s.store.set_note("terms:b/ü", "one")
+    s.store.set_note("terms:a%", "two")
+    s.store.set_note("other", "three")
+    s.store.set_note("terms:b/ü", '{"again": 1}')
+    expect_equal(s.store.notes("terms:"), {"terms:a%": "two", "terms:b/ü": '{"again": 1}'}, "found")
+    expect_equal(s.store.notes("term_"), {}, "nothing begins so")

@@ -164,8 +164,8 @@ def a_new_watcher_is_told(s: Scene) -> None:
     s.take()
     asks = {s.park(), s.park()}
     (watcher,) = _watchers(s)
-    woken = [wake.claim_id for wake in s.store.withdraw(watcher).wakes]
-    expect_equal(woken, list(asks - {watcher}), "woken")
+    woken = [(wake.claim_id, wake.granted) for wake in s.store.withdraw(watcher).wakes]
+    expect_equal(woken, [(ask, False) for ask in asks - {watcher}], "woken")
 
 
 @store_check

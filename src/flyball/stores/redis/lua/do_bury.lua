@@ -52,7 +52,8 @@ if stage ~= 'last' then
     else
       local why = claim.expires_at and claim.expires_at <= now and 'did not answer' or 'is gone'
       local what = claim.granted_at and 'slot taken back' or 'ask dropped'
-      desk.tell(claim, 'reclaimed', what .. ': pid ' .. claim.pid .. ' ' .. why)
+      if claim.pid == '0' then why = 'it was not extended in time' else why = 'pid ' .. claim.pid .. ' ' .. why end
+      desk.tell(claim, 'reclaimed', what .. ': ' .. why)
       if handout.take_back(claim) then
         desk.inform('left')
         return desk.state(text(index) .. ' serve ' .. text(claim.id))

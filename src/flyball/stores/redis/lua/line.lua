@@ -43,6 +43,7 @@ function claims.wake(claim)
   if claim.id == claims.looking then return end
   desk.say(table.concat({
     'w', claim.mailbox, text(claim.id), claim.host, claim.boot, claim.pidns, claim.pid, claim.start,
+    claim.granted_at and '1' or '',
   }, '\t'))
   local channel, box = match(claim.mailbox, '^(' .. CHANNEL .. '[^#]*)#(.*)$')
   if channel then call('PUBLISH', channel, box .. ' ' .. text(claim.id)) end

@@ -1,0 +1,118 @@
+"""Store verbs for an event loop: together and at once where nobody is in the way, else in a thread.
+
+A step of a store beside us takes less time than waking a thread for it, so the loop takes it itself, if it
+can have the store without waiting: all that were asked for in one turn of the loop, in one transaction. If
+anything goes wrong with one of them, nothing was done, and each goes its own way, in a thread. So does
+everybody who finds threads at work: nobody overtakes.
+
+Of those whom a step wakes, the ones who wait on this very loop are told directly. They need no mail, and who
+was handed a slot no look at the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from flyball.governor import flow
+from flyball.governor.afar_bells import Bells, Ring
+from flyball.governor.afar_threads import Sure, Threads
+from flyball.governor.doors import run_sync
+from flyball.stores.port import After, Store, Together, Wake
+
+R = TypeVar("R")
+Verb = Callable[[], tuple[R, After]]
+MOST_TOGETHER = 32
+"""Others on this machine wait for the transaction to end."""
+
+
+class LoopSteps:
+    """Store verbs for one event loop, and what follows them."""
+
+    def __init__(
+        self, store: Callable[[], Store], threads: Threads, observers: Sequence[flow.Observer]
+    ) -> None:
+        self._store, self._threads, self._observers = store, threads, observers
+        self._together: Together | None = None
+        self._seen: Store | None = None
+        self._asked: list[tuple[Sure[Any], Verb[Any]]] = []
+        self.bells: Bells | None = None
+
+    async def do(self, verb: Verb[R]) -> R:
+        """One step, to its end, and what it leaves to do."""
+        future: Sure[R] = Sure()
+        if self._at_hand() is None:
+            self._threads.put(future, partial(self._alone, verb))
+        else:
+            if not self._asked:
+                asyncio.get_running_loop().call_soon(self._take_turn)
+            self._asked.append((future, verb))
+        return await future
+
+    def _take_turn(self) -> None:
+        asked, self._asked = self._asked[:MOST_TOGETHER], self._asked[MOST_TOGETHER:]
+        if self._asked:
+            asyncio.get_running_loop().call_soon(self._take_turn)
+        told = self._done_together([verb for _, verb in asked])
+        if told is None:
+            for future, verb in asked:
+                self._threads.put(future, partial(self._alone, verb))
+            return
+        for (future, _), (result, after) in zip(asked, told, strict=True):
+            self._ring(_ours(after, self.bells))
+            if after.wakes or after.notices or (after.facts and self._observers):
+                self._threads.put(Sure(), partial(self.settle, after))
+            future.set_result(result)
+
+    def _done_together(self, verbs: list[Verb[Any]]) -> list[tuple[Any, After]] | None:
+        """What each said; None where none of it was done."""
+        store = self._at_hand()
+        if store is None or not store.begin_together():
+            return None
+        told: list[tuple[Any, After]] = []
+        try:
+            # What is wrong with one of them shows when each is done alone.
+            with suppress(Exception):
+                told = [verb() for verb in verbs]
+        finally:
+            done = store.end_together(keep=len(told) == len(verbs))
+        return told if done else None
+
+    def settle(self, after: After) -> None:
+        """Wake the others, tell the observers."""
+        run_sync(flow.settle(self._store(), after, self._observers), None)
+
+    def _at_hand(self) -> Together | None:
+        """The store, if the loop may use it itself now."""
+        if self._threads.busy:
+            return None
+        store = self._store()
+        if store is not self._seen:
+            self._seen, self._together = store, store if isinstance(store, Together) else None
+        return self._together
+
+    def _alone(self, verb: Verb[R]) -> R:
+        result, after = verb()
+        ours = _ours(after, self.bells)
+        if ours:
+            # On the loop, and also where whoever asked for this step does not wait for its end.
+            self._threads.say(partial(self._ring, ours))
+        self.settle(after)
+        return result
+
+    def _ring(self, wakes: list[Wake]) -> None:
+        if self.bells is not None:
+            for wake in wakes:
+                self.bells.tell([wake.claim_id], Ring.GRANTED if wake.granted else Ring.LOOK)
+
+
+def _ours(after: After, bells: Bells | None) -> list[Wake]:
+    """Take those out who wait on this loop."""
+    if bells is None or not bells.address or not after.wakes:
+        return []
+    ours = [wake for wake in after.wakes if wake.mailbox == bells.address]
+    after.wakes = [wake for wake in after.wakes if wake.mailbox != bells.address]
+    return ours
