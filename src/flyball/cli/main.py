@@ -40,6 +40,7 @@ VERBS = {
     "why": "say in words why a task or process runs or waits",
     "pool": "set, show, reset or import a pool",
     "machine": "set or show the limits over all pools",
+    "quota": "show or set what an account may spend in its windows",
     "init": "make a repository a project: show every file it would write, and write it",
     "project": "add, list, show or remove the projects of this machine",
     "task": "add, list and show tasks, see which could start now, and why one does not run",

@@ -173,6 +173,8 @@ def ended(report: Report) -> Iterator[Block]:
         yield Line(f"{report.paused}; flyball run goes on", label="paused", indent=2)
     elif report.left or report.unstarted:
         yield Line("flyball run goes on from here", label="next", indent=2)
+    if report.cost_usd:
+        yield Line(f"${report.cost_usd:.2f}, as far as its agents say", label="cost", indent=2)
     for note in report.notes:
         yield Line(note, label="note", indent=2)
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flyball.core.budget import Refusal
 from flyball.core.model import Outcome
 from flyball.core.route import Route
 from flyball.core.slotrun import Cause, Mark, SlotRun, Step
@@ -25,6 +26,7 @@ from flyball.factory.launching import Order
 from flyball.factory.process import Process
 from flyball.factory.prompt import News, compile_news, compile_prompt
 from flyball.factory.threads import off_loop
+from flyball.factory.usage.ledgers import API_KEY, expected_fields
 from flyball.factory.workshop import Workshop
 from flyball.governor.asking import Asking
 from flyball.governor.kept import STDERR, STDOUT, exit_code
@@ -51,10 +53,16 @@ class Attempts:
     changed: Callable[[], None]
     agent: AgentWatch | None = field(default=None)
     launching: bool = False
+    cost_usd: float | None = None
+    """Of the last one that was followed to its end, as far as it said."""
 
     @property
     def slot(self) -> SlotRun:
         return self.shop.ledger.slots[self.task.id]
+
+    def admitted(self) -> Refusal | None:
+        """May the next launch be paid for? None: it may, and its cost is spoken for until it is over."""
+        return self.shop.purse.admit(self.task.id, self.task.type, self.route().model)
 
     async def slot_of_pool(self, told: Callable[[Verdict], None]) -> Lease:
         """Every launch comes through here, however often the task has been tried."""
@@ -73,6 +81,7 @@ class Attempts:
 
     async def run(self, tree: Path, lease: Lease) -> Ending:
         """Launch an agent under the lease, which is given back however this goes, and follow it."""
+        self.cost_usd = None
         try:
             await self.shop.staggered()
             self.launching = True
@@ -89,14 +98,16 @@ class Attempts:
         slot, ledger = self.slot, self.shop.ledger
         folder = await off_loop(runs.new_folder, self.shop.state, self.task.id)
         ledger.note(self.task.id, Step.LAUNCH, Mark.BEGUN, folder=str(folder))
-        route = self.route()
+        route, purse = self.route(), self.shop.purse
+        expected = purse.estimate(self.task.type, route.model)
+        charged = purse.charged(self.task.type, route.model)
         order = Order(
             task=self.task.id,
             prompt=self._prompt(slot),
             assignment=self._assignment(slot, route),
             tree=tree,
             folder=folder,
-            variables={"FLYBALL_ATTEMPT": str(slot.attempt)},
+            variables={"FLYBALL_ATTEMPT": str(slot.attempt), **charged},
         )
 
         def written(process: Process) -> None:
@@ -109,6 +120,10 @@ class Attempts:
                 pool=lease.pool,
                 model=route.model,
                 rationale=route.rationale,
+                kind=self.task.type,
+                account=purse.account.name,
+                billing=API_KEY if charged else None,
+                **expected_fields(expected),
             )
 
         return await launching.start(self.shop, order, lease, written), folder
@@ -126,7 +141,7 @@ class Attempts:
             model=route.model,
             args=agent.args,
             max_turns=agent.max_turns,
-            max_cost_usd=agent.max_cost_usd,
+            max_cost_usd=self.shop.ceilings(self.task.id).max_cost_usd,
             session=slot.session,
         )
 
@@ -165,7 +180,7 @@ class Attempts:
             self.shop,
             process,
             lease,
-            ceilings=self.shop.ceilings(),
+            ceilings=self.shop.ceilings(self.task.id),
             started=self.slot.since,
             session=self._learned,
             changed=self.changed,
@@ -176,6 +191,7 @@ class Attempts:
             ending = await launching.follow(self.shop, self.agent, lease)
         finally:
             self.agent = None
+        self.cost_usd = ending.progress.cost_usd
         runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
         return ending
 

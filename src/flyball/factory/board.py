@@ -101,6 +101,7 @@ def board_of(run: Run) -> Board:
         ending=report.stopped or report.paused,
         notes=[
             *filter(None, [run.pool.words]),
+            *shop.purse.notes(shop.places.width),
             *report.notes,
             *map(_problem, run.frontier.loaded.problems[:_PROBLEMS]),
         ],

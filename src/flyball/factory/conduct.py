@@ -41,6 +41,9 @@ class Terms:
     width: int | None = None
     model: str = ""
     default_model: str = ""
+    guard: str | None = None
+    """What the run says about budgets; None: what the project says."""
+    allow_api_spend: bool = False
 
 
 class Conductor:
@@ -190,6 +193,8 @@ async def _conducted(
         width=terms.width,
         model=terms.model,
         default_model=terms.default_model,
+        guard=terms.guard,
+        allow_api_spend=terms.allow_api_spend,
     )
     loop = asyncio.get_running_loop()
     run = Run(shop, wish)

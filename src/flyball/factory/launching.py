@@ -102,6 +102,7 @@ def watched(
 async def follow(shop: Workshop, agent: AgentWatch, lease: Lease) -> Ending:
     """To its end; the lease is given back."""
     ending = await agent.follow()
+    shop.purse.hear(ending.progress.windows)
     if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
         _report(shop, lease, ending.signal)
     outcome = _OUTCOMES.get(ending.end, Outcome.ABANDONED)

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from flyball.core.model import Outcome
 from flyball.core.ready import Item
 from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
@@ -79,6 +80,12 @@ class Trip:
     def agent(self) -> AgentWatch | None:
         return self.attempts.agent
 
+    @property
+    def busy(self) -> bool:
+        """It goes on by itself, and does not wait for others, a reset or money."""
+        done = self.slot.state in (State.ENDED, State.CHECKING, State.LANDING)
+        return not self.shut_out and (self._has_place or done)
+
     def start(self) -> asyncio.Task[None]:
         self.wants_place = self.first.move is Move.PREPARE
         self._task = asyncio.create_task(self._go(self.first), name=self.task.id)
@@ -107,6 +114,9 @@ class Trip:
             self.agent.stop("interrupted for a message")
 
     def _agent_changed(self) -> None:
+        if self.agent is not None:
+            progress = self.agent.progress
+            self.shop.purse.saw(self.task.id, progress.cost_usd, progress.windows)
         if self._stopping and self.agent is not None:
             self.agent.stop(_STOPPED)
         self._changed()
@@ -167,16 +177,49 @@ class Trip:
             return Next(move=Move.LEAVE)
         self.wants_place = False
         await self._until(self.slot.until)
-        self.wants_place = True
-        await self._take_place()
+        if spent := await self._paid_for():
+            return Next(move=Move.BLOCK, why=spent)
         try:
+            self.wants_place = True
+            await self._take_place()
             tree = await self._worktree()
-            lease = await self._slot_of_pool()
+            lease = await self._both_allow()
             self._say("")
             ending = await self.attempts.run(tree.path, lease)
         finally:
             self._give_place_back()
+            self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
         return await self._judged(ending)
+
+    async def _paid_for(self) -> str:
+        """Wait until the next launch may be paid for; why it never may, where no waiting helps."""
+        try:
+            while (refused := self.attempts.admitted()) is not None:
+                if refused.until is None and refused.window == "task":
+                    return refused.words
+                self._say(refused.words)
+                if not self.shut_out:
+                    self.shop.places.told()
+                self.shut_out = refused.words
+                await self.shop.purse.news(refused)
+        finally:
+            self.shut_out = ""
+        return ""
+
+    async def _both_allow(self) -> Lease:
+        """A slot, and still the money for it: a window may have filled up while the pool was waited for."""
+        while True:
+            lease = await self._slot_of_pool()
+            held = self.shop.purse.hold
+            if held is None:
+                return lease
+            await self.shop.governor.release_async(lease, Outcome.ABANDONED)
+            self.shut_out = held.words
+            self._say(held.words)
+            try:
+                await self.shop.purse.news(held)
+            finally:
+                self.shut_out = ""
 
     def _sent_back(self, step: Next) -> None:
         self.shop.ledger.note(
@@ -336,10 +379,12 @@ class Trip:
         """It runs already, so it has its place, whatever the width."""
         self.shop.places.taken += 1
         self._has_place = self.wants_place = True
+        self.attempts.admitted()
         try:
             ending = await self.attempts.reattach()
         finally:
             self._give_place_back()
+            self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
         return await self._judged(ending)
 
     async def _judged_from_files(self) -> Next:

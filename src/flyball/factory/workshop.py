@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flyball.core.budget import Guard, guard_of
 from flyball.core.protect import DEFAULT_PROTECTED
 from flyball.core.recovery import Budgets, budgets_for
 from flyball.core.route import IMPLEMENT, Route, Routing, resolve
@@ -23,16 +24,19 @@ from flyball.factory.ledger import Ledger
 from flyball.factory.places import Places
 from flyball.factory.process import Watch
 from flyball.factory.prompt import ProjectTerms
+from flyball.factory.purse import Purse
 from flyball.factory.repository import Repository
+from flyball.factory.root import STATE as STATE
 from flyball.factory.tasks.port import TaskSource
 from flyball.factory.tasks.sources import open_source
+from flyball.factory.usage.account import account_of
+from flyball.factory.usage.api_key import api_key_for
+from flyball.factory.usage.lookout import Lookout
 from flyball.factory.worktree import Worktrees
 from flyball.governor.governor import Governor
 from flyball.governor.location import home
 from flyball.runtimes.known import load, pool_of
 from flyball.runtimes.port import Runtime
-
-STATE = ".flyball"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +55,7 @@ class Workshop:
     watch: Watch
     landing: Landing
     places: Places
+    purse: Purse
     model: str = ""
     """For every task, whatever it says itself."""
     default_model: str = ""
@@ -94,12 +99,16 @@ class Workshop:
         labelled = (label for label in task.labels if label in _POLICIES)
         return next(labelled, self.config.merge.policy).removeprefix("merge:")
 
-    def ceilings(self) -> Ceilings:
+    def ceilings(self, task: str | None = None) -> Ceilings:
+        """Of one agent; for a task also what its budget and the run's leave it."""
         agent = self.config.agent
+        own, left = agent.max_cost_usd, self.purse.ceiling_for(task) if task is not None else None
+        tighter = left is not None and (own is None or left.usd < own)
         return Ceilings(
             max_s=agent.max_s,
             max_turns=agent.max_turns,
-            max_cost_usd=agent.max_cost_usd,
+            max_cost_usd=left.usd if left is not None and tighter else own,
+            cost_key=left.key if left is not None and tighter else "agent.max_cost_usd",
             silence_s=agent.silence_s or None,
             stuck_s=agent.stuck_s,
             grace_s=agent.grace_s,
@@ -136,8 +145,13 @@ def open_workshop(
     width: int | None = None,
     model: str = "",
     default_model: str = "",
+    guard: str | None = None,
+    allow_api_spend: bool = False,
 ) -> Workshop:
     """Open a project for work, inside the running loop."""
+    account = account_of(config)
+    api_key = api_key_for(config, account, wanted=allow_api_spend)
+    quiet = guard_of(guard, config.budget.guard) is Guard.OFF
     repository = Repository(root, default_branch=config.project.default_branch)
     state = state_folder(root)
     worktrees = Worktrees(
@@ -187,6 +201,14 @@ def open_workshop(
         watch=watch,
         landing=landing,
         places=Places(width or config.run.width),
+        purse=Purse(
+            account=account,
+            budget=config.budget,
+            ledger=ledger,
+            lookout=None if quiet else Lookout(account, home(), own=state),
+            guard=guard,
+            api_key=api_key,
+        ),
         model=model,
         default_model=default_model,
     )

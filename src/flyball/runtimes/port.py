@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Protocol
 
 from flyball.core.signals import Signal
+from flyball.core.standing import Report
 
 
 class End(Enum):
@@ -71,6 +72,8 @@ class Progress:
     """The last thing it did, in a word or two."""
     active_at: float | None = None
     """Wall clock of the last output."""
+    windows: tuple[Report, ...] = ()
+    """What the provider itself said about the account's usage windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
