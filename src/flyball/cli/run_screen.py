@@ -132,7 +132,8 @@ def _news(row: Row) -> str:
 def _worth_a_line(row: Row) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
     if row.state == "checking":
-        return bool(row.why)
+        stage, _, waits = row.why.partition(": ")
+        return bool(stage) and (not waits or waits not in _MOMENTS)
     return row.state not in ("claimed", "ended") and (row.state != "ready" or row.why not in _MOMENTS)
 
 

@@ -64,6 +64,7 @@ class Checking:
                 yield name, part
 
     async def _stage(self, name: str, part: StagePart) -> Next:
+        self.errands.waits.say(name)
         persona = find_persona(self.shop.root, part.persona or name)
         self.shop.ledger.note(self.task.id, Step.STAGE, Mark.BEGUN, stage=name)
         tree = await off_loop(self.shop.worktrees.ensure, self.task.id)

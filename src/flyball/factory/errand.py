@@ -108,9 +108,9 @@ class Errands:
     async def _once(self, errand: Errand) -> Ran:
         if self.waits.leaving:
             raise Cut(Next(move=Move.LEAVE))
-        await self.waits.take_place()
+        await self.waits.take_place(purpose=errand.stage)
         try:
-            lease = await self.waits.slot_of_pool(self._asking(errand), purpose=f"{errand.stage}:")
+            lease = await self.waits.slot_of_pool(self._asking(errand), purpose=errand.stage)
             process, folder = await self._launched(errand, lease)
             ending = await self._followed(errand, process, lease)
         finally:

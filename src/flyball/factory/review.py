@@ -51,6 +51,7 @@ class Reviewing:
 
     async def review(self) -> Next:
         """Have the branch reviewed as it stands now, unless this very commit has passed; what is next."""
+        self.errands.waits.say(REVIEW)
         tip = await self._tip()
         if tip is None:
             return self._unreviewed(f"the branch {BRANCHES}{self.task.id} is gone")

@@ -46,10 +46,10 @@ class Waits:
                 self.say(f"again in {span_words(left_s)}: {why}")
                 await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
 
-    async def take_place(self) -> None:
+    async def take_place(self, *, purpose: str = "") -> None:
         self.wants_place = True
         if not self._has_place:
-            self.say("waits for a place in this run's width")
+            self._say_of(purpose, "waits for a place in this run's width")
             with self._waiting():
                 await self._shop.places.take()
             self._has_place = True
@@ -87,7 +87,7 @@ class Waits:
         self._shop.places.told()
 
     def _say_of(self, purpose: str, words: str) -> None:
-        self.say(f"{purpose} {words}" if purpose else words)
+        self.say(f"{purpose}: {words}" if purpose else words)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
