@@ -192,7 +192,8 @@ def after_review(slot: SlotRun, budgets: Budgets, *, passed: bool | None, why: s
         return Next(move=Move.PARK, why=f"unreviewed: {why}; {by_hand}")
     if slot.review_backs < budgets.review:
         return Next(move=Move.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
-    return Next(move=Move.PARK, why=f"its review blocks it{_so_often(slot)}: {detail or why}; {by_hand}")
+    found = "; ".join(line.removeprefix("- ") for line in (detail or why).splitlines())
+    return Next(move=Move.PARK, why=f"its review blocks it{_so_often(slot)}: {found}; {by_hand}")
 
 
 def _so_often(slot: SlotRun) -> str:

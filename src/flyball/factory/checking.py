@@ -53,7 +53,8 @@ class Checking:
                     return step
             if not self.shop.config.review.on:
                 return Next(move=Move.LAND)
-            return await Reviewing(shop=self.shop, task=self.task, errands=self.errands).review()
+            reviewing = Reviewing(shop=self.shop, task=self.task, errands=self.errands, notes=self.notes)
+            return await reviewing.review()
         except Cut as cut:
             return cut.step
 

@@ -12,13 +12,13 @@ sees it on its new base.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from flyball.core.findings import TEXT_LIMIT, Reading, Review, criteria_of, read_review
+from flyball.core.findings import TEXT_LIMIT, Answered, Finding, Reading, Review, criteria_of, read_review
 from flyball.core.recovery import Next, after_review, keyless
 from flyball.core.route import REVIEW
-from flyball.core.slotrun import Mark, SlotRun, Step
+from flyball.core.slotrun import Mark, SlotRun, State, Step
 from flyball.core.task import Task
 from flyball.errors import FlyballError, InvariantError, StoreError
 from flyball.factory.errand import Errand, Errands, Ran
@@ -44,6 +44,8 @@ class Reviewing:
     shop: Workshop
     task: Task
     errands: Errands
+    notes: list[str] = field(default_factory=list)
+    """What a person may want to know of it."""
 
     @property
     def slot(self) -> SlotRun:
@@ -57,12 +59,19 @@ class Reviewing:
             return self._unreviewed(f"the branch {BRANCHES}{self.task.id} is gone")
         if self.slot.passed and self.slot.reviewed == tip:
             return self._next(passed=True)
+        found = self._recorded(tip) or await self._new(tip)
+        if isinstance(found, str):
+            return self._unreviewed(found)
+        return self._next(passed=found.passed, why=found.why(), detail=found.words())
+
+    async def _new(self, tip: str) -> Review | str:
+        """Another review, or why none could be had."""
         self.shop.ledger.note(self.task.id, Step.REVIEW, Mark.BEGUN, reviewed=tip)
         found = await self._had(tip)
         if isinstance(found, str):
-            return self._unreviewed(found)
+            return found
         if await self._tip() != tip:
-            return self._unreviewed(f"{BRANCHES}{self.task.id} moved while {tip[:12]} was reviewed")
+            return f"{BRANCHES}{self.task.id} moved while {tip[:12]} was reviewed"
         self.shop.ledger.note(
             self.task.id,
             Step.REVIEW,
@@ -71,7 +80,23 @@ class Reviewing:
             findings=[asdict(each) for each in found.findings],
             criteria=[asdict(each) for each in found.criteria],
         )
-        return self._next(passed=found.passed, why=found.why(), detail=found.words())
+        if found.notes:
+            more = f" and {len(found.notes) - 1} more" if len(found.notes) > 1 else ""
+            self.notes.append(f"{self.task.id}: its review noted {found.notes[0].words}{more}")
+        return found
+
+    def _recorded(self, tip: str) -> Review | None:
+        """What the ledger has of a review that blocked this commit, before anything was done about it."""
+        slot = self.slot
+        if slot.state is not State.CHECKING or slot.passed is not False or slot.reviewed != tip:
+            return None
+        entries = self.shop.ledger.history(self.task.id)
+        last = next(each for each in reversed(entries) if each.step is Step.REVIEW and each.mark is Mark.DONE)
+        return Review(
+            passed=False,
+            criteria=tuple(Answered(**each) for each in last.fields["criteria"]),
+            findings=tuple(Finding(**each) for each in last.fields["findings"]),
+        )
 
     def _unreviewed(self, why: str) -> Next:
         return self._next(passed=None, why=why)
