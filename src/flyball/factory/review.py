@@ -20,7 +20,7 @@ from flyball.core.recovery import Next, after_review, keyless
 from flyball.core.route import REVIEW
 from flyball.core.slotrun import Mark, SlotRun, State, Step
 from flyball.core.task import Task
-from flyball.errors import FlyballError, InvariantError, StoreError
+from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.errand import Errand, Errands, Ran
 from flyball.factory.personas.persona import find_persona
 from flyball.factory.prompt import ReviewAsk, compile_review
@@ -113,9 +113,7 @@ class Reviewing:
         for _ in range(_TRIES):
             try:
                 ran, reading = await self._asked(tip, wrong)
-            except (StoreError, InvariantError):
-                raise
-            except FlyballError as error:
+            except (UsageError, GitError, AgentError) as error:
                 return str(error)
             if reading.review is not None:
                 return reading.review
