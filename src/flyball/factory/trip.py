@@ -302,7 +302,7 @@ class Trip:
     async def _land_on(self) -> Next:
         """A landing that was cut short. Who began it without a review was told to by a person."""
         landing, slot = self.shop.landing, self.slot
-        bound = slot.passed and not await off_loop(landing.has_advanced, slot)
+        bound = slot.passed and not self.by_hand and not await off_loop(landing.has_advanced, slot)
         if bound and (why := await off_loop(still_reviewed, self.shop, slot)):
             await landing.gate.end_leftover(slot)
             return Next(move=Move.PARK, why=why)
