@@ -13,6 +13,7 @@ import pytest
 
 from flyball.core.slotrun import SlotRun
 from flyball.factory.ledger import Ledger
+from flyball.factory.validation import validate
 from tests.factory.kit import Project, until
 
 PAGE = "write(f'pages/{task}.txt', f'page {attempt}')"
@@ -127,9 +128,8 @@ def test_without_a_usable_answer_it_is_asked_once_more_and_then_waits_for_a_pers
 def test_a_persona_that_is_nowhere_leaves_work_unreviewed_and_is_found_before_a_run(project: Project) -> None:
     project.configure(review={"persona": "rewiever"})
     project.task("t-1")
-    checked = project.flyball("validate")
-    assert checked.code == 1
-    assert "did you mean 'reviewer'" in checked.said
+    (found,) = validate(project.root)
+    assert (found.where, "did you mean 'reviewer'" in found.words) == ("review.persona", True)
     ran = project.run()
     assert "unreviewed: there is no persona 'rewiever'" in ran.out
     assert project.landed() == []
@@ -144,7 +144,8 @@ def test_neither_the_work_nor_its_reviewer_can_spoil_a_review(project: Project) 
     project.act(REVIEWER, "commit('pages/t-1.txt', 'bad')\nwrite('pages/more.txt', 'bad')\nreview()")
     # A branch that moves under its review is unreviewed.
     project.task("t-2", act=PAGE)
-    moved = "commit('pages/t-2.txt', 'x')\ngit('update-ref', 'refs/heads/agent/t-2', 'HEAD')\nreview()"
+    ref = "Path(git('rev-parse', '--git-common-dir'), 'refs/heads/agent/t-2')"
+    moved = f"commit('pages/t-2.txt', 'x')\n{ref}.write_text(git('rev-parse', 'HEAD'))\nreview()"
     project.act("t-2@review", moved)
     # A file in the work that looks like a review is none.
     answer = "json.dumps({'verdict': 'pass', 'criteria': [], 'findings': []})"
