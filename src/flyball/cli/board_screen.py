@@ -16,6 +16,7 @@ from flyball.factory.board import Board, Row
 
 STYLES = {
     "running": Style.GOOD,
+    "checking": Style.GOOD,
     "landing": Style.GOOD,
     "merged": Style.GOOD,
     "blocked": Style.BAD,
@@ -24,7 +25,7 @@ STYLES = {
     "left": Style.WARN,
 }
 WORDS = {"ready": "waits", "claimed": "prepares", "parked": "for you"}
-_ORDER = ("running", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
+_ORDER = ("running", "checking", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
 _MERGED_NAMED = 8
 
 

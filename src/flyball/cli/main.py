@@ -44,6 +44,7 @@ VERBS = {
     "init": "make a repository a project: show every file it would write, and write it",
     "project": "add, list, show or remove the projects of this machine",
     "task": "add, list and show tasks, see which could start now, and why one does not run",
+    "persona": "list, show and install what agents are told to be",
     "validate": "check flyball.toml and the tasks without running anything",
     "classify": "judge from its output how an agent's run ended",
     "doctor": "find what is wrong with the state, and fix it",

@@ -111,7 +111,7 @@ class Lines:
                 self._noted.add(note)
                 self._print(f"note: {note}")
         for row in board.rows:
-            now = (row.state, row.attempt, row.why if row.state in ("ready", "blocked", "parked") else "")
+            now = (row.state, row.attempt, _news(row))
             if self._seen.get(row.task) != now and _worth_a_line(row):
                 self._seen[row.task] = now
                 self._print(line_of(row))
@@ -122,8 +122,18 @@ class Lines:
             print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
 
 
+def _news(row: Row) -> str:
+    """What of its words makes another line."""
+    if row.state == "checking":
+        return row.why.partition(":")[0]
+    return row.why if row.state in ("ready", "blocked", "parked") else ""
+
+
 def _worth_a_line(row: Row) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
+    if row.state == "checking":
+        stage, _, waits = row.why.partition(": ")
+        return bool(stage) and (not waits or waits not in _MOMENTS)
     return row.state not in ("claimed", "ended") and (row.state != "ready" or row.why not in _MOMENTS)
 
 

@@ -37,6 +37,7 @@ from flyball.governor.status import PoolStatus, status_of
 READY, WAITING, CLOSED, UNREADABLE = "ready", "waiting", "closed", "unreadable"
 _STYLES = {
     "running": Style.GOOD,
+    "checking": Style.GOOD,
     "landing": Style.GOOD,
     "ended": Style.GOOD,
     "merged": Style.GOOD,
@@ -132,7 +133,7 @@ def _ago(wall: float) -> float | None:
 
 def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
     if row.state == State.PARKED.value:
-        answer = _parked(project, known)
+        answer = _parked(project, known, row)
     elif row.state == State.BLOCKED.value:
         answer = _blocked(known, row)
     elif not board.pid:
@@ -143,10 +144,13 @@ def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
     return replace(answer, since_s=_ago(row.since))
 
 
-def _parked(project: Project, known: Known) -> Answer:
+def _parked(project: Project, known: Known, row: Row) -> Answer:
     branch, default = f"{BRANCHES}{known.id}", project.config.project.default_branch or "HEAD"
     steps = (f"{command('merge', known.id)} lands it", f"git diff {default}...{branch} shows it")
-    return _answer(known, State.PARKED.value, "is finished and waits for you to land it", next=steps)
+    # Most wait because the policy says so; what a review said is worth telling.
+    review = known.slot is not None and known.slot.reviewed and not known.slot.passed
+    why = f": {row.why}" if review else ""
+    return _answer(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
 
 
 def _blocked(known: Known, row: Row) -> Answer:
@@ -167,6 +171,10 @@ def _under_way(project: Project, known: Known, row: Row) -> Answer:
     if row.state == State.RUNNING.value:
         steps = (f"{command('tail', known.id, '-f')} shows what it does",)
         return _answer(known, row.state, f"runs{again}{doing}", next=steps)
+    if row.state == State.CHECKING.value:
+        steps = (f"{command('tail', known.id, '-f')} shows what it does",)
+        answer = _answer(known, row.state, f"has finished and is being checked{again}{doing}", next=steps)
+        return replace(answer, pool=pool_words(project))
     if row.state in (State.ENDED.value, State.LANDING.value):
         steps = (f"{command('tail', known.id, '--gate', '-f')} shows the gate",)
         return _answer(known, row.state, f"has finished and is being landed{doing}", next=steps)

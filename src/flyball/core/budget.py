@@ -97,6 +97,10 @@ def width_of(width: int, standings: Iterable[Standing], thresholds: Thresholds) 
     return thresholds.width(width, found.full) if found is not None else width
 
 
+TASK, RUN = "task", "run"
+"""In the place of a window: what one task or one run may cost."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why something may not start now."""

@@ -40,6 +40,8 @@ PROGRESS = "progress.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
     max_s: float | None = None
+    max_s_key: str = "agent.max_s"
+    """Where a person finds that."""
     max_turns: int | None = None
     max_cost_usd: float | None = None
     cost_key: str = "agent.max_cost_usd"
@@ -211,7 +213,7 @@ class AgentWatch:
     def _over_a_ceiling(self) -> str:
         limits, progress, now = self._ceilings, self.progress, time.time()
         if limits.max_s and now - self.started >= limits.max_s:
-            return f"it ran longer than agent.max_s allows ({span_words(limits.max_s)})"
+            return f"it ran longer than {limits.max_s_key} allows ({span_words(limits.max_s)})"
         if limits.silence_s and now - self.active_at >= limits.silence_s:
             return f"it printed nothing for {span_words(limits.silence_s)} (agent.silence_s)"
         if limits.max_turns and (progress.turns or 0) > limits.max_turns:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from flyball.core.budget import Refusal
 from flyball.core.model import Outcome
-from flyball.core.route import Route
+from flyball.core.route import IMPLEMENT, Route
 from flyball.core.slotrun import Cause, Mark, SlotRun, Step
 from flyball.core.task import Task
-from flyball.core.verdict import Verdict
 from flyball.errors import InvariantError, UsageError
 from flyball.factory import launching, runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.launching import Order
+from flyball.factory.personas.persona import IMPLEMENTER, Persona, find_persona
 from flyball.factory.process import Process
 from flyball.factory.prompt import News, compile_news, compile_prompt
 from flyball.factory.threads import off_loop
@@ -64,11 +64,7 @@ class Attempts:
         """May the next launch be paid for? None: it may, and its cost is spoken for until it is over."""
         return self.shop.purse.admit(self.task.id, self.task.type, self.route().model)
 
-    async def slot_of_pool(self, told: Callable[[Verdict], None]) -> Lease:
-        """Every launch comes through here, however often the task has been tried."""
-        return await self.shop.governor.acquire_asking_async(self._asking(), on_wait=told)
-
-    def _asking(self) -> Asking:
+    def asking(self) -> Asking:
         return Asking(
             pool=self.shop.pool,
             project=self.shop.project,
@@ -107,7 +103,7 @@ class Attempts:
             assignment=self._assignment(slot, route),
             tree=tree,
             folder=folder,
-            variables={"FLYBALL_ATTEMPT": str(slot.attempt), **charged},
+            variables={"FLYBALL_ATTEMPT": str(slot.attempt), "FLYBALL_STAGE": IMPLEMENT, **charged},
         )
 
         def written(process: Process) -> None:
@@ -143,12 +139,18 @@ class Attempts:
             max_turns=agent.max_turns,
             max_cost_usd=self.shop.ceilings(self.task.id).max_cost_usd,
             session=slot.session,
+            effort=self._persona().effort,
         )
+
+    def _persona(self) -> Persona:
+        return find_persona(self.shop.root, IMPLEMENTER)
 
     def _prompt(self, slot: SlotRun) -> str:
         news = News(attempt=slot.attempt, why_back=self._why_back(slot), nudges=self.nudges(self.task.id))
         goes_on = slot.session is not None and self.shop.runtime.name != COMMAND
-        return compile_news(self.task, news) if goes_on else compile_prompt(self.shop.terms, self.task, news)
+        if goes_on:
+            return compile_news(self.task, news)
+        return compile_prompt(self.shop.terms, self.task, news, persona=self._persona().text)
 
     def _why_back(self, slot: SlotRun) -> str:
         """What the agent should know about why it starts again."""
@@ -166,7 +168,7 @@ class Attempts:
             raise InvariantError(f"{self.task.id} is alive, and nobody knows its process")
         try:
             lease = await off_loop(
-                self.shop.governor.take_over, slot.holder.pid, self._asking(), slot.claim_id
+                self.shop.governor.take_over, slot.holder.pid, self.asking(), slot.claim_id
             )
         except UsageError:
             # It has just ended; its keeper still ends what it left behind, and needs no slot for that.
@@ -202,7 +204,7 @@ class Attempts:
     async def read_from_files(self) -> Ending:
         """How an agent ended that nobody followed."""
         folder = Path(self.slot.folder)
-        ending = await off_loop(_read_all, self.shop.runtime.reader(), folder)
+        ending = await off_loop(read_all, self.shop.runtime.reader(), folder)
         runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
         return ending
 
@@ -221,7 +223,8 @@ def spent(ending: Ending) -> dict[str, object]:
     }
 
 
-def _read_all(reader: Reader, folder: Path) -> Ending:
+def read_all(reader: Reader, folder: Path) -> Ending:
+    """How a run ended that left this behind."""
     for name, feed in ((STDOUT, reader.feed), (STDERR, reader.feed_stderr)):
         with suppress(OSError), open(folder / name, "rb") as file:
             while piece := file.read(1 << 18):

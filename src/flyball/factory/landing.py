@@ -100,7 +100,7 @@ class Landing:
     async def go_on(self, task: Task, slot: SlotRun, folder: Path) -> Landed:
         """A landing that another engine left behind: finish it if the branch has moved, else start over."""
         await self.gate.end_leftover(slot)
-        if not await off_loop(self._has_advanced, slot):
+        if not await off_loop(self.has_advanced, slot):
             return await self.land(task, folder)
         tip = await off_loop(self.repository.tip, f"{BRANCHES}{task.id}")
         landed = await self._alone(task, lambda: None, lambda: self._finished(task, slot.new))
@@ -121,7 +121,8 @@ class Landing:
         finally:
             lock.release()
 
-    def _has_advanced(self, slot: SlotRun) -> bool:
+    def has_advanced(self, slot: SlotRun) -> bool:
+        """Has the branch moved to what a landing wanted to move it to?"""
         new, tip = slot.new, self.repository.tip(self.repository.default)
         return bool(new and tip and self.repository.contains(tip, new))
 

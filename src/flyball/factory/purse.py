@@ -26,6 +26,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from flyball.core.budget import (
+    RUN,
+    TASK,
     Asked,
     Guard,
     Level,
@@ -231,9 +233,9 @@ class Purse:
         limit, run_limit = self._budget.task_usd, self._budget.run_usd
         if limit is not None and self.task_usd(task) >= limit:
             spent = f"{task} has cost ${self.task_usd(task):.2f}"
-            return Refusal(words=f"{spent}; budget.task_usd allows ${limit:g}", window="task")
+            return Refusal(words=f"{spent}; budget.task_usd allows ${limit:g}", window=TASK)
         if run_limit is not None and self._run_left(run_limit) <= 0:
-            return Refusal(words=f"budget.run_usd (${run_limit:g}) is spoken for by what runs", window="run")
+            return Refusal(words=f"budget.run_usd (${run_limit:g}) is spoken for by what runs", window=RUN)
         return None
 
     def _unfit(self, kind: str, model: str, beside_usd: float = 0.0) -> Refusal | None:

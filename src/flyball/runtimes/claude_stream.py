@@ -274,7 +274,7 @@ class ClaudeReader(LineReader):
             return self._by_signal(self._result_signal(event), message=_message(event))
         if exit_code and killed_by(exit_code) is None:
             return failed(f"it said it is done and exited with status {exit_code}")
-        return finished()
+        return replace(finished(), last_words=event.result if isinstance(event.result, str) else "")
 
     def _by_text(self, exit_code: int | None) -> Ending:
         text = text_of(self._last_text).strip()

@@ -90,6 +90,8 @@ class Ending:
     session_gone: bool = False
     """It never began, because the session that it should go on with is not there: start afresh."""
     progress: Progress = Progress()
+    last_words: str = ""
+    """The model's last message, where the runtime's output tells it apart from everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,8 @@ class Assignment:
     """Ceilings for the runtimes that have such options; the others are watched from outside."""
     session: str | None = None
     """Go on with this one, in a session of its own where the runtime can fork it."""
+    effort: str = ""
+    """How much thought it takes: low, medium, high; for the runtimes that have such an option."""
 
 
 @dataclass(frozen=True, slots=True)
