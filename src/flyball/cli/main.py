@@ -42,6 +42,7 @@ VERBS = {
     "machine": "set or show the limits over all pools",
     "init": "make a repository a project: show every file it would write, and write it",
     "project": "add, list, show or remove the projects of this machine",
+    "account": "say whose account agents may use, and look who is logged in",
     "task": "add, list and show tasks, see which could start now, and why one does not run",
     "validate": "check flyball.toml and the tasks without running anything",
     "classify": "judge from its output how an agent's run ended",
@@ -89,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     verb = next((word for word in words if not word.startswith("-")), None)
+    if "FLYBALL_GUARD" in os.environ:
+        _refuse_agents(words)
     if verb in VERBS and words[0] == verb:
         module = load_verb(verb)
         parser = verb_parser(verb, module)
@@ -98,6 +101,14 @@ def _run(words: list[str]) -> int:
     build_parser().parse_args(words)
     build_parser().print_help()
     return 0
+
+
+def _refuse_agents(words: list[str]) -> None:
+    """An agent that found another way here than the shim on its PATH is told the same."""
+    from flyball.factory.guards.other_rules import refused
+
+    if why := refused(["flyball", *words]):
+        raise UsageError(why)
 
 
 def load_verb(name: str) -> Verb:

@@ -109,6 +109,7 @@ class Attempts:
                 pool=lease.pool,
                 model=route.model,
                 rationale=route.rationale,
+                identity=self.shop.account.words,
             )
 
         return await launching.start(self.shop, order, lease, written), folder

@@ -71,6 +71,8 @@ class Board:
     more_waiting: int = 0
     merged: int = 0
     ending: str = ""
+    account: str = ""
+    """Whose account was verified; empty: no profile says whose it should be."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -99,6 +101,7 @@ def board_of(run: Run) -> Board:
         more_waiting=max(0, len(deferrals) - _SHOWN),
         merged=len(report.merged),
         ending=report.stopped or report.paused,
+        account=shop.account.words,
         notes=[
             *filter(None, [run.pool.words]),
             *report.notes,
