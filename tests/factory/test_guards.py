@@ -44,6 +44,15 @@ def test_a_changed_a_missing_and_a_foreign_file_are_put_right_and_named(tmp_path
     assert not (guards.folder / "lib" / "json.py").exists()
 
 
+def test_the_guards_of_another_flyball_are_replaced_without_a_word(tmp_path: Path) -> None:
+    guards = Guards(tmp_path)
+    guards.install()
+    (guards.folder / "stamp").write_text("of another one\n")
+    (guards.bin / "git").write_text("#!/bin/sh\n")
+    assert guards.install() == []
+    assert guards.wrong() == []
+
+
 def test_a_link_in_the_place_of_a_guard_is_replaced_and_what_it_led_to_is_not(tmp_path: Path) -> None:
     guards = Guards(tmp_path / "home")
     guards.install()

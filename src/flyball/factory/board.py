@@ -188,9 +188,15 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
     left = (ledger.slots, ledger.trips_of(State.PARKED), ledger.trips_of(State.BLOCKED))
     trips = [slot for found in left for slot in found.values()]
     rows = [_with_progress(_slot_row(slot, tasks.get(slot.task), runtime), slot) for slot in trips]
-    last = ledger.last_run()
     return Board(
-        project=project, run=last, pid=0, width=0, at=time.time(), rows=rows, merged=len(ledger.merged())
+        project=project,
+        run=ledger.last_run(),
+        pid=0,
+        width=0,
+        at=time.time(),
+        rows=rows,
+        merged=len(ledger.merged()),
+        account=max(trips, key=lambda slot: slot.since).identity if trips else "",
     )
 
 

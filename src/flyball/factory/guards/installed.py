@@ -12,6 +12,7 @@ is missing, or does not belong there is put right, and said.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -26,7 +27,7 @@ from flyball.factory.guards.other_rules import PROGRAMS
 from flyball.host.lockfile import LockFile
 from flyball.host.wholefile import UNFINISHED, replace_file
 
-FOLDER = "guards"
+FOLDER, STAMP = "guards", "stamp"
 _MODULES = ("guard", "ward", "git_rules", "other_rules", "shell_words", "shell_rules")
 _PACKAGE = "lib/flyball/factory/guards"
 _ENTRY = """import sys
@@ -70,15 +71,23 @@ class Guards:
         found = [name for name, (text, mode) in wanted.items() if not _is(self.folder / name, text, mode)]
         return sorted([*found, *self._foreign(wanted)])
 
-    @property
-    def there(self) -> bool:
-        return self.folder.is_dir()
+    def changed(self) -> list[str]:
+        """What somebody changed since this flyball put it there."""
+        return self.wrong() if _is(self.folder / STAMP, self._stamp(), 0o600) else []
+
+    def _stamp(self) -> bytes:
+        """What tells the guards of one flyball from those of another."""
+        digest = hashlib.sha256()
+        for name, (text, mode) in sorted(self._wanted().items()):
+            digest.update(f"{name} {mode} {len(text)}\n".encode() + text)
+        return f"{digest.hexdigest()}\n".encode()
 
     def install(self) -> list[str]:
-        """Put right what is wrong; what that was. A first installation has put nothing right."""
-        if not (wrong := self.wrong()):
+        """Put right what is wrong; what somebody had changed. The guards of another flyball are no such
+        thing."""
+        if not self.wrong():
             return []
-        first = not self.there
+        changed = self.changed()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = LockFile.of(str(self.home / "guards.lock"), stuck_after_s=_STUCK_S)
@@ -90,7 +99,7 @@ class Guards:
         except OSError as error:
             words = f"cannot install guards in {self.folder} ({error.strerror or error})"
             raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
-        return [] if first else wrong
+        return changed
 
     def _write(self) -> None:
         wanted = self._wanted()
@@ -101,6 +110,7 @@ class Guards:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not _is(path, text, mode):
                 replace_file(path, text, mode=mode)
+        replace_file(self.folder / STAMP, self._stamp())
 
     def _foreign(self, wanted: Mapping[str, object]) -> list[str]:
         """What Python, a shell or git might find there before ours."""
