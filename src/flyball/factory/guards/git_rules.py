@@ -46,13 +46,14 @@ _NEVER = {
 }
 PLAIN_REFUSALS = frozenset({*_NEVER, "merge", "worktree"})
 """Verbs that tell git from any other program."""
-_READS = words_of(
+READS = words_of(
     "status diff log show blame grep ls-files ls-tree ls-remote cat-file rev-parse rev-list describe "
     "merge-base diff-tree diff-index diff-files for-each-ref show-ref check-ignore check-attr var version "
     "add commit rm mv restore reset clean apply am cherry-pick revert hash-object write-tree read-tree "
     "update-index commit-tree range-diff cherry name-rev count-objects fsck format-patch archive init clone "
     "help shortlog annotate whatchanged rerere fetch"
 )
+"""Verbs that read, or change nothing but the agent's own: the shim lets them pass without a look."""
 _CHANGING_BRANCH = words_of(
     "-d -D -m -M -c -C -f -u --delete --move --copy --force --set-upstream-to --unset-upstream "
     "--edit-description -t --track --no-track --create-reflog"
@@ -115,7 +116,7 @@ def refused(argv: Sequence[str], ward: Ward, asks: Asks, depth: int = 0) -> str 
     """Why an agent may not run this, or None."""
     call = read_call(argv)
     overridden = next((key for key in call.settings if _WALL_KEYS.match(key)), "")
-    if not overridden and (call.verb in _READS or not call.verb):
+    if not overridden and (call.verb in READS or not call.verb):
         return None
     common = asks.common(call.before)
     if not common or not ward.guards(common):

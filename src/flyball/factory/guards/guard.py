@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from flyball.factory.guards import git_rules, other_rules
-from flyball.factory.guards.shell_rules import ShellRules, outside
-from flyball.factory.guards.ward import Ward, common_dir, read_ward, within
+from flyball.factory.guards.ward import Ward, common_dir, outside, read_ward, within
 
 NO = 2
 # The copy lies in a folder like the package it comes from: <place>/lib/flyball/factory/guards/guard.py
@@ -40,7 +37,6 @@ class Guard:
     def __init__(self, ward: Ward, *, environ: Mapping[str, str], cwd: str) -> None:
         self.ward, self.cwd = ward, cwd
         self._environ = environ
-        self.shell = ShellRules(ward, self.argv_refused)
 
     # -- command lines ------------------------------------------------------------------------------------
 
@@ -52,9 +48,15 @@ class Guard:
             alias=lambda before, name: self._git(cwd, *before, "config", "--get", f"alias.{name}"),
             branch=lambda before, name: self._is_branch(cwd, before, name),
             common=lambda before: self._common(cwd, before),
-            text=lambda text: self.shell.refused(text, cwd=cwd),
+            text=lambda text: self.text_refused(text, cwd),
         )
         return git_rules.refused(argv, self.ward, asks)
+
+    def text_refused(self, text: str, cwd: str) -> str | None:
+        """What is wrong with a line of shell."""
+        from flyball.factory.guards.shell_rules import ShellRules  # a shim has milliseconds
+
+        return ShellRules(self.ward, self.argv_refused).refused(text, cwd=cwd)
 
     def _is_branch(self, cwd: str, before: Sequence[str], name: str) -> bool:
         return bool(self._git(cwd, *before, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"))
@@ -70,6 +72,8 @@ class Guard:
         if not os.path.isdir(cwd):
             # A folder that is still to be made; the shim will be asked there.
             return ""
+        import subprocess  # a shim has milliseconds, and seldom asks
+
         real = real_program("git", self._environ, self.ward.bin)
         done = subprocess.run(
             [real, *args],
@@ -87,7 +91,7 @@ class Guard:
     def tool_refused(self, tool: str, given: Mapping[str, object]) -> str | None:
         """What is wrong with a tool that Claude Code is about to use."""
         if tool == "Bash":
-            return self.shell.refused(str(given.get("command", "")), cwd=self.cwd)
+            return self.text_refused(str(given.get("command", "")), self.cwd)
         path = given.get("file_path") or given.get("notebook_path")
         if tool in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
             if not path:
@@ -122,11 +126,15 @@ class Guard:
 def real_program(name: str, environ: Mapping[str, str], shims: str) -> str:
     """The program behind the shims."""
     places = environ.get("PATH", os.defpath).split(os.pathsep)
-    others = [place for place in places if os.path.realpath(place or ".") != os.path.realpath(shims)]
-    found = shutil.which(name, path=os.pathsep.join(others))
-    if found is None:
-        raise FileNotFoundError(f"{name} was not found on PATH")
-    return found
+    for place in places:
+        found = os.path.join(place or ".", name)
+        if os.path.isfile(found) and os.access(found, os.X_OK) and not _same(place or ".", shims):
+            return found
+    raise FileNotFoundError(f"{name} was not found on PATH")
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def walled(environ: Mapping[str, str], ward: Ward) -> dict[str, str]:

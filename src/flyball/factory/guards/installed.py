@@ -23,6 +23,7 @@ from pathlib import Path
 
 from flyball.errors import StoreReadOnlyError
 from flyball.factory.guards import ward as wards
+from flyball.factory.guards.git_rules import READS
 from flyball.factory.guards.other_rules import PROGRAMS
 from flyball.host.lockfile import LockFile
 from flyball.host.wholefile import UNFINISHED, replace_file
@@ -127,7 +128,8 @@ class Guards:
         files |= dict.fromkeys(_EMPTY, (b"", 0o600))
         files["guard.py"] = (_ENTRY.format(lib=str(self.folder / "lib")).encode(), 0o600)
         for name in ("git", *sorted(PROGRAMS)):
-            files[f"bin/{name}"] = (self._script(f'shim {name} "$@"'), 0o700)
+            first = self._reading() if name == "git" else ""
+            files[f"bin/{name}"] = (self._script(f'shim {name} "$@"', first=first), 0o700)
         files["hooks/pre-push"] = (self._script('pre-push "$@"'), 0o700)
         files["hooks/reference-transaction"] = (
             self._script('reference-transaction "$@"', first='[ "$1" = prepared ] || exit 0'),
@@ -137,6 +139,13 @@ class Guards:
             files[f"hooks/{name}"] = (_DELEGATE.format(name=name).encode(), 0o700)
         files["claude.json"] = (json.dumps(self.claude_settings(), indent=2).encode() + b"\n", 0o600)
         return files
+
+    @staticmethod
+    def _reading() -> str:
+        """Most of what is asked of git needs no look: a shell that starts in a millisecond passes it on."""
+        verbs = "|".join(sorted(READS))
+        passed = '[ "$place/git" -ef "$0" ] || [ ! -x "$place/git" ] || exec "$place/git" "$@"'
+        return f'case "$1" in {verbs})\n  IFS=:\n  for place in $PATH; do {passed}; done;;\nesac'
 
     def _script(self, args: str, first: str = "") -> bytes:
         lines = ["#!/bin/sh", *([first] if first else []), f"exec {self.command} {args}", ""]

@@ -17,7 +17,7 @@ from itertools import pairwise
 from flyball.factory.guards import other_rules
 from flyball.factory.guards.git_rules import PLAIN_REFUSALS, program, read_call
 from flyball.factory.guards.shell_words import Command, Word, commands_in
-from flyball.factory.guards.ward import Ward
+from flyball.factory.guards.ward import Ward, outside
 from flyball.factory.guards.ward import words as words_of
 
 _KEYWORDS = words_of("if then else elif do while until ! { } time coproc")
@@ -147,10 +147,6 @@ class ShellRules:
             if path and not self._ward.may_write(path, cwd=cwd):
                 return outside(path, self._ward)
         return None
-
-
-def outside(path: str, ward: Ward) -> str:
-    return f"an agent writes in its worktree, {ward.worktree}, and not to {path}"
 
 
 def _after_keywords(words: list[Word]) -> list[Word]:

@@ -7,7 +7,6 @@ path. Where there is none, nobody is guarded.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -60,7 +59,13 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+def outside(path: str, ward: Ward) -> str:
+    return f"an agent writes in its worktree, {ward.worktree}, and not to {path}"
+
+
 def key_of(worktree: str) -> str:
+    import hashlib  # a shim has milliseconds, and seldom needs it
+
     return hashlib.sha256(os.path.realpath(worktree).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
