@@ -302,3 +302,25 @@ def test_a_run_that_needs_bubblewrap_and_has_none_touches_nothing(project: Proje
     assert "bwrap was not found" in ran.said
     assert not (project.root / ".flyball").exists()
     assert not project.home.exists()
+
+
+@needs_bwrap
+def test_what_the_fence_cannot_do_the_sandbox_does(tmp_path: Path) -> None:
+    """As docs/explanation/what-guards-cannot-do.md says it."""
+    line = "env -i /usr/bin/git update-ref refs/heads/passed HEAD"
+    fence = Site(tmp_path / "fence")
+    assert fence.fenced(line).returncode == 0
+    assert fence.git("branch", "--list", "passed")
+    wall = Site(tmp_path / "wall", GuardPart(sandbox="bwrap"))
+    assert inside(wall, line).returncode != 0
+    assert not wall.git("branch", "--list", "passed")
+
+
+def test_head_may_leave_the_branch_and_still_moves_no_other(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    before = site.standing()
+    done = site.fenced(
+        "/usr/bin/git checkout --quiet other && /usr/bin/git commit --quiet --allow-empty -m x"
+    )
+    assert done.returncode != 0
+    assert site.standing() == before
