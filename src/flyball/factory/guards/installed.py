@@ -12,6 +12,7 @@ is missing, or does not belong there is put right, and said.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -98,6 +99,8 @@ class Guards:
             finally:
                 lock.release()
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise  # a full disk has words of its own
             words = f"cannot install guards in {self.folder} ({error.strerror or error})"
             raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
         return changed

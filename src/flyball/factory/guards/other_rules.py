@@ -35,7 +35,7 @@ _READS: dict[str, dict[str, tuple[str, ...]]] = {
     )
     | {"dep": ("tree", "list", "cycles"), "label": ("list", "list-all"), "comments": ("list",)},
     "flyball": dict.fromkeys(
-        words_of("exec status why board tail validate classify simulate completion"), ("*",)
+        words_of("exec status why board tail validate classify simulate demo completion"), ("*",)
     )
     | {
         "task": ("list", "show", "ready", "why"),
