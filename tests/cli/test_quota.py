@@ -58,6 +58,7 @@ def test_another_account_is_not_this_project_s(shop: Project) -> None:
     ours = shop.flyball("quota", "show", "--json").json
     theirs = shop.flyball("quota", "show", "--account", "work", "--json").json
     assert [each["windows"][0]["enforced"] for each in (ours, theirs)] == [False, True]
+    shop.flyball("account", "add", "work", "--runtime", "claude", "--identity", "me@example.org")
     shop.configure(account={"profile": "work"})
     assert shop.flyball("quota", "show", "--json").json["account"] == "work"
 

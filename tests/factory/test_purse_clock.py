@@ -15,12 +15,12 @@ from flyball.core.standing import Report
 from flyball.factory.config_account import BudgetPart
 from flyball.factory.ledger import Ledger
 from flyball.factory.purse import Purse
-from flyball.factory.usage.account import Account
 from flyball.factory.usage.api_key import ApiKey
 from flyball.factory.usage.lookout import Lookout
+from flyball.factory.usage.payer import Payer
 from flyball.factory.usage.quotas import QuotaBook
 
-WORK = Account(name="work", runtime="codex")
+WORK = Payer(name="work", runtime="codex")
 START = 1_000_000 * 18_000.0
 """A five-hour window begins."""
 TASK = ("task", "sonnet")
@@ -44,7 +44,7 @@ class Desk:
     def purse(self, *, api_key: ApiKey | None = None, guard: str | None = None, **budget: float) -> Purse:
         lookout = Lookout(WORK, self.home, wall=lambda: self.now)
         return Purse(
-            account=WORK,
+            payer=WORK,
             budget=BudgetPart(**budget),  # type: ignore[arg-type]
             ledger=self.ledger,
             lookout=lookout,

@@ -11,11 +11,13 @@ import pytest
 from flyball.core.spans import moment_s
 from flyball.core.standing import Report
 from flyball.errors import StoreUnreadableError, UsageError
+from flyball.factory.accounts.account import Account
+from flyball.factory.accounts.profile import Profile
 from flyball.factory.config import ProjectConfig
 from flyball.factory.git import Git
-from flyball.factory.usage.account import Account, account_of
 from flyball.factory.usage.api_key import api_key_for
 from flyball.factory.usage.lookout import Lookout
+from flyball.factory.usage.payer import Payer, payer_of
 from flyball.factory.usage.quotas import QuotaBook
 from flyball.factory.usage.told import ToldFile
 
@@ -111,15 +113,20 @@ def config(**account: str) -> ProjectConfig:
     )
 
 
-def test_a_profile_without_a_folder_has_no_transcripts_rather_than_somebody_else_s(tmp_path: Path) -> None:
-    around = {"CLAUDE_CONFIG_DIR": str(tmp_path)}
-    assert account_of(config(), environ=around).folder == tmp_path
-    assert account_of(config(profile="work"), environ=around).folder is None
-    assert account_of(config(profile="work"), folder=tmp_path / "w", environ=around).folder == tmp_path / "w"
+def test_a_profile_s_transcripts_are_where_its_login_is(tmp_path: Path) -> None:
+    around, own = {"CLAUDE_CONFIG_DIR": str(tmp_path)}, str(tmp_path / "w")
+    personal = Profile(name="me", runtime="claude", identity="me@example.org")
+    work = Profile(name="work", runtime="claude", identity="w@example.org", config_dir=own, api_key_env="K")
+    nobody, mine, theirs = (
+        payer_of(Account(config(), profile), environ=around) for profile in (None, personal, work)
+    )
+    assert (nobody.name, nobody.folder) == ("default:claude", tmp_path)
+    assert (mine.name, mine.folder) == ("me", Path.home() / ".claude"), "its variable is left unset"
+    assert (theirs.name, theirs.folder, theirs.key_env) == ("work", tmp_path / "w", "K")
 
 
 def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
-    work = Account(name="work", runtime="claude", key_env="WORK_KEY")
+    work = Payer(name="work", runtime="claude", key_env="WORK_KEY")
     around = {"WORK_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-ambient"}
     allowed = config(profile="work", api_spend="explicit")
     key = api_key_for(allowed, work, wanted=True, environ=around)
@@ -136,7 +143,7 @@ def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
 
 
 def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None:
-    lookout = Lookout(Account(name="work", runtime="codex"), tmp_path)
+    lookout = Lookout(Payer(name="work", runtime="codex"), tmp_path)
     assert not lookout.watched
     assert lookout.due_in_s is None
     assert [each.enforced for each in lookout.standings] == [False, False]
@@ -145,7 +152,7 @@ def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None
 def test_what_an_agent_cost_counts_before_any_source_says_so(tmp_path: Path) -> None:
     QuotaBook(tmp_path, "work").declare("5h", usd=10.0)
     wall = [NOW]
-    lookout = Lookout(Account(name="work", runtime="codex"), tmp_path, wall=lambda: wall[0])
+    lookout = Lookout(Payer(name="work", runtime="codex"), tmp_path, wall=lambda: wall[0])
     lookout.look_now()
     assert lookout.standings[0].full == 0.0
     wall[0] += 1

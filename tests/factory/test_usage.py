@@ -18,9 +18,9 @@ from flyball.core.spans import moment_s
 from flyball.core.standing import Piece, Spend, Tag
 from flyball.factory.ledger import Ledger
 from flyball.factory.registry import Registry
-from flyball.factory.usage.account import Account
 from flyball.factory.usage.ccusage import Ccusage
 from flyball.factory.usage.ledgers import API_KEY, Ledgers, Lessons, expected_fields
+from flyball.factory.usage.payer import Payer
 from flyball.factory.usage.port import UsageUnknown
 from flyball.factory.usage.sources import Usage, usage_of
 from flyball.factory.usage.transcripts import Transcripts
@@ -90,8 +90,8 @@ def test_a_ccusage_that_cannot_be_believed_says_nothing(
 def test_without_ccusage_the_next_source_is_asked(ccusage: Program, tmp_path: Path) -> None:
     with pytest.raises(UsageUnknown, match="not installed"):
         Ccusage(tmp_path).look(NOW)
-    account = Account(name="default:claude", runtime="claude", folder=tmp_path / "claude")
-    seen = usage_of(account, tmp_path / "home").look(NOW)
+    payer = Payer(name="default:claude", runtime="claude", folder=tmp_path / "claude")
+    seen = usage_of(payer, tmp_path / "home").look(NOW)
     assert seen.spend.source == "ledger"
     assert [words.split()[0] for words in seen.silent] == ["ccusage", "there"]
 

@@ -21,9 +21,9 @@ from flyball.errors import UsageError
 from flyball.governor.location import home
 
 if TYPE_CHECKING:
-    from flyball.factory.usage.account import Account
     from flyball.factory.usage.ledgers import Lessons
     from flyball.factory.usage.lookout import Lookout
+    from flyball.factory.usage.payer import Payer
 
 SUMMARY = """Show what the account of this project may spend in its windows and has spent, and set their
 ceilings: from what the provider's own usage page shows, or in dollars."""
@@ -111,40 +111,46 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    account: Account
+    payer: Payer
     lookout: Lookout
     thresholds: Thresholds
     lessons: Lessons | None = None
 
 
 def _here(named: str | None) -> _Here:
+    from flyball.factory.accounts.account import open_account
     from flyball.factory.looking import opened_ledger, project_at
     from flyball.factory.purse import thresholds_of
-    from flyball.factory.usage.account import account_of
     from flyball.factory.usage.ledgers import Lessons
     from flyball.factory.usage.lookout import Lookout
+    from flyball.factory.usage.payer import payer_of
 
     if named is not None:
-        account = _account_named(named)
-        return _Here(account, Lookout(account, home()), Thresholds())
+        payer = _payer_named(named)
+        return _Here(payer, Lookout(payer, home()), Thresholds())
     project = project_at(Path.cwd())
-    account, lessons = account_of(project.config), Lessons()
+    payer, lessons = payer_of(open_account(project.config, home())), Lessons()
     with opened_ledger(project.state) as ledger:
         if ledger is not None:
             lessons.learn(ledger)
-    lookout = Lookout(account, home(), own=project.state)
-    return _Here(account, lookout, thresholds_of(project.config.budget), lessons)
+    lookout = Lookout(payer, home(), own=project.state)
+    return _Here(payer, lookout, thresholds_of(project.config.budget), lessons)
 
 
-def _account_named(name: str) -> Account:
-    """Where a project's own folder says nothing of it, only the ledgers know what it spent."""
-    from flyball.factory.usage.account import CLAUDE, DEFAULT, Account, default_folder
+def _payer_named(name: str) -> Payer:
+    """A profile of this machine, or whoever is logged in; of any other only the ledgers know."""
+    from flyball.factory.accounts.profiles import Profiles
+    from flyball.factory.usage.payer import CLAUDE, DEFAULT, Payer, default_folder
 
-    kind, _, runtime = name.partition(":")
-    own = kind == DEFAULT and runtime == CLAUDE
     if not name or "/" in name or name.startswith("."):
         raise UsageError(f"{name!r} cannot be an account; flyball quota show names this project's")
-    return Account(name=name, runtime=runtime or CLAUDE, folder=default_folder() if own else None)
+    profile = next((each for each in Profiles(home()).list()[0] if each.name == name), None)
+    kind, _, runtime = name.partition(":")
+    if profile is not None:
+        kept = (profile.folder or default_folder({})) if profile.runtime == CLAUDE else None
+        return Payer(name=name, runtime=profile.runtime, folder=kept, key_env=profile.api_key_env)
+    own = (kind, runtime) == (DEFAULT, CLAUDE)
+    return Payer(name=name, runtime=runtime or CLAUDE, folder=default_folder() if own else None)
 
 
 # -- the actions ---------------------------------------------------------------------------------------------
@@ -154,9 +160,9 @@ def _show(args: argparse.Namespace, here: _Here) -> int:
     seen, now = here.lookout.look_now(), time.time()
     standings = here.lookout.standings
     if args.json:
-        print_json(quota_record(here.account, standings, seen, here.thresholds, here.lessons, now))
+        print_json(quota_record(here.payer, standings, seen, here.thresholds, here.lessons, now))
     else:
-        show(quota_screen(here.account, standings, seen, here.thresholds, here.lessons, now))
+        show(quota_screen(here.payer, standings, seen, here.thresholds, here.lessons, now))
     return 0
 
 
@@ -194,17 +200,17 @@ def _forget(args: argparse.Namespace, here: _Here) -> int:
         raise UsageError("name a window, or --all; for example: flyball quota forget 5h")
     gone: Sequence[str] = here.lookout.book.forget(None if args.all else args.window)
     if args.json:
-        print_json({"account": here.account.name, "forgotten": list(gone)})
+        print_json({"account": here.payer.name, "forgotten": list(gone)})
     else:
         said = f"forgot what was set for {', '.join(gone)}" if gone else "nothing was set"
-        say(f"{here.account.name}: {said}")
+        say(f"{here.payer.name}: {said}")
     return 0
 
 
 def _set(args: argparse.Namespace, here: _Here, words: str) -> int:
     if args.json:
         quotas = [each for each in here.lookout.book.quotas() if each.name == args.window]
-        print_json({"account": here.account.name, "window": quotas[0]})
+        print_json({"account": here.payer.name, "window": quotas[0]})
     else:
-        say(f"{here.account.name}: {words}")
+        say(f"{here.payer.name}: {words}")
     return 0

@@ -12,8 +12,8 @@ from flyball.core.standing import Figure, Standing
 from flyball.core.verdict import span_words
 
 if TYPE_CHECKING:
-    from flyball.factory.usage.account import Account
     from flyball.factory.usage.ledgers import Lessons
+    from flyball.factory.usage.payer import Payer
     from flyball.factory.usage.sources import Seen
 
 _STYLES = {Level.OK: Style.GOOD, Level.WARN: Style.WARN, Level.DRAIN: Style.BAD, Level.STOP: Style.BAD}
@@ -26,7 +26,7 @@ _MEANING = {
 
 
 def quota_screen(
-    account: Account,
+    payer: Payer,
     standings: Sequence[Standing],
     seen: Seen,
     thresholds: Thresholds,
@@ -34,7 +34,7 @@ def quota_screen(
     now: float,
 ) -> Iterator[Block]:
     level = level_of(standings, thresholds)
-    yield Line([Piece(account.name, Style.STRONG), "  ", Piece(level.word + _MEANING[level], _STYLES[level])])
+    yield Line([Piece(payer.name, Style.STRONG), "  ", Piece(level.word + _MEANING[level], _STYLES[level])])
     columns = [Column("WINDOW"), Column("USED"), Column("SPENT"), Column("CEILING"), Column("ENDS IN")]
     yield Table([*columns, Column("", wraps=True)], [_row(each, thresholds, now) for each in standings])
     yield Line(seen.spend.source, label="source", indent=2)
@@ -77,7 +77,7 @@ def _score_words(found: Score) -> str:
 
 
 def quota_record(
-    account: Account,
+    payer: Payer,
     standings: Sequence[Standing],
     seen: Seen,
     thresholds: Thresholds,
@@ -85,7 +85,7 @@ def quota_record(
     now: float,
 ) -> dict[str, object]:
     return {
-        "account": account.name,
+        "account": payer.name,
         "level": level_of(standings, thresholds).word,
         "source": seen.spend.source,
         "silent": list(seen.silent),

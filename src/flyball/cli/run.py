@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from flyball.factory.conduct import Terms, conduct
+    from flyball.factory.conduct import Terms, check_account, conduct
     from flyball.factory.config_reading import load_config
     from flyball.factory.root import find_root
 
@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args, config)
     if args.dry_run:
         return _dry_run(args, root, config)
+    check_account(config)
     _register(config, root)
     from flyball.cli.run_screen import watcher_for
 

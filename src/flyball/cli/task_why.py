@@ -22,14 +22,15 @@ from flyball.core.slotrun import State, Step
 from flyball.core.task import TaskStatus
 from flyball.core.verdict import span_words
 from flyball.errors import StoreError
+from flyball.factory.accounts.account import open_account
 from flyball.factory.board import LEFT, Board, Row, Waiting
 from flyball.factory.looking import Known, Project, board_now, known_task, project_at
 from flyball.factory.plan import Wait, planned_run
 from flyball.factory.purse import thresholds_of
 from flyball.factory.report import Wish
 from flyball.factory.repository import BRANCHES
-from flyball.factory.usage.account import account_of
 from flyball.factory.usage.lookout import Lookout
+from flyball.factory.usage.payer import payer_of
 from flyball.factory.workshop import pool_for
 from flyball.governor.location import home, open_reader, resolve
 from flyball.governor.status import PoolStatus, status_of
@@ -224,7 +225,7 @@ def budget_words(project: Project) -> str:
     if guard_of(None, budget.guard) is Guard.OFF:
         return ""
     with suppress(StoreError):
-        lookout = Lookout(account_of(project.config), home(), own=project.state)
+        lookout = Lookout(payer_of(open_account(project.config, home())), home(), own=project.state)
         if lookout.watched:
             lookout.look_now()
         fullest = worst(lookout.standings)

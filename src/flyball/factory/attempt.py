@@ -116,8 +116,9 @@ class Attempts:
                 pool=lease.pool,
                 model=route.model,
                 rationale=route.rationale,
+                identity=self.shop.account.words,
                 kind=self.task.type,
-                account=purse.account.name,
+                account=purse.payer.name,
                 billing=API_KEY if charged else None,
                 **expected_fields(expected),
             )

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from flyball.errors import UsageError
+from flyball.factory.accounts.account import open_account
 from flyball.factory.board import BoardFile, board_of
 from flyball.factory.config import ProjectConfig
+from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock, holder_of
 from flyball.factory.orphans import GitLock
@@ -145,6 +147,13 @@ class Conductor:
         return [message for _, message in found]
 
 
+def check_account(config: ProjectConfig) -> None:
+    """Is it the account that was named, and can agents be kept where they belong? Before anything is
+    touched."""
+    open_account(config, home()).verified()
+    check_sandbox(config.guard.sandbox)
+
+
 def conduct(
     root: Path,
     config: ProjectConfig,
@@ -158,6 +167,8 @@ def conduct(
 
     ``merge``: land this one task and do nothing else.
     """
+    if merge is None:
+        check_account(config)
     # Agents get slots of their own, even if we were started under somebody's lease.
     os.environ.pop(nested.VARIABLE, None)
     state = state_folder(root)

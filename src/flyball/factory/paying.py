@@ -47,8 +47,7 @@ class Paying:
         await self.look()
         key = self._shop.purse.api_key
         if key.allowed:
-            account = self._shop.purse.account
-            book = QuotaBook(home(), account.name)
+            book = QuotaBook(home(), self._shop.purse.payer.name)
             await off_loop(
                 book.audit, "api spend allowed", project=self._shop.project, run=self._shop.ledger.run
             )

@@ -45,10 +45,10 @@ from flyball.core.standing import Report, Standing
 from flyball.core.verdict import span_words
 from flyball.factory.config_account import BudgetPart
 from flyball.factory.ledger import Ledger
-from flyball.factory.usage.account import Account
 from flyball.factory.usage.api_key import ApiKey
 from flyball.factory.usage.ledgers import Lessons, cost_of
 from flyball.factory.usage.lookout import Lookout
+from flyball.factory.usage.payer import Payer
 
 _LONGEST_WAIT_S = 30.0
 _WIDEST = 64
@@ -91,7 +91,7 @@ class Purse:
     def __init__(
         self,
         *,
-        account: Account,
+        payer: Payer,
         budget: BudgetPart,
         ledger: Ledger,
         lookout: Lookout | None,
@@ -100,7 +100,7 @@ class Purse:
         wall: Callable[[], float] = time.time,
     ) -> None:
         """``lookout`` None: nobody looks at the windows."""
-        self.account, self._budget, self._ledger, self._wall = account, budget, ledger, wall
+        self.payer, self._budget, self._ledger, self._wall = payer, budget, ledger, wall
         self.guard = guard_of(guard, budget.guard)
         self.thresholds = thresholds_of(budget)
         self.api_key = api_key or ApiKey()
@@ -337,7 +337,7 @@ class Purse:
 
     def _standing_words(self, standing: Standing) -> str:
         ends = span_words(max(0.0, standing.end - self._wall()))
-        return f"{self.account.name}: {standing.words()}, ends in {ends}"
+        return f"{self.payer.name}: {standing.words()}, ends in {ends}"
 
 
 def _budget(refused: Refusal | None) -> Refusal | None:

@@ -57,6 +57,7 @@ class Run:
         self.connect()
         self._wake = asyncio.Event()
         shop.places.told = shop.purse.told = self._wake.set
+        shop.said = self.report.note
         self.frontier = Frontier(shop, changed=self.wake, note=self.report.note)
         self._capacity: Mapping[str, int] = {}
         self._waves = 0

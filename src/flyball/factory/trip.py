@@ -22,7 +22,7 @@ from pathlib import Path
 from flyball.core.ready import Item
 from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
-from flyball.errors import FlyballError, InvariantError, StoreError, StoreFullError
+from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
 from flyball.factory import runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import Attempts, spent
@@ -156,6 +156,9 @@ class Trip:
                 raise
         except (StoreError, InvariantError):
             raise
+        except AccountError as error:
+            # Nobody may go on under this account; the task stays where it stands.
+            self.paused = str(error)
         except (FlyballError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFullError(full_words(Path(error.filename or self.shop.state))) from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,10 +13,13 @@ from flyball.core.recovery import Budgets, budgets_for
 from flyball.core.route import IMPLEMENT, Route, Routing, resolve
 from flyball.core.task import Task
 from flyball.errors import UsageError
+from flyball.factory.accounts.account import Account, open_account
 from flyball.factory.agent import Ceilings
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.config import ProjectConfig
 from flyball.factory.gate import Gate
+from flyball.factory.guards.fencing import Fence
+from flyball.factory.guards.installed import Guards
 from flyball.factory.landing import Landing
 from flyball.factory.landing_place import LandingPlace
 from flyball.factory.ledger import Ledger
@@ -29,9 +31,9 @@ from flyball.factory.repository import Repository
 from flyball.factory.root import STATE as STATE
 from flyball.factory.tasks.port import TaskSource
 from flyball.factory.tasks.sources import open_source
-from flyball.factory.usage.account import account_of
 from flyball.factory.usage.api_key import api_key_for
 from flyball.factory.usage.lookout import Lookout
+from flyball.factory.usage.payer import payer_of
 from flyball.factory.worktree import Worktrees
 from flyball.governor.governor import Governor
 from flyball.governor.location import home
@@ -56,9 +58,15 @@ class Workshop:
     landing: Landing
     places: Places
     purse: Purse
+    account: Account
+    fence: Fence
     model: str = ""
     """For every task, whatever it says itself."""
     default_model: str = ""
+    with_api_key: bool = False
+    """Agents get the profile's API key although it is billed by subscription."""
+    said: Callable[[str], None] = lambda _: None
+    """What the people around the run should know."""
     started_at: float = field(default=0.0)
     """Loop time of the last launch; starts are staggered from it."""
 
@@ -114,12 +122,6 @@ class Workshop:
             grace_s=agent.grace_s,
         )
 
-    def environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
-        """What every agent of the project finds around it. The git variables of whoever started us are not
-        its."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-        return {**kept, **runtime, **self.config.agent.env}
-
     async def staggered(self) -> None:
         """Wait until the next agent may start."""
         loop = asyncio.get_running_loop()
@@ -149,8 +151,9 @@ def open_workshop(
     allow_api_spend: bool = False,
 ) -> Workshop:
     """Open a project for work, inside the running loop."""
-    account = account_of(config)
-    api_key = api_key_for(config, account, wanted=allow_api_spend)
+    account = open_account(config, home())
+    payer = payer_of(account)
+    api_key = api_key_for(config, payer, wanted=allow_api_spend)
     quiet = guard_of(guard, config.budget.guard) is Guard.OFF
     repository = Repository(root, default_branch=config.project.default_branch)
     state = state_folder(root)
@@ -202,12 +205,21 @@ def open_workshop(
         landing=landing,
         places=Places(width or config.run.width),
         purse=Purse(
-            account=account,
+            payer=payer,
             budget=config.budget,
             ledger=ledger,
-            lookout=None if quiet else Lookout(account, home(), own=state),
+            lookout=None if quiet else Lookout(payer, home(), own=state),
             guard=guard,
             api_key=api_key,
+        ),
+        account=account,
+        fence=Fence(
+            guards=Guards(home()),
+            part=config.guard,
+            repository=repository,
+            state=state,
+            runtime=config.agent.runtime,
+            config_dir=account.profile.folder if account.profile is not None else None,
         ),
         model=model,
         default_model=default_model,

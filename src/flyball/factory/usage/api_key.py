@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from flyball.core.budget import api_spend_refused
 from flyball.errors import UsageError
 from flyball.factory.config import ProjectConfig
-from flyball.factory.usage.account import API_KEYS, Account
+from flyball.factory.usage.payer import API_KEYS, Payer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,23 +34,23 @@ class ApiKey:
 
 
 def api_key_for(
-    config: ProjectConfig, account: Account, *, wanted: bool, environ: Mapping[str, str] | None = None
+    config: ProjectConfig, payer: Payer, *, wanted: bool, environ: Mapping[str, str] | None = None
 ) -> ApiKey:
     """UsageError where a run asks for it and a switch says no."""
     around = os.environ if environ is None else environ
-    value = around.get(account.key_env, "") if account.key_env else ""
+    value = around.get(payer.key_env, "") if payer.key_env else ""
     refused = api_spend_refused(
-        flag=wanted, setting=config.account.api_spend, key_env=account.key_env, key_there=bool(value)
+        flag=wanted, setting=config.account.api_spend, key_env=payer.key_env, key_there=bool(value)
     )
-    variable = API_KEYS.get(account.runtime, "")
+    variable = API_KEYS.get(payer.runtime, "")
     if wanted and not refused and not variable:
-        refused = f"{account.runtime} takes no API key from us"
+        refused = f"{payer.runtime} takes no API key from us"
     if wanted and refused:
         raise UsageError(f"the API key may not be charged: {refused}")
     if refused:
         return ApiKey()
     words = (
-        f"API KEY SPEND IS ON: when the windows of {account.name} are used up, every call is paid for with "
-        f"{account.key_env}"
+        f"API KEY SPEND IS ON: when the windows of {payer.name} are used up, every call is paid for with "
+        f"{payer.key_env}"
     )
     return ApiKey(allowed=True, variable=variable, value=value, words=words)

@@ -19,7 +19,7 @@ import msgspec
 
 from flyball.core.spans import moment_s, number
 from flyball.core.standing import Piece, Spend
-from flyball.factory.usage.account import CONFIG_DIR
+from flyball.factory.usage.payer import CONFIG_DIR
 from flyball.factory.usage.port import KEPT_S, UsageUnknown
 
 TIMEOUT_S = 15.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flyball.core.standing import Piece, Report, Spend, Standing
 from flyball.factory.threads import off_loop
-from flyball.factory.usage.account import Account
+from flyball.factory.usage.payer import Payer
 from flyball.factory.usage.quotas import QuotaBook
 from flyball.factory.usage.sources import Seen, Usage, usage_of
 from flyball.factory.usage.standings import standings_of
@@ -29,7 +29,7 @@ _AGAIN_S = 5.0
 class Lookout:
     def __init__(
         self,
-        account: Account,
+        payer: Payer,
         home: Path,
         *,
         own: Path | None = None,
@@ -37,11 +37,11 @@ class Lookout:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._wall = wall
-        self.book = QuotaBook(home, account.name)
+        self.book = QuotaBook(home, payer.name)
         self.terms = self.book.terms()
-        self._file = ToldFile(home, account.name)
+        self._file = ToldFile(home, payer.name)
         self.told = self._file.read(wall())
-        self._usage = usage or usage_of(account, home, own=own)
+        self._usage = usage or usage_of(payer, home, own=own)
         self.seen: Seen | None = None
         self._stale_at = 0.0
         self._since: list[Piece] = []

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flyball.core.standing import Spend
-from flyball.factory.usage.account import Account
 from flyball.factory.usage.ccusage import Ccusage
 from flyball.factory.usage.ledgers import Ledgers
+from flyball.factory.usage.payer import Payer
 from flyball.factory.usage.port import KEPT_S, UsageSource, UsageUnknown
 from flyball.factory.usage.transcripts import Transcripts
 
@@ -68,8 +68,8 @@ class Usage:
         return spend
 
 
-def usage_of(account: Account, home: Path, *, own: Path | None = None) -> Usage:
+def usage_of(payer: Payer, home: Path, *, own: Path | None = None) -> Usage:
     """``own`` is the state folder of the project that asks, registered or not."""
-    folder = account.folder
+    folder = payer.folder
     sources: list[UsageSource] = [Ccusage(folder), Transcripts(folder)] if folder is not None else []
-    return Usage(sources, Ledgers(home, account.name, own))
+    return Usage(sources, Ledgers(home, payer.name, own))
