@@ -60,14 +60,14 @@ def quota(project: Project, *words: str) -> Ran:
     return ran
 
 
-def past(project: Project, *costs: float) -> None:
+def past(project: Project, *costs: float, account: str = DEFAULT) -> None:
     """Have launches on record that cost so much."""
     ledger = Ledger(project.root / ".flyball", run="r-old")
     for number, usd in enumerate(costs):
         task = f"old-{number}"
         for step in (Step.CLAIM, Step.WORKTREE):
             ledger.note(task, step)
-        ledger.note(task, Step.LAUNCH, account=DEFAULT, kind="task", model="sonnet")
+        ledger.note(task, Step.LAUNCH, account=account, kind="task", model="sonnet")
         ledger.note(task, Step.END, end="finished", cost_usd=usd)
         ledger.note(task, Step.BLOCK, reason="over")
     ledger.close()
@@ -195,6 +195,19 @@ def test_budgets_that_contradict_each_other_are_refused_before_anything_runs(sho
     assert "must not go down" in ran.err
 
 
+def test_what_a_stage_costs_is_the_task_s_and_comes_out_of_what_it_may_cost(shop: Project) -> None:
+    shop.configure(budget={"task_usd": 2}, **{"stages.docs": {}, "stages.test": {}})
+    shop.task("t-1", act=result(1.5) + WORK)
+    shop.act(
+        "t-1@docs", "assert '--max-budget-usd=0.5' in sys.argv\n" + result(0.5) + "write('pages/d', 'x')"
+    )
+    ran = shop.run("--json")
+    assert ran.code == 1, ran.said
+    assert ran.json["blocked"]["t-1"] == "budget: t-1 has cost $2.00; budget.task_usd allows $2"
+    assert ran.json["cost_usd"] == 2.0
+    assert [line.task for line in shop.began()] == ["t-1", "t-1@docs"]
+
+
 # -- an API key is money ------------------------------------------------------------------------------------
 
 
@@ -218,3 +231,26 @@ def test_an_api_key_is_not_charged_unless_three_switches_say_so(
     else:
         assert ran.code == 2
         assert missing in ran.err
+
+
+def test_with_all_three_the_key_pays_once_the_windows_are_used_up_and_everybody_hears_of_it(
+    shop: Project,
+) -> None:
+    (shop.place / "user" / ".claude.json").write_text('{"oauthAccount": {"emailAddress": "me@example.org"}}')
+    who = ("--runtime", "claude", "--identity", "me@example.org", "--api-key-env", "WORK_KEY")
+    assert shop.flyball("account", "add", "work", *who).code == 0
+    shop.configure(account={"profile": "work", "api_spend": "explicit"}, run={"patience_s": 0})
+    shop.env |= {"WORK_KEY": "sk-work", "ANTHROPIC_API_KEY": "sk-ambient"}
+    past(shop, 9.5, account="work")
+    quota(shop, "declare", *MONTH, "--usd", "10")
+    shop.task("t-1", act="assert os.environ['ANTHROPIC_API_KEY'] == 'sk-work'\n" + result(1.0) + WORK)
+    paused = shop.run()
+    assert paused.code == 75, paused.said
+    assert "work: month window at 95%" in paused.out
+    ran = shop.run("--allow-api-spend")
+    assert ran.code == 0, ran.said
+    assert "API KEY SPEND IS ON" in ran.out
+    assert "sk-work" not in ran.said
+    assert "api spend allowed" in (shop.home / "registry" / "audit.jsonl").read_text()
+    shown = quota(shop, "show", "--json").json["windows"][-1]
+    assert shown["spent_usd"]["value"] == 9.5, "what the key paid for is not in the window"
