@@ -6,6 +6,7 @@
     AgentError       the world: a launched program
     SourceError      the world: where tasks are kept
     GitError         the world: a git command
+    AccountError     the world: who is logged in is not who was named
     Throttled        the world, as you tell it to a limiter: the provider said to slow down
     InvariantError   us: a bug in flyball
 
@@ -117,6 +118,10 @@ class GitError(FlyballError):
         super().__init__(message)
         self.output = output
         self.code = code
+
+
+class AccountError(FlyballError):
+    """The account that would be used is not the one that was named, or nobody can tell whose it is."""
 
 
 class InvariantError(FlyballError, AssertionError):

@@ -6,6 +6,7 @@ What happened goes into the table of docs/reference/agents.md (``table.py``).
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -98,6 +99,24 @@ def test_a_red_gate_is_mended_in_the_same_session(agent: Agent, site_of: Sites, 
     assert second.resumed
     assert f"errand: {ONE}" in site.knew("The gate was red on your branch")
     tell("a red gate, mended", site, ran)
+
+
+@four
+def test_a_reviewer_writes_its_answer_and_the_work_lands(agent: Agent, site_of: Sites) -> None:
+    site = site_of(agent)
+    site.configure(review={"on": True})
+    met = [{"criterion": 1, "met": True, "evidence": "seen"}]
+    answer = json.dumps({"verdict": "pass", "criteria": met, "findings": []})
+    persona = f"You review.\nerrand: write */.flyball-review-*.json = {answer}\n"
+    site.write(".agents/personas/reviewer.md", persona)
+    site.commit("a reviewer")
+    site.errands(ONE)
+    ran = site.run("--json")
+    landed(site, ran, "one")
+    _, review = site.folders(TASK)
+    assert json.loads((review / "review.json").read_text())["verdict"] == "pass"
+    summary = json.loads((review / "summary.json").read_text())
+    assert (summary["stage"], summary["end"]) == ("review", "finished")
 
 
 # -- limits ----------------------------------------------------------------------------------------------

@@ -35,6 +35,20 @@ def card_text(without: Score = WITHOUT, governed: Score = WITH) -> str:
     return plain(demo_screen.card(without, governed, (SAMPLES[:60], SAMPLES), note="settle 1 s"))
 
 
+# -- the factory ------------------------------------------------------------------------------------
+
+
+def test_the_factory_ends_with_merged_work_one_sent_back_by_review_and_one_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["demo", "--factory", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert sorted(shown["merged"]) == ["about", "answer", "hello", "title"]
+    assert shown["sent_back"] == {"about": "review", "answer": "gate"}
+    assert list(shown["blocked"]) == ["token"]
+    assert "secrets/token" in shown["blocked"]["token"]
+
+
 # -- the workload -----------------------------------------------------------------------------------
 
 

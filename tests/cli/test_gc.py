@@ -110,6 +110,14 @@ def test_commits_that_no_branch_has_stay(here: Cli, site: Project) -> None:
     assert path.exists()
 
 
+def test_what_a_reviewer_left_goes(here: Cli, site: Project) -> None:
+    path = tree(site, ".review-t-1", branch=False)
+    work(site, path)
+    (path / "more.txt").write_text("thrown away")
+    assert removed(here("gc", "--json").json) == [".review-t-1"]
+    assert not path.exists()
+
+
 def test_a_locked_worktree_stays(here: Cli, site: Project) -> None:
     closed(site, "t-1")
     path = tree(site, "t-1")

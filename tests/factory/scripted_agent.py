@@ -1,7 +1,9 @@
 """An agent that does what a script says: ``python3 scripted_agent.py FOLDER``.
 
 It runs ``FOLDER/acts/<task>.<launch>.py``, else ``FOLDER/acts/<task>.py``, else it writes a page. ``launch``
-counts how often the task's agent was started, whatever the factory calls it.
+counts how often the task's agent was started, whatever the factory calls it. A stage's agent and a reviewer
+are told by ``FLYBALL_STAGE``; their name is ``<task>@<stage>``, and without an act of their own a stage
+writes a page and a reviewer passes the work.
 
 Every start and end goes into ``FOLDER/journal``. Two agents of one task at once are told there too: each
 holds a lock for as long as it lives.
@@ -21,7 +23,9 @@ from pathlib import Path
 class Scripted:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.task, self.attempt = os.environ["FLYBALL_TASK"], int(os.environ["FLYBALL_ATTEMPT"])
+        self.stage = os.environ.get("FLYBALL_STAGE", "implement")
+        self.id, self.attempt = os.environ["FLYBALL_TASK"], int(os.environ["FLYBALL_ATTEMPT"])
+        self.task = self.id if self.stage == "implement" else f"{self.id}@{self.stage}"
         self.prompt = sys.stdin.read()
         self.launch = 1 + sum(json.loads(line)["task"] == self.task for line in self._began())
 
@@ -42,7 +46,8 @@ class Scripted:
             file.write(json.dumps(record).encode() + b"\n")
 
     def alone(self) -> bool:
-        name = self.task.encode().hex()
+        # All that work for a task share one lock: no two of them may meet.
+        name = self.id.encode().hex()
         lock = os.open(self.folder / f"lock-{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,6 +60,8 @@ class Scripted:
             path = self.folder / "acts" / name
             if path.exists():
                 return path.read_text()
+        if self.stage == "review":
+            return "review()"
         return "write(f'pages/{task}.txt', f'page {task} {attempt}\\n')"
 
     def act(self) -> None:
@@ -64,6 +71,8 @@ class Scripted:
             "launch": self.launch,
             "prompt": self.prompt,
             "folder": self.folder,
+            "review": self.review,
+            "json": json,
             "write": write,
             "git": git,
             "commit": commit,
@@ -75,6 +84,17 @@ class Scripted:
             "time": time,
         }
         exec(compile(self.script(), f"act of {self.task}", "exec"), words)
+
+    def review(self, *blocking: str, verdict: str = "", **fields: object) -> None:
+        """Answer as a reviewer: pass, or block with these findings."""
+        asked = self.prompt[self.prompt.index("## Your part: the review") :]
+        numbers = [line.split(".")[0] for line in asked.splitlines() if line[:1].isdigit()]
+        answer = {
+            "verdict": verdict or ("block" if blocking else "pass"),
+            "criteria": [{"criterion": int(n), "met": True, "evidence": "seen"} for n in numbers],
+            "findings": [{"severity": "blocking", "where": "pages", "what": what} for what in blocking],
+        }
+        Path(os.environ["FLYBALL_REVIEW_FILE"]).write_text(json.dumps(answer | fields))
 
 
 def write(path: str, text: str | bytes) -> None:

@@ -79,6 +79,14 @@ def session(project: Project) -> Story:
     return Story(("t-1",))
 
 
+def checked(project: Project) -> Story:
+    """With a stage and a review."""
+    project.configure(**{"stages.docs": {}, "review": {"on": True}})
+    project.task("t-1", act="write('pages/t-1.txt', f'attempt {attempt}')")
+    project.act("t-1@docs", "write('docs/t-1.md', f'attempt {attempt}')")
+    return Story(("t-1",))
+
+
 def conflicting(project: Project) -> Story:
     """Two that declare different pages, and both change a third."""
     for task in ("t-1", "t-2"):
@@ -107,10 +115,13 @@ STORIES: tuple[Callable[[Project], Story], ...] = (
     manual,
     pulled,
     session,
+    checked,
     conflicting,
 )
 REACHED_IN = {
     Step.SESSION: session,
+    Step.STAGE: checked,
+    Step.REVIEW: checked,
     Step.BACK: red_then_green,
     Step.PARK: manual,
     Step.PR: pulled,

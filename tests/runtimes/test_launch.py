@@ -24,6 +24,7 @@ OURS = {
     "--verbose",
     "--permission-mode",
     "--model",
+    "--effort",
     "--max-turns",
     "--max-budget-usd",
     "--resume",
@@ -57,6 +58,9 @@ def test_the_suite(name: str, check: LaunchCheck) -> None:
     [
         ("claude", Assignment(), ("claude", *CLAUDE)),
         ("claude", Assignment(model="opus"), ("claude", *CLAUDE, "--model=opus")),
+        ("claude", Assignment(effort="high"), ("claude", *CLAUDE, "--effort=high")),
+        ("claude", Assignment(effort="high", args=["--effort=low"]), ("claude", *CLAUDE, "--effort=low")),
+        ("codex", Assignment(effort="low"), ("codex", *CODEX, "-c", 'model_reasoning_effort="low"')),
         (
             "claude",
             Assignment(max_turns=40, max_cost_usd=2.5),

@@ -133,3 +133,41 @@ def test_an_opencode_that_was_refused_a_permission_failed_unless_it_worked_on() 
         "it stopped because nobody could permit it: bash (make)",
     )
     assert said("opencode", step("tool-calls") + step("stop"), 0, asked).end is End.FINISHED
+
+
+# -- the account's windows ----------------------------------------------------------------------------------
+
+
+def windows(name: str) -> dict[str, tuple[float, float | None]]:
+    found = judged(name)[0].progress.windows
+    return {each.name: (each.fraction, each.resets_at) for each in found}
+
+
+def test_claude_tells_how_full_the_windows_of_its_account_are() -> None:
+    assert windows("claude/ok_near_limit__oauth") == {"5h": (0.92, 1794731521.0), "7d": (0.4, 1794987121.0)}
+    assert windows("claude/err_usage_limit__oauth") == {"5h": (1.0, 1794738722.0), "7d": (0.4, 1794987122.0)}
+    assert windows("claude/ok_text__oauth") == {}
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"unifiedWindows": 7},
+        {"unifiedWindows": {"five_hour": None, "seven_day": {"utilization": "much"}}},
+        {"unifiedWindows": {"five_hour": {"utilization": -0.5}}},
+        {"unifiedWindows": {"five_hour": {"utilization": 1e300}}},
+        {"unifiedWindows": {"five_hour": {"utilization": 0.5, "resetsAt": 9e10}}},
+        {"rateLimitType": 5, "utilization": 0.5},
+    ],
+)
+def test_a_window_that_cannot_be_is_not_believed(info: object) -> None:
+    event = line(type="rate_limit_event", rate_limit_info=info, session_id="s")
+    assert said("claude", event, None).progress.windows == ()
+
+
+def test_a_rejected_window_is_full_even_where_no_part_is_told() -> None:
+    info = {"status": "rejected", "rateLimitType": "seven_day_opus"}
+    event = line(type="rate_limit_event", rate_limit_info=info, session_id="s")
+    assert [(each.name, each.fraction) for each in said("claude", event, None).progress.windows] == [
+        ("7d opus", 1.0)
+    ]

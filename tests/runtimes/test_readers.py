@@ -135,6 +135,18 @@ def test_session_and_tokens_are_read_and_input_counts_the_cached_ones_everywhere
     assert progress.active_at == WALL_S
 
 
+@pytest.mark.parametrize(
+    "name", ["claude/ok_tool", "codex/ok_tool", "gemini/ok_tool", "opencode/ok_tool__openai_compatible"]
+)
+def test_the_last_words_are_the_models_own_and_whole(name: str) -> None:
+    assert judged(name)[0].last_words == "Done: the answer is 42."
+
+
+@pytest.mark.parametrize("name", ["codex/ok_tool_prints_429", "gemini/ok_tool_prints_429"])
+def test_what_a_tool_printed_is_no_word_of_the_model(name: str) -> None:
+    assert judged(name)[0].last_words == "The endpoint answered; all done."
+
+
 def test_cost_and_model_are_read_where_they_are_printed() -> None:
     claude, opencode = judged("claude/ok_tool")[0].progress, judged("opencode/ok_tool_fails")[0].progress
     assert (claude.cost_usd, claude.model) == (0.00546, "claude-sonnet-5-5")

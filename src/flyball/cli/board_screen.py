@@ -16,6 +16,7 @@ from flyball.factory.board import Board, Row
 
 STYLES = {
     "running": Style.GOOD,
+    "checking": Style.GOOD,
     "landing": Style.GOOD,
     "merged": Style.GOOD,
     "blocked": Style.BAD,
@@ -24,7 +25,7 @@ STYLES = {
     "left": Style.WARN,
 }
 WORDS = {"ready": "waits", "claimed": "prepares", "parked": "for you"}
-_ORDER = ("running", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
+_ORDER = ("running", "checking", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
 _MERGED_NAMED = 8
 
 
@@ -53,6 +54,8 @@ def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTH
     """The whole board, busiest first. ``now`` is the wall clock, for ages."""
     at = time.time() if now is None else now
     yield _heading(board)
+    if board.account:
+        yield Line(board.account, label="account", indent=2)
     if board.ending:
         yield Line(Piece(board.ending, Style.WARN), indent=2)
     rows = sorted(_unmerged(board), key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else 9)

@@ -1,8 +1,9 @@
 """``flyball demo --factory``: a small project from ready tasks to merged commits, in a few seconds.
 
 A real repository in a temporary folder, real worktrees, real processes, and an agent that does literally what
-its task says (``sim/scripted.py``). One task's first try is red and it is sent back; one touches a protected
-path and is refused; two want the same file and take turns. Nothing of the user's own is read or written.
+its task says (``sim/scripted.py``). One task's first try is red and it is sent back by the gate, another's by
+its review; one touches a protected path and is refused; two want the same file and take turns. Nothing of the
+user's own is read or written.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from flyball.cli.render import BLANK, Block, Line, Piece, Style, print_json, show
 from flyball.cli.run_screen import ended, watcher_for
+from flyball.core.slotrun import Step
 from flyball.factory.conduct import Terms, conduct
 from flyball.factory.config_reading import load_config
 from flyball.factory.git import Git
+from flyball.factory.looking import history_of
 from flyball.factory.report import Report, Wish
+from flyball.factory.workshop import STATE
 
 _CONFIG = """\
 [project]
@@ -32,6 +36,8 @@ command = [{python!r}, "-m", "flyball", "demo", "--agent"]
 width = 4
 [gate]
 commands = [{gate!r}]
+[review]
+on = true
 [merge]
 protected = ["secrets/"]
 """
@@ -46,7 +52,13 @@ sys.exit(bool(bad))
 '''
 _TASKS = (
     ("hello", "Add the hello page", "pages/hello.md", "> sleep 1.2\n> write pages/hello.md Hello"),
-    ("about", "Add the about page", "pages/about.md", "> sleep 0.8\n> write pages/about.md About us"),
+    (
+        "about",
+        "Add the about page",
+        "pages/about.md",
+        "> sleep 0.8\n> on 1: write pages/about.md About\n> on 2: write pages/about.md About us\n"
+        "> on 1: object pages/about.md It says nothing of us",
+    ),
     (
         "answer",
         "Write the answer down",
@@ -56,8 +68,9 @@ _TASKS = (
     ("title", "Give the hello page a title", "pages/hello.md", "> sleep 0.4\n> write pages/hello.md # Hello"),
     ("token", "Put the token where it belongs", "secrets/token", "> sleep 0.5\n> write secrets/token 0000"),
 )
-INTRO = """Five tasks, four agents at once, each in a worktree of its own; a gate that wants numbers to be
-numbers; `secrets/` is protected. The agents are scripted, everything else is real."""
+INTRO = """Five tasks, four agents at once, each in a worktree of its own; a reviewer looks at every change; a
+gate wants numbers to be numbers; `secrets/` is protected. The agents are scripted, everything else is
+real."""
 
 
 def run(*, as_json: bool) -> int:
@@ -69,10 +82,12 @@ def run(*, as_json: bool) -> int:
                 sys.stdout.flush()
             report, signalled = conduct(root, load_config(root), Wish(), Terms(), watcher=watcher)
         history = Git(root)("log", "--format=%h %s", "main").splitlines()
+        backs = {name: back for name, *_ in _TASKS if (back := _sent_back(root / STATE, name))}
     if as_json:
-        print_json({"merged": report.merged, "blocked": report.blocked, "history": history})
+        record = {"merged": report.merged, "blocked": report.blocked, "sent_back": backs}
+        print_json({**record, "history": history})
     else:
-        show(_card(report, history))
+        show(_card(report, backs, history))
     return 0 if signalled is None else 128 + signalled
 
 
@@ -108,9 +123,19 @@ def _home_of_its_own(home: Path) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _card(report: Report, history: list[str]) -> Iterator[Block]:
+def _sent_back(state: Path, task: str) -> str:
+    """By whom, if it was: its review or the gate."""
+    backs = (entry for entry in history_of(state, task) if entry.step is Step.BACK)
+    return next((str(entry.fields["cause"]) for entry in backs), "")
+
+
+def _card(report: Report, backs: Mapping[str, str], history: list[str]) -> Iterator[Block]:
     yield BLANK
     yield from ended(report)
+    for task, cause in backs.items():
+        by = {"review": "its review", "gate": "the gate"}.get(cause, cause)
+        then = "mended, and merged" if task in report.merged else "not mended"
+        yield Line([Piece(task, Style.STRONG), f"  by {by}; {then}"], label="sent back", indent=2)
     yield BLANK
     yield Line(Piece("main, newest first", Style.QUIET))
     for line in history:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from flyball.cli.checkup import Checkup, Patient, patient
+from flyball.cli.factory_findings import of_factory
 from flyball.cli.findings import Finding, Severity
 from flyball.cli.project_checkup import ProjectPatient, project_patient
 from flyball.cli.render import BLANK, Block, Line, Piece, Style, print_json, show
 from flyball.cli.units import counted
+from flyball.governor.location import home
 
 SUMMARY = """Find what is wrong with the state: dead leases, stale demand, a cap stuck at its floor, an open
-breaker, unreadable files, wrong permissions, clocks; and in a project its settings, tools, worktrees,
-branches and unfinished trips. Works when the state cannot be opened."""
+breaker, unreadable files, wrong permissions, clocks, guards that were changed; and in a project its settings,
+tools, account, worktrees, branches and unfinished trips. Works when the state cannot be opened."""
 EXAMPLE = """flyball doctor
 flyball doctor --fix
 exit status: 0 healthy, or all mended; 1 problems remain (notes do not count)"""
@@ -24,13 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fix",
         action="store_true",
         help="mend what is safe: take back dead leases, drop stale demand, count again, make files private, "
-        "set a damaged file aside (never deletes), remove worktrees and branches as flyball gc does",
+        "set a damaged file aside (never deletes), put changed guards right, "
+        "remove worktrees and branches as flyball gc does",
     )
     parser.add_argument("--json", action="store_true", help="the findings as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     checkup = _examined(fix=args.fix)
+    checkup = replace(checkup, found=(*checkup.found, *of_factory(home(), Path.cwd(), fix=args.fix)))
     if args.json:
         print_json({"location": checkup.location, "healthy": checkup.healthy, "findings": checkup.found})
     else:

@@ -42,9 +42,12 @@ VERBS = {
     "why": "say in words why a task or process runs or waits",
     "pool": "set, show, reset or import a pool",
     "machine": "set or show the limits over all pools",
+    "quota": "show or set what an account may spend in its windows",
     "init": "make a repository a project: show every file it would write, and write it",
     "project": "add, list, show or remove the projects of this machine",
+    "account": "say whose account agents may use, and look who is logged in",
     "task": "add, list and show tasks, see which could start now, and why one does not run",
+    "persona": "list, show and install what agents are told to be",
     "validate": "check flyball.toml and the tasks without running anything",
     "classify": "judge from its output how an agent's run ended",
     "doctor": "find what is wrong with the state, and fix it",
@@ -91,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     verb = next((word for word in words if not word.startswith("-")), None)
+    if "FLYBALL_GUARD" in os.environ:
+        _refuse_agents(words)
     if verb in VERBS and words[0] == verb:
         module = load_verb(verb)
         parser = verb_parser(verb, module)
@@ -100,6 +105,14 @@ def _run(words: list[str]) -> int:
     build_parser().parse_args(words)
     build_parser().print_help()
     return 0
+
+
+def _refuse_agents(words: list[str]) -> None:
+    """An agent that found another way here than the shim on its PATH is told the same."""
+    from flyball.factory.guards.other_rules import refused
+
+    if why := refused(["flyball", *words]):
+        raise UsageError(why)
 
 
 def load_verb(name: str) -> Verb:

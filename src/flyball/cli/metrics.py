@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.units import counted, duration
+from flyball.core.estimate import Score, score
 from flyball.core.measures import Measures, Spend, measure, trips_of
 from flyball.core.verdict import span_words
 from flyball.factory.looking import opened_ledger, project_at
+from flyball.factory.usage.ledgers import Lessons
 
 SUMMARY = """Show what the project's work came to: merged changes per hour, tokens and cost per merged change
-and on work that never merged, what trips waited for, all by model. Changes nothing."""
+and on work that never merged, what trips waited for, all by model, and how good the estimates were. Changes
+nothing."""
 EXAMPLE = """flyball metrics
 flyball metrics --since 7d --json"""
 
@@ -28,14 +32,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project, now = project_at(Path.cwd()), time.time()
+    lessons = Lessons()
     with opened_ledger(project.state) as ledger:
         trips = trips_of(ledger.entries()) if ledger is not None else []
+        if ledger is not None:
+            lessons.learn(ledger)
+    estimates = {"cost_usd": score(lessons.costs), "duration_s": score(lessons.durations)}
     found = measure(trips, now=now, since=now - args.since if args.since is not None else None)
     if args.json:
-        print_json(found)
+        print_json({**asdict(found), "estimates": estimates})
     else:
         show(screen(project.config.project.id, found))
+        show(_estimates(estimates))
     return 0
+
+
+def _estimates(scores: Mapping[str, Score]) -> Iterator[Block]:
+    """How good the estimates were that launches were admitted by."""
+    names = {"cost_usd": "cost", "duration_s": "duration"}
+    rows: list[list[Words]] = [
+        [names[name], str(each.count), f"{each.within_p90:.0%}", f"{each.median_error:.0%}"]
+        for name, each in scores.items()
+        if each.within_p90 is not None and each.median_error is not None
+    ]
+    if rows:
+        columns = [Column("ESTIMATE OF"), Column("LAUNCHES"), Column("BELOW P90"), Column("P50 OFF BY")]
+        yield BLANK
+        yield Table(columns, rows, indent=0)
 
 
 def screen(name: str, found: Measures) -> Iterator[Block]:

@@ -101,6 +101,8 @@ def delivery(known: Known, *, going_on: bool, runs: bool, now: bool) -> str:
 
 
 def _in_a_run(slot: SlotRun | None) -> str:
+    if slot is not None and slot.state is State.CHECKING:
+        return "its agent is done and its work is being checked; it gets the message only if it is sent back"
     if slot is not None and slot.state in (State.ENDED, State.LANDING):
         return "its agent is done and its work is landing; it gets the message only if it is sent back"
     if slot is not None and slot.state in (State.PARKED, State.BLOCKED):

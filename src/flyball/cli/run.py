@@ -20,6 +20,7 @@ that was cut short is gone on with."""
 EXAMPLE = """flyball run
 flyball run --dry-run
 flyball run --only t-1 --only t-2 --width 2
+flyball run --budget-guard advisory
 exit status: 0 all landed, or waiting for a person; 1 something is blocked; 75 paused by a limit"""
 BLOCKED, PAUSED = 1, 75
 
@@ -37,12 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on with what was cut short, as a plain run does, and say if there is nothing",
     )
+    parser.add_argument(
+        "--budget-guard",
+        choices=("enforce", "advisory", "off"),
+        help="keep to the budgets, only tell of them, or do not look (default: budget.guard)",
+    )
+    parser.add_argument(
+        "--allow-api-spend",
+        action="store_true",
+        help="when the account's windows are used up, go on with its API key, which costs money per call; "
+        "the project and the profile must allow it too",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would start and why the rest waits")
     parser.add_argument("--json", action="store_true", help="the result as JSON, and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
-    from flyball.factory.conduct import Terms, conduct
+    from flyball.factory.conduct import Terms, check_account, conduct
     from flyball.factory.config_reading import load_config
     from flyball.factory.root import find_root
 
@@ -51,11 +63,18 @@ def run(args: argparse.Namespace) -> int:
     _check(args, config)
     if args.dry_run:
         return _dry_run(args, root, config)
+    check_account(config)
     _register(config, root)
     from flyball.cli.run_screen import watcher_for
 
     wish = _wish(args, config)
-    terms = Terms(width=args.width, model=args.model, default_model=args.default_model)
+    terms = Terms(
+        width=args.width,
+        model=args.model,
+        default_model=args.default_model,
+        guard=args.budget_guard,
+        allow_api_spend=args.allow_api_spend,
+    )
     with watcher_for(quiet=args.json) as watcher:
         report, signalled = conduct(root, config, wish, terms, watcher=watcher)
     code = _exit_code(report, signalled)
@@ -127,5 +146,6 @@ def _record(report: Report) -> dict[str, object]:
         "problems": [{"where": each.where, "words": each.words} for each in report.problems],
         "paused": report.paused,
         "stopped": report.stopped,
+        "cost_usd": round(report.cost_usd, 6),
         "notes": report.notes,
     }

@@ -111,7 +111,7 @@ class Lines:
                 self._noted.add(note)
                 self._print(f"note: {note}")
         for row in board.rows:
-            now = (row.state, row.attempt, row.why if row.state in ("ready", "blocked", "parked") else "")
+            now = (row.state, row.attempt, _news(row))
             if self._seen.get(row.task) != now and _worth_a_line(row):
                 self._seen[row.task] = now
                 self._print(line_of(row))
@@ -122,8 +122,18 @@ class Lines:
             print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
 
 
+def _news(row: Row) -> str:
+    """What of its words makes another line."""
+    if row.state == "checking":
+        return row.why.partition(":")[0]
+    return row.why if row.state in ("ready", "blocked", "parked") else ""
+
+
 def _worth_a_line(row: Row) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
+    if row.state == "checking":
+        stage, _, waits = row.why.partition(": ")
+        return bool(stage) and (not waits or waits not in _MOMENTS)
     return row.state not in ("claimed", "ended") and (row.state != "ready" or row.why not in _MOMENTS)
 
 
@@ -173,6 +183,8 @@ def ended(report: Report) -> Iterator[Block]:
         yield Line(f"{report.paused}; flyball run goes on", label="paused", indent=2)
     elif report.left or report.unstarted:
         yield Line("flyball run goes on from here", label="next", indent=2)
+    if report.cost_usd:
+        yield Line(f"${report.cost_usd:.2f}, as far as its agents say", label="cost", indent=2)
     for note in report.notes:
         yield Line(note, label="note", indent=2)
 

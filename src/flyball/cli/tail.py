@@ -110,6 +110,8 @@ def find_output(task_id: str, *, stderr: bool = False, gate: bool = False) -> Pr
 
 def _agent_there(project: Project, task_id: str, folder: Path) -> bool:
     slot = slot_of(project.state, task_id)
+    if slot is not None and slot.errand is not None and slot.errand_folder == str(folder):
+        return alive(slot.errand) is not False
     if slot is None or slot.folder != str(folder):
         return False
     starting = slot.state is State.READY and slot.cause is None and running(project.root) is not None

@@ -17,22 +17,28 @@ from pathlib import Path
 from flyball.cli.render import Block, Line, Piece, Style, plain_words, print_json, show
 from flyball.cli.screen import breaker_words
 from flyball.cli.units import command, counted
+from flyball.core.budget import Guard, Level, guard_of, worst
 from flyball.core.slotrun import State, Step
 from flyball.core.task import TaskStatus
 from flyball.core.verdict import span_words
 from flyball.errors import StoreError
+from flyball.factory.accounts.account import open_account
 from flyball.factory.board import LEFT, Board, Row, Waiting
 from flyball.factory.looking import Known, Project, board_now, known_task, project_at
 from flyball.factory.plan import Wait, planned_run
+from flyball.factory.purse import thresholds_of
 from flyball.factory.report import Wish
 from flyball.factory.repository import BRANCHES
+from flyball.factory.usage.lookout import Lookout
+from flyball.factory.usage.payer import payer_of
 from flyball.factory.workshop import pool_for
-from flyball.governor.location import open_reader, resolve
+from flyball.governor.location import home, open_reader, resolve
 from flyball.governor.status import PoolStatus, status_of
 
 READY, WAITING, CLOSED, UNREADABLE = "ready", "waiting", "closed", "unreadable"
 _STYLES = {
     "running": Style.GOOD,
+    "checking": Style.GOOD,
     "landing": Style.GOOD,
     "ended": Style.GOOD,
     "merged": Style.GOOD,
@@ -57,6 +63,8 @@ class Answer:
     since_s: float | None = None
     pool: str = ""
     """What its pool lets through, where that is not everybody."""
+    budget: str = ""
+    """How the account's fullest window stands, where that keeps work back."""
     next: tuple[str, ...] = ()
 
 
@@ -79,6 +87,8 @@ def screen(answer: Answer) -> Iterator[Block]:
         yield Line(span_words(answer.since_s), label="for", indent=2)
     if answer.pool:
         yield Line(Piece(answer.pool, Style.WARN), label="pool", indent=2)
+    if answer.budget:
+        yield Line(Piece(answer.budget, Style.WARN), label="budget", indent=2)
     for number, words in enumerate(answer.next):
         yield Line(words, label=" " if number else "next", indent=2)
 
@@ -124,7 +134,7 @@ def _ago(wall: float) -> float | None:
 
 def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
     if row.state == State.PARKED.value:
-        answer = _parked(project, known)
+        answer = _parked(project, known, row)
     elif row.state == State.BLOCKED.value:
         answer = _blocked(known, row)
     elif not board.pid:
@@ -135,10 +145,13 @@ def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
     return replace(answer, since_s=_ago(row.since))
 
 
-def _parked(project: Project, known: Known) -> Answer:
+def _parked(project: Project, known: Known, row: Row) -> Answer:
     branch, default = f"{BRANCHES}{known.id}", project.config.project.default_branch or "HEAD"
     steps = (f"{command('merge', known.id)} lands it", f"git diff {default}...{branch} shows it")
-    return _answer(known, State.PARKED.value, "is finished and waits for you to land it", next=steps)
+    # Most wait because the policy says so; what a review said is worth telling.
+    review = known.slot is not None and known.slot.reviewed and not known.slot.passed
+    why = f": {row.why}" if review else ""
+    return _answer(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
 
 
 def _blocked(known: Known, row: Row) -> Answer:
@@ -159,6 +172,10 @@ def _under_way(project: Project, known: Known, row: Row) -> Answer:
     if row.state == State.RUNNING.value:
         steps = (f"{command('tail', known.id, '-f')} shows what it does",)
         return _answer(known, row.state, f"runs{again}{doing}", next=steps)
+    if row.state == State.CHECKING.value:
+        steps = (f"{command('tail', known.id, '-f')} shows what it does",)
+        answer = _answer(known, row.state, f"has finished and is being checked{again}{doing}", next=steps)
+        return replace(answer, pool=pool_words(project))
     if row.state in (State.ENDED.value, State.LANDING.value):
         steps = (f"{command('tail', known.id, '--gate', '-f')} shows the gate",)
         return _answer(known, row.state, f"has finished and is being landed{doing}", next=steps)
@@ -178,22 +195,43 @@ def _not_begun(project: Project, known: Known, board: Board) -> Answer:
         tasks = {task.id for task in project.source.load().tasks}
         steps = _steps(known, waits.reason, waits.blocker, tasks)
         answer = _answer(known, WAITING, f"waits: {waits.words}", next=steps)
-        return replace(answer, reason=waits.reason, blocker=waits.blocker, pool=pool_words(project))
+        answer = replace(answer, reason=waits.reason, blocker=waits.blocker, pool=pool_words(project))
+        return answer if waits.reason == "budget" else replace(answer, budget=budget_words(project))
     if plan is not None and not any(start.task == known.id for start in plan.starts):
         # The file says open because this checkout has not followed the default branch yet.
         return _closed(known)
     then = "the run that is going on takes it up" if board.pid else "flyball run starts it"
     answer = _answer(known, READY, "is ready: nothing is in its way", next=(then,))
-    return replace(answer, pool=pool_words(project))
+    return replace(answer, pool=pool_words(project), budget=budget_words(project))
 
 
 def _steps(known: Known, reason: str, blocker: str | None, tasks: set[str]) -> tuple[str, ...]:
+    if reason == "budget":
+        return ("flyball quota show says how the account's windows stand",)
     if blocker is not None and blocker in tasks:
         return (f"{command('task', 'why', blocker)} says how that one stands",)
     if blocker is not None or reason in ("type", "label", "status"):
         where = f" ({known.task.where})" if known.task is not None and known.task.where else ""
         return (f"{command('task', 'show', known.id)}{where}",)
     return ("flyball board shows what is under way",)
+
+
+# -- the money --------------------------------------------------------------------------------------------
+
+
+def budget_words(project: Project) -> str:
+    """How the account's fullest window stands, from where fewer agents run on; empty below."""
+    budget = project.config.budget
+    if guard_of(None, budget.guard) is Guard.OFF:
+        return ""
+    with suppress(StoreError):
+        lookout = Lookout(payer_of(open_account(project.config, home())), home(), own=project.state)
+        if lookout.watched:
+            lookout.look_now()
+        fullest = worst(lookout.standings)
+        if fullest is not None and thresholds_of(budget).level(fullest.full) >= Level.WARN:
+            return f"{fullest.words()}, ends in {span_words(max(0.0, fullest.end - time.time()))}"
+    return ""
 
 
 # -- the pool ---------------------------------------------------------------------------------------------

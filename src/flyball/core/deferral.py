@@ -21,6 +21,8 @@ class DeferReason(Enum):
     CHILDREN = "children"
     NEEDS = "needs"
     ROOM = "room"
+    BUDGET = "budget"
+    """It could not be paid for now."""
     RESOURCE = "resource"
     FOOTPRINT = "footprint"
     TURN = "turn"

@@ -30,6 +30,7 @@ DEFAULT_PROTECTED: tuple[str, ...] = (
     "**/.codex/",
     "**/.gemini/",
     "**/.opencode/",
+    "**/.agents/",
     "opencode.json",
     ".beads/",
     ".github/",

@@ -1,7 +1,8 @@
-"""What happens next to a trip: after its agent ended, after its landing, after the engine itself was gone.
+"""What happens next to a trip: after its agent ended, after a stage or a review of its work, after its
+landing, after the engine itself was gone.
 
-Three questions, three pure functions, one answer type. Every answer carries its sentence, because it goes
-into the ledger and onto the board.
+A question, a pure function each; one answer type. Every answer carries its sentence, because it goes into the
+ledger and onto the board.
 
 After an agent's end:
 
@@ -11,6 +12,13 @@ After an agent's end:
                               lift pauses the whole run
     the key is wrong          blocked at once: trying again cannot help
     failed, killed, unknown   again while the budget lasts: with its session where it left commits, else fresh
+
+After a stage or a review of finished work:
+
+    passed, or not required   on to the next check, or to the landing
+    failed, blocking          back to the agent's own session while the budget of reviews lasts; then a stage
+                              blocks the trip, and findings park it for a person
+    could not be had          unreviewed: parked for a person, never landed by itself
 
 After the engine was gone (the agent is what the world says, not what the ledger says):
 
@@ -111,29 +119,35 @@ def after_end(
     slot: SlotRun, budgets: Budgets, *, end: str, reason: str, signal: Signal | None, commits: bool
 ) -> Next:
     """``commits``: the branch has something that its base has not, left-over changes included."""
-    kind = signal.kind if signal is not None else None
     if end == "limited":
-        return _limited(slot, budgets, reason, signal)
-    if kind is SignalKind.AUTH:
-        return Next(move=Move.BLOCK, why=f"{reason}; trying again cannot help, check the login or the key")
+        return after_limit(budgets, limits=slot.limited, reason=reason, signal=signal)
+    if keyless(signal):
+        return Next(move=Move.BLOCK, why=f"{reason}; {_KEYLESS}")
     if end == "finished":
         return Next(move=Move.CHECK) if commits else Next(move=Move.BLOCK, why=_NO_CHANGES)
     return _failed(slot, budgets, reason or end, commits)
 
 
+_KEYLESS = "trying again cannot help, check the login or the key"
 _NO_CHANGES = "no-changes: the agent finished without changing anything; make the task clearer, or close it"
 
 
-def _limited(slot: SlotRun, budgets: Budgets, reason: str, signal: Signal | None) -> Next:
+def keyless(signal: Signal | None) -> bool:
+    """Nobody gets in with this login or key: trying again cannot help."""
+    return signal is not None and signal.kind is SignalKind.AUTH
+
+
+def after_limit(budgets: Budgets, *, limits: int, reason: str, signal: Signal | None) -> Next:
+    """``limits``: how often in a row that was so before."""
     kind = signal.kind if signal is not None else SignalKind.THROTTLED
     wait_s = signal.retry_after_s if signal is not None else None
     hopeless = kind is SignalKind.CREDIT_GONE or (kind is SignalKind.WINDOW_USED_UP and wait_s is None)
     if hopeless:
         return Next(move=Move.AGAIN, cause=Cause.LIMITED, why=reason, pause=reason)
-    if slot.limited >= budgets.limited:
+    if limits >= budgets.limited:
         again = "flyball run tries again"
-        return Next(move=Move.BLOCK, why=f"limited {slot.limited + 1} times in a row ({reason}); {again}")
-    turn = min(slot.limited + 1, _LONGEST_BACKOFF)
+        return Next(move=Move.BLOCK, why=f"limited {limits + 1} times in a row ({reason}); {again}")
+    turn = min(limits + 1, _LONGEST_BACKOFF)
     backoff_s = budgets.backoff_s * turn
     return Next(
         move=Move.AGAIN, cause=Cause.LIMITED, why=reason, wait_s=backoff_s if wait_s is None else wait_s
@@ -146,6 +160,45 @@ def _failed(slot: SlotRun, budgets: Budgets, reason: str, commits: bool) -> Next
         times = "once" if tried == 1 else f"{tried} times"
         return Next(move=Move.BLOCK, why=f"failed {times}, the last time: {reason}")
     return Next(move=Move.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
+
+
+def after_stage(
+    slot: SlotRun,
+    budgets: Budgets,
+    *,
+    stage: str,
+    required: bool,
+    end: str,
+    reason: str,
+    signal: Signal | None = None,
+) -> Next:
+    """A stage's agent has ended for good; a limit that comes here was waited out too often."""
+    if end == "finished" or not required:
+        return Next(move=Move.CHECK)
+    why = f"the stage {stage} failed: {reason or end}"
+    if keyless(signal) or end == "limited":
+        return Next(move=Move.BLOCK, why=f"{why}; {_KEYLESS}" if keyless(signal) else why)
+    if slot.review_backs < budgets.review:
+        return Next(move=Move.AGAIN, cause=Cause.REVIEW, why=why)
+    return Next(move=Move.BLOCK, why=f"{why}{_so_often(slot)}")
+
+
+def after_review(slot: SlotRun, budgets: Budgets, *, passed: bool | None, why: str, detail: str = "") -> Next:
+    """``passed``: None where no review could be had. ``why`` says what was found, ``detail`` all of it."""
+    by_hand = f"flyball merge {slot.task} lands it all the same"
+    if passed:
+        return Next(move=Move.LAND)
+    if passed is None:
+        return Next(move=Move.PARK, why=f"unreviewed: {why}; {by_hand}")
+    if slot.review_backs < budgets.review:
+        return Next(move=Move.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
+    found = "; ".join(line.removeprefix("- ") for line in (detail or why).splitlines())
+    return Next(move=Move.PARK, why=f"its review blocks it{_so_often(slot)}: {found}; {by_hand}")
+
+
+def _so_often(slot: SlotRun) -> str:
+    backs = slot.review_backs
+    return f" after it was sent back {'once' if backs == 1 else f'{backs} times'}" if backs else ""
 
 
 _WAITS = frozenset({"manual", "pr-opened", "no-gh", "unapproved"})

@@ -174,6 +174,8 @@ class SlotRun:
     review_backs: int = 0
     stages: tuple[str, ...] = ()
     """Stages that are done."""
+    checked: str = ""
+    """Where the branch stood after the last of them."""
     reviewed: str = ""
     """The commit that its last review was about."""
     passed: bool | None = None
@@ -181,6 +183,7 @@ class SlotRun:
     errand: Holder | None = None
     """An agent of a stage or a review; it may outlive its engine."""
     errand_keeper: Holder | None = None
+    errand_folder: str = ""
     session: str | None = None
     worktree: str = ""
     branch: str = ""
@@ -283,15 +286,34 @@ def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
     return replace(slot, tokens=slot.tokens + tokens, cost_usd=slot.cost_usd + cost)
 
 
+def _kept(slot: SlotRun, entry: Entry) -> SlotRun:
+    """Stages that are done stay done only while the work is what they saw."""
+    tip = entry.fields.get("tip")
+    return slot if tip is None or tip == slot.checked else replace(slot, stages=(), checked="")
+
+
 def _stage(slot: SlotRun, entry: Entry) -> SlotRun:
-    done = [entry.fields["stage"]] if entry.mark is Mark.DONE else []
-    return replace(_errand(slot, entry), stages=tuple(dict.fromkeys((*slot.stages, *done))))
+    slot = _errand(slot, entry)
+    if entry.mark is Mark.BEGUN:
+        return slot
+    stages = dict.fromkeys((*slot.stages, entry.fields["stage"]))
+    return replace(slot, stages=tuple(stages), checked=entry.fields.get("tip", ""))
+
+
+def _review(slot: SlotRun, entry: Entry) -> SlotRun:
+    """What an earlier one came to counts no more as soon as another has begun."""
+    slot = _errand(slot, entry)
+    return replace(slot, passed=None) if entry.mark is Mark.BEGUN else slot
 
 
 def _errand(slot: SlotRun, entry: Entry) -> SlotRun:
     """What a stage or a review costs counts for its task; its process is known while it may run."""
-    holder, keeper = entry.fields.get("errand"), entry.fields.get("errand_keeper")
-    return replace(_ended(slot, entry), errand=_holder(holder), errand_keeper=_holder(keeper))
+    return replace(
+        _ended(slot, entry),
+        errand=_holder(entry.fields.get("errand")),
+        errand_keeper=_holder(entry.fields.get("errand_keeper")),
+        errand_folder=entry.fields.get("errand_folder", ""),
+    )
 
 
 def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
@@ -340,8 +362,9 @@ def _unchanged(slot: SlotRun, _entry: Entry) -> SlotRun:
 _WITH = {
     Step.LAUNCH: _launched,
     Step.END: _ended,
+    Step.KEEP: _kept,
     Step.STAGE: _stage,
-    Step.REVIEW: _errand,
+    Step.REVIEW: _review,
     Step.BACK: _sent_back,
     Step.LAND: _landed_a_step,
     **dict.fromkeys(_LANDING_STEPS, _landed_a_step),

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flyball.core.signals import Signal
+from flyball.core.standing import Report
 from flyball.core.verdict import span_words
 from flyball.factory.process import Process, Watch
 from flyball.governor.kept import STDERR, STDOUT
@@ -39,8 +40,12 @@ PROGRESS = "progress.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
     max_s: float | None = None
+    max_s_key: str = "agent.max_s"
+    """Where a person finds that."""
     max_turns: int | None = None
     max_cost_usd: float | None = None
+    cost_key: str = "agent.max_cost_usd"
+    """Who set that."""
     silence_s: float | None = None
     stuck_s: float | None = None
     grace_s: float = 10.0
@@ -89,6 +94,7 @@ class AgentWatch:
         self._saved_at = 0.0
         self._ended = False
         self._known_session: str | None = None
+        self._known_money: tuple[float | None, tuple[Report, ...]] = (None, ())
         self._tails = {name: _Tail(process.folder / name) for name in (STDOUT, STDERR)}
 
     @property
@@ -160,10 +166,15 @@ class AgentWatch:
             else:
                 more = True
         self._telling = self._telling or not more
-        session = self.progress.session
+        progress = self.progress
+        session, money = progress.session, (progress.cost_usd, progress.windows)
         if session is not None and session != self._known_session:
             self._known_session = session
             self._session(session)
+        if money != self._known_money:
+            # At once: it may be a reason to stop others.
+            self._known_money = money
+            self._changed()
         if time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
             self._save()
         return more
@@ -202,13 +213,13 @@ class AgentWatch:
     def _over_a_ceiling(self) -> str:
         limits, progress, now = self._ceilings, self.progress, time.time()
         if limits.max_s and now - self.started >= limits.max_s:
-            return f"it ran longer than agent.max_s allows ({span_words(limits.max_s)})"
+            return f"it ran longer than {limits.max_s_key} allows ({span_words(limits.max_s)})"
         if limits.silence_s and now - self.active_at >= limits.silence_s:
             return f"it printed nothing for {span_words(limits.silence_s)} (agent.silence_s)"
         if limits.max_turns and (progress.turns or 0) > limits.max_turns:
             return f"it took more turns than agent.max_turns allows ({limits.max_turns})"
         if limits.max_cost_usd and (progress.cost_usd or 0.0) > limits.max_cost_usd:
-            return f"it cost more than agent.max_cost_usd allows (${limits.max_cost_usd:g})"
+            return f"it cost more than {limits.cost_key} allows (${limits.max_cost_usd:g})"
         if sum(tail.at for tail in self._tails.values()) > OUTPUT_LIMIT_BYTES:
             return f"it printed more than {OUTPUT_LIMIT_BYTES >> 30} GB"
         return ""

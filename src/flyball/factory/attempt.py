@@ -13,18 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flyball.core.budget import Refusal
 from flyball.core.model import Outcome
-from flyball.core.route import Route
+from flyball.core.route import IMPLEMENT, Route
 from flyball.core.slotrun import Cause, Mark, SlotRun, Step
 from flyball.core.task import Task
-from flyball.core.verdict import Verdict
 from flyball.errors import InvariantError, UsageError
 from flyball.factory import launching, runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.launching import Order
+from flyball.factory.personas.persona import IMPLEMENTER, Persona, find_persona
 from flyball.factory.process import Process
 from flyball.factory.prompt import News, compile_news, compile_prompt
 from flyball.factory.threads import off_loop
+from flyball.factory.usage.ledgers import API_KEY, expected_fields
 from flyball.factory.workshop import Workshop
 from flyball.governor.asking import Asking
 from flyball.governor.kept import STDERR, STDOUT, exit_code
@@ -51,16 +53,18 @@ class Attempts:
     changed: Callable[[], None]
     agent: AgentWatch | None = field(default=None)
     launching: bool = False
+    cost_usd: float | None = None
+    """Of the last one that was followed to its end, as far as it said."""
 
     @property
     def slot(self) -> SlotRun:
         return self.shop.ledger.slots[self.task.id]
 
-    async def slot_of_pool(self, told: Callable[[Verdict], None]) -> Lease:
-        """Every launch comes through here, however often the task has been tried."""
-        return await self.shop.governor.acquire_asking_async(self._asking(), on_wait=told)
+    def admitted(self) -> Refusal | None:
+        """May the next launch be paid for? None: it may, and its cost is spoken for until it is over."""
+        return self.shop.purse.admit(self.task.id, self.task.type, self.route().model)
 
-    def _asking(self) -> Asking:
+    def asking(self) -> Asking:
         return Asking(
             pool=self.shop.pool,
             project=self.shop.project,
@@ -73,6 +77,7 @@ class Attempts:
 
     async def run(self, tree: Path, lease: Lease) -> Ending:
         """Launch an agent under the lease, which is given back however this goes, and follow it."""
+        self.cost_usd = None
         try:
             await self.shop.staggered()
             self.launching = True
@@ -89,14 +94,16 @@ class Attempts:
         slot, ledger = self.slot, self.shop.ledger
         folder = await off_loop(runs.new_folder, self.shop.state, self.task.id)
         ledger.note(self.task.id, Step.LAUNCH, Mark.BEGUN, folder=str(folder))
-        route = self.route()
+        route, purse = self.route(), self.shop.purse
+        expected = purse.estimate(self.task.type, route.model)
+        charged = purse.charged(self.task.type, route.model)
         order = Order(
             task=self.task.id,
             prompt=self._prompt(slot),
             assignment=self._assignment(slot, route),
             tree=tree,
             folder=folder,
-            variables={"FLYBALL_ATTEMPT": str(slot.attempt)},
+            variables={"FLYBALL_ATTEMPT": str(slot.attempt), "FLYBALL_STAGE": IMPLEMENT, **charged},
         )
 
         def written(process: Process) -> None:
@@ -109,6 +116,11 @@ class Attempts:
                 pool=lease.pool,
                 model=route.model,
                 rationale=route.rationale,
+                identity=self.shop.account.words,
+                kind=self.task.type,
+                account=purse.payer.name,
+                billing=API_KEY if charged else None,
+                **expected_fields(expected),
             )
 
         return await launching.start(self.shop, order, lease, written), folder
@@ -126,14 +138,20 @@ class Attempts:
             model=route.model,
             args=agent.args,
             max_turns=agent.max_turns,
-            max_cost_usd=agent.max_cost_usd,
+            max_cost_usd=self.shop.ceilings(self.task.id).max_cost_usd,
             session=slot.session,
+            effort=self._persona().effort,
         )
+
+    def _persona(self) -> Persona:
+        return find_persona(self.shop.root, IMPLEMENTER)
 
     def _prompt(self, slot: SlotRun) -> str:
         news = News(attempt=slot.attempt, why_back=self._why_back(slot), nudges=self.nudges(self.task.id))
         goes_on = slot.session is not None and self.shop.runtime.name != COMMAND
-        return compile_news(self.task, news) if goes_on else compile_prompt(self.shop.terms, self.task, news)
+        if goes_on:
+            return compile_news(self.task, news)
+        return compile_prompt(self.shop.terms, self.task, news, persona=self._persona().text)
 
     def _why_back(self, slot: SlotRun) -> str:
         """What the agent should know about why it starts again."""
@@ -151,7 +169,7 @@ class Attempts:
             raise InvariantError(f"{self.task.id} is alive, and nobody knows its process")
         try:
             lease = await off_loop(
-                self.shop.governor.take_over, slot.holder.pid, self._asking(), slot.claim_id
+                self.shop.governor.take_over, slot.holder.pid, self.asking(), slot.claim_id
             )
         except UsageError:
             # It has just ended; its keeper still ends what it left behind, and needs no slot for that.
@@ -165,7 +183,7 @@ class Attempts:
             self.shop,
             process,
             lease,
-            ceilings=self.shop.ceilings(),
+            ceilings=self.shop.ceilings(self.task.id),
             started=self.slot.since,
             session=self._learned,
             changed=self.changed,
@@ -176,6 +194,7 @@ class Attempts:
             ending = await launching.follow(self.shop, self.agent, lease)
         finally:
             self.agent = None
+        self.cost_usd = ending.progress.cost_usd
         runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
         return ending
 
@@ -186,7 +205,7 @@ class Attempts:
     async def read_from_files(self) -> Ending:
         """How an agent ended that nobody followed."""
         folder = Path(self.slot.folder)
-        ending = await off_loop(_read_all, self.shop.runtime.reader(), folder)
+        ending = await off_loop(read_all, self.shop.runtime.reader(), folder)
         runs.write_summary(folder, task=self.task.id, attempt=self.slot.attempt, **spent(ending))
         return ending
 
@@ -205,7 +224,8 @@ def spent(ending: Ending) -> dict[str, object]:
     }
 
 
-def _read_all(reader: Reader, folder: Path) -> Ending:
+def read_all(reader: Reader, folder: Path) -> Ending:
+    """How a run ended that left this behind."""
     for name, feed in ((STDOUT, reader.feed), (STDERR, reader.feed_stderr)):
         with suppress(OSError), open(folder / name, "rb") as file:
             while piece := file.read(1 << 18):

@@ -73,6 +73,8 @@ class Board:
     more_waiting: int = 0
     merged: int = 0
     ending: str = ""
+    account: str = ""
+    """Whose account was verified; empty: no profile says whose it should be."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -101,8 +103,10 @@ def board_of(run: Run) -> Board:
         more_waiting=max(0, len(deferrals) - _SHOWN),
         merged=len(report.merged),
         ending=report.stopped or report.paused,
+        account=shop.account.words,
         notes=[
             *filter(None, [run.pool.words]),
+            *shop.purse.notes(shop.places.width),
             *report.notes,
             *map(_problem, run.frontier.loaded.problems[:_PROBLEMS]),
         ],
@@ -189,9 +193,15 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
     left = (ledger.slots, ledger.trips_of(State.PARKED), ledger.trips_of(State.BLOCKED))
     trips = [slot for found in left for slot in found.values()]
     rows = [_with_progress(_slot_row(slot, tasks.get(slot.task), runtime), slot) for slot in trips]
-    last = ledger.last_run()
     return Board(
-        project=project, run=last, pid=0, width=0, at=time.time(), rows=rows, merged=len(ledger.merged())
+        project=project,
+        run=ledger.last_run(),
+        pid=0,
+        width=0,
+        at=time.time(),
+        rows=rows,
+        merged=len(ledger.merged()),
+        account=max(trips, key=lambda slot: slot.since).identity if trips else "",
     )
 
 

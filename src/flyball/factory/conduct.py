@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from flyball.errors import UsageError
+from flyball.factory.accounts.account import open_account
 from flyball.factory.board import BoardFile, board_of
 from flyball.factory.config import ProjectConfig
+from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock, holder_of
 from flyball.factory.orphans import GitLock
@@ -41,6 +43,9 @@ class Terms:
     width: int | None = None
     model: str = ""
     default_model: str = ""
+    guard: str | None = None
+    """What the run says about budgets; None: what the project says."""
+    allow_api_spend: bool = False
 
 
 class Conductor:
@@ -142,6 +147,13 @@ class Conductor:
         return [message for _, message in found]
 
 
+def check_account(config: ProjectConfig) -> None:
+    """Is it the account that was named, and can agents be kept where they belong? Before anything is
+    touched."""
+    open_account(config, home()).verified()
+    check_sandbox(config.guard.sandbox)
+
+
 def conduct(
     root: Path,
     config: ProjectConfig,
@@ -156,6 +168,8 @@ def conduct(
 
     ``merge``: land this one task and do nothing else. ``how``: in which of the ways of a trip.
     """
+    if merge is None:
+        check_account(config)
     # Agents get slots of their own, even if we were started under somebody's lease.
     os.environ.pop(nested.VARIABLE, None)
     state = state_folder(root)
@@ -192,6 +206,8 @@ async def _conducted(
         width=terms.width,
         model=terms.model,
         default_model=terms.default_model,
+        guard=terms.guard,
+        allow_api_spend=terms.allow_api_spend,
     )
     loop = asyncio.get_running_loop()
     run = Run(shop, wish)

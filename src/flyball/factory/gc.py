@@ -25,7 +25,7 @@ from flyball.core.slotrun import SlotRun, State
 from flyball.core.task import Task, TaskStatus
 from flyball.core.verdict import span_words
 from flyball.errors import FlyballError, GitError
-from flyball.factory import landing_place
+from flyball.factory import landing_place, review_tree
 from flyball.factory.git import Git
 from flyball.factory.looking import Project, opened_ledger
 from flyball.factory.repository import BRANCHES, Checkout, Repository
@@ -150,6 +150,8 @@ class Survey:
             return "its folder is gone"
         if checkout.path.name == landing_place.NAME:
             return "the next landing makes it again"
+        if checkout.path.name.startswith(review_tree.PREFIX):
+            return "its review is over"
         return self._trips.over_words(checkout.path.name)
 
     def _keeps_worktree(self, checkout: Checkout) -> str:
@@ -158,6 +160,8 @@ class Survey:
         if name == landing_place.NAME:
             landing = any(slot.state is State.LANDING for slot in self._trips.live.values())
             needed = "a run is going on" if self._going_on else "a landing is not over" if landing else ""
+        elif name.startswith(review_tree.PREFIX):
+            needed = "a run is going on" if self._going_on else ""
         else:
             needed = self._trips.needed_by(name)
         return needed or keeps_work(checkout, copied=self._project.config.worktree.copy)
@@ -246,7 +250,8 @@ class Survey:
 def keeps_work(checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
     """What would be lost with a worktree, in words; empty if nothing."""
     path = checkout.path
-    if not path.exists():
+    # What a reviewer does in its worktree is thrown away.
+    if not path.exists() or path.name.startswith(review_tree.PREFIX):
         return ""
     if not (path / ".git").is_file():
         return "its .git is gone, so nobody can tell what is in it; look at it"

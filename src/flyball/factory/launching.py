@@ -2,6 +2,7 @@
 
 A start is one stretch that is never half done:
 
+    whose account it is, verified -> its environment, its guards
     the prompt on file -> the process, held behind its gate -> the lease is its own -> written down -> let go
 
 Whatever fails before the last of these leaves no agent behind. The lease is given back when the agent is
@@ -21,6 +22,7 @@ from flyball.errors import AgentError, StoreError
 from flyball.factory import runs
 from flyball.factory.agent import AgentWatch, Ceilings
 from flyball.factory.process import Process
+from flyball.factory.repository import BRANCHES
 from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
 from flyball.governor import nested
@@ -46,13 +48,31 @@ class Order:
 
 
 async def start(shop: Workshop, order: Order, lease: Lease, written: Callable[[Process], None]) -> Process:
-    """Start an agent under its lease. ``written`` puts it into the ledger, before it may do anything."""
+    """Start an agent under its lease. ``written`` puts it into the ledger, before it may do anything.
+
+    AccountError if the account is not (any more) the one that was named: nothing was started then.
+    """
+    await off_loop(shop.account.verified)
     prompt = order.folder / runs.PROMPT
     prompt.write_text(order.prompt, encoding="utf-8")
     launch = shop.runtime.launch(order.assignment)
-    env = {**shop.environment(launch.env), **order.variables, **_told(shop, order, prompt, lease)}
+    env = {
+        **shop.account.environment(launch.env, with_api_key=shop.with_api_key),
+        **order.variables,
+        **_told(shop, order, prompt, lease),
+    }
+    fenced = await off_loop(
+        shop.fence.around,
+        launch.argv,
+        env,
+        tree=order.tree,
+        branch=f"{BRANCHES}{order.task}",
+        folder=order.folder,
+    )
+    if fenced.mended:
+        shop.said(f"guards had been changed and were put right: {', '.join(fenced.mended)}")
     process = await off_loop(
-        Process.start, launch.argv, env=env, cwd=order.tree, folder=order.folder, stdin=prompt
+        Process.start, fenced.argv, env=fenced.env, cwd=order.tree, folder=order.folder, stdin=prompt
     )
     try:
         if not await off_loop(shop.governor.rebind, lease, process.holder.pid):
@@ -102,6 +122,7 @@ def watched(
 async def follow(shop: Workshop, agent: AgentWatch, lease: Lease) -> Ending:
     """To its end; the lease is given back."""
     ending = await agent.follow()
+    shop.purse.hear(ending.progress.windows)
     if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
         _report(shop, lease, ending.signal)
     outcome = _OUTCOMES.get(ending.end, Outcome.ABANDONED)

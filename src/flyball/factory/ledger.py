@@ -30,6 +30,8 @@ VERSION = 2
 DIE_AT = "FLYBALL_TEST_DIE_AT"
 """``before:advance.begun`` or ``after:gate.done#2``: where a test wants this process to be killed."""
 _FINAL_STEPS = (Step.MERGED, Step.PARK, Step.BLOCK)
+COSTLY = (Step.END, Step.STAGE, Step.REVIEW)
+"""What an agent's cost is written down with."""
 _LAST = "(SELECT task, step, max(id) FROM entry WHERE step <> 'tell' GROUP BY task)"
 """Every task's last step. What its source is told says nothing about where a trip stands, and may come after
 it."""
@@ -168,6 +170,14 @@ class Ledger:
 
     def history(self, task: str) -> list[Entry]:
         return [_entry(row) for row in self._rows("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,))]
+
+    def launches(self, *, after: int = 0) -> list[Entry]:
+        """Where an agent began and where it ended, stages and reviews included: what cost something."""
+        steps = ", ".join(f"'{step.value}'" for step in COSTLY)
+        # A stage's cost is known before what comes of it, so it may stand beside its beginning.
+        where = f"id > ? AND (step IN ({steps}) OR (step = 'launch' AND mark = 'done'))"
+        sql = f"SELECT * FROM entry WHERE {where} ORDER BY id"  # noqa: S608 - constants of ours
+        return [_entry(row) for row in self._rows(sql, (after,))]
 
     def requests(self, *, after: int = 0) -> list[tuple[int, str, str, dict[str, Any]]]:
         """Requests nobody has answered: (id, verb, task, fields)."""

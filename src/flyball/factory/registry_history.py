@@ -42,11 +42,11 @@ class Change:
 
 
 class History:
-    """Of one registry folder. Every method but ``audit`` may raise GitError. Call with the registry's
-    lock."""
+    """Of one kind of files in a registry's folder. Every method but ``audit`` may raise GitError. Call with
+    the registry's lock."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, kind: str = PROJECTS) -> None:
+        self.folder, self._kind = folder, kind
         self._git = Git(folder)
         self._env = {
             "GIT_DIR": str(folder / ".git"),
@@ -70,7 +70,7 @@ class History:
     def uncommitted(self) -> list[str]:
         """Paths that differ from the last commit, those that the user's git ignores included."""
         self._open()
-        where = ("--", PROJECTS, AUDIT)
+        where = ("--", self._kind, AUDIT)
         listed = self._run("ls-files", "-z", "--others", "--modified", "--deleted", *where)
         staged = self._run("diff", "--cached", "--name-only", "--no-renames", "-z", *where)
         return sorted({path for path in (*listed.split("\0"), *staged.split("\0")) if path})

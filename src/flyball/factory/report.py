@@ -37,6 +37,8 @@ class Report:
     problems: Sequence[Problem] = ()
     paused: str = ""
     stopped: str = ""
+    cost_usd: float = 0.0
+    """What the run's agents cost, as far as they say."""
     notes: list[str] = field(default_factory=list)
 
     def note(self, words: str) -> None:

@@ -14,6 +14,9 @@ from flyball.errors import UsageError
 from flyball.factory.config import FILE_NAME
 from flyball.governor.caller import main_worktree, worktree_around
 
+STATE = ".flyball"
+"""The folder in a project with its ledger and its run folders."""
+
 
 def find_root(start: Path) -> Path:
     """The nearest folder upwards with a ``flyball.toml``."""

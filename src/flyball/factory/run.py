@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from flyball.core.deferral import DeferReason
 from flyball.core.footprint import footprint_of
@@ -23,6 +24,7 @@ from flyball.core.task import Task
 from flyball.core.wave import Active, Choice, choose
 from flyball.errors import FlyballError, UsageError
 from flyball.factory.frontier import LOOK_EVERY_S, Frontier
+from flyball.factory.paying import Paying
 from flyball.factory.report import Report, Wish
 from flyball.factory.standing_in_pool import PoolStanding
 from flyball.factory.threads import off_loop
@@ -34,11 +36,12 @@ _LANDING_BACKLOG = 4
 """So many times the width may be waiting to land before no more is started."""
 _PARKED_LIMIT = 2
 """Trips that wait for a slot. More would only hold footprints that others could use."""
+NOBODY: Mapping[str, str] = MappingProxyType({})
 _DEAD_ENDS = frozenset(
     {DeferReason.NEEDS, DeferReason.CIRCLE, DeferReason.RESOURCE, DeferReason.FOOTPRINT, DeferReason.TURN}
 )
 
-_IN_THE_WAY = frozenset({DeferReason.FOOTPRINT, DeferReason.RESOURCE, DeferReason.TURN})
+_IN_THE_WAY = frozenset({DeferReason.FOOTPRINT, DeferReason.RESOURCE, DeferReason.TURN, DeferReason.BUDGET})
 
 
 class Run:
@@ -50,9 +53,11 @@ class Run:
         self.report = Report()
         self.choice = Choice((), ())
         self.pool = PoolStanding(shop)
+        self.paying = Paying(shop)
         self.connect()
         self._wake = asyncio.Event()
-        shop.places.told = self._wake.set
+        shop.places.told = shop.purse.told = self._wake.set
+        shop.said = self.report.note
         self.frontier = Frontier(shop, changed=self.wake, note=self.report.note)
         self._capacity: Mapping[str, int] = {}
         self._waves = 0
@@ -88,6 +93,16 @@ class Run:
             trip.stop()
         self.wake()
 
+    def pause(self, why: str) -> None:
+        """End the agents and keep everything; what is being landed may land."""
+        self.report.paused = why
+        for trip in list(self.trips.values()):
+            if trip.slot.state in (State.ENDED, State.LANDING):
+                trip.leave()
+            else:
+                trip.stop()
+        self.wake()
+
     def resize(self, width: int) -> None:
         self.shop.places.resize(width)
         self.wake()
@@ -103,6 +118,8 @@ class Run:
         try:
             await self.frontier.load()
             self._check_names()
+            if loud := await self.paying.open():
+                self.report.note(loud)
             await self._recover()
             while not await self._round():
                 await self._sleep()
@@ -123,29 +140,37 @@ class Run:
         """One look at everything; True when the run is over."""
         self._wake.clear()
         self._requests(self)
+        await self.paying.look()
+        if not self.ending and (spent := self.shop.purse.pause):
+            self.pause(spent)
         if not self.ending:
             await self._start_more()
             self._lose_patience()
         self._changed()
         # Woken meanwhile: the last trip ended after the choice was made, which may be another one now.
-        done = not self.choice.items and not self._wake.is_set()
+        done = not self.choice.items and not self._wake.is_set() and self.paying.short is None
         return not self.trips and (self.ending or done)
 
     def _lose_patience(self) -> None:
-        """Pause where nothing has gone on for long but waiting for a closed pool."""
+        """Pause where nothing has gone on for long but waiting for a closed pool or for money."""
         shut_out = [trip.shut_out for trip in self.trips.values() if trip.shut_out]
-        if not shut_out or any(trip.agent is not None for trip in self.trips.values()):
+        short = self.paying.short
+        shut_out += [short.words] if short is not None else []
+        if not shut_out or any(trip.busy for trip in self.trips.values()):
             self._shut_out_since = None
             return
-        now = asyncio.get_running_loop().time()
+        now, patience_s = asyncio.get_running_loop().time(), self.shop.config.run.patience_s
         self._shut_out_since = self._shut_out_since or now
-        if now - self._shut_out_since >= self.shop.config.run.patience_s:
+        # Who knows that the reset is further away than that need not sit and wait first.
+        hopeless = self.paying.beyond(patience_s)
+        if hopeless or now - self._shut_out_since >= patience_s:
             self.report.paused = shut_out[0]
             self.drain(shut_out[0])
 
     async def _sleep(self) -> None:
         looks = (
             self.pool.refresh_in_s,
+            self.shop.purse.look_in_s,
             LOOK_EVERY_S if self.frontier.blind else None,
             _LOOK_AT_POOL_S if any(trip.shut_out for trip in self.trips.values()) else None,
         )
@@ -161,7 +186,7 @@ class Run:
         if self.trips and self.wish.mode == "wave":
             return
         room = 0 if self.wish.once and self._waves else self._room()
-        self.choice = self._chosen(room)
+        self.choice = self.paying.choose(self._chosen, room)
         await self.pool.demand(bool(self.choice.items or self.trips))
         for item in self.choice.items:
             self._begin(item)
@@ -176,11 +201,11 @@ class Run:
         trips = self.trips.values()
         if sum(trip.parked_in_pool for trip in trips) >= _PARKED_LIMIT:
             return 0
-        width = self.shop.places.width
+        width = self.shop.places.usable
         starting = sum(trip.wants_place for trip in trips)
         return max(0, min(width - starting, (1 + _LANDING_BACKLOG) * width - len(self.trips)))
 
-    def _chosen(self, room: int) -> Choice:
+    def _chosen(self, room: int, unpaid: Mapping[str, str] = NOBODY) -> Choice:
         return choose(
             self.frontier.lineup,
             active=[
@@ -188,7 +213,7 @@ class Run:
             ],
             room=room,
             capacity=self._capacity,
-            held={**self.report.left, **self.report.parked, **self.report.blocked},
+            held={**unpaid, **self.report.left, **self.report.parked, **self.report.blocked},
             merged=self.frontier.merged,
             ours=self.trips.keys() | self.report.blocked.keys() | self.report.left.keys(),
             only=self.wish.only or None,
@@ -335,6 +360,7 @@ class Run:
     def _reported(self) -> Report:
         report = self.report
         report.problems = self.frontier.loaded.problems
+        report.cost_usd = self.shop.purse.run_usd
         if self.ending:
             undone = self._chosen(len(self.frontier.loaded.tasks))
             waits = [each.task_id for each in undone.deferrals if each.reason in _IN_THE_WAY]

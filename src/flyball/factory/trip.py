@@ -5,7 +5,7 @@ ledger before it happens. A trip ends merged, parked or blocked; or it is left w
 with by the next run.
 
     place in the run's width -> worktree -> slot of the pool -> agent -> how it ended
-        -> land -> merged
+        -> check (stages, review) -> land -> merged
         -> again: after a pause, with its session or fresh, through admission like everyone
         -> blocked, parked
 """
@@ -22,18 +22,21 @@ from pathlib import Path
 from flyball.core.ready import Item
 from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
-from flyball.core.verdict import CLOSED_REASONS, Verdict, span_words
-from flyball.errors import FlyballError, InvariantError, StoreError, StoreFullError
+from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
 from flyball.factory import runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import Attempts, spent
+from flyball.factory.checking import Checking
+from flyball.factory.errand import Errands
 from flyball.factory.git import full_words
 from flyball.factory.landed import Landed, Result
+from flyball.factory.repository import BRANCHES
+from flyball.factory.review import still_reviewed
 from flyball.factory.threads import off_loop
+from flyball.factory.waits import Waits
 from flyball.factory.workshop import Workshop
 from flyball.factory.worktree import Worktree
 from flyball.governor.kept import exit_code, refusal
-from flyball.governor.lease import Lease
 from flyball.host.process import alive
 from flyball.runtimes.port import End, Ending
 
@@ -60,18 +63,15 @@ class Trip:
         self.first = Next(move=Move.PREPARE)
         self.how = ""
         """A person said how to land it, whatever the policy: a word of ``WAYS``."""
-        self.doing = ""
-        """What it waits for or does beside what its state says, in words."""
-        self.parked_in_pool = False
-        self.shut_out = ""
-        """Why the pool admits nobody, while it does not."""
-        self.wants_place = True
+        self.waits = Waits(shop, changed=changed)
+        self.errands = Errands(
+            shop=shop, task=item.task, resources=item.resources, waits=self.waits, changed=changed
+        )
         self.paused = ""
         """Why the whole run cannot go on: only a person changes that, or time that nobody can tell."""
         self.notes: list[str] = []
         self._changed = changed
-        self._leaving = self._stopping = self._interrupted = False
-        self._has_place = False
+        self._interrupted = False
         self._result: str | None = None
         """What its landing came to."""
         self._task: asyncio.Task[None] | None = None
@@ -86,10 +86,33 @@ class Trip:
 
     @property
     def agent(self) -> AgentWatch | None:
-        return self.attempts.agent
+        """Whoever runs for it now: its own, a stage's, a reviewer."""
+        return self.attempts.agent or self.errands.agent
+
+    @property
+    def doing(self) -> str:
+        return self.waits.doing
+
+    @property
+    def parked_in_pool(self) -> bool:
+        return self.waits.parked_in_pool
+
+    @property
+    def shut_out(self) -> str:
+        return self.waits.shut_out
+
+    @property
+    def wants_place(self) -> bool:
+        return self.waits.wants_place
+
+    @property
+    def busy(self) -> bool:
+        """It goes on by itself, and does not wait for others, a reset or money."""
+        done = self.slot.state in (State.ENDED, State.CHECKING, State.LANDING) and not self.waits.waiting
+        return not self.shut_out and (self.waits.placed or done)
 
     def start(self) -> asyncio.Task[None]:
-        self.wants_place = self.first.move is Move.PREPARE
+        self.waits.wants_place = self.first.move is Move.PREPARE
         self._task = asyncio.create_task(self._go(self.first), name=self.task.id)
         return self._task
 
@@ -97,49 +120,61 @@ class Trip:
 
     def leave(self) -> None:
         """Drain: let the agent finish and land, and start none."""
-        self._leaving = True
-        if self.slot.state in (State.CLAIMED, State.READY) and not self.attempts.launching and self._task:
+        self.waits.leaving = True
+        before = self.slot.state in (State.CLAIMED, State.READY)
+        waits = self.slot.state is State.CHECKING and self.waits.waiting
+        if (before or waits) and not self._launching and self._task:
             self._task.cancel()
 
     def stop(self) -> None:
         """Pause: end the agent, keep everything it has done."""
-        self._leaving = self._stopping = True
+        self.waits.leaving = self.waits.stopping = True
         if self.agent is not None:
             self.agent.stop(_STOPPED)
-        elif not self.attempts.launching and self._task is not None:
+        elif not self._launching and self._task is not None:
             self._task.cancel()
 
+    @property
+    def _launching(self) -> bool:
+        return self.attempts.launching or self.errands.launching
+
     def interrupt(self) -> None:
-        """Have the agent take up a message at once."""
-        if self.agent is not None:
+        """Have its own agent take up a message at once; nobody else is concerned by it."""
+        if self.attempts.agent is not None:
             self._interrupted = True
-            self.agent.stop("interrupted for a message")
+            self.attempts.agent.stop("interrupted for a message")
 
     def _agent_changed(self) -> None:
-        if self._stopping and self.agent is not None:
+        if self.agent is not None:
+            progress = self.agent.progress
+            self.shop.purse.saw(self.task.id, progress.cost_usd, progress.windows)
+        if self.waits.stopping and self.agent is not None:
             self.agent.stop(_STOPPED)
         self._changed()
 
     # -- the story --------------------------------------------------------------------------------------
 
     async def _go(self, step: Next) -> None:
-        self.attempts.changed = self._agent_changed
+        self.attempts.changed = self.errands.changed = self._agent_changed
         try:
             while step.move is not Move.LEAVE and step.move not in _OVER:
                 step = await self._one(step)
             await self._over(step)
         except asyncio.CancelledError:
-            if not self._leaving:
+            if not self.waits.leaving:
                 raise
         except (StoreError, InvariantError):
             raise
+        except AccountError as error:
+            # Nobody may go on under this account; the task stays where it stands.
+            self.paused = str(error)
         except (FlyballError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFullError(full_words(Path(error.filename or self.shop.state))) from error
             await self._over(Next(move=Move.BLOCK, why=str(error)))
         finally:
-            self._give_place_back()
-            self._say("")
+            self.waits.give_place_back()
+            self.waits.say("")
 
     async def _one(self, step: Next) -> Next:
         if step.move in (Move.PREPARE, Move.AGAIN):
@@ -149,9 +184,9 @@ class Trip:
         if step.move is Move.JUDGE:
             return await self._judged_from_files()
         if step.move is Move.CHECK:
-            return Next(move=Move.LAND)
+            return await self._check()
         if step.move is Move.LAND_ON:
-            return await self._landed(self.shop.landing.go_on(self.task, self.slot, self._landing))
+            return await self._land_on()
         return await self._land()
 
     async def _over(self, step: Next) -> None:
@@ -172,19 +207,21 @@ class Trip:
         if step.move is Move.AGAIN:
             self._sent_back(step)
             self.paused = step.pause
-        if self._leaving or step.pause:
+        if self.waits.leaving or step.pause:
             return Next(move=Move.LEAVE)
-        self.wants_place = False
-        await self._until(self.slot.until)
-        self.wants_place = True
-        await self._take_place()
+        self.waits.wants_place = False
+        await self.waits.until(self.slot.until, self.slot.reason)
+        if overspent := await self.waits.paid_for(self.attempts.admitted):
+            return Next(move=Move.BLOCK, why=overspent)
         try:
+            await self.waits.take_place()
             tree = await self._worktree()
-            lease = await self._slot_of_pool()
-            self._say("")
+            lease = await self.waits.slot_of_pool(self.attempts.asking())
+            self.waits.say("")
             ending = await self.attempts.run(tree.path, lease)
         finally:
-            self._give_place_back()
+            self.waits.give_place_back()
+            self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
         return await self._judged(ending)
 
     def _sent_back(self, step: Next) -> None:
@@ -198,26 +235,8 @@ class Trip:
             fresh=step.fresh,
         )
 
-    async def _until(self, wall: float) -> None:
-        """A pause, the time of a sleeping machine counted."""
-        while (left_s := wall - time.time()) > 0:
-            self._say(f"again in {span_words(left_s)}: {self.slot.reason}")
-            await asyncio.sleep(min(left_s, 30.0))
-
-    async def _take_place(self) -> None:
-        if not self._has_place:
-            self._say("waits for a place in this run's width")
-            await self.shop.places.take()
-            self._has_place = True
-
-    def _give_place_back(self) -> None:
-        self.wants_place = False
-        if self._has_place:
-            self._has_place = False
-            self.shop.places.give_back()
-
     async def _worktree(self) -> Worktree:
-        self._say("makes its worktree")
+        self.waits.say("makes its worktree")
         again = self.slot.launches > 0
         if not again:
             await self._tell_source(self.shop.source.claim)
@@ -229,23 +248,6 @@ class Trip:
             self.task.id, Step.WORKTREE, worktree=str(tree.path), branch=tree.branch, base=tree.base
         )
         return tree
-
-    async def _slot_of_pool(self) -> Lease:
-        def told(verdict: Verdict) -> None:
-            words = verdict.words().removeprefix("waiting: ")
-            self.parked_in_pool = True
-            self.shut_out = words if verdict.reason in CLOSED_REASONS else ""
-            self._say(words)
-            self.shop.places.told()
-
-        self._say("asks for a slot")
-        try:
-            return await self.attempts.slot_of_pool(told)
-        finally:
-            self.shut_out = ""
-            if self.parked_in_pool:
-                self.parked_in_pool = False
-                self.shop.places.told()
 
     # -- the agent's end --------------------------------------------------------------------------------
 
@@ -266,20 +268,20 @@ class Trip:
             return Next(move=Move.AGAIN, cause=Cause.NUDGED, why="a message from a person")
         if ending.session_gone and self.slot.session is not None:
             return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason, fresh=True)
-        if self._stopping and ending.end is End.KILLED:
+        if self.waits.stopping and ending.end is End.KILLED:
             return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason)
         return await self._next_after(ending)
 
     async def _next_after(self, ending: Ending) -> Next:
         """Commit what lies around in a finished worktree, and decide."""
-        self._say("keeps what the agent did")
+        self.waits.say("keeps what the agent did")
         self.shop.ledger.note(self.task.id, Step.KEEP, Mark.BEGUN)
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED
         commits = await off_loop(
             self.shop.worktrees.gather, self.task.id, message, base=self.slot.base, commit=finished
         )
-        self.shop.ledger.note(self.task.id, Step.KEEP)
+        self.shop.ledger.note(self.task.id, Step.KEEP, tip=await self._tip() if self.slot.stages else None)
         return after_end(
             self.slot,
             self.shop.budgets_for(self.task),
@@ -289,23 +291,50 @@ class Trip:
             commits=commits,
         )
 
-    # -- landing ------------------------------------------------------------------------------------------
+    async def _tip(self) -> str | None:
+        return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
+
+    # -- checks and landing -------------------------------------------------------------------------------
+
+    async def _check(self) -> Next:
+        """Its stages and its review."""
+        checking = Checking(shop=self.shop, task=self.task, errands=self.errands)
+        try:
+            step = await checking.check()
+        finally:
+            self.waits.give_place_back()
+            self.notes += checking.notes
+        self.paused = step.pause
+        return step
 
     async def _land(self) -> Next:
+        # Only what was reviewed lands by itself, and only as it was then.
+        on = self.shop.config.review.on and not self.by_hand
+        if on and (why := await off_loop(still_reviewed, self.shop, self.slot)):
+            return Next(move=Move.PARK, why=why)
         if self.shop.policy_for(self.task) == "manual" and not self.by_hand:
             return Next(move=Move.PARK, why=f"finished work waits for you: flyball merge {self.task.id}")
-        self._say("")
+        self.waits.say("")
         return await self._landed(self._landing())
 
     def _landing(self) -> Awaitable[Landed]:
         """As a person said, or the policy does."""
-        task, folder, pulls = self.task, self._folder(), self.shop.pulls
+        task, folder, pulls, say = self.task, self._folder(), self.shop.pulls, self.waits.say
         how = self.how or self.shop.policy_for(task)
         if how == "pr":
-            return pulls.open(task, folder, self._say)
+            return pulls.open(task, folder, say)
         if how in ("approved", "unapproved"):
-            return pulls.land(task, folder, self._say, unapproved=how == "unapproved")
-        return self.shop.landing.land(task, folder, self._say, by_hand=self.by_hand)
+            return pulls.land(task, folder, say, unapproved=how == "unapproved")
+        return self.shop.landing.land(task, folder, say, by_hand=self.by_hand)
+
+    async def _land_on(self) -> Next:
+        """A landing that was cut short. Who began it without a review was told to by a person."""
+        landing, slot = self.shop.landing, self.slot
+        bound = slot.passed and not self.by_hand and not await off_loop(landing.has_advanced, slot)
+        if bound and (why := await off_loop(still_reviewed, self.shop, slot)):
+            await landing.gate.end_leftover(slot)
+            return Next(move=Move.PARK, why=why)
+        return await self._landed(landing.go_on(self.task, slot, self._landing))
 
     async def _landed(self, landing: Awaitable[Landed]) -> Next:
         landed = await landing
@@ -329,8 +358,9 @@ class Trip:
 
     async def recovered(self, *, known: bool) -> Next:
         """What to do with a trip that another engine left behind. ``known``: its task is still there."""
+        await self.errands.end_leftover()
         slot = self.slot
-        if not known and slot.state in (State.CLAIMED, State.READY):
+        if not known and slot.state in (State.CLAIMED, State.READY, State.CHECKING):
             return Next(move=Move.BLOCK, why="its task is gone; its branch is kept")
         running = slot.state is State.RUNNING
         commits = await off_loop(self.shop.worktrees.has_commits, self.task.id, slot.base)
@@ -347,13 +377,13 @@ class Trip:
         return any(each is not None and alive(each) is not False for each in (slot.holder, slot.keeper))
 
     async def _reattached(self) -> Next:
-        """It runs already, so it has its place, whatever the width."""
-        self.shop.places.taken += 1
-        self._has_place = self.wants_place = True
+        self.waits.has_place()
+        self.attempts.admitted()
         try:
             ending = await self.attempts.reattach()
         finally:
-            self._give_place_back()
+            self.waits.give_place_back()
+            self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
         return await self._judged(ending)
 
     async def _judged_from_files(self) -> Next:
@@ -365,7 +395,3 @@ class Trip:
             return await self._next_after(Ending(end=End.FINISHED, reason=slot.reason))
         why = slot.reason or "the run ended before this was judged"
         return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=why)
-
-    def _say(self, words: str) -> None:
-        self.doing = words
-        self._changed()

@@ -19,6 +19,7 @@ from flyball.factory.config import FILE_NAME, ProjectConfig
 from flyball.factory.config_checks import gate_problem
 from flyball.factory.config_reading import read_config
 from flyball.factory.init_guess import OnPath
+from flyball.factory.personas.persona import IMPLEMENTER, find_persona
 
 _AREA = "area:"
 
@@ -55,6 +56,7 @@ def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator
     if problem := gate_problem(config):
         yield Finding(problem.key, problem.words)
     yield from _of_prompt(config, root)
+    yield from _of_personas(config, root)
     program = config.agent.command[0] if config.agent.command else config.agent.runtime
     if not on_path(program) and not (root / program).is_file():
         words = f"{program} was not found on PATH; install it, or name another program in agent.command"
@@ -80,6 +82,17 @@ def _of_prompt(config: ProjectConfig, root: Path) -> Iterator[Finding]:
         yield Finding("prompt.file", words)
     except UnicodeDecodeError:
         yield Finding("prompt.file", f"{config.prompt.file} is not UTF-8; save it as UTF-8")
+
+
+def _of_personas(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+    named = {f"stages.{name}": part.persona or name for name, part in config.stages.items()}
+    if config.review.on:
+        named["review.persona"] = config.review.persona
+    for key, name in {"agent": IMPLEMENTER, **named}.items():
+        try:
+            find_persona(root, name)
+        except UsageError as error:
+            yield Finding(key, str(error))
 
 
 def _of_repository(config: ProjectConfig, root: Path) -> Iterator[Finding]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flyball.core.budget import Guard, guard_of
 from flyball.core.protect import DEFAULT_PROTECTED
 from flyball.core.recovery import Budgets, budgets_for
 from flyball.core.route import IMPLEMENT, Route, Routing, resolve
 from flyball.core.task import Task, ancestors
 from flyball.errors import UsageError
+from flyball.factory.accounts.account import Account, open_account
 from flyball.factory.agent import Ceilings
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.config import ProjectConfig
 from flyball.factory.default_branch import DefaultBranch
 from flyball.factory.fitness import Fitness
 from flyball.factory.gate import Gate
+from flyball.factory.guards.fencing import Fence
+from flyball.factory.guards.installed import Guards
 from flyball.factory.landing import Landing
 from flyball.factory.landing_batch import Laying
 from flyball.factory.landing_place import LandingPlace
@@ -28,16 +31,19 @@ from flyball.factory.places import Places
 from flyball.factory.process import Watch
 from flyball.factory.prompt import ProjectTerms
 from flyball.factory.pulls.hosts import host_of
+from flyball.factory.purse import Purse
 from flyball.factory.repository import Repository
+from flyball.factory.root import STATE as STATE
 from flyball.factory.tasks.port import TaskSource
 from flyball.factory.tasks.sources import open_source
+from flyball.factory.usage.api_key import api_key_for
+from flyball.factory.usage.lookout import Lookout
+from flyball.factory.usage.payer import payer_of
 from flyball.factory.worktree import Worktrees
 from flyball.governor.governor import Governor
 from flyball.governor.location import home
 from flyball.runtimes.known import load, pool_of
 from flyball.runtimes.port import Runtime
-
-STATE = ".flyball"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,11 +63,18 @@ class Workshop:
     landing: Landing
     pulls: PullLanding
     places: Places
+    purse: Purse
+    account: Account
+    fence: Fence
     model: str = ""
     """For every task, whatever it says itself."""
     default_model: str = ""
     tasks: Mapping[str, Task] = field(default_factory=dict)
     """As they were read last."""
+    with_api_key: bool = False
+    """Agents get the profile's API key although it is billed by subscription."""
+    said: Callable[[str], None] = lambda _: None
+    """What the people around the run should know."""
     started_at: float = field(default=0.0)
     """Loop time of the last launch; starts are staggered from it."""
 
@@ -105,22 +118,20 @@ class Workshop:
                 return labelled.removeprefix("merge:")
         return self.config.merge.policy
 
-    def ceilings(self) -> Ceilings:
+    def ceilings(self, task: str | None = None) -> Ceilings:
+        """Of one agent; for a task also what its budget and the run's leave it."""
         agent = self.config.agent
+        own, left = agent.max_cost_usd, self.purse.ceiling_for(task) if task is not None else None
+        tighter = left is not None and (own is None or left.usd < own)
         return Ceilings(
             max_s=agent.max_s,
             max_turns=agent.max_turns,
-            max_cost_usd=agent.max_cost_usd,
+            max_cost_usd=left.usd if left is not None and tighter else own,
+            cost_key=left.key if left is not None and tighter else "agent.max_cost_usd",
             silence_s=agent.silence_s or None,
             stuck_s=agent.stuck_s,
             grace_s=agent.grace_s,
         )
-
-    def environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
-        """What every agent of the project finds around it. The git variables of whoever started us are not
-        its."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-        return {**kept, **runtime, **self.config.agent.env}
 
     async def staggered(self) -> None:
         """Wait until the next agent may start."""
@@ -147,8 +158,14 @@ def open_workshop(
     width: int | None = None,
     model: str = "",
     default_model: str = "",
+    guard: str | None = None,
+    allow_api_spend: bool = False,
 ) -> Workshop:
     """Open a project for work, inside the running loop."""
+    account = open_account(config, home())
+    payer = payer_of(account)
+    api_key = api_key_for(config, payer, wanted=allow_api_spend)
+    quiet = guard_of(guard, config.budget.guard) is Guard.OFF
     repository = Repository(root, default_branch=config.project.default_branch)
     state = state_folder(root)
     worktrees = Worktrees(
@@ -209,6 +226,23 @@ def open_workshop(
         landing=landing,
         pulls=PullLanding(landing=landing, host=lambda: host_of(root, config.merge.host)),
         places=Places(width or config.run.width),
+        purse=Purse(
+            payer=payer,
+            budget=config.budget,
+            ledger=ledger,
+            lookout=None if quiet else Lookout(payer, home(), own=state),
+            guard=guard,
+            api_key=api_key,
+        ),
+        account=account,
+        fence=Fence(
+            guards=Guards(home()),
+            part=config.guard,
+            repository=repository,
+            state=state,
+            runtime=config.agent.runtime,
+            config_dir=account.profile.folder if account.profile is not None else None,
+        ),
         model=model,
         default_model=default_model,
     )

@@ -40,13 +40,14 @@ class Claude:
     def launch(self, assignment: Assignment) -> Launch:
         """It edits what is in its working directory, and is told no where it would have to ask."""
         model, session = assignment.model, assignment.session
-        turns, cost_usd = assignment.max_turns, assignment.max_cost_usd
+        turns, cost_usd, effort = assignment.max_turns, assignment.max_cost_usd, assignment.effort
         options = command_line.defaults(
             assignment.args,
             ("--output-format=stream-json",),
             ("--verbose",),
             ("--permission-mode=acceptEdits", "--dangerously-skip-permissions"),
             (model and f"--model={model}",),
+            (effort and f"--effort={effort}",),
             (f"--max-turns={turns}" if turns is not None else "",),
             (f"--max-budget-usd={cost_usd:.10g}" if cost_usd is not None else "",),
             (f"--resume={session}" if session else "", "-r", "--continue", "-c"),

@@ -21,6 +21,7 @@ import msgspec
 from flyball.core.signals import Certainty, Signal, SignalKind
 from flyball.core.spans import number, sensible_s
 from flyball.runtimes import waits, words
+from flyball.runtimes.claude_windows import SCOPES, reports_in
 from flyball.runtimes.decoding import Event, status, word
 from flyball.runtimes.port import Ending, Progress, Tokens
 from flyball.runtimes.reading import (
@@ -41,7 +42,6 @@ _TOOL = b'"type":"tool_use"'
 _NAME = b'"name":"'
 _FIRST_BACKOFF_S = 1.0
 """Its own first wait is about half a second; a longer first one is the provider's Retry-After."""
-_SCOPES = {"five_hour": "5h", "seven_day": "7d", "seven_day_opus": "7d opus", "seven_day_sonnet": "7d sonnet"}
 _NAMED = {
     "usage_limit_reached": SignalKind.WINDOW_USED_UP,
     "billing_error": SignalKind.CREDIT_GONE,
@@ -204,7 +204,8 @@ class ClaudeReader(LineReader):
             return
         named = word(info.get("rateLimitType")) or ""
         left_s = waits.until(number(info.get("resetsAt")), wall_s=self._wall_s)
-        scope = _SCOPES.get(named, named)
+        scope = SCOPES.get(named, named)
+        self._windows.update(reports_in(info, wall_s=self._wall_s))
         if info.get("status") == "rejected" and not info.get("isUsingOverage"):
             self._resets_at = number(info.get("resetsAt"))
             self._window = scope
@@ -273,7 +274,7 @@ class ClaudeReader(LineReader):
             return self._by_signal(self._result_signal(event), message=_message(event))
         if exit_code and killed_by(exit_code) is None:
             return failed(f"it said it is done and exited with status {exit_code}")
-        return finished()
+        return replace(finished(), last_words=event.result if isinstance(event.result, str) else "")
 
     def _by_text(self, exit_code: int | None) -> Ending:
         text = text_of(self._last_text).strip()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -64,6 +65,7 @@ class _Line(msgspec.Struct):
     message: Any = None
     error: Any = None
     usage: Any = None
+    item: Any = None
 
 
 _event, _usage = Event(_Line), Event(_Usage)
@@ -79,6 +81,7 @@ class CodexReader(LineReader):
         self._header_left = _HEADER_LINES
         self._last_stderr = b""
         self._in_footer = False
+        self._said = b""
 
     def _line(self, line: bytes) -> None:
         if line.startswith(_ITEM):
@@ -93,6 +96,8 @@ class CodexReader(LineReader):
         kind = text_of(line[at + len(_TYPE) : end]) if 0 <= at < end else "item"
         if kind != "error":
             self._worked(kind.replace("_", " "))
+        if kind == "agent_message" and line.startswith(_DONE):
+            self._said = line
         if kind not in _WORDS and line.startswith(_DONE):
             self._took_turn()
 
@@ -146,7 +151,7 @@ class CodexReader(LineReader):
         if self._completed:
             if exit_code and number is None:
                 return failed(f"it said it is done and exited with status {exit_code}")
-            return finished()
+            return replace(finished(), last_words=self._last_words())
         if number is not None:
             return killed(number)
         if self._streaming:
@@ -156,6 +161,11 @@ class CodexReader(LineReader):
                 return killed(None)
             return by_exit(exit_code)
         return self._by_text(exit_code)
+
+    def _last_words(self) -> str:
+        event = _event.read(self._said)
+        item = event.item if event is not None else None
+        return word(item.get("text")) or "" if isinstance(item, dict) else ""
 
     def _by_text(self, exit_code: int | None) -> Ending:
         text = text_of(self._last_stderr)
@@ -213,6 +223,8 @@ class Codex:
         settings = {"sandbox_mode": "workspace-write", "approval_policy": "never"}
         if assignment.model:
             settings["model"] = assignment.model
+        if assignment.effort:
+            settings["model_reasoning_effort"] = assignment.effort
         ours = command_line.defaults(assignment.args, ("--json",))
         for key, value in settings.items():
             ours += ["-c", f"{key}={_toml(value)}"]

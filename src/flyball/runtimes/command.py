@@ -50,10 +50,11 @@ class Command:
         return True
 
     def launch(self, assignment: Assignment) -> Launch:
-        """As it is written; the model is for it to read."""
+        """As it is written; the model and the effort are for it to read."""
         if not assignment.program:
             raise UsageError("the runtime 'command' needs to know its command: set agent.command")
-        env = {"FLYBALL_MODEL": assignment.model} if assignment.model else {}
+        wished = {"FLYBALL_MODEL": assignment.model, "FLYBALL_EFFORT": assignment.effort}
+        env = {name: value for name, value in wished.items() if value}
         return Launch((*assignment.program, *assignment.args), env)
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:  # noqa: ARG002 - it has no sessions

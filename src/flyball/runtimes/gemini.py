@@ -66,6 +66,7 @@ class _Line(msgspec.Struct):
     error: Any = None
     stats: Any = None
     response: Any = None
+    content: Any = None
 
 
 _event = Event(_Line)
@@ -79,6 +80,8 @@ class GeminiReader(LineReader):
         self._result: _Line | None = None
         self._answering = False
         """The answer that came last is not over: no tool has said anything since."""
+        self._said: list[bytes] = []
+        self._said_size = 0
         self._start_error = ""
         self._last_error = ""
         self._object: _Gathered | None = None
@@ -98,6 +101,7 @@ class GeminiReader(LineReader):
                 self._worked("writing")
                 if not self._answering:
                     self._began_answer()
+                self._saying(line)
         elif line.startswith(_TOOL_USE):
             self._streaming = True
             self._worked("tool")
@@ -117,7 +121,20 @@ class GeminiReader(LineReader):
 
     def _began_answer(self) -> None:
         self._answering = True
+        self._said, self._said_size = [], 0
         self._took_turn()
+
+    def _saying(self, line: bytes) -> None:
+        """An answer comes in pieces; kept as they are, since hardly anybody asks."""
+        self._said_size += len(line)
+        if self._said_size <= _JSON_LIMIT:
+            self._said.append(line)
+
+    def _last_words(self, event: _Line) -> str:
+        if isinstance(event.response, str):
+            return event.response
+        pieces = (_event.read(line) for line in self._said)
+        return "".join(word(each.content) or "" for each in pieces if each is not None)
 
     def progress(self) -> Progress:
         """A session is saved with its first answer; before that there is nothing to go on with."""
@@ -239,7 +256,7 @@ class GeminiReader(LineReader):
         if event.status == "success":
             if exit_code and killed_by(exit_code) is None:
                 return failed(f"it said it is done and exited with status {exit_code}")
-            return finished()
+            return replace(finished(), last_words=self._last_words(event))
         text = self._error_text(event)
         code = event.error.get("code") if isinstance(event.error, dict) else None
         return self._by_error(text, status(code) or _STATUS_BY_EXIT.get(exit_code or 0))

@@ -76,12 +76,14 @@ class OpencodeReader(LineReader):
         self._text_error = ""
         self._refused = ""
         """What it asked for last with nobody there to say yes."""
+        self._said = b""
 
     def _line(self, line: bytes) -> None:
         self._printed = True
         if self._session is not None:
             if line.startswith(_TEXT):
                 self._answered("writing")
+                self._said = line if line.startswith(_TEXT[0]) else self._said
                 return
             if line.startswith(_TOOL):
                 self._answered(f"tool {text_of(_after(line, _TOOL_NAME)) or 'use'}")
@@ -164,12 +166,17 @@ class OpencodeReader(LineReader):
     def _by_last_step(self, exit_code: int | None) -> Ending:
         done = self._reason is not None and self._reason not in _UNFINISHED
         if exit_code is None:
-            return finished() if done else unknown("its output ends in the middle of a step")
+            return self._done() if done else unknown("its output ends in the middle of a step")
         if exit_code:
             return failed(f"it exited with status {exit_code}")
         if self._refused and not done:
             return failed(f"it stopped because nobody could permit it: {self._refused}")
-        return finished() if done else unknown("it exited with 0 in the middle of its work")
+        return self._done() if done else unknown("it exited with 0 in the middle of its work")
+
+    def _done(self) -> Ending:
+        event = _event.read(self._said)
+        part = event.part if event is not None else None
+        return replace(finished(), last_words=word(part.get("text")) or "" if isinstance(part, dict) else "")
 
     def _signal(self, error: Mapping[str, Any]) -> Signal:
         found = error.get("data")

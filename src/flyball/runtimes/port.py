@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Protocol
 
 from flyball.core.signals import Signal
+from flyball.core.standing import Report
 
 
 class End(Enum):
@@ -71,6 +72,8 @@ class Progress:
     """The last thing it did, in a word or two."""
     active_at: float | None = None
     """Wall clock of the last output."""
+    windows: tuple[Report, ...] = ()
+    """What the provider itself said about the account's usage windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,8 @@ class Ending:
     session_gone: bool = False
     """It never began, because the session that it should go on with is not there: start afresh."""
     progress: Progress = Progress()
+    last_words: str = ""
+    """The model's last message, where the runtime's output tells it apart from everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,8 @@ class Assignment:
     """Ceilings for the runtimes that have such options; the others are watched from outside."""
     session: str | None = None
     """Go on with this one, in a session of its own where the runtime can fork it."""
+    effort: str = ""
+    """How much thought it takes: low, medium, high; for the runtimes that have such an option."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from flyball.core.signals import LIMITING, Signal, SignalKind
 from flyball.core.spans import sensible_s
+from flyball.core.standing import Report
 from flyball.runtimes import words
 from flyball.runtimes.lines import Lines
 from flyball.runtimes.port import End, Ending, Progress, Tokens
@@ -53,6 +54,7 @@ class LineReader:
         self._tokens: Tokens | None = None
         self._cost_usd: float | None = None
         self._turns: int | None = None
+        self._windows: dict[str, Report] = {}
         self._activity = ""
         self._active_at: float | None = None
         self._wall_s = 0.0
@@ -85,6 +87,7 @@ class LineReader:
             turns=self._turns,
             activity=self._activity,
             active_at=self._active_at,
+            windows=tuple(self._windows.values()),
         )
 
     def finish(self, exit_code: int | None, *, wall_s: float) -> Ending:

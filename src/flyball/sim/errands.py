@@ -9,6 +9,7 @@ that follow the prompt say how far it has come. So any number of agents can be s
 its own prompt asks for, and a session that is resumed goes on where it stopped.
 
 A write makes a new file with one line in it; most agents refuse to write over a file that they have not read.
+A path with a star in it stands for the path that the prompt names like that.
 """
 
 from __future__ import annotations
@@ -77,15 +78,27 @@ def next_call(body: Mapping[str, object]) -> Call | None:
         if isinstance(said, _Result):
             # A set: clients that resume have been seen to send a result twice.
             results.add(said.call)
-        elif found := [Errand(*_fields(match)) for match in _ERRAND.finditer(said)]:
+        elif found := [Errand(*_fields(match, said)) for match in _ERRAND.finditer(said)]:
             todo, results = found, set()
     offered = frozenset(_offered(body))
     calls = [call for errand in todo if (call := errand.call(offered)) is not None]
     return calls[len(results)] if len(results) < len(calls) else None
 
 
-def _fields(match: re.Match[str]) -> tuple[str, str, str]:
-    return match["path"] or "", match["text"] or "", match["command"] or ""
+def _fields(match: re.Match[str], prompt: str) -> tuple[str, str, str]:
+    return _meant(match["path"] or "", prompt), match["text"] or "", match["command"] or ""
+
+
+def _meant(path: str, prompt: str) -> str:
+    """
+    >>> _meant("*/answer-*.json", "Write it to /tmp/answer-7.json, please.")
+    '/tmp/answer-7.json'
+    """
+    if "*" not in path:
+        return path
+    like = r"[^\s*]*".join(map(re.escape, path.split("*")))
+    named = re.search(rf"(?<!\S){like}", prompt)
+    return named[0] if named else path
 
 
 def _conversation(body: Mapping[str, object]) -> Iterator[str | _Result]:

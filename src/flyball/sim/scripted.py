@@ -9,13 +9,16 @@ holds lines for it, one deed each; whatever else is written there is for people:
     > on 2: write pages/count.txt 42
     > commit Add the hello page
     > exit 75
+    > on 1: object pages/hello.md It greets nobody
 
 ``on N:`` does a deed in that attempt only. It reads its prompt from stdin and knows its attempt by
-``FLYBALL_ATTEMPT``, as any agent of the runtime ``command`` does.
+``FLYBALL_ATTEMPT`` and its stage by ``FLYBALL_STAGE``, as any agent of the runtime ``command`` does. As a
+reviewer it does nothing but object, where the task says so, and passes everything else.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -40,11 +43,27 @@ def deeds(prompt: str, attempt: int) -> Iterator[tuple[str, str]]:
 
 def main() -> int:
     attempt = int(os.environ.get("FLYBALL_ATTEMPT", "1"))
-    for verb, rest in deeds(sys.stdin.read(), attempt):
+    prompt = sys.stdin.read()
+    if file := os.environ.get("FLYBALL_REVIEW_FILE"):
+        return _review(Path(file), prompt, attempt)
+    for verb, rest in deeds(prompt, attempt):
         if verb == "exit":
             return int(rest)
         print(f"{verb} {rest}", flush=True)
         _VERBS[verb](rest)
+    return 0
+
+
+def _review(file: Path, prompt: str, attempt: int) -> int:
+    asked = prompt.rpartition("The criteria, by number:")[2]
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", asked, re.MULTILINE)]
+    objections = [rest.partition(" ") for verb, rest in deeds(prompt, attempt) if verb == "object"]
+    findings = [{"severity": "blocking", "where": where, "what": what} for where, _, what in objections]
+    criteria = [{"criterion": number, "met": True, "evidence": "it was looked at"} for number in numbers]
+    verdict = "block" if findings else "pass"
+    text = json.dumps({"verdict": verdict, "criteria": criteria, "findings": findings})
+    file.write_text(text, encoding="utf-8")
+    print(text, flush=True)
     return 0
 
 
@@ -65,6 +84,7 @@ _VERBS: Mapping[str, Callable[[str], object]] = {
     "delete": lambda rest: Path(rest).unlink(),
     "commit": _commit,
     "say": str,
+    "object": str,
 }
 
 

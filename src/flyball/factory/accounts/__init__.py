@@ -1,0 +1,1 @@
+"""Whose account agents use: profiles, who is logged in, and what a child finds in its environment."""

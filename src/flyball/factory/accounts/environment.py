@@ -1,0 +1,111 @@
+"""What an agent finds in its environment: built up from nothing, never what is left after taking away.
+
+    harmless     PATH, HOME, the terminal, language and time zone, XDG_*, but for names like secrets
+    needed       proxies and certificates: without them nothing on some networks can be reached
+    named        what the profile, ``guard.env`` and ``agent.env`` name
+    flyball's    FLYBALL_*, but for an address with a password in it
+    the login's  under a profile: its folder, and its API key where it is billed by key. Nothing else that
+                 decides whose account is used, whoever names it.
+
+Without a profile nobody said whose account to use. Then the variables of the runtime's own provider pass, as
+they would without flyball: ``ANTHROPIC_*`` for claude and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from flyball.errors import AccountError, UsageError
+from flyball.factory.accounts.credentials import CONFIG_DIRS, credentials_of, provider_prefixes
+from flyball.factory.accounts.profile import Profile
+
+_HARMLESS = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "TMPDIR", "TZ", "LANG", "LANGUAGE"}
+)
+_HARMLESS_PREFIXES = ("LC_", "XDG_")
+_NEEDED = frozenset(
+    {
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+        *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    }
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)KEY(_|$)|APIKEY|(^|_)AUTH(_|$)", re.IGNORECASE)
+_ADDRESS_WITH_PASSWORD = re.compile(r"^[a-z+]+://[^/]*@")
+
+
+def child_environment(
+    ambient: Mapping[str, str],
+    *,
+    runtime: str,
+    profile: Profile | None = None,
+    names: Iterable[str] = (),
+    runtime_values: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
+    with_api_key: bool = False,
+) -> dict[str, str]:
+    """Everything an agent gets of our environment.
+
+    ``names`` is ``guard.env``, ``values`` is ``agent.env``. ``with_api_key``: spend on the profile's key
+    although it is billed by subscription; somebody has to have said so in every way that is asked for.
+    """
+    own = credentials_of(runtime) if profile is not None else frozenset()
+    named = {*names, *(profile.env if profile is not None else ())} - own
+    passed = {key: value for key, value in ambient.items() if key in named or _passes(key, value)}
+    passed = {key: value for key, value in passed.items() if key not in own}
+    if profile is None:
+        prefixes = provider_prefixes(runtime)
+        passed |= {key: value for key, value in ambient.items() if key.startswith(prefixes)}
+    kept = {key: value for key, value in (values or {}).items() if key not in own}
+    login = _login(profile, ambient, with_api_key=with_api_key) if profile is not None else {}
+    return {**passed, **(runtime_values or {}), **kept, **login}
+
+
+def _passes(key: str, value: str) -> bool:
+    if key.startswith("FLYBALL_"):
+        return not _ADDRESS_WITH_PASSWORD.match(value)
+    if key in _HARMLESS or key in _NEEDED:
+        return True
+    return key.startswith(_HARMLESS_PREFIXES) and not _SECRET.search(key)
+
+
+def _login(profile: Profile, ambient: Mapping[str, str], *, with_api_key: bool) -> dict[str, str]:
+    login: dict[str, str] = {}
+    if profile.folder is not None:
+        login[CONFIG_DIRS[profile.runtime]] = str(profile.folder)
+    if profile.billing == "api-key" or with_api_key:
+        login[key_name(profile)] = key_of(profile, ambient)
+    return login
+
+
+def key_of(profile: Profile, ambient: Mapping[str, str]) -> str:
+    """The profile's API key; AccountError if it is not there."""
+    found = ambient.get(profile.api_key_env, "").strip()
+    if not found:
+        words = f"profile {profile.name} is billed by the API key in {profile.api_key_env}, which is not set"
+        raise AccountError(f"{words}; export it, or change the profile")
+    return found
+
+
+API_KEYS: Mapping[str, str] = {
+    "claude": "ANTHROPIC_API_KEY",
+    "codex": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+}
+
+
+def key_name(profile: Profile) -> str:
+    """The variable in which the runtime looks for a key. Yours may have a name that says what it is for."""
+    return API_KEYS.get(profile.runtime, profile.api_key_env)
+
+
+def check_names(profile: Profile, names: Iterable[str], values: Iterable[str]) -> None:
+    """UsageError if the project's file would have another account used than the profile names."""
+    own = credentials_of(profile.runtime)
+    for key, found in (("guard.env", names), ("agent.env", values)):
+        for name in sorted(own.intersection(found)):
+            words = (
+                f"{key} names {name}, which decides whose account is used; profile {profile.name} does that"
+            )
+            raise UsageError(f"{words}. Take it out of {key}, or run without account.profile")

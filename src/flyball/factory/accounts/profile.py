@@ -1,0 +1,127 @@
+"""A profile: whose account agents of one runtime use, and how it is paid for. What a person says, no state.
+
+It holds names and never a secret: the e-mail or id that must be logged in, the folder of that login, the name
+of the variable with an API key.
+
+``config_dir`` is for a login beside the personal one. The personal one has none: the runtime's own default
+is used, and its variable (``CLAUDE_CONFIG_DIR``, ...) is left unset. Pointing it at the default folder is
+refused, because it is not the same: with it Claude Code looks for ``.claude.json`` inside that folder, not
+beside it, and would find another login or none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from flyball.core.project_id import check_project_id
+from flyball.errors import UsageError
+from flyball.factory.accounts.credentials import CONFIG_DIRS, credentials_of
+
+Billing = Literal["subscription", "api-key"]
+RuntimeName = Literal["claude", "codex", "gemini", "opencode", "command"]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DEFAULTS: Mapping[str, str] = {
+    "claude": "~/.claude",
+    "codex": "~/.codex",
+    "gemini": "~",
+    "opencode": "~/.local/share",
+}
+"""Where a runtime looks when nobody says where."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    runtime: RuntimeName
+    identity: str = ""
+    """Who must be logged in: an e-mail, or an id where the runtime has no e-mail."""
+    config_dir: str = ""
+    billing: Billing = "subscription"
+    api_key_env: str = ""
+    """The name of a variable, never a key."""
+    env: tuple[str, ...] = ()
+    """Variables of yours that agents under this profile get."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its login is; None: where the runtime looks by itself."""
+        return Path(self.config_dir).expanduser() if self.config_dir else None
+
+
+def checked(profile: Profile) -> Profile:
+    """The profile itself, if it makes sense."""
+    for words in _problems(profile):
+        raise UsageError(f"profile {profile.name}: {words}")
+    return profile
+
+
+def _problems(profile: Profile) -> Iterator[str]:
+    check_project_id(profile.name)
+    if profile.billing == "api-key" and not profile.api_key_env:
+        yield "billing by API key needs the name of its variable: --api-key-env NAME"
+    if profile.billing == "subscription" and not profile.identity:
+        yield "say who must be logged in: --identity you@example.org"
+    if profile.identity and profile.runtime == "command":
+        yield "a command has no login that could be verified; leave --identity out and bill by API key"
+    if profile.identity != profile.identity.strip() or not profile.identity.isprintable():
+        yield "its identity has spaces around it, or characters that cannot be shown"
+    yield from _of_names(profile)
+    yield from _of_folder(profile)
+
+
+def _of_names(profile: Profile) -> Iterator[str]:
+    named = (*profile.env, *([profile.api_key_env] if profile.api_key_env else []))
+    for name in named:
+        if not _VARIABLE.fullmatch(name):
+            # Whoever pastes a key here must not read it again in a message.
+            yield "--env and --api-key-env take names of variables, and one of them is none"
+    for name in profile.env:
+        if name in credentials_of(profile.runtime):
+            yield f"{name} decides whose account is used; name it with --api-key-env, not --env"
+
+
+def _of_folder(profile: Profile) -> Iterator[str]:
+    folder = profile.folder
+    if folder is None:
+        return
+    if profile.runtime not in CONFIG_DIRS:
+        yield f"{profile.runtime} has no folder of its own to log in to"
+    elif not folder.is_absolute():
+        yield f"config_dir {profile.config_dir} must be absolute, or begin with ~"
+    elif _same(folder, Path(_DEFAULTS[profile.runtime]).expanduser()):
+        words = f"{profile.config_dir} is where {profile.runtime} looks by itself"
+        yield f"{words}; leave --config-dir out for that"
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+# -- as a file --------------------------------------------------------------------------------------------
+
+
+def encoded(profile: Profile) -> bytes:
+    """As TOML, every key said."""
+    return "".join(
+        f"{key} = {_toml(value)}\n" for key, value in msgspec.to_builtins(profile).items()
+    ).encode()
+
+
+def decoded(content: bytes) -> Profile:
+    """UsageError if it cannot be understood."""
+    try:
+        document = tomllib.loads(content.decode("utf-8"))
+        return checked(msgspec.convert(document, Profile))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _toml(value: object) -> str:
+    """Texts and lists of texts: as in JSON, but for one character."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

@@ -1,0 +1,292 @@
+"""What an agent may ask of git: everything on its own branch in its own worktree, and reading anything.
+
+Values in, a refusal in words or None out. What cannot be told from the words alone (is this a branch, what
+does this alias stand for, which repository is it) is asked of the real git through ``Asks``.
+
+Verbs that nobody listed pass: the wall inside git (``guard.py``) stands behind this.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from flyball.factory.guards.ward import Ward
+from flyball.factory.guards.ward import words as words_of
+
+_WITH_VALUE = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"}
+)
+_WALL_KEYS = re.compile(
+    r"^(core\.hookspath|core\.sshcommand|url\..*|remote\..*|include\.path|includeif\..*)$", re.IGNORECASE
+)
+_NEVER = {
+    "push": "an agent does not push: flyball lands its branch",
+    "send-pack": "an agent does not push: flyball lands its branch",
+    "http-push": "an agent does not push: flyball lands its branch",
+    "send-email": "an agent sends nothing away",
+    "pull": "an agent does not merge; to take up news from the default branch, rebase onto it",
+    "subtree": "an agent neither merges nor pushes",
+    "update-ref": "an agent moves its own branch by committing, and no other",
+    "replace": "an agent does not rewrite what commits stand for",
+    "filter-branch": "an agent does not rewrite history",
+    "filter-repo": "an agent does not rewrite history",
+    "fast-import": "an agent moves its own branch by committing, and no other",
+    "pack-refs": "what all worktrees share is not an agent's to tidy",
+    "gc": "what all worktrees share is not an agent's to tidy",
+    "prune": "what all worktrees share is not an agent's to tidy",
+    "prune-packed": "what all worktrees share is not an agent's to tidy",
+    "repack": "what all worktrees share is not an agent's to tidy",
+    "maintenance": "what all worktrees share is not an agent's to tidy",
+    "sparse-checkout": "its settings are shared with every worktree",
+    "credential": "an agent needs no login of yours",
+    "receive-pack": "an agent does not push",
+}
+PLAIN_REFUSALS = frozenset({*_NEVER, "merge", "worktree"})
+"""Verbs that tell git from any other program."""
+READS = words_of(
+    "status diff log show blame grep ls-files ls-tree ls-remote cat-file rev-parse rev-list describe "
+    "merge-base diff-tree diff-index diff-files for-each-ref show-ref check-ignore check-attr var version "
+    "add commit rm mv restore reset clean apply am cherry-pick revert hash-object write-tree read-tree "
+    "update-index commit-tree range-diff cherry name-rev count-objects fsck format-patch archive init clone "
+    "help shortlog annotate whatchanged rerere fetch"
+)
+"""Verbs that read, or change nothing but the agent's own: the shim lets them pass without a look."""
+_CHANGING_BRANCH = words_of(
+    "-d -D -m -M -c -C -f -u --delete --move --copy --force --set-upstream-to --unset-upstream "
+    "--edit-description -t --track --no-track --create-reflog"
+)
+_LISTING_TAGS = words_of(
+    "-l --list -n --contains --no-contains --points-at --merged --no-merged --sort -v --verify"
+)
+
+_CHANGING_CONFIG = words_of(
+    "--unset --unset-all --add --replace-all --edit -e --rename-section --remove-section set unset edit "
+    "rename-section remove-section"
+)
+_READING: dict[str, tuple[str, ...]] = {
+    "worktree": ("list",),
+    "remote": ("", "show", "get-url", "-v", "--verbose"),
+    "notes": ("", "list", "show"),
+    "reflog": ("", "show", "exists", "list"),
+    "submodule": ("", "status", "init", "update", "summary", "foreach"),
+}
+_DEPTH = 5
+
+
+class Asks(NamedTuple):
+    """Questions for the real git, with the options that stood before the verb."""
+
+    alias: Callable[[Sequence[str], str], str]
+    """What an alias stands for; empty: nothing."""
+    branch: Callable[[Sequence[str], str], bool]
+    """Is there such a local branch?"""
+    common: Callable[[Sequence[str]], str]
+    """The folder that the repository's worktrees share; empty: there is no repository."""
+    text: Callable[[str], str | None]
+    """What is wrong with a line of shell."""
+
+
+class Call(NamedTuple):
+    before: list[str]
+    """Options of git itself."""
+    settings: dict[str, str]
+    verb: str
+    args: list[str]
+
+
+def read_call(argv: Sequence[str]) -> Call:
+    """``git -C . -c k=v verb args`` in its parts."""
+    words, before, settings = list(argv[1:]), [], {}
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        taken = [word, words.pop(0)] if word in _WITH_VALUE and words else [word]
+        before += taken
+        if taken[0] in ("-c", "--config-env") and len(taken) == 2:
+            key, _, value = taken[1].partition("=")
+            settings[key] = value
+        elif word.startswith("--config-env="):
+            settings[word.removeprefix("--config-env=").partition("=")[0]] = ""
+    return Call(before, settings, words[0] if words else "", words[1:])
+
+
+def refused(argv: Sequence[str], ward: Ward, asks: Asks, depth: int = 0) -> str | None:
+    """Why an agent may not run this, or None."""
+    call = read_call(argv)
+    overridden = next((key for key in call.settings if _WALL_KEYS.match(key)), "")
+    if not overridden and (call.verb in READS or not call.verb):
+        return None
+    common = asks.common(call.before)
+    if not common or not ward.guards(common):
+        return _elsewhere(call, ward)
+    if overridden:
+        return f"an agent does not set {overridden}"
+    if call.verb in _NEVER:
+        return _NEVER[call.verb]
+    if call.verb in _RULES:
+        return _RULES[call.verb](call, ward, asks)
+    if call.verb in _READING:
+        return _reading(call, asks)
+    return _aliased(argv, call, ward, asks, depth)
+
+
+def _elsewhere(call: Call, ward: Ward) -> str | None:
+    """A repository of the agent's own making is its own, but for where it pushes to."""
+    if call.verb == "push" and any(word in ward.remotes for word in call.args):
+        return _NEVER["push"]
+    if call.verb == "config" and {"--global", "--system"}.intersection(call.args):
+        return _config(call, ward, None)
+    return None
+
+
+def _aliased(argv: Sequence[str], call: Call, ward: Ward, asks: Asks, depth: int) -> str | None:
+    stands_for = {key.lower(): value for key, value in call.settings.items()}.get(
+        f"alias.{call.verb.lower()}"
+    )
+    stands_for = stands_for or asks.alias(call.before, call.verb)
+    if not stands_for:
+        return None
+    if depth >= _DEPTH:
+        return f"git {call.verb} is an alias of an alias too often"
+    if stands_for.startswith("!"):
+        return asks.text(f"{stands_for[1:]} {' '.join(call.args)}")
+    return refused([argv[0], *call.before, *stands_for.split(), *call.args], ward, asks, depth + 1)
+
+
+def _reading(call: Call, asks: Asks) -> str | None:
+    first = next((word for word in call.args if not word.startswith("-")), "")
+    first = first or next((word for word in call.args if word in _READING[call.verb]), "")
+    if call.verb == "submodule" and first == "foreach":
+        return asks.text(" ".join(call.args[call.args.index(first) + 1 :]))
+    if first in _READING[call.verb]:
+        return None
+    return f"an agent reads with git {call.verb}, and changes nothing: the repository is shared"
+
+
+def _positionals(args: Sequence[str], valued: Sequence[str] = ()) -> list[str]:
+    found, skip = [], False
+    for word in args:
+        if skip:
+            skip = False
+        elif word == "--":
+            break
+        elif word in valued:
+            skip = True
+        elif not word.startswith("-") or word == "-":
+            found.append(word)
+    return found
+
+
+def _stay(ward: Ward) -> str:
+    return f"an agent stays on its own branch, {ward.branch}"
+
+
+def _other_branch(name: str, call: Call, ward: Ward, asks: Asks) -> bool:
+    plain = name.removeprefix("refs/heads/").removeprefix("heads/")
+    if plain == ward.branch:
+        return False
+    return name == "-" or name.startswith("@{-") or plain == ward.default or asks.branch(call.before, plain)
+
+
+def _checkout(call: Call, ward: Ward, asks: Asks) -> str | None:
+    if "--ignore-other-worktrees" in call.args:
+        return _stay(ward)
+    for flag, name in zip(call.args, [*call.args[1:], ""], strict=True):
+        made = flag in ("-b", "-B", "--orphan", "-c", "-C", "--create", "--force-create")
+        if made and name != ward.branch:
+            return _stay(ward)
+        if flag.startswith(("--orphan=", "--create=", "--force-create=")):
+            return _stay(ward)
+    if {"--detach", "-d", "-p", "--patch"}.intersection(call.args) or "--" in call.args:
+        return None
+    named = _positionals(call.args, ("--conflict", "--pathspec-from-file"))
+    alone = len(named) == 1 or call.verb == "switch"
+    if named and alone and _other_branch(named[0], call, ward, asks):
+        return _stay(ward)
+    return None
+
+
+def _rebase(call: Call, ward: Ward, asks: Asks) -> str | None:
+    """Onto whatever it likes, as long as it is its own branch that moves."""
+    valued = ("--onto", "-s", "--strategy", "-X", "--strategy-option", "-x", "--exec", "-C", "--whitespace")
+    for flag, value in zip(call.args, [*call.args[1:], ""], strict=True):
+        text = (
+            value
+            if flag in ("-x", "--exec")
+            else flag.partition("=")[2]
+            if flag.startswith("--exec=")
+            else ""
+        )
+        if text and (words := asks.text(text)):
+            return words
+    named = _positionals(call.args, valued)
+    moved = named[1] if len(named) > 1 else named[0] if named and "--root" in call.args else ward.branch
+    return None if moved in (ward.branch, "HEAD") else _stay(ward)
+
+
+def _merge(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+    if {"--abort", "--continue", "--quit"}.intersection(call.args):
+        return None
+    return f"an agent does not merge; to take up news from {ward.default}, git rebase {ward.default}"
+
+
+def _branch(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+    changing = any(
+        word.partition("=")[0] in _CHANGING_BRANCH or _bundled(word, "dDmMcCfut") for word in call.args
+    )
+    listing = {"--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"}
+    named = _positionals(call.args, ("--sort", "--format", "--color", "--column"))
+    if changing or (named and not listing.intersection(word.partition("=")[0] for word in call.args)):
+        return f"{_stay(ward)}, and makes, moves and deletes none"
+    return None
+
+
+def _bundled(word: str, letters: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and bool(set(word[1:]).intersection(letters))
+
+
+def _tag(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+    listing = any(word.partition("=")[0] in _LISTING_TAGS or word.startswith("-n") for word in call.args)
+    if not listing and (_positionals(call.args) or "-d" in call.args):
+        return "an agent makes and deletes no tags"
+    return None
+
+
+def _config(call: Call, ward: Ward, asks: Asks | None) -> str | None:  # noqa: ARG001
+    named = _positionals(call.args, ("--type", "--default", "-f", "--file", "--blob", "--comment"))
+    reads = {"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list"}
+    if reads.intersection(call.args):
+        return None
+    if _CHANGING_CONFIG.intersection(call.args) or len(named) > 1:
+        return "git's settings are shared with every worktree and with you; an agent changes none"
+    return None
+
+
+def _symbolic_ref(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+    changes = len(_positionals(call.args, ("-m",))) > 1 or {"-d", "--delete"}.intersection(call.args)
+    return _stay(ward) if changes else None
+
+
+def _stash(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+    return "stashes are shared with you; an agent does not clear them" if "clear" in call.args[:1] else None
+
+
+_Rule = Callable[[Call, Ward, Asks], str | None]
+_RULES: dict[str, _Rule] = {
+    "checkout": _checkout,
+    "switch": _checkout,
+    "rebase": _rebase,
+    "merge": _merge,
+    "branch": _branch,
+    "tag": _tag,
+    "config": _config,
+    "symbolic-ref": _symbolic_ref,
+    "stash": _stash,
+}
+
+
+def program(word: str) -> str:
+    """``/usr/bin/git`` -> ``git``."""
+    return os.path.basename(word)

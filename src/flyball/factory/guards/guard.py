@@ -1,0 +1,206 @@
+"""The guard: a small program that says no beside an agent. It runs from its copy under ``FLYBALL_HOME``.
+
+    guard.py hook                    Claude Code asks before it uses a tool: the call on stdin, exit 2 is no
+    guard.py shim NAME ARGS          in front of git, gh, glab, bd and flyball on PATH
+    guard.py pre-push NAME ADDRESS   git's own hooks: the wall, which needs no reading of command lines
+    guard.py reference-transaction STATE
+
+The wall hangs on git settings in the environment. So it also stands in front of a git that is called by its
+full path, from a script, under another name: whoever moves a ref or pushes asks here. flyball's own git runs
+without that environment.
+
+Whatever goes wrong in here is a no.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from flyball.factory.guards import git_rules, other_rules
+from flyball.factory.guards.ward import Ward, common_dir, outside, read_ward, within
+
+NO = 2
+# The copy lies in a folder like the package it comes from: <place>/lib/flyball/factory/guards/guard.py
+_PLACE = os.path.abspath(os.path.join(os.path.realpath(__file__), *[os.pardir] * 5))
+WARDS = os.path.join(_PLACE, "wards")
+_BIN = os.path.join(_PLACE, "bin")
+_GIT_S = 20.0
+
+
+class Guard:
+    """For one ward and one folder."""
+
+    def __init__(self, ward: Ward, *, environ: Mapping[str, str], cwd: str) -> None:
+        self.ward, self.cwd = ward, cwd
+        self._environ = environ
+
+    # -- command lines ------------------------------------------------------------------------------------
+
+    def argv_refused(self, argv: Sequence[str], cwd: str) -> str | None:
+        """What is wrong with one command of a guarded program."""
+        if git_rules.program(argv[0]) != "git":
+            return other_rules.refused(argv)
+        asks = git_rules.Asks(
+            alias=lambda before, name: self._git(cwd, *before, "config", "--get", f"alias.{name}"),
+            branch=lambda before, name: self._is_branch(cwd, before, name),
+            common=lambda before: self._common(cwd, before),
+            text=lambda text: self.text_refused(text, cwd),
+        )
+        return git_rules.refused(argv, self.ward, asks)
+
+    def text_refused(self, text: str, cwd: str) -> str | None:
+        """What is wrong with a line of shell."""
+        from flyball.factory.guards.shell_rules import ShellRules  # a shim has milliseconds
+
+        return ShellRules(self.ward, self.argv_refused).refused(text, cwd=cwd)
+
+    def _is_branch(self, cwd: str, before: Sequence[str], name: str) -> bool:
+        return bool(self._git(cwd, *before, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"))
+
+    def _common(self, cwd: str, before: Sequence[str]) -> str:
+        found = self._git(cwd, *before, "rev-parse", "--git-common-dir")
+        base = cwd
+        for flag, value in pairwise(before):
+            base = os.path.join(base, value) if flag == "-C" else base
+        return os.path.realpath(os.path.join(base, found)) if found else ""
+
+    def _git(self, cwd: str, *args: str) -> str:
+        if not os.path.isdir(cwd):
+            # A folder that is still to be made; the shim will be asked there.
+            return ""
+        import subprocess  # a shim has milliseconds, and seldom asks
+
+        real = real_program("git", self._environ, self.ward.bin)
+        done = subprocess.run(
+            [real, *args],
+            cwd=cwd,
+            env=dict(self._environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_S,
+            check=False,
+        )
+        return done.stdout.decode("utf-8", "surrogateescape").strip() if done.returncode == 0 else ""
+
+    # -- tools --------------------------------------------------------------------------------------------
+
+    def tool_refused(self, tool: str, given: Mapping[str, object]) -> str | None:
+        """What is wrong with a tool that Claude Code is about to use."""
+        if tool == "Bash":
+            return self.text_refused(str(given.get("command", "")), self.cwd)
+        path = given.get("file_path") or given.get("notebook_path")
+        if tool in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
+            if not path:
+                return "it is not said which file is to be written"
+            if not self.ward.may_write(str(path), cwd=self.cwd):
+                return outside(str(path), self.ward)
+        return None
+
+    # -- git's own hooks ------------------------------------------------------------------------------------
+
+    def push_refused(self, address: str, common: str) -> str | None:
+        """A push from a repository of the agent's own to another one of its own is its business."""
+        local = address.startswith(("/", ".")) and self.ward.may_write(address, cwd=self.cwd)
+        own = not self.ward.guards(common) and local and not self._is_shared(address)
+        return None if own else "an agent does not push: flyball lands its branch"
+
+    def _is_shared(self, address: str) -> bool:
+        real = os.path.realpath(os.path.join(self.cwd, address))
+        shared = (self.ward.common, *(os.path.realpath(each) for each in self.ward.remotes))
+        return any(within(real, each) for each in shared)
+
+    def refs_refused(self, lines: str, common: str) -> str | None:
+        if not self.ward.guards(common):
+            return None
+        for line in lines.splitlines():
+            ref = line.split(" ", 2)[-1]
+            if not self.ward.may_move(ref):
+                return f"{ref} is not an agent's to move: its own branch is {self.ward.branch}"
+        return None
+
+
+def real_program(name: str, environ: Mapping[str, str], shims: str) -> str:
+    """The program behind the shims."""
+    places = environ.get("PATH", os.defpath).split(os.pathsep)
+    for place in places:
+        found = os.path.join(place or ".", name)
+        if os.path.isfile(found) and os.access(found, os.X_OK) and not _same(place or ".", shims):
+            return found
+    raise FileNotFoundError(f"{name} was not found on PATH")
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def walled(environ: Mapping[str, str], ward: Ward) -> dict[str, str]:
+    """The environment with the wall's settings in it, whatever others are there."""
+    count = int(environ.get("GIT_CONFIG_COUNT") or 0)
+    there = [(environ.get(f"GIT_CONFIG_KEY_{n}"), environ.get(f"GIT_CONFIG_VALUE_{n}")) for n in range(count)]
+    missing = [pair for pair in ward.settings if tuple(pair) not in there]
+    added = dict(environ)
+    for number, (key, value) in enumerate(missing, count):
+        added[f"GIT_CONFIG_KEY_{number}"], added[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return {**added, "GIT_CONFIG_COUNT": str(count + len(missing))}
+
+
+# -- the doors ---------------------------------------------------------------------------------------------
+
+
+def hook(guard: Guard | None, environ: Mapping[str, str], cwd: str) -> int:
+    call = json.load(sys.stdin)
+    cwd = call.get("cwd") or cwd
+    if guard is None:
+        return 0
+    told = Guard(guard.ward, environ=environ, cwd=cwd).tool_refused(
+        call["tool_name"], call.get("tool_input") or {}
+    )
+    return _answer(told)
+
+
+def shim(guard: Guard | None, name: str, args: Sequence[str], environ: Mapping[str, str]) -> int:
+    if guard is not None and (refused := guard.argv_refused([name, *args], guard.cwd)):
+        return _answer(refused)
+    env = walled(environ, guard.ward) if guard is not None and name == "git" else dict(environ)
+    try:
+        os.execve(real_program(name, environ, _BIN), [name, *args], env)  # noqa: S606 - what a shim is for
+    except FileNotFoundError as error:
+        print(f"flyball: {error}", file=sys.stderr)
+        return 127
+
+
+def _answer(refused: str | None) -> int:
+    if refused is None:
+        return 0
+    print(f"flyball: refused: {refused}", file=sys.stderr)
+    return NO
+
+
+def main(argv: Sequence[str]) -> int:
+    environ, cwd = os.environ, os.getcwd()
+    ward = read_ward(WARDS, environ=environ, cwd=cwd)
+    guard = Guard(ward, environ=environ, cwd=cwd) if ward is not None else None
+    if argv[0] == "hook":
+        return hook(guard, environ, cwd)
+    if argv[0] == "shim":
+        return shim(guard, argv[1], argv[2:], environ)
+    if guard is None:
+        return 0
+    common = common_dir(environ, cwd)
+    if argv[0] == "pre-push":
+        return _answer(guard.push_refused(argv[2], common))
+    return _answer(guard.refs_refused(sys.stdin.read(), common))
+
+
+def entry() -> None:
+    """The program, as ``guards/guard.py`` calls it."""
+    try:
+        code = main(sys.argv[1:])
+    except Exception as error:  # a guard that fails says no
+        print(f"flyball: refused: the guard failed ({type(error).__name__}: {error})", file=sys.stderr)
+        code = NO
+    sys.exit(code)

@@ -1,0 +1,55 @@
+"""Whose money it is, and where its runtime keeps what it did.
+
+Two accounts never mix: a profile with a folder of its own has its transcripts there, the personal one has
+them where the runtime looks by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flyball.factory.accounts.account import Account
+from flyball.factory.accounts.credentials import CONFIG_DIRS
+from flyball.factory.accounts.environment import API_KEYS as API_KEYS
+
+CLAUDE = "claude"
+CONFIG_DIR = CONFIG_DIRS[CLAUDE]
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payer:
+    """An account as something that is spent from."""
+
+    name: str
+    """The profile; ``default:<runtime>`` where a project names none."""
+    runtime: str
+    folder: Path | None = None
+    """Where claude keeps its transcripts; None: it is another runtime, or nobody knows."""
+    key_env: str = ""
+    """The variable with the API key that a person set aside for this account."""
+
+
+def payer_of(account: Account, *, environ: Mapping[str, str] | None = None) -> Payer:
+    """Who pays for a project's agents."""
+    config, profile = account.config, account.profile
+    around = {} if profile is not None else os.environ if environ is None else environ
+    named = config.agent.env.get(CONFIG_DIR)
+    folder = Path(named).expanduser() if named else default_folder(around)
+    if profile is not None and profile.folder is not None:
+        folder = profile.folder
+    return Payer(
+        name=profile.name if profile is not None else f"{DEFAULT}:{config.agent.runtime}",
+        runtime=config.agent.runtime,
+        folder=folder if config.agent.runtime == CLAUDE else None,
+        key_env=profile.api_key_env if profile is not None else "",
+    )
+
+
+def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where claude keeps what it did for whoever is logged in."""
+    named = environ.get(CONFIG_DIR)
+    return Path(named).expanduser() if named else Path.home() / ".claude"

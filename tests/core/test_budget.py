@@ -1,0 +1,239 @@
+"""Windows, levels, width, preflight: a table, and what must hold whatever the figures are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flyball.core.budget import (
+    Asked,
+    Guard,
+    Level,
+    Thresholds,
+    api_spend_refused,
+    guard_of,
+    level_of,
+    preflight,
+    width_of,
+    worst,
+)
+from flyball.core.standing import BUILT_IN, Figure, Piece, Report, Spend, Standing, Tag, Terms, stand
+
+HOUR = 3600.0
+NOW = 1_000_000 * 18_000.0 + HOUR
+"""An hour into a window of five."""
+FIVE, SEVEN = (replace(terms, ceiling_usd=100.0) for terms in BUILT_IN)
+TERMS = Thresholds()
+
+
+def spent(usd: float, *, ago_s: float = 60.0, whole: bool = True) -> Spend:
+    return Spend("test", [Piece(NOW - ago_s, NOW - ago_s, usd)], whole=whole)
+
+
+def full(fraction: float, name: str = "5h", *, ends_s: float = 4 * HOUR, ceiling: float = 100.0) -> Standing:
+    return Standing(
+        name=name,
+        start=NOW - HOUR,
+        end=NOW + ends_s,
+        ceiling=Figure(ceiling, Tag.MEASURED),
+        spent=Figure(fraction * ceiling, Tag.MEASURED),
+        fraction=Figure(fraction, Tag.MEASURED),
+    )
+
+
+# -- levels -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("five", "seven", "level", "width"),
+    [
+        (0.00, 0.00, Level.OK, 10),
+        (0.79, 0.10, Level.OK, 10),
+        (0.80, 0.10, Level.WARN, 10),
+        (0.85, 0.10, Level.WARN, 5),
+        (0.10, 0.85, Level.WARN, 5),
+        (0.82, 0.88, Level.WARN, 2),
+        (0.899, 0.0, Level.WARN, 1),
+        (0.90, 0.00, Level.DRAIN, 0),
+        (0.00, 0.94, Level.DRAIN, 0),
+        (0.95, 0.00, Level.STOP, 0),
+        (0.10, 7.00, Level.STOP, 0),
+    ],
+)
+def test_the_worse_of_two_windows_decides(five: float, seven: float, level: Level, width: int) -> None:
+    standings = [full(five), full(seven, "7d")]
+    assert level_of(standings, TERMS) is level
+    assert width_of(10, standings, TERMS) == width
+
+
+def test_without_an_enforced_window_nothing_is_narrowed() -> None:
+    advisory = stand(BUILT_IN[0], None, spent(1e6), NOW)
+    assert not advisory.enforced
+    assert (level_of([advisory], TERMS), width_of(3, [advisory], TERMS)) == (Level.OK, 3)
+    assert preflight([advisory], Asked(cost_usd=1e6), TERMS, NOW) is None
+
+
+def test_a_calibrated_window_that_cannot_be_measured_counts_as_full() -> None:
+    standing = stand(FIVE, None, None, NOW)
+    assert standing.unmeasured
+    assert level_of([standing], TERMS) is Level.STOP
+    assert "cannot be measured" in standing.words()
+
+
+def test_a_ceiling_measured_with_everybody_s_spending_is_not_compared_with_ours_alone() -> None:
+    everybody = replace(FIVE, whole=True)
+    assert stand(everybody, None, spent(1.0, whole=False), NOW).unmeasured
+    assert not stand(everybody, None, spent(1.0), NOW).unmeasured
+    assert not stand(FIVE, None, spent(1.0, whole=False), NOW).unmeasured
+
+
+def test_calibrating_one_window_leaves_the_other_advisory() -> None:
+    standings = [stand(FIVE, None, spent(10.0), NOW), stand(BUILT_IN[1], None, spent(10.0), NOW)]
+    assert [each.enforced for each in standings] == [True, False]
+    assert level_of(standings, TERMS) is Level.OK
+
+
+dollars = st.floats(0, 500, allow_nan=False)
+parts = st.floats(0, 1.5, allow_nan=False)
+
+
+@given(ceiling=st.one_of(st.none(), st.floats(1, 500)), other=st.floats(1, 500), usd=dollars)
+def test_one_window_s_calibration_never_changes_another_s_level(
+    ceiling: float | None, other: float, usd: float
+) -> None:
+    seven = stand(replace(BUILT_IN[1], ceiling_usd=other), None, spent(usd), NOW)
+    five = stand(replace(BUILT_IN[0], ceiling_usd=ceiling), None, spent(usd), NOW)
+    assert stand(replace(BUILT_IN[1], ceiling_usd=other), None, spent(usd), NOW) == seven
+    if ceiling is None:
+        assert level_of([five, seven], TERMS) is level_of([seven], TERMS)
+    assert level_of([five, seven], TERMS) >= level_of([seven], TERMS)
+
+
+@given(less=dollars, more=dollars, width=st.integers(1, 50))
+def test_more_spending_never_means_more_width_or_a_lower_level(less: float, more: float, width: int) -> None:
+    less, more = min(less, more), max(less, more)
+    before, after = (stand(FIVE, None, spent(usd), NOW) for usd in (less, more))
+    assert level_of([after], TERMS) >= level_of([before], TERMS)
+    assert width_of(width, [after], TERMS) <= width_of(width, [before], TERMS)
+
+
+@given(part=parts, width=st.integers(1, 50), marks=st.tuples(parts, parts, parts).map(sorted))
+def test_at_least_one_runs_until_drain_and_none_from_there(
+    part: float, width: int, marks: list[float]
+) -> None:
+    thresholds = Thresholds(warn=marks[0], drain=marks[1], stop=marks[2])
+    found = thresholds.width(width, part)
+    assert (found == 0) is (part >= thresholds.drain or part >= thresholds.stop)
+    assert 0 <= found <= width
+
+
+# -- preflight --------------------------------------------------------------------------------------------
+
+
+def test_what_would_not_fit_is_refused_and_the_window_is_named() -> None:
+    standings = [full(0.5), full(0.85, "7d", ends_s=100 * HOUR)]
+    refused = preflight(standings, Asked(cost_usd=6.0), TERMS, NOW)
+    assert refused is not None
+    assert refused.window == "7d"
+    assert refused.until == NOW + 100 * HOUR
+    assert "expected to cost up to $6.00" in refused.words
+    assert preflight(standings, Asked(cost_usd=4.0), TERMS, NOW) is None
+
+
+def test_what_runs_already_is_counted() -> None:
+    assert preflight([full(0.5)], Asked(cost_usd=10.0, reserved_usd=25.0), TERMS, NOW) is None
+    assert preflight([full(0.5)], Asked(cost_usd=10.0, reserved_usd=35.0), TERMS, NOW) is not None
+
+
+def test_what_fits_no_window_at_all_starts_in_an_empty_one() -> None:
+    assert preflight([full(0.0)], Asked(cost_usd=5000.0), TERMS, NOW) is None
+    assert preflight([full(0.1)], Asked(cost_usd=5000.0), TERMS, NOW) is not None
+
+
+def test_a_window_of_one_model_is_only_for_that_model() -> None:
+    opus = replace(full(0.97, "7d opus"), model="opus")
+    standings = [full(0.1), opus]
+    assert level_of(standings, TERMS) is Level.OK
+    assert preflight(standings, Asked(model="sonnet"), TERMS, NOW) is None
+    assert preflight(standings, Asked(model="claude-opus-4"), TERMS, NOW) is not None
+    found = worst(standings, "opus")
+    assert found is not None
+    assert found.name == "7d opus"
+
+
+# -- the provider's own word --------------------------------------------------------------------------------
+
+
+def test_a_report_is_believed_before_a_calibration_until_its_window_ends() -> None:
+    report = Report(name="5h", fraction=0.93, at=NOW - 60, resets_at=NOW + 600)
+    standing = stand(FIVE, report, spent(1.0, ago_s=120), NOW)
+    assert standing.fraction == Figure(0.93, Tag.REPORTED)
+    assert (standing.start, standing.end) == (NOW + 600 - 5 * HOUR, NOW + 600)
+    later = stand(FIVE, report, spent(1.0, ago_s=-650), NOW + 700)
+    assert later.fraction == Figure(0.01, Tag.MEASURED)
+    assert later.start == NOW + 600, "and the grid goes through the reset that it told"
+
+
+def test_a_reported_window_needs_no_calibration_and_no_source() -> None:
+    report = Report(name="5h", fraction=0.96, at=NOW - 60, resets_at=NOW + 600)
+    assert level_of([stand(BUILT_IN[0], report, None, NOW)], TERMS) is Level.STOP
+
+
+def test_a_report_without_a_reset_is_over_with_its_window() -> None:
+    report = Report(name="5h", fraction=0.96, at=NOW - 60)
+    assert stand(BUILT_IN[0], report, None, NOW).enforced
+    assert not stand(BUILT_IN[0], report, None, NOW + 5 * HOUR).enforced
+
+
+def test_what_was_spent_since_a_report_is_added_to_it() -> None:
+    report = Report(name="5h", fraction=0.5, at=NOW - 600, resets_at=NOW + HOUR)
+    pieces = [Piece(NOW - 1200, NOW - 1200, 10.0), Piece(NOW - 60, NOW - 60, 4.0)]
+    standing = stand(BUILT_IN[0], report, Spend("test", pieces), NOW)
+    assert standing.ceiling == Figure(20.0, Tag.ESTIMATED), "10 dollars were half of it"
+    assert standing.fraction == Figure(0.7, Tag.ESTIMATED)
+
+
+def test_a_small_part_says_nothing_about_the_ceiling() -> None:
+    report = Report(name="5h", fraction=0.01, at=NOW - 600, resets_at=NOW + HOUR)
+    assert stand(BUILT_IN[0], report, spent(10.0, ago_s=1200), NOW).ceiling is None
+
+
+# -- spending -----------------------------------------------------------------------------------------------
+
+
+def test_a_piece_across_the_edge_counts_in_part_and_is_an_estimate() -> None:
+    spend = Spend("blocks", [Piece(0.0, 100.0, 10.0), Piece(100.0, 200.0, 5.0)])
+    assert spend.within(0.0, 200.0) == Figure(15.0, Tag.MEASURED)
+    assert spend.within(50.0, 200.0) == Figure(10.0, Tag.ESTIMATED)
+
+
+def test_what_is_known_for_certain_is_the_floor() -> None:
+    floor = Spend("ledger", [Piece(1.0, 1.0, 9.0)], Tag.ESTIMATED)
+    assert Spend("low", [Piece(1.0, 1.0, 2.0)], floor=floor).within(0, 2) == Figure(9.0, Tag.ESTIMATED)
+    assert Spend("high", [Piece(1.0, 1.0, 12.0)], floor=floor).within(0, 2) == Figure(12.0, Tag.MEASURED)
+
+
+def test_windows_stand_on_one_grid_for_everybody() -> None:
+    day = Terms(name="day", length_s=86400.0)
+    standing = stand(day, None, None, 86400.0 * 3 + 5)
+    assert (standing.start, standing.end) == (86400.0 * 3, 86400.0 * 4)
+
+
+# -- switches -----------------------------------------------------------------------------------------------
+
+
+def test_the_run_s_word_the_project_s_the_baseline() -> None:
+    assert guard_of("off", "enforce") is Guard.OFF
+    assert guard_of(None, "advisory") is Guard.ADVISORY
+    assert guard_of(None, None) is Guard.ENFORCE
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("setting", ["explicit", "never"])
+@pytest.mark.parametrize(("env", "there"), [("WORK_KEY", True), ("WORK_KEY", False), ("", False)])
+def test_an_api_key_needs_all_three(flag: bool, setting: str, env: str, there: bool) -> None:
+    refused = api_spend_refused(flag=flag, setting=setting, key_env=env, key_there=there)
+    assert (refused == "") is (flag and setting == "explicit" and there)
