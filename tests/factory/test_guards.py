@@ -113,6 +113,13 @@ def test_settings_that_the_project_names_are_kept_beside_ours(tmp_path: Path) ->
         site.launch("claude", "--settings=/nowhere.json")
 
 
+def test_hooks_that_the_project_keeps_elsewhere_are_found_in_the_worktree(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    assert site.around.env["FLYBALL_GUARD_HOOKS"] == str(site.root / ".git" / "hooks")
+    site.git("config", "core.hooksPath", ".husky")
+    assert site.launch("true").env["FLYBALL_GUARD_HOOKS"] == str(site.tree / ".husky")
+
+
 def test_a_project_may_do_without_them(tmp_path: Path) -> None:
     site = Site(tmp_path, GuardPart(hooks=False))
     assert site.launch("claude", "-p").argv == ("claude", "-p")

@@ -63,6 +63,7 @@ REFUSED = [
     "git checkout main",
     "git checkout --ignore-other-worktrees main",
     "git checkout -b mine",
+    "git checkout -qb mine",
     "git switch -c mine",
     "git rebase agent/t-1 other",
     "git branch -f main HEAD",

@@ -77,6 +77,7 @@ def test_nothing_of_a_refused_branch_moves_the_default_branch(
 
 
 def test_a_protected_change_that_a_merge_brings_in_is_refused(project: Project) -> None:
+    project.configure(guard={"hooks": False})
     project.task(
         "t-1",
         act="git('checkout', '-qb', 'side')\ncommit('secrets/key', 'mine')\n"

@@ -9,6 +9,14 @@ from tests.factory.kit import Project
 pytestmark = pytest.mark.faults
 
 
+@pytest.fixture
+def project(project: Project) -> Project:
+    """Without the fence, which would refuse the most of this: landing must not depend on it."""
+    project.configure(guard={"hooks": False})
+    project.commit("no fence")
+    return project
+
+
 def test_an_agent_that_deletes_its_worktree_after_committing_still_lands(project: Project) -> None:
     script = "import shutil\ncommit('pages/t-1.txt', 'x')\nshutil.rmtree(os.getcwd())"
     project.task("t-1", act=script)

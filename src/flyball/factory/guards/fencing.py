@@ -23,6 +23,7 @@ from flyball.host.wholefile import replace_file
 
 NO_PUSH = "flyball-refuses-to-push:"
 CLAUDE_SETTINGS = "claude-settings.json"
+_Asked = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +52,18 @@ class Fence:
         check_sandbox(self.part.sandbox)
         if not self.part.hooks and self.part.sandbox == "none":
             return Fenced(argv=argv, env=env)
-        ward = self._ward(tree, branch, env)
+        asked = self._asked()
+        ward = self._ward(tree, branch, env, asked)
         mended: list[str] = []
         if self.part.hooks:
             mended = self.guards.install()
-            env = self._environment(env, ward, self.guards.write_ward(ward))
+            env = self._environment(env, ward, self.guards.write_ward(ward), self._own_hooks(tree, asked))
             argv = self._with_hooks(argv, folder)
         if self.part.sandbox == "bwrap":
             argv = wrapped(argv, ward, env=env, folders=own_folders(self.runtime, self.config_dir))
         return Fenced(argv=argv, env=env, mended=mended)
 
-    def _ward(self, tree: Path, branch: str, env: Mapping[str, str]) -> Ward:
+    def _ward(self, tree: Path, branch: str, env: Mapping[str, str], asked: _Asked) -> Ward:
         writable: list[str | Path] = [
             tree,
             env.get("TMPDIR") or tempfile.gettempdir(),
@@ -75,6 +77,7 @@ class Fence:
             self.repository.common,
             tree / ".git",
         ]
+        remotes = sorted({value for key, value in asked if key != "core.hookspath"})
         return Ward(
             worktree=os.path.realpath(tree),
             branch=branch,
@@ -82,21 +85,27 @@ class Fence:
             common=os.path.realpath(self.repository.common),
             writable=sorted({os.path.realpath(each) for each in writable}),
             kept=sorted({os.path.realpath(each) for each in kept}),
-            remotes=self._remotes(),
-            settings=self._settings(),
+            remotes=remotes,
+            settings=self._settings(remotes),
             bin=str(self.guards.bin),
         )
 
     def _named(self) -> list[Path]:
         return [self.repository.root / Path(each).expanduser() for each in self.part.writable]
 
-    def _remotes(self) -> list[str]:
-        found = self.repository.git.run("config", "--get-regexp", r"^remote\..*\.(push)?url$")
-        return sorted({line.partition(" ")[2] for line in found.text.splitlines() if " " in line})
+    def _asked(self) -> _Asked:
+        """What git's settings say of remotes and hooks, ours for our own git left out."""
+        wanted = r"^(core\.hookspath|remote\..*\.(push)?url)$"
+        parts = self.repository.git.run("config", "-z", "--show-scope", "--get-regexp", wanted).text.split(
+            "\0"
+        )
+        found = zip(parts[::2], parts[1::2], strict=False)
+        pairs = (text.partition("\n") for scope, text in found if scope != "command")
+        return [(key, value) for key, _, value in pairs]
 
     # -- the fence ----------------------------------------------------------------------------------------
 
-    def _environment(self, env: Mapping[str, str], ward: Ward, file: Path) -> dict[str, str]:
+    def _environment(self, env: Mapping[str, str], ward: Ward, file: Path, hooks: str) -> dict[str, str]:
         settings = ward.settings
         numbered = {
             f"GIT_CONFIG_{what}_{number}": text
@@ -108,30 +117,25 @@ class Fence:
             "PATH": os.pathsep.join([str(self.guards.bin), env.get("PATH", os.defpath)]),
             wards.VARIABLE: str(file),
             "FLYBALL_GUARD_COMMON": ward.common,
-            "FLYBALL_GUARD_HOOKS": self._own_hooks(Path(ward.worktree)),
+            "FLYBALL_GUARD_HOOKS": hooks,
             "GIT_CONFIG_COUNT": str(len(settings)),
             **numbered,
         }
 
-    def _settings(self) -> list[list[str]]:
+    def _settings(self, remotes: Sequence[str]) -> list[list[str]]:
         """The wall inside git, for whatever way it is called."""
-        pushes = [[f"url.{NO_PUSH}.pushInsteadOf", address] for address in self._remotes()]
         return [
             ["core.hooksPath", str(self.guards.hooks)],
             # Housekeeping moves what all worktrees share.
             ["gc.auto", "0"],
             ["maintenance.auto", "false"],
-            *pushes,
+            *([f"url.{NO_PUSH}.pushInsteadOf", address] for address in remotes),
         ]
 
-    def _own_hooks(self, tree: Path) -> str:
+    def _own_hooks(self, tree: Path, asked: _Asked) -> str:
         """Where the project's own hooks are, for whoever commits in this worktree."""
-        for scope in ("--local", "--global"):
-            # Scopes, because our own git is told to run no hooks.
-            named = self.repository.git.run("config", "--get", scope, "core.hooksPath")
-            if named.ok:
-                return str(tree / Path(named.text).expanduser())
-        return str(self.repository.common / "hooks")
+        named = [value for key, value in asked if key == "core.hookspath"]
+        return str(tree / Path(named[-1]).expanduser()) if named else str(self.repository.common / "hooks")
 
     def _with_hooks(self, argv: Sequence[str], folder: Path) -> Sequence[str]:
         """Claude Code is told to ask; settings that the project names itself are kept beside ours."""

@@ -73,6 +73,7 @@ _READING: dict[str, tuple[str, ...]] = {
     "reflog": ("", "show", "exists", "list"),
     "submodule": ("", "status", "init", "update", "summary", "foreach"),
 }
+_MAKING = re.compile(r"^-[a-zA-Z]*[bBcC]$")
 _DEPTH = 5
 
 
@@ -194,7 +195,7 @@ def _checkout(call: Call, ward: Ward, asks: Asks) -> str | None:
     if "--ignore-other-worktrees" in call.args:
         return _stay(ward)
     for flag, name in zip(call.args, [*call.args[1:], ""], strict=True):
-        made = flag in ("-b", "-B", "--orphan", "-c", "-C", "--create", "--force-create")
+        made = flag in ("--orphan", "--create", "--force-create") or _MAKING.match(flag)
         if made and name != ward.branch:
             return _stay(ward)
         if flag.startswith(("--orphan=", "--create=", "--force-create=")):

@@ -18,6 +18,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -176,13 +177,15 @@ class Guards:
         return path
 
     def _forget_old(self) -> None:
-        """Wards of worktrees that are gone."""
+        """Wards of worktrees that are gone, and what somebody killed while writing one left long ago."""
         for path in self.wards.glob("*.json"):
             with suppress(OSError, ValueError, TypeError):
                 if not os.path.isdir(wards.ward_of(str(path)).worktree):
                     path.unlink()
         for left in self.wards.glob(UNFINISHED):
-            left.unlink(missing_ok=True)
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > _STUCK_S:
+                    left.unlink()
 
 
 def _is(path: Path, text: bytes, mode: int) -> bool:
