@@ -57,7 +57,7 @@ async def start(shop: Workshop, order: Order, lease: Lease, written: Callable[[P
     prompt.write_text(order.prompt, encoding="utf-8")
     launch = shop.runtime.launch(order.assignment)
     env = {
-        **shop.account.environment(launch.env, with_api_key=shop.with_api_key),
+        **shop.account.environment(launch.env),
         **order.variables,
         **_told(shop, order, prompt, lease),
     }

@@ -71,8 +71,6 @@ class Workshop:
     default_model: str = ""
     tasks: Mapping[str, Task] = field(default_factory=dict)
     """As they were read last."""
-    with_api_key: bool = False
-    """Agents get the profile's API key although it is billed by subscription."""
     said: Callable[[str], None] = lambda _: None
     """What the people around the run should know."""
     started_at: float = field(default=0.0)

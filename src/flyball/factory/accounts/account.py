@@ -34,7 +34,7 @@ class Account:
             return ""
         return f"{profile.name}: {profile.identity or f'API key in {profile.api_key_env}'}"
 
-    def environment(self, runtime: Mapping[str, str], *, with_api_key: bool = False) -> dict[str, str]:
+    def environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
         """What every agent of the project gets of our environment."""
         return child_environment(
             os.environ,
@@ -43,7 +43,6 @@ class Account:
             names=self.config.guard.env,
             runtime_values=runtime,
             values=self.config.agent.env,
-            with_api_key=with_api_key,
         )
 
 

@@ -43,13 +43,8 @@ def child_environment(
     names: Iterable[str] = (),
     runtime_values: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
-    with_api_key: bool = False,
 ) -> dict[str, str]:
-    """Everything an agent gets of our environment.
-
-    ``names`` is ``guard.env``, ``values`` is ``agent.env``. ``with_api_key``: spend on the profile's key
-    although it is billed by subscription; somebody has to have said so in every way that is asked for.
-    """
+    """Everything an agent gets of our environment. ``names`` is ``guard.env``, ``values`` ``agent.env``."""
     own = credentials_of(runtime) if profile is not None else frozenset()
     named = {*names, *(profile.env if profile is not None else ())} - own
     passed = {key: value for key, value in ambient.items() if key in named or _passes(key, value)}
@@ -58,7 +53,7 @@ def child_environment(
         prefixes = provider_prefixes(runtime)
         passed |= {key: value for key, value in ambient.items() if key.startswith(prefixes)}
     kept = {key: value for key, value in (values or {}).items() if key not in own}
-    login = _login(profile, ambient, with_api_key=with_api_key) if profile is not None else {}
+    login = _login(profile, ambient) if profile is not None else {}
     return {**passed, **(runtime_values or {}), **kept, **login}
 
 
@@ -70,11 +65,11 @@ def _passes(key: str, value: str) -> bool:
     return key.startswith(_HARMLESS_PREFIXES) and not _SECRET.search(key)
 
 
-def _login(profile: Profile, ambient: Mapping[str, str], *, with_api_key: bool) -> dict[str, str]:
+def _login(profile: Profile, ambient: Mapping[str, str]) -> dict[str, str]:
     login: dict[str, str] = {}
     if profile.folder is not None:
         login[CONFIG_DIRS[profile.runtime]] = str(profile.folder)
-    if profile.billing == "api-key" or with_api_key:
+    if profile.billing == "api-key":
         login[key_name(profile)] = key_of(profile, ambient)
     return login
 
