@@ -63,7 +63,7 @@ class Lookout:
 
     def _spend(self) -> Spend | None:
         """What was seen, and what our own agents have cost since."""
-        if self.seen is None:
+        if self.seen is None or self.seen.spend is None:
             return None
         spend = _with(self.seen.spend, self._since)
         return spend if spend.floor is None else replace(spend, floor=_with(spend.floor, self._since))
