@@ -92,7 +92,7 @@ def test_without_ccusage_the_next_source_is_asked(ccusage: Program, tmp_path: Pa
         Ccusage(tmp_path).look(NOW)
     payer = Payer(name="default:claude", runtime="claude", folder=tmp_path / "claude")
     seen = usage_of(payer, tmp_path / "home").look(NOW)
-    assert seen.spend.source == "ledger"
+    assert seen.source == "ledger"
     assert [words.split()[0] for words in seen.silent] == ["ccusage", "there"]
 
 
@@ -249,22 +249,43 @@ def test_a_source_that_contradicts_itself_is_passed_over(tmp_path: Path) -> None
     first, second, ledger = Says("first"), Says("second"), Says("ledger", whole=False)
     usage = Usage([first, second], ledger)
     first.usd, second.usd = 20.0, 21.0
-    assert usage.look(NOW).spend.source == "first"
+    assert usage.look(NOW).source == "first"
     first.usd = 2.0
     seen = usage.look(NOW + 10)
-    assert (seen.spend.source, seen.silent) == (
+    assert (seen.source, seen.silent) == (
         "second",
         ["first contradicts itself: $20.00 were $2.00 later"],
     )
     first.usd = 1e5
-    assert usage.look(NOW + 20).spend.source == "second"
+    assert usage.look(NOW + 20).source == "second"
     first.usd, first.at = 500.0, NOW + 25
-    assert usage.look(NOW + 30).spend.source == "second", "nobody spends that in half a minute"
+    assert usage.look(NOW + 30).source == "second", "nobody spends that in half a minute"
     first.usd, first.at = 20.5, NOW - HOUR
-    assert usage.look(NOW + 40).spend.source == "first"
+    assert usage.look(NOW + 40).source == "first"
 
 
 def test_what_the_ledgers_know_is_the_least_that_was_spent(tmp_path: Path) -> None:
     first, ledger = Says("first"), Says("ledger", whole=False)
     ledger.usd = 5.0
-    assert total(Usage([first], ledger).look(NOW).spend) == 5.0
+    found = Usage([first], ledger).look(NOW).spend
+    assert found is not None
+    assert total(found) == 5.0
+
+
+def test_one_agent_that_cost_a_fortune_is_believed(tmp_path: Path) -> None:
+    ledger = Says("ledger", whole=False)
+    usage = Usage([], ledger)
+    usage.look(NOW)
+    ledger.usd, ledger.at = 900.0, NOW + 5
+    found = usage.look(NOW + 10).spend
+    assert found is not None
+    assert found.within(0, NOW + 11).value == 900.0
+
+
+def test_where_nobody_can_say_anything_that_is_said(tmp_path: Path) -> None:
+    class Broken(Says):
+        def look(self, now: float) -> Spend:
+            raise OSError("the disk is gone")
+
+    seen = Usage([Broken("first")], Broken("ledger")).look(NOW)
+    assert (seen.spend, seen.source, seen.silent) == (None, "nobody", ["the disk is gone"] * 2)

@@ -173,7 +173,7 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     if spent is None:
         seen = here.lookout.look_now()
         standing = stand(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)
-        spent, source = _measured(standing, terms.name), seen.spend.source
+        spent, source = _measured(standing, terms.name), seen.source
     quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)
     words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"
     return _set(args, here, f"{words} ${quota.ceiling_usd:.2f}")

@@ -37,7 +37,7 @@ def quota_screen(
     yield Line([Piece(payer.name, Style.STRONG), "  ", Piece(level.word + _MEANING[level], _STYLES[level])])
     columns = [Column("WINDOW"), Column("USED"), Column("SPENT"), Column("CEILING"), Column("ENDS IN")]
     yield Table([*columns, Column("", wraps=True)], [_row(each, thresholds, now) for each in standings])
-    yield Line(seen.spend.source, label="source", indent=2)
+    yield Line(seen.source, label="source", indent=2)
     for silent in seen.silent:
         yield Line(silent, label="silent", indent=2)
     if lessons is not None and lessons.costs:
@@ -87,7 +87,7 @@ def quota_record(
     return {
         "account": payer.name,
         "level": level_of(standings, thresholds).word,
-        "source": seen.spend.source,
+        "source": seen.source,
         "silent": list(seen.silent),
         "windows": [_window_record(each, thresholds, now) for each in standings],
         "estimates": score(lessons.costs) if lessons is not None else None,

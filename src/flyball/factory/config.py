@@ -152,8 +152,8 @@ class RunPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         float,
         Meta(
             ge=0,
-            description="How long a run waits for a closed pool while nothing else goes on, before it pauses "
-            "with exit status 75.",
+            description="How long a run waits for a closed pool, or for the reset of a window that is used "
+            "up, while nothing else goes on, before it pauses with exit status 75.",
         ),
     ] = 21600.0
     priority: Annotated[

@@ -121,7 +121,7 @@ class Purse:
     async def look(self) -> None:
         """How the windows stand. Nothing may start before the first look."""
         if self._lookout is not None:
-            await self._lookout.look()
+            await self._lookout.look(busy=bool(self._running))
             self._recount()
 
     def saw(self, task: str, cost_usd: float | None, reports: Iterable[Report]) -> None:

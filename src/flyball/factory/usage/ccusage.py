@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -43,24 +44,24 @@ class Ccusage:
 
     def _said(self, argv: list[str]) -> bytes:
         environ = {**os.environ, CONFIG_DIR: str(self._folder)}
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         try:
-            done = subprocess.run(
-                argv,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise UsageUnknown(f"ccusage took longer than {self._timeout_s:g} s") from None
+            # A session of its own: it starts others, and they must end with it.
+            with subprocess.Popen(
+                argv, env=environ, stdin=nothing, stdout=pipe, stderr=nothing, start_new_session=True
+            ) as program:
+                try:
+                    said, _ = program.communicate(timeout=self._timeout_s)
+                except subprocess.TimeoutExpired:
+                    os.killpg(program.pid, signal.SIGKILL)
+                    raise UsageUnknown(f"ccusage took longer than {self._timeout_s:g} s") from None
         except OSError as error:
             raise UsageUnknown(f"ccusage cannot be started ({error.strerror})") from error
-        if done.returncode != 0:
-            raise UsageUnknown(f"ccusage exited with status {done.returncode}")
-        if len(done.stdout) > _LARGEST_BYTES:
+        if program.returncode != 0:
+            raise UsageUnknown(f"ccusage exited with status {program.returncode}")
+        if len(said) > _LARGEST_BYTES:
             raise UsageUnknown("ccusage said more than can be meant")
-        return done.stdout
+        return said
 
 
 def _blocks(said: bytes) -> list[dict[str, Any]]:

@@ -23,6 +23,8 @@ from flyball.factory.usage.told import ToldFile
 
 FRESH_S = 30.0
 """How long a look is good for; less once an agent has ended."""
+IDLE_FRESH_S = 300.0
+"""The same while no agent of ours runs: a run that waits for a reset need not look twice a minute."""
 _AGAIN_S = 5.0
 
 
@@ -44,6 +46,7 @@ class Lookout:
         self._usage = usage or usage_of(payer, home, own=own)
         self.seen: Seen | None = None
         self._stale_at = 0.0
+        self._rest_s = FRESH_S
         self._since: list[Piece] = []
         """What our own agents cost since the last look."""
         self._looking: asyncio.Task[None] | None = None
@@ -63,7 +66,7 @@ class Lookout:
 
     def _spend(self) -> Spend | None:
         """What was seen, and what our own agents have cost since."""
-        if self.seen is None:
+        if self.seen is None or self.seen.spend is None:
             return None
         spend = _with(self.seen.spend, self._since)
         return spend if spend.floor is None else replace(spend, floor=_with(spend.floor, self._since))
@@ -83,15 +86,17 @@ class Lookout:
     def look_now(self) -> Seen:
         """For whoever has time: blocks until the sources have answered."""
         now = self._wall()
-        self._stale_at = now + FRESH_S
+        self._stale_at = now + self._rest_s
         seen = self._usage.look(now)
         self._since = [each for each in self._since if each.end >= now]
         self.seen = seen
         return seen
 
-    async def look(self) -> None:
-        """A fresh look where one is due. The first is waited for; later ones come in when they are done."""
+    async def look(self, *, busy: bool = True) -> None:
+        """A fresh look where one is due. The first is waited for; later ones come in when they are done.
+        ``busy``: something is being spent now."""
         idle = self._looking is None or self._looking.done()
+        self._rest_s = FRESH_S if busy else IDLE_FRESH_S
         if self.watched and idle and self._wall() >= self._stale_at:
             self._looking = asyncio.create_task(self._refresh())
         if self._looking is not None and self.seen is None:

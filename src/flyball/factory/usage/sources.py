@@ -9,11 +9,13 @@ who could not be asked and why is said. The ledgers are the floor under whoever 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from flyball.core.standing import Spend
+from flyball.errors import FlyballError
 from flyball.factory.usage.ccusage import Ccusage
 from flyball.factory.usage.ledgers import Ledgers
 from flyball.factory.usage.payer import Payer
@@ -30,9 +32,14 @@ class Seen:
     """One look at what an account spent."""
 
     at: float
-    spend: Spend
+    spend: Spend | None
+    """None: nobody could say anything at all."""
     silent: Sequence[str] = ()
     """Sources that could not say, each with why."""
+
+    @property
+    def source(self) -> str:
+        return self.spend.source if self.spend is not None else "nobody"
 
 
 class Usage:
@@ -43,17 +50,24 @@ class Usage:
         self._before: dict[str, tuple[float, Spend]] = {}
 
     def look(self, now: float) -> Seen:
-        floor, silent = self._ledgers.look(now), []
+        silent: list[str] = []
+        floor = self._asked(self._ledgers.look, now, silent)
         for source in self._sources:
-            try:
-                spend = self._believed(source.look(now), now)
-            except UsageUnknown as error:
-                silent.append(str(error))
-                continue
-            return Seen(now, replace(spend, floor=floor), silent)
+            spend = self._asked(partial(self._believed, source), now, silent)
+            if spend is not None:
+                return Seen(now, replace(spend, floor=floor), silent)
         return Seen(now, floor, silent)
 
-    def _believed(self, spend: Spend, now: float) -> Spend:
+    @staticmethod
+    def _asked(look: Callable[[float], Spend], now: float, silent: list[str]) -> Spend | None:
+        try:
+            return look(now)
+        except (FlyballError, OSError) as error:
+            silent.append(str(error))
+            return None
+
+    def _believed(self, source: UsageSource, now: float) -> Spend:
+        spend = source.look(now)
         known = self._before.get(spend.source)
         if known is not None:
             then, before = known
