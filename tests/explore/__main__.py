@@ -1,8 +1,8 @@
 """``python -m tests.explore``: every scenario in full and every broken rule, one after the other.
 
-Prints the counts and the counter-examples, and keeps them in results.json, results.md and the explanation if
-nothing is wrong. The counts are the same in every run. ``python -m tests.explore flush`` runs only what has
-that word in its name, and keeps nothing.
+Takes about a minute and a half of one core. Prints the counts and the counter-examples, and keeps them in
+results.json, results.md and the explanation if nothing is wrong. The counts are the same in every run.
+``python -m tests.explore flush`` runs only what has that word in its name, and keeps nothing.
 """
 
 from __future__ import annotations
