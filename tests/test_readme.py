@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import RESULTS
-from bench.quote import quoted, table
+from bench import service
+from bench.__main__ import OWN_RESULTS, RESULTS
+from bench.quote import RUNBOOK, quoted, runbook, table
 from flyball.cli.main import load_verb, verb_parser
 
 REPOSITORY = Path(__file__).parents[1]
@@ -46,6 +47,14 @@ def test_a_working_example_comes_within_thirty_lines() -> None:
 
 def test_the_figures_are_those_of_the_committed_results() -> None:
     assert quoted(README) == table(json.loads(RESULTS.read_text(encoding="utf-8")))
+
+
+SERVICE = OWN_RESULTS[service.NAME]
+
+
+@pytest.mark.skipif(not SERVICE.exists(), reason="make bench has not measured the service yet")
+def test_the_runbook_is_that_of_the_committed_results() -> None:
+    assert quoted(RUNBOOK.read_text(encoding="utf-8")) == runbook(json.loads(SERVICE.read_text("utf-8")))
 
 
 WRITTEN = ("*.md", "docs/**/*.md", "bench/**/*.md")
