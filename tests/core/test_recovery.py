@@ -206,3 +206,10 @@ def test_a_failure_outside_leaves_an_open_pull_request_as_it_was(result: str) ->
     opened = after_landing(trip(State.LANDING, pr_number=12), NO_RETRIES, result=result, why="why")
     assert opened.move is Move.PARK
     assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Move.BLOCK
+
+
+def test_a_review_of_a_pull_request_that_was_cut_short_leaves_it_open() -> None:
+    slot = trip(State.CHECKING, pr_number=12, pr_url="https://host/12")
+    found = on_resume(slot, BUDGETS, alive=False, ended_on_file=False, commits=True)
+    assert found.move is Move.PARK
+    assert "#12 is open: https://host/12" in found.why

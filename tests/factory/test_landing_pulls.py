@@ -336,3 +336,29 @@ def test_a_run_that_goes_on_lands_it_when_asked(project: Project) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
     assert [pull["branch"] for pull in host.pulls] == ["agent/t-1", "agent/t-2"]
+
+
+# -- reviews --------------------------------------------------------------------------------------------
+
+
+def test_a_pull_request_is_reviewed_as_it_stands_and_stays_open(project: Project) -> None:
+    host = Host(project)
+    project.task("t-1", "acceptance: |", "  - the page is there")
+    project.act("t-1@review", "review('it says too little')", launch=1)
+    project.git("push", "-q", "origin", "main")
+    assert project.run().code == 0
+    added = somebody_pushes(project, host, "agent/t-1", "pages/more.txt")
+    ran = project.flyball("review", "12", "--json")
+    assert ran.code == 1, ran.said
+    assert (ran.json["reviewed"], ran.json["passed"], ran.json["head"]) == (True, False, added)
+    assert [each["what"] for each in ran.json["findings"]] == ["it says too little"]
+    assert project.flyball("review", "t-1").code == 0
+    assert project.flyball("review", "t-1", die_at="after:review.begun#2").code == -9
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "#12 is open" in ran.out
+    assert project.landed() == []
+    host.change(12, approved=True)
+    ran = project.flyball("land", "t-1")
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []

@@ -33,6 +33,7 @@ VERBS = {
     "merge": "land a task's finished work",
     "pr": "open pull requests, and see what became of them",
     "land": "land a pull request that people approved",
+    "review": "have a pull request reviewed by an agent, and show what it says",
     "stop": "pause a run, or one task of it; everything is kept",
     "drain": "let a run finish what it does and start nothing more",
     "resize": "change how many agents a run has at once",

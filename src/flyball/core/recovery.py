@@ -201,6 +201,12 @@ def _so_often(slot: SlotRun) -> str:
     return f" after it was sent back {'once' if backs == 1 else f'{backs} times'}" if backs else ""
 
 
+def pull_words(slot: SlotRun) -> str:
+    """That its pull request waits for people."""
+    where = f"pull request #{slot.pr_number} is open: {slot.pr_url}"
+    return f"{where}; flyball land {slot.task} once it is approved"
+
+
 _WAITS = frozenset({"manual", "pr-opened", "no-gh", "unapproved"})
 """It is as good as it was, and a person's turn."""
 _OUTSIDE = frozenset({"no-remote", "error"})
@@ -226,6 +232,8 @@ def on_resume(slot: SlotRun, budgets: Budgets, *, alive: bool, ended_on_file: bo
         return Next(move=Move.LEAVE)
     if slot.state is State.LANDING:
         return Next(move=Move.LAND_ON)
+    if slot.state is State.CHECKING and slot.pr_number:
+        return Next(move=Move.PARK, why=f"{pull_words(slot)}; its review was cut short")
     if slot.state is State.CHECKING:
         return Next(move=Move.CHECK)
     if slot.state is State.CLAIMED:

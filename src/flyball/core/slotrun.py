@@ -122,6 +122,8 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
         for step in (Step.STAGE, Step.REVIEW)
     },
     **{(_S.CHECKING, step, _D): _S.CHECKING for step in (Step.STAGE, Step.REVIEW)},
+    # A person has a pull request reviewed; then it waits for people again.
+    (_S.PARKED, Step.REVIEW, _B): _S.CHECKING,
     (_S.ENDED, Step.LAND, _B): _S.LANDING,
     (_S.CHECKING, Step.LAND, _B): _S.LANDING,
     (_S.PARKED, Step.LAND, _B): _S.LANDING,

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flyball.core.recovery import pull_words
 from flyball.core.slotrun import Mark, Step
 from flyball.core.task import Task
 from flyball.factory.default_branch import push_words
@@ -64,8 +65,7 @@ class PullLanding:
         await off_loop(self._push, task.id, tip, new)
         pull = await off_loop(self._found_or_opened, host, task)
         self.landing.ledger.note(task.id, Step.PR, pr_url=pull.url, pr_number=pull.number)
-        words = f"pull request #{pull.number} is open: {pull.url}; flyball land {task.id} once it is approved"
-        return Landed(result=Result.PR_OPENED, why=words, commit=new)
+        return Landed(result=Result.PR_OPENED, why=pull_words(self.landing.ledger.slots[task.id]), commit=new)
 
     async def _green(self, task: Task, tip: str, base: str, folder: Path) -> str:
         """The work on top of ``base``, seen green by the gate."""
@@ -167,12 +167,16 @@ class PullLanding:
             self.landing.ledger.note(task.id, Step.ADVANCE)
         return moved
 
-    def _head(self, task_id: str, pull: Pull) -> str:
+    def head_of(self, task_id: str) -> str:
         """What the pull request is about now, fetched."""
         git, kept = self.landing.repository.git, f"{_FETCHED}{task_id}"
         git("fetch", "--quiet", "--no-tags", "origin", f"+refs/heads/{BRANCHES}{task_id}:{kept}")
         head = git("rev-parse", kept)
         git("update-ref", "-d", kept)
+        return head
+
+    def _head(self, task_id: str, pull: Pull) -> str:
+        head = self.head_of(task_id)
         if pull.head and head != pull.head:
             words = f"{BRANCHES}{task_id} at origin is not what #{pull.number} was about a moment ago"
             raise Refused(Result.UNAPPROVED, f"{words}; flyball land {task_id} looks again")

@@ -85,6 +85,21 @@ class Reviewing:
             self.notes.append(f"{self.task.id}: its review noted {found.notes[0].words}{more}")
         return found
 
+    async def of_pull(self, head: str) -> Review | str:
+        """What a pull request is about, whatever the trip's own review came to; or why none could be had."""
+        self.errands.waits.say(REVIEW)
+        found = await self._had(head)
+        if isinstance(found, Review):
+            self.shop.ledger.note(
+                self.task.id,
+                Step.REVIEW,
+                head=head,
+                pull_passed=found.passed,
+                findings=[asdict(each) for each in found.findings],
+                criteria=[asdict(each) for each in found.criteria],
+            )
+        return found
+
     def _recorded(self, tip: str) -> Review | None:
         """What the ledger has of a review that blocked this commit, before anything was done about it."""
         slot = self.slot

@@ -20,18 +20,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from flyball.core.ready import Item
-from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume
+from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume, pull_words
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
-from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
+from flyball.errors import AccountError, FlyballError, GitError, InvariantError, StoreError, StoreFullError
 from flyball.factory import runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import Attempts, spent
 from flyball.factory.checking import Checking
-from flyball.factory.errand import Errands
+from flyball.factory.errand import Cut, Errands
 from flyball.factory.git import full_words
 from flyball.factory.landed import Landed, Result
 from flyball.factory.repository import BRANCHES
-from flyball.factory.review import still_reviewed
+from flyball.factory.review import Reviewing, still_reviewed
 from flyball.factory.threads import off_loop
 from flyball.factory.waits import Waits
 from flyball.factory.workshop import Workshop
@@ -42,9 +42,9 @@ from flyball.runtimes.port import End, Ending
 
 _OVER = {Move.MERGED: Step.MERGED, Move.PARK: Step.PARK, Move.BLOCK: Step.BLOCK}
 _STOPPED = "the run was stopped"
-WAYS = ("merge", "pr", "approved", "unapproved")
+WAYS = ("merge", "pr", "approved", "unapproved", "review")
 """Into the default branch; a pull request is opened; the one that is open lands, if people approved it or
-not."""
+not; it is reviewed, and stays open."""
 
 
 class Trip:
@@ -307,7 +307,29 @@ class Trip:
         self.paused = step.pause
         return step
 
+    async def _review_pull(self) -> Next:
+        """A person wants to know what a reviewer says; its pull request stays open whatever that is."""
+        self._result = Result.PR_OPENED.value
+        self.shop.ledger.note(self.task.id, Step.REVIEW, Mark.BEGUN)
+        try:
+            head = await off_loop(self.shop.pulls.head_of, self.task.id)
+            reviewing = Reviewing(shop=self.shop, task=self.task, errands=self.errands)
+            found = await reviewing.of_pull(head)
+        except Cut as cut:
+            self.paused = cut.step.pause
+            return cut.step if cut.step.move is Move.LEAVE else self._open_still(cut.step.why)
+        except GitError as error:
+            return self._open_still(str(error))
+        finally:
+            self.waits.give_place_back()
+        return self._open_still(f"unreviewed: {found}" if isinstance(found, str) else found.why())
+
+    def _open_still(self, why: str) -> Next:
+        return Next(move=Move.PARK, why=f"{pull_words(self.slot)}; {why}")
+
     async def _land(self) -> Next:
+        if self.how == "review":
+            return await self._review_pull()
         # Only what was reviewed lands by itself, and only as it was then.
         on = self.shop.config.review.on and not self.by_hand
         if on and (why := await off_loop(still_reviewed, self.shop, self.slot)):
