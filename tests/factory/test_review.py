@@ -248,7 +248,8 @@ def test_a_drain_lets_a_reviewer_finish_and_starts_none(project: Project) -> Non
     process.send_signal(signal.SIGTERM)
     project.read_until(process, "finishes what runs")
     project.say("go")
-    process.wait(30)
+    said, _ = process.communicate(timeout=30)
+    assert "its work is done and still to be checked" in said
     assert project.landed() == ["t-1"]
     assert began(project, "t-2") == ["t-2"]
     assert project.run().code == 0

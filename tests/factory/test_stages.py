@@ -90,7 +90,18 @@ def test_a_stage_that_was_done_is_not_repeated_for_work_that_came_again_as_it_wa
     assert project.wrongs(["t-1"]) == []
 
 
-def test_what_stages_and_reviews_cost_counts_for_the_task(project: Project) -> None:
+def test_what_cannot_land_anyway_is_not_checked(project: Project) -> None:
+    stages(project, docs={})
+    project.configure(review={"on": True})
+    project.task("t-1", act="write('secrets/key', 'mine now')")
+    ran = project.run("--json")
+    assert ran.code == 1
+    assert ran.json["blocked"]["t-1"].startswith("protected: it changes secrets/key")
+    assert began(project) == ["t-1"]
+
+
+def costly(project: Project) -> None:
+    """An agent that tells what it costs, whatever it does."""
     line = {"type": "result", "subtype": "success", "is_error": False, "session_id": "s", "result": "done"}
     line |= {"total_cost_usd": 0.25, "usage": {"input_tokens": 10, "output_tokens": 5}}
     agent = f"""
@@ -109,6 +120,10 @@ print(json.dumps(line))
     stages(project, docs={})
     project.configure(review={"on": True}, agent={"runtime": "claude", "command": command})
     project.task("t-1")
+
+
+def test_what_stages_and_reviews_cost_counts_for_the_task(project: Project) -> None:
+    costly(project)
     ran = project.run()
     assert ran.code == 0, ran.said
     slot = slot_of(project)
@@ -118,6 +133,15 @@ print(json.dumps(line))
     summaries = [json.loads((folder / "summary.json").read_text()) for folder in project.folders("t-1")]
     assert [each.get("stage") for each in summaries] == [None, "docs", "review"]
     assert project.wrongs(["t-1"]) == []
+
+
+def test_a_review_that_the_tasks_budget_does_not_allow_is_not_had(project: Project) -> None:
+    costly(project)
+    project.configure(budget={"task_usd": 0.5})
+    ran = project.run()
+    assert "unreviewed: budget: t-1 has cost $0.50; budget.task_usd allows $0.5" in ran.out, ran.said
+    assert slot_of(project).cost_usd == 0.5
+    assert project.landed() == []
 
 
 @pytest.mark.faults

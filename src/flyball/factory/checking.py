@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flyball.core.recovery import Move, Next, after_stage
+from flyball.core.recovery import Move, Next, after_landing, after_stage
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
 from flyball.factory.config_landing import StagePart
 from flyball.factory.errand import Cut, Errand, Errands, Ran
 from flyball.factory.git import Git
+from flyball.factory.landed import Refused
 from flyball.factory.personas.persona import Persona, find_persona
 from flyball.factory.prompt import compile_stage
 from flyball.factory.repository import BRANCHES
@@ -46,6 +47,8 @@ class Checking:
 
     async def check(self) -> Next:
         """Everything that is still to be done before the landing; what is next."""
+        if refused := await self._refused():
+            return refused
         try:
             for name, part in self._stages():
                 step = await self._stage(name, part)
@@ -57,6 +60,17 @@ class Checking:
             return await reviewing.review()
         except Cut as cut:
             return cut.step
+
+    async def _refused(self) -> Next | None:
+        """What cannot land anyway is not worth another agent."""
+        if not (self.shop.config.stages or self.shop.config.review.on):
+            return None
+        try:
+            await off_loop(self.shop.landing.fitness.tip_of, self.task.id)
+        except Refused as refused:
+            landed, budgets = refused.landed, self.shop.budgets_for(self.task)
+            return after_landing(self.slot, budgets, result=landed.result.value, why=landed.why)
+        return None
 
     def _stages(self) -> Iterator[tuple[str, StagePart]]:
         done = self.slot.stages

@@ -24,6 +24,7 @@ from flyball.core.recovery import Move, Next, after_limit
 from flyball.core.route import Route
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
+from flyball.errors import AgentError
 from flyball.factory import launching, runs
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import read_all, spent
@@ -87,7 +88,8 @@ class Errands:
         return self.shop.ledger.slots[self.task.id]
 
     async def run(self, errand: Errand) -> Ran:
-        """To its end, limits waited out. Raises Cut where the trip is to be left."""
+        """To its end, limits waited out. Raises Cut where the trip is to be left, AgentError where it cannot
+        be paid for."""
         limits = 0
         while True:
             ran = await self._once(errand)
@@ -110,7 +112,7 @@ class Errands:
         if self.waits.leaving:
             raise Cut(Next(move=Move.LEAVE))
         if overspent := await self.waits.paid_for(lambda: self._admitted(errand), purpose=errand.stage):
-            raise Cut(Next(move=Move.BLOCK, why=overspent))
+            raise AgentError(overspent)
         cost_usd: float | None = None
         try:
             await self.waits.take_place(purpose=errand.stage)

@@ -18,7 +18,7 @@ from pathlib import Path
 from flyball.core.findings import TEXT_LIMIT, Answered, Finding, Reading, Review, criteria_of, read_review
 from flyball.core.recovery import Next, after_review, keyless
 from flyball.core.route import REVIEW
-from flyball.core.slotrun import Mark, SlotRun, State, Step
+from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
 from flyball.core.task import Task
 from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.errand import Errand, Errands, Ran
@@ -161,7 +161,7 @@ class Reviewing:
             file=str(desk.answer),
             diff=desk.diff.name,
             variable=FILE_VARIABLE,
-            before=self.slot.lesson if self.slot.review_backs else "",
+            before=self.slot.lesson if self.slot.lesson_cause is Cause.REVIEW else "",
             wrong=wrong,
         )
         return Errand(

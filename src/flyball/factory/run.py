@@ -261,6 +261,8 @@ class Run:
             self.report.parked[slot.task] = slot.reason
         elif slot.state is State.BLOCKED:
             self.report.blocked[slot.task] = slot.reason
+        elif slot.state is State.CHECKING:
+            self.report.left[slot.task] = "its work is done and still to be checked"
         else:
             self.report.left[slot.task] = slot.reason or f"it was {slot.state.value}"
 
