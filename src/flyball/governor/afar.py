@@ -290,7 +290,12 @@ class Afar:
             async with self._hanging:
                 if self._bells is None:
                     box = await self.call(self._governor.open_box)
-                    self._bells = Bells(asyncio.get_running_loop(), box, self._look_soon)
+                    self._bells = Bells(
+                        asyncio.get_running_loop(),
+                        box,
+                        self._look_soon,
+                        calling=lambda: self._threads.busy > 0,
+                    )
                     self._steps.bells = self._bells
         return self._bells
 

@@ -15,6 +15,7 @@ from enum import Enum
 from flyball.wake.mailbox import LOOK, OVERFLOW, Box
 
 _EARLY_KEPT = 4096
+_ANSWER_S = 0.005
 
 
 class Ring(Enum):
@@ -60,10 +61,18 @@ class Bells:
     """All who wait on one event loop. Used from that loop only, but for ``waiting``."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, box: Box | None, missed: Callable[[], object]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        box: Box | None,
+        missed: Callable[[], object],
+        *,
+        calling: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``missed`` is called when mail may have been lost: somebody should look for all at once."""
-        self._loop, self._box, self._missed = loop, box, missed
+        """``missed`` is called when mail may have been lost: somebody should look for all at once.
+
+        ``calling``: is a step of ours under way? Then it may be what the mail is about.
+        """
+        self._loop, self._box, self._missed, self._calling = loop, box, missed, calling
         self.address = box.address if box is not None else ""
         self.ended = False
         self._hung: dict[int, list[Bell]] = {}
@@ -103,7 +112,11 @@ class Bells:
         if self._box is None:
             return
         told = self._box.drain()
-        self.tell(told, Ring.LOOK)
+        if self._calling():
+            # Its own answer comes in a moment, and says more: who was granted need not look.
+            self._loop.call_later(_ANSWER_S, self.tell, told, Ring.LOOK)
+        else:
+            self.tell(told, Ring.LOOK)
         if LOOK in told or (self._box.lossy and len(told) >= OVERFLOW):
             # A full mailbox drops what does not fit, and a channel what nobody listens to.
             self._missed()
