@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.verdict import Reason
+from flyball.errors import UsageError
 from flyball.testing.store_checks.nodes import Node, learned, settle
 from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal, store_check
 
@@ -281,6 +283,19 @@ def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -
     s.wait(a.terms.lease_s + 0.1)
     s.look(line)
     expect(s.held(line), "nobody renewed it in time, so its slots are free")
+
+
+@store_check
+def a_change_that_is_refused_holds_no_renewal_up(s: Scene) -> None:
+    _ready(s, 1)
+    a = Node(s, "a")
+    a.renew()
+    s.wait(60.0)
+    with suppress(UsageError):
+        s.pool(cap=0)
+    a.wants = 9
+    a.renew()
+    expect_equal(a.after.notices, [], "it was planned for at once, and need not come again")
 
 
 @store_check

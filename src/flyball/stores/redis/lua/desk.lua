@@ -222,7 +222,8 @@ end
 -- Everything a plan is made from, and where to go on once there is one. ``divide``: share leases need one too.
 function desk.state(resume, head, whole, divide)
   desk.write()
-  local rows, targets, epoch = shares.state(divide)
+  -- A change that a person asks for may still be refused: nobody holds back for it.
+  local rows, targets, epoch = shares.state(divide, not whole)
   whole = whole or (pool and pool.share == 'strict')
   local trial = pool and pool.trial_id
   return {

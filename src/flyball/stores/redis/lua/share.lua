@@ -107,14 +107,14 @@ function shares.divide(plan)
   for _, mailbox in ipairs(plan.notices) do shares.notice(mailbox) end
 end
 
--- What a plan of who should get how much is made from; nothing where none is due.
-function shares.state(asked)
+-- What a plan of who should get how much is made from; nothing where none is due. ``surely``: it will be made.
+function shares.state(asked, surely)
   local v = pool and call('HMGET', PREFIX .. 'pool', 'pot:until', 'pot:epoch') or {}
   if not v[1] then return {}, {}, '' end
   local due = asked or now >= tonumber(v[1])
   if not due and pool.trial_id ~= TRIAL_ID then return {}, {}, '' end
   local epoch = shares.epoch()
   if epoch ~= v[2] then shares.life_since(epoch) end
-  if due then call('HSET', PREFIX .. 'pool', 'pot:planning', text(now + PLANNING_S)) end
+  if due and surely then call('HSET', PREFIX .. 'pool', 'pot:planning', text(now + PLANNING_S)) end
   return call('HGETALL', PREFIX .. 'shares'), call('HGETALL', PREFIX .. 'targets'), epoch
 end
