@@ -57,6 +57,8 @@ def test_stopping_during_the_gate_of_a_batch_ends_it_and_leaves_all_of_them_to_g
 
 
 def test_empty_merged_and_plain_branches_land_together_each_as_it_should(project: Project) -> None:
+    # Its guard would keep an agent from merging; a person may have done it.
+    project.configure(guard={"hooks": False})
     project.tasks(3)
     side = "git('checkout', '-qb', 'side')\ncommit('pages/t-1.a', 'a')\ngit('checkout', '-q', 'agent/t-1')\n"
     project.act("t-1", f"{side}commit('pages/t-1.b', 'b')\ngit('merge', '-q', '--no-edit', 'side')")
