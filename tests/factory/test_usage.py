@@ -209,6 +209,21 @@ def test_the_ledgers_of_all_projects_are_one_account_s_and_no_other_s(tmp_path: 
     assert [look.look(wall + 1).within(0, wall + 2).value for look in looks] == [7.0, 8.0, 0.0]
 
 
+def test_of_agents_that_run_at_once_each_is_billed_as_it_was_launched(tmp_path: Path) -> None:
+    home, wall = tmp_path / "home", time.time()
+    (tmp_path / "one").mkdir()
+    Registry(home).add("one", tmp_path / "one")
+    ledger = Ledger(tmp_path / "one" / ".flyball", run="r-1")
+    for task, billing in (("t-1", None), ("t-2", API_KEY)):
+        for step in (Step.CLAIM, Step.WORKTREE):
+            ledger.note(task, step)
+        ledger.note(task, Step.LAUNCH, account="work", billing=billing)
+    for task, usd in (("t-1", 1.0), ("t-2", 2.0)):
+        ledger.note(task, Step.END, end="finished", cost_usd=usd)
+    ledger.close()
+    assert Ledgers(home, "work").look(wall + 1).within(0, wall + 2).value == 1.0
+
+
 def test_a_ledger_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
     home, wall = tmp_path / "home", time.time()
     for name in ("good", "bad"):

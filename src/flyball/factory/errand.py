@@ -31,6 +31,7 @@ from flyball.factory.attempt import read_all, spent
 from flyball.factory.launching import Order
 from flyball.factory.process import Process
 from flyball.factory.threads import off_loop
+from flyball.factory.usage.ledgers import API_KEY
 from flyball.factory.waits import Waits
 from flyball.factory.workshop import Workshop
 from flyball.governor.asking import Asking
@@ -155,9 +156,11 @@ class Errands:
             await self.shop.staggered()
             self.launching = True
             folder = await off_loop(runs.new_folder, self.shop.state, self.task.id)
-            order = self._order(errand, folder)
+            charged = self.shop.purse.charged(errand.stage, self._route(errand).model)
+            order = self._order(errand, folder, charged)
+            billing = API_KEY if charged else None
             return await launching.start(
-                self.shop, order, lease, lambda process: self._written(errand, process, folder)
+                self.shop, order, lease, lambda process: self._written(errand, process, folder, billing)
             ), folder
         except BaseException:
             await self.shop.governor.release_async(lease, Outcome.ABANDONED)
@@ -165,7 +168,7 @@ class Errands:
         finally:
             self.launching = False
 
-    def _order(self, errand: Errand, folder: Path) -> Order:
+    def _order(self, errand: Errand, folder: Path, charged: Mapping[str, str]) -> Order:
         agent, route = self.shop.config.agent, self._route(errand)
         assignment = Assignment(
             program=agent.command,
@@ -182,10 +185,10 @@ class Errands:
             assignment=assignment,
             tree=errand.tree,
             folder=folder,
-            variables={**told, **errand.variables},
+            variables={**told, **errand.variables, **charged},
         )
 
-    def _written(self, errand: Errand, process: Process, folder: Path) -> None:
+    def _written(self, errand: Errand, process: Process, folder: Path, billing: str | None) -> None:
         route = self._route(errand)
         self.shop.ledger.note(
             self.task.id,
@@ -197,6 +200,8 @@ class Errands:
             errand_folder=str(folder),
             errand_model=route.model,
             errand_rationale=route.rationale,
+            identity=self.shop.account.words,
+            billing=billing,
         )
 
     async def _followed(self, errand: Errand, process: Process, lease: Lease) -> Ending:

@@ -33,21 +33,19 @@ class _Story:
     """One ledger, read so far."""
 
     after: int = 0
-    account: str = ""
-    """Of its last launch."""
-    billing: str = ""
+    who: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By task, as many run at once: the account of its last launch, and how its last agent is billed."""
     pieces: list[tuple[str, Piece]] = field(default_factory=list)
 
     def read(self, ledger: Ledger, oldest: float) -> None:
         self.pieces = [each for each in self.pieces if each[1].end >= oldest]
         for entry in ledger.launches(after=self.after):
             self.after = entry.id
-            if entry.step is Step.LAUNCH:
-                self.account = entry.fields.get("account", self.account)
-                self.billing = entry.fields.get("billing", "")
-            elif entry.at >= oldest and self.billing != API_KEY:
-                cost = cost_of(entry)
-                self.pieces += [(self.account, Piece(entry.at, entry.at, cost))] if cost else []
+            account, billing = self.who.get(entry.task, ("", ""))
+            if entry.step is Step.LAUNCH or "errand" in entry.fields:
+                self.who[entry.task] = (entry.fields.get("account", account), entry.fields.get("billing", ""))
+            elif entry.at >= oldest and billing != API_KEY and (cost := cost_of(entry)):
+                self.pieces.append((account, Piece(entry.at, entry.at, cost)))
 
 
 class Ledgers:
