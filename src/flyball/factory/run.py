@@ -329,7 +329,7 @@ class Run:
         self.report.blocked.pop(task_id, None)
         trip = self._trip(self._item(task))
         begun = slot.state is State.LANDING
-        trip.how, trip.first = how, Next(move=Move.LAND_ON if begun else Move.LAND)
+        trip.last_leg.how, trip.first = how, Next(move=Move.LAND_ON if begun else Move.LAND)
         self._start(trip)
         return f"{task_id} is being landed"
 

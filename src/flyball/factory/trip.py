@@ -15,23 +15,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from flyball.core.ready import Item
-from flyball.core.recovery import NO_RETRIES, Move, Next, after_end, after_landing, on_resume, pull_words
+from flyball.core.recovery import Move, Next, after_end, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
-from flyball.errors import AccountError, FlyballError, GitError, InvariantError, StoreError, StoreFullError
-from flyball.factory import runs
+from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import Attempts, spent
-from flyball.factory.checking import Checking
-from flyball.factory.errand import Cut, Errands
+from flyball.factory.errand import Errands
 from flyball.factory.git import full_words
-from flyball.factory.landed import Landed, Result
+from flyball.factory.last_leg import LastLeg
 from flyball.factory.repository import BRANCHES
-from flyball.factory.review import Reviewing, still_reviewed
 from flyball.factory.threads import off_loop
 from flyball.factory.waits import Waits
 from flyball.factory.workshop import Workshop
@@ -42,9 +39,6 @@ from flyball.runtimes.port import End, Ending
 
 _OVER = {Move.MERGED: Step.MERGED, Move.PARK: Step.PARK, Move.BLOCK: Step.BLOCK}
 _STOPPED = "the run was stopped"
-WAYS = ("merge", "pr", "approved", "unapproved", "review")
-"""Into the default branch; a pull request is opened; the one that is open lands, if people approved it or
-not; it is reviewed, and stays open."""
 
 
 class Trip:
@@ -61,19 +55,15 @@ class Trip:
             shop=shop, task=item.task, resources=item.resources, nudges=nudges, changed=changed
         )
         self.first = Next(move=Move.PREPARE)
-        self.how = ""
-        """A person said how to land it, whatever the policy: a word of ``WAYS``."""
         self.waits = Waits(shop, changed=changed)
         self.errands = Errands(
             shop=shop, task=item.task, resources=item.resources, waits=self.waits, changed=changed
         )
+        self.last_leg = LastLeg(shop=shop, task=item.task, errands=self.errands, waits=self.waits)
         self.paused = ""
         """Why the whole run cannot go on: only a person changes that, or time that nobody can tell."""
-        self.notes: list[str] = []
         self._changed = changed
         self._interrupted = False
-        self._result: str | None = None
-        """What its landing came to."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -81,8 +71,9 @@ class Trip:
         return self.shop.ledger.slots[self.task.id]
 
     @property
-    def by_hand(self) -> bool:
-        return bool(self.how)
+    def notes(self) -> list[str]:
+        """Said to whoever runs it, though nothing went wrong."""
+        return self.last_leg.notes
 
     @property
     def agent(self) -> AgentWatch | None:
@@ -183,15 +174,20 @@ class Trip:
             return await self._reattached()
         if step.move is Move.JUDGE:
             return await self._judged_from_files()
-        if step.move is Move.CHECK:
-            return await self._check()
-        if step.move is Move.LAND_ON:
-            return await self._land_on()
-        return await self._land()
+        found = await self._last(step.move)
+        self.paused = found.pause
+        return found
+
+    async def _last(self, move: Move) -> Next:
+        if move is Move.CHECK:
+            return await self.last_leg.check()
+        return await (self.last_leg.land_on() if move is Move.LAND_ON else self.last_leg.land())
 
     async def _over(self, step: Next) -> None:
         if step.move in _OVER:
-            self.shop.ledger.note(self.task.id, _OVER[step.move], reason=step.why, result=self._result)
+            self.shop.ledger.note(
+                self.task.id, _OVER[step.move], reason=step.why, result=self.last_leg.result
+            )
         if step.move is Move.BLOCK:
             await self._tell_source(self.shop.source.unclaim)
 
@@ -293,88 +289,6 @@ class Trip:
 
     async def _tip(self) -> str | None:
         return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
-
-    # -- checks and landing -------------------------------------------------------------------------------
-
-    async def _check(self) -> Next:
-        """Its stages and its review."""
-        checking = Checking(shop=self.shop, task=self.task, errands=self.errands)
-        try:
-            step = await checking.check()
-        finally:
-            self.waits.give_place_back()
-            self.notes += checking.notes
-        self.paused = step.pause
-        return step
-
-    async def _review_pull(self) -> Next:
-        """A person wants to know what a reviewer says; its pull request stays open whatever that is."""
-        self._result = Result.PR_OPENED.value
-        self.shop.ledger.note(self.task.id, Step.REVIEW, Mark.BEGUN)
-        try:
-            head = await off_loop(self.shop.pulls.head_of, self.task.id)
-            reviewing = Reviewing(shop=self.shop, task=self.task, errands=self.errands)
-            found = await reviewing.of_pull(head)
-        except Cut as cut:
-            self.paused = cut.step.pause
-            return cut.step if cut.step.move is Move.LEAVE else self._open_still(cut.step.why)
-        except GitError as error:
-            return self._open_still(str(error))
-        finally:
-            self.waits.give_place_back()
-        return self._open_still(f"unreviewed: {found}" if isinstance(found, str) else found.why())
-
-    def _open_still(self, why: str) -> Next:
-        return Next(move=Move.PARK, why=f"{pull_words(self.slot)}; {why}")
-
-    async def _land(self) -> Next:
-        if self.how == "review":
-            return await self._review_pull()
-        # Only what was reviewed lands by itself, and only as it was then.
-        on = self.shop.config.review.on and not self.by_hand
-        if on and (why := await off_loop(still_reviewed, self.shop, self.slot)):
-            return Next(move=Move.PARK, why=why)
-        if self.shop.policy_for(self.task) == "manual" and not self.by_hand:
-            return Next(move=Move.PARK, why=f"finished work waits for you: flyball merge {self.task.id}")
-        self.waits.say("")
-        return await self._landed(self._landing())
-
-    def _landing(self) -> Awaitable[Landed]:
-        """As a person said, or the policy does."""
-        task, folder, pulls, say = self.task, self._folder(), self.shop.pulls, self.waits.say
-        how = self.how or self.shop.policy_for(task)
-        if how == "pr":
-            return pulls.open(task, folder, say)
-        if how in ("approved", "unapproved"):
-            return pulls.land(task, folder, say, unapproved=how == "unapproved")
-        return self.shop.landing.land(task, folder, say, by_hand=self.by_hand)
-
-    async def _land_on(self) -> Next:
-        """A landing that was cut short. Who began it without a review was told to by a person."""
-        landing, slot = self.shop.landing, self.slot
-        bound = slot.passed and not self.by_hand and not await off_loop(landing.has_advanced, slot)
-        if bound and (why := await off_loop(still_reviewed, self.shop, slot)):
-            await landing.gate.end_leftover(slot)
-            return Next(move=Move.PARK, why=why)
-        return await self._landed(landing.go_on(self.task, slot, self._landing))
-
-    async def _landed(self, landing: Awaitable[Landed]) -> Next:
-        landed = await landing
-        self.notes += landed.notes
-        self._result = landed.result.value
-        # Whoever lands by hand looks at what came of it; no agent is set to work behind their back.
-        budgets = NO_RETRIES if self.by_hand else self.shop.budgets_for(self.task)
-        return after_landing(
-            self.slot,
-            budgets,
-            result=landed.result.value,
-            why=landed.commit[:12] if landed.result is Result.MERGED else landed.why,
-            detail=landed.detail,
-        )
-
-    def _folder(self) -> Path:
-        known = self.slot.folder
-        return Path(known) if known else runs.new_folder(self.shop.state, self.task.id)
 
     # -- after the engine was gone ------------------------------------------------------------------------
 
