@@ -1,7 +1,7 @@
 # flyball: `make` lists the targets. Any target that needs .venv makes it first.
 
 PYTHON  ?= python3
-JOBS    ?= 2
+JOBS    ?= 4
 UPGRADE ?=
 
 VENV  := .venv
@@ -23,7 +23,7 @@ demo: $(READY) ## watch flyball govern a few agents, then turn tasks into merged
 	@echo
 	@$(VENV)/bin/flyball demo --factory
 
-test: check ## run the checks, then every test but those of the real agents (JOBS=2 at a time)
+test: check ## run the checks, then every test but those of the real agents (JOBS=4 at a time: most of them wait)
 	@echo "pytest"
 	@$(RUN) pytest -n $(JOBS) -m "not agents"
 

@@ -56,6 +56,8 @@ command = ["sh", "agent.sh"]
 width = {width}
 [gate]
 commands = ["true"]
+[guard]
+env = ["AGENT_S"]
 """
 
 

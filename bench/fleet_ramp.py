@@ -76,8 +76,9 @@ class Work:
         return self._ended_s + sum(now - begun for begun in self._begun.values())
 
     def given_up_at(self, count: int) -> float:
-        """When so many of the pieces that run now will have ended."""
-        return sorted(begun + self._piece_s for begun in self._begun.values())[count - 1]
+        """When so many of the pieces that run now will have ended; of those between two, none runs."""
+        ends = sorted(begun + self._piece_s for begun in self._begun.values())
+        return ends[min(count, len(ends)) - 1] if ends else time.monotonic()
 
     async def stop(self) -> None:
         for task in self._tasks:

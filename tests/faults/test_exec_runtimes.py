@@ -210,6 +210,8 @@ def test_the_line_can_be_json(home: Path, claude: Agent) -> None:
 
 
 def test_a_retry_waits_asks_again_and_resumes_the_session(home: Path, claude: Agent) -> None:
+    # Else it is half a minute before a pool that was throttled for the first time is opened again.
+    flyball.Governor().set_pool("anthropic", confirm_s=1.0)
     claude.will("claude/err_429__fallback_model", exit_code=1)
     claude.will("claude/ok_text", exit_code=0)
     began = time.monotonic()

@@ -131,6 +131,14 @@ REACHED_IN = {
 
 PLACES = sorted({f"{step.value}.{mark.value}" for _, step, mark in TRANSITIONS})
 POINTS = [f"{when}:{place}" for place in PLACES for when in ("before", "after")]
+TELLING = [
+    point
+    for point in POINTS
+    if point.startswith("after") == point.endswith("begun")
+    or point in ("after:merged.done", "after:park.done", "after:block.done")
+]
+"""Announced and not done; done and not written down; over. The others are the same as one of these to whoever
+comes next: before an announcement nothing has changed since the entry before it."""
 
 
 def test_every_step_of_the_ledger_is_a_place_to_be_killed_at() -> None:
@@ -139,7 +147,7 @@ def test_every_step_of_the_ledger_is_a_place_to_be_killed_at() -> None:
     assert {mark for _, _, mark in TRANSITIONS} == set(Mark)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", POINTS if SOAK else TELLING)
 def test_a_run_killed_here_is_gone_on_with(project: Project, point: str) -> None:
     step = Step(point.partition(":")[2].partition(".")[0])
     story = REACHED_IN.get(step, plain)(project)

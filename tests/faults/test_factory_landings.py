@@ -75,6 +75,8 @@ def test_a_ctrl_c_does_not_reach_the_git_commands_of_a_landing(project: Project)
         f'exec {shutil.which("git")} "$@"\n'
     )
     slow.chmod(0o755)
+    # Two that land together are laid on one another without a checkout.
+    project.configure(merge={"batch": 1})
     names = project.tasks(2)
     project.env["PATH"] = f"{slow.parent}:{project.env['PATH']}"
     process = project.start("run", group=True)
@@ -104,6 +106,8 @@ def test_a_git_command_that_outlived_its_engine_does_not_meddle_with_the_next_la
         f'exec {git} "$@"\n'
     )
     slow.chmod(0o755)
+    # Two that land together are laid on one another without a checkout.
+    project.configure(merge={"batch": 1})
     names = project.tasks(2)
     project.env["PATH"] = f"{slow.parent}:{project.env['PATH']}"
     process = project.start("run")
