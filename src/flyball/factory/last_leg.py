@@ -28,10 +28,6 @@ from flyball.factory.threads import off_loop
 from flyball.factory.waits import Waits
 from flyball.factory.workshop import Workshop
 
-WAYS = ("merge", "pr", "approved", "unapproved", "review")
-"""Into the default branch; a pull request is opened; the one that is open lands, if people approved it or
-not; it is reviewed, and stays open."""
-
 
 @dataclass(slots=True, kw_only=True)
 class LastLeg:
@@ -40,7 +36,8 @@ class LastLeg:
     errands: Errands
     waits: Waits
     how: str = ""
-    """A person said how to land it, whatever the policy: a word of ``WAYS``."""
+    """What a person said to do with it, whatever the policy: ``merge``; ``pr``, open a pull request;
+    ``approved`` or ``unapproved``, land the one that is open, if people approved it or not; ``review`` it."""
     notes: list[str] = field(default_factory=list)
     result: str | None = None
     """What its landing came to."""

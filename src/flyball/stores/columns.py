@@ -23,7 +23,6 @@ METERS = (
 )
 COUNTS = "in_use, low_in_use, waiting"
 POOL = f"{LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id"
-POOL_WIDTH = 30
 USE = "name, in_use, waiting, weight, maximum, share, turn"
 WHO = "host, boot, pidns, pid, start"
 CLAIM = (

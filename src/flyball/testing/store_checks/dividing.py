@@ -8,19 +8,13 @@ from dataclasses import replace
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.verdict import Reason
 from flyball.errors import UsageError
-from flyball.testing.store_checks.nodes import Node, learned, settle
+from flyball.testing.store_checks.nodes import Node, ready, settle
 from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal, store_check
-
-
-def _ready(s: Scene, cap: int, **changes: object) -> None:
-    """A pool of a fixed cap whose store knows that nobody holds anything."""
-    s.static(cap, **changes)  # type: ignore[arg-type]
-    learned(s)
 
 
 @store_check
 def a_founder_gets_the_whole_cap(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     expect_equal(Node(s, "a", wants=9).renew(), 6, "what it runs")
     expect_equal(s.seen().in_use, 6, "slots in use")
 
@@ -38,7 +32,7 @@ def a_new_store_learns_before_it_gives_anything(s: Scene) -> None:
 
 @store_check
 def another_life_of_the_store_learns_again(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a = Node(s, "a", wants=3)
     a.renew()
     s.world.epoch = "second"
@@ -53,7 +47,7 @@ def another_life_of_the_store_learns_again(s: Scene) -> None:
 
 @store_check
 def what_ran_beyond_its_gate_is_no_right_to_a_store_that_forgot(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     s.world.epoch = "second"
     a = Node(s, "a", wants=3)
     # As the life before left it: three pieces of work run, and two of them had outlived a lease.
@@ -66,7 +60,7 @@ def what_ran_beyond_its_gate_is_no_right_to_a_store_that_forgot(s: Scene) -> Non
 
 @store_check
 def a_joiner_gets_nothing_before_an_incumbent_gave_it_up(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a, b = Node(s, "a", wants=9), Node(s, "b", wants=9)
     a.renew()
     expect_equal(b.renew(), 0, "the incumbent has it all")
@@ -82,7 +76,7 @@ def a_joiner_gets_nothing_before_an_incumbent_gave_it_up(s: Scene) -> None:
 
 @store_check
 def who_should_renew_is_told(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a, b = Node(s, "a", wants=9), Node(s, "b", wants=9)
     a.renew()
     s.wait(0.1)
@@ -98,7 +92,7 @@ def who_should_renew_is_told(s: Scene) -> None:
 
 @store_check
 def everybody_settles_at_an_even_part(s: Scene) -> None:
-    _ready(s, 7, allotment="even")
+    ready(s, 7, allotment="even")
     nodes = [Node(s, name, wants=9) for name in "abc"]
     for node in nodes:
         node.renew()
@@ -112,7 +106,7 @@ def everybody_settles_at_an_even_part(s: Scene) -> None:
 
 @store_check
 def what_an_idle_node_does_not_use_goes_to_a_busy_one(s: Scene) -> None:
-    _ready(s, 10, allotment="demand")
+    ready(s, 10, allotment="demand")
     hot, idle = Node(s, "hot", wants=20), Node(s, "idle")
     idle.renew()
     s.wait(0.1)
@@ -122,7 +116,7 @@ def what_an_idle_node_does_not_use_goes_to_a_busy_one(s: Scene) -> None:
 
 @store_check
 def even_parts_are_kept_for_who_does_not_use_them(s: Scene) -> None:
-    _ready(s, 10, allotment="even")
+    ready(s, 10, allotment="even")
     hot, idle = Node(s, "hot", wants=20), Node(s, "idle")
     idle.renew()
     s.wait(0.1)
@@ -131,7 +125,7 @@ def even_parts_are_kept_for_who_does_not_use_them(s: Scene) -> None:
 
 @store_check
 def weights_divide(s: Scene) -> None:
-    _ready(s, 9)
+    ready(s, 9)
     a, b = Node(s, "a", wants=9, weight=2.0), Node(s, "b", wants=9)
     a.renew()
     for _ in range(6):
@@ -144,7 +138,7 @@ def weights_divide(s: Scene) -> None:
 
 @store_check
 def fewer_slots_than_nodes_take_turns(s: Scene) -> None:
-    _ready(s, 2)
+    ready(s, 2)
     nodes = [Node(s, f"n{number}", wants=1) for number in range(5)]
     served: set[str] = set()
     for _ in range(120):
@@ -161,7 +155,7 @@ def fewer_slots_than_nodes_take_turns(s: Scene) -> None:
 
 @store_check
 def single_leases_and_shares_have_one_cap(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     first = s.take()
     a = Node(s, "a", wants=9)
     expect_equal(a.renew(), 5, "what a single lease leaves")
@@ -173,7 +167,7 @@ def single_leases_and_shares_have_one_cap(s: Scene) -> None:
 
 @store_check
 def who_waits_in_line_is_assured_of_half(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a = Node(s, "a", wants=9)
     a.renew()
     asks = [s.park(name=f"t{number}") for number in range(5)]
@@ -187,14 +181,14 @@ def who_waits_in_line_is_assured_of_half(s: Scene) -> None:
 
 @store_check
 def a_reserve_is_kept_from_shares(s: Scene) -> None:
-    _ready(s, 6, reserve=2)
+    ready(s, 6, reserve=2)
     expect_equal(Node(s, "a", wants=9).renew(), 4, "all but the reserve")
     s.take(priority=5)
 
 
 @store_check
 def a_share_that_is_not_renewed_is_taken_back(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     dead, b = Node(s, "dead", wants=9), Node(s, "b", wants=9)
     dead.renew()
     s.wait(0.1)
@@ -210,7 +204,7 @@ def a_share_that_is_not_renewed_is_taken_back(s: Scene) -> None:
 
 @store_check
 def a_single_ask_finds_what_a_dead_node_left(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     dead = Node(s, "dead", wants=9)
     dead.renew()
     s.refused(Reason.CAP)
@@ -220,7 +214,7 @@ def a_single_ask_finds_what_a_dead_node_left(s: Scene) -> None:
 
 @store_check
 def grace_keeps_slots_longer_than_their_holder_may_use_them(s: Scene) -> None:
-    _ready(s, 6, grace_s=30.0)
+    ready(s, 6, grace_s=30.0)
     dead = Node(s, "dead", wants=9)
     dead.renew()
     s.wait(dead.terms.ttl_s + 20)
@@ -232,7 +226,7 @@ def grace_keeps_slots_longer_than_their_holder_may_use_them(s: Scene) -> None:
 
 @store_check
 def a_renewal_that_comes_twice_or_late_changes_nothing(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a = Node(s, "a", wants=9)
     old = a.renewal()
     newer = a.renewal()
@@ -245,7 +239,7 @@ def a_renewal_that_comes_twice_or_late_changes_nothing(s: Scene) -> None:
 
 @store_check
 def a_restarted_node_neither_overshoots_nor_freezes_its_share(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     before = Node(s, "a", wants=9)
     before.renew()
     after = Node(s, "a", wants=9)
@@ -258,7 +252,7 @@ def a_restarted_node_neither_overshoots_nor_freezes_its_share(s: Scene) -> None:
 
 @store_check
 def two_nodes_of_one_name_share_like_any_two(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a, twin = Node(s, "a", wants=9), Node(s, "a", wants=9)
     a.renew()
     for _ in range(6):
@@ -272,7 +266,7 @@ def two_nodes_of_one_name_share_like_any_two(s: Scene) -> None:
 @store_check
 def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -> None:
     """Paused until it was evicted, it comes back only to leave with its work, and dies over it."""
-    _ready(s, 3)
+    ready(s, 3)
     a = Node(s, "a", wants=3)
     a.renew()
     s.wait(3600.0)
@@ -287,7 +281,7 @@ def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -
 
 @store_check
 def a_change_that_is_refused_holds_no_renewal_up(s: Scene) -> None:
-    _ready(s, 1)
+    ready(s, 1)
     a = Node(s, "a")
     a.renew()
     s.wait(60.0)
@@ -300,7 +294,7 @@ def a_change_that_is_refused_holds_no_renewal_up(s: Scene) -> None:
 
 @store_check
 def a_node_that_leaves_gives_back_what_ends(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a, b = Node(s, "a", wants=6), Node(s, "b", wants=9)
     a.renew()
     a.leave()
@@ -318,7 +312,7 @@ def a_node_that_leaves_gives_back_what_ends(s: Scene) -> None:
 
 @store_check
 def a_lowered_cap_is_asked_back_and_never_taken(s: Scene) -> None:
-    _ready(s, 8)
+    ready(s, 8)
     a, b = Node(s, "a", wants=9), Node(s, "b", wants=9)
     a.renew()
     for _ in range(6):
@@ -341,7 +335,7 @@ def a_lowered_cap_is_asked_back_and_never_taken(s: Scene) -> None:
 
 @store_check
 def a_closed_pool_asks_everything_back(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a = Node(s, "a", wants=9)
     a.renew()
     s.store.report(POOL, Signal(SignalKind.THROTTLED, 30.0), project="", name="a", claim_id=None)
@@ -359,114 +353,8 @@ def a_closed_pool_asks_everything_back(s: Scene) -> None:
 
 
 @store_check
-def throttles_are_told_by_renewals_and_each_counts_once(s: Scene) -> None:
-    s.pool(cap=8, controller="koryph", settle_s=60.0)
-    learned(s)
-    a = Node(s, "a", wants=20)
-    expect_equal(a.renew(), 8, "all")
-    a.answered(throttled=1)
-    a.refused_age_s = 0.5
-    s.wait(1.0)
-    sent = a.renewal()
-    a.give(sent)
-    expect_equal(s.seen().cap, 4, "halved")
-    expect(a.give(sent).stale, "the same once more is old")
-    s.wait(5.0)
-    a.renew()
-    expect_equal(s.seen().cap, 4, "and no second cut came of it")
-
-
-@store_check
-def the_cap_grows_by_what_all_nodes_use_together(s: Scene) -> None:
-    s.pool(cap=4, cap_ceiling=40, controller="article", profile="calls")
-    learned(s)
-    nodes = [Node(s, f"n{number}", wants=10) for number in range(4)]
-    for _ in range(60):
-        for node in nodes:
-            node.end(max(0, node.running - node.may))
-            node.answered(ok=node.running)
-            s.wait(0.25)
-            node.renew()
-    expect(s.seen().cap > 8, f"no node fills the cap alone, all do: it is {s.seen().cap}")
-
-
-@store_check
-def the_cap_does_not_grow_where_nobody_needs_it(s: Scene) -> None:
-    s.pool(cap=4, cap_ceiling=40, controller="article", profile="calls")
-    learned(s)
-    nodes = [Node(s, f"n{number}", wants=1) for number in range(2)]
-    for _ in range(60):
-        for node in nodes:
-            node.answered(ok=node.running)
-            s.wait(0.25)
-            node.renew()
-    expect_equal(s.seen().cap, 4, "the cap")
-
-
-@store_check
-def idle_nodes_do_not_hold_the_cap_down(s: Scene) -> None:
-    s.pool(cap=4, cap_ceiling=40, controller="article", profile="calls")
-    learned(s)
-    hot, idle = Node(s, "hot", wants=30), [Node(s, f"idle{number}") for number in range(2)]
-    for _ in range(60):
-        for node in (hot, *idle):
-            node.end(max(0, node.running - node.may))
-            node.answered(ok=node.running)
-            s.wait(0.25)
-            node.renew()
-    expect(s.seen().cap > 8, f"one busy node and two idle ones: the cap is {s.seen().cap}")
-
-
-@store_check
-def what_nodes_believe_is_folded_and_never_added_up(s: Scene) -> None:
-    _ready(s, 12)
-    nodes = [
-        Node(s, name, wants=20, estimate=estimate) for name, estimate in (("a", 4.0), ("b", 6.0), ("c", 9.0))
-    ]
-    for node in nodes:
-        node.renew()
-    for _ in range(8):
-        for node in nodes:
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
-    expect_equal(sum(node.running for node in nodes), 6, "the median")
-    s.pool(estimates="min")
-    for _ in range(30):
-        for node in nodes:
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
-    expect_equal(sum(node.running for node in nodes), 4, "the least")
-
-
-@store_check
-def a_slot_of_a_share_can_be_the_trial(s: Scene) -> None:
-    s.pool(cap=2, controller="koryph", cap_floor=1, settle_s=1.0, break_s=5.0, trial_clean_s=3.0)
-    learned(s)
-    a = Node(s, "a", wants=9)
-    a.renew()
-    for _ in range(4):
-        a.answered(throttled=1)
-        s.wait(2.0)
-        a.renew()
-    expect_equal(s.seen().phase.value, "open", "the breaker")
-    a.end(a.running)
-    for _ in range(8):
-        s.wait(1.0)
-        a.renew()
-        if a.running:
-            break
-    expect_equal((a.running, s.seen().phase.value), (1, "trial"), "one slot is the trial")
-    a.answered(ok=1)
-    s.wait(0.5)
-    a.renew()
-    expect_equal(s.seen().phase.value, "closed", "it went well")
-
-
-@store_check
 def the_snapshot_shows_shares(s: Scene) -> None:
-    _ready(s, 6)
+    ready(s, 6)
     a = Node(s, "node ä", wants=4)
     a.renew()
     (share,) = [share for share in s.seen().shares if share.slots]
@@ -475,7 +363,7 @@ def the_snapshot_shows_shares(s: Scene) -> None:
 
 @store_check
 def counts_stay_right_whatever_shares_do(s: Scene) -> None:
-    _ready(s, 5)
+    ready(s, 5)
     nodes = [Node(s, f"n{number}", wants=number) for number in range(5)]
     for step in range(60):
         node = nodes[step * 7 % 5]

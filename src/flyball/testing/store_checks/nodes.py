@@ -111,3 +111,9 @@ def learned(scene: Scene) -> None:
     first.leave()
     first.renew()
     scene.wait(first.terms.lease_s + 0.01)
+
+
+def ready(scene: Scene, cap: int, **changes: object) -> None:
+    """A pool of a fixed cap whose store knows that nobody holds anything."""
+    scene.static(cap, **changes)  # type: ignore[arg-type]
+    learned(scene)
