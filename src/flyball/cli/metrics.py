@@ -51,7 +51,7 @@ def _estimates(scores: Mapping[str, Score]) -> Iterator[Block]:
     """How good the estimates were that launches were admitted by."""
     names = {"cost_usd": "cost", "duration_s": "duration"}
     rows: list[list[Words]] = [
-        [names[name], str(each.count), f"{each.within_p90:.0%}", f"{each.median_error:.0%}"]
+        [names[name], str(each.count), f"{each.within_p90:.0%}", _off(each.median_error)]
         for name, each in scores.items()
         if each.within_p90 is not None and each.median_error is not None
     ]
@@ -80,7 +80,12 @@ def screen(name: str, found: Measures) -> Iterator[Block]:
 
 def _pace(found: Measures) -> str:
     each = f", half of them within {span_words(found.median_trip_s)}" if found.median_trip_s else ""
-    return f"{found.merged_per_hour:.3g} merged per hour{each}"
+    per_hour = found.merged_per_hour
+    return (
+        f"{per_hour:,.0f} merged per hour{each}"
+        if per_hour >= 10
+        else f"{per_hour:.2g} merged per hour{each}"
+    )
 
 
 def _cost(found: Measures) -> str:
@@ -98,9 +103,18 @@ def _spend(spend: Spend) -> str:
 def _waits(found: Measures) -> Iterator[Block]:
     total = sum(found.waits.values())
     rows: list[list[Words]] = [
-        [what, span_words(seconds), f"{seconds / total:.0%}"] for what, seconds in found.waits.items()
+        [what, _time(seconds), f"{seconds / total:.0%}"] for what, seconds in found.waits.items()
     ]
     yield Table([Column("TIME WENT TO"), Column("IN ALL"), Column("PART")], rows, indent=0)
+
+
+def _off(part: float) -> str:
+    return f"{part:.0%}" if part < 10 else "more than 10 times"
+
+
+def _time(seconds: float) -> str:
+    """Short ones differ by less than the seconds that words of time are made of."""
+    return span_words(seconds) if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def _models(found: Measures) -> Table:
