@@ -64,6 +64,8 @@ def test_what_a_gates_tools_cache_in_ignored_files_stays_warm(project: Project) 
     seen = project.place / "seen"
     project.write(".gitignore", "cache/\n")
     commands(project, f"test -d cache && echo warm >> {seen}; mkdir -p cache", GREEN)
+    # One after the other: two that land together need one gate.
+    project.configure(merge={"batch": 1})
     names = project.tasks(2)
     assert project.run().code == 0
     assert project.wrongs(names) == []

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from flyball.errors import GitError, StoreFullError
+from flyball.host.apart import run_apart
 
 TIMEOUT_S = 300.0
 OWN = tuple(
@@ -85,17 +86,13 @@ class Git:
     ) -> Done:
         """Run it, however it ends."""
         try:
-            done = subprocess.run(
+            # Ctrl-C is meant for us: we drain, and a git that it killed would look like a conflict.
+            done = run_apart(
                 ["git", *OWN, *args],
                 cwd=self.folder,
                 env={**_environment(), **(env or {})},
-                input=stdin,
-                stdin=subprocess.DEVNULL if stdin is None else None,
-                capture_output=True,
-                timeout=timeout_s,
-                check=False,
-                # Ctrl-C is meant for us: we drain, and a git that it killed would look like a conflict.
-                start_new_session=True,
+                stdin=stdin,
+                timeout_s=timeout_s,
                 pass_fds=() if args[0] in _REMOTE else tuple(inherited),
             )
         except subprocess.TimeoutExpired as error:

@@ -21,6 +21,7 @@ from pathlib import Path
 from flyball.errors import GitError, UsageError
 from flyball.factory.git import Git, named
 from flyball.factory.repository import BRANCHES, Repository
+from flyball.host.apart import run_apart
 
 _MADE = "flyball-made"
 """In git's own folder of a worktree: it was checked out and prepared to the end."""
@@ -150,15 +151,7 @@ class Worktrees:
     def _run_bootstrap(self, path: Path) -> None:
         for command in self.bootstrap:
             try:
-                done = subprocess.run(
-                    ["sh", "-c", command],
-                    cwd=path,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=self.bootstrap_timeout_s,
-                    check=False,
-                    start_new_session=True,
-                )
+                done = run_apart(["sh", "-c", command], cwd=path, timeout_s=self.bootstrap_timeout_s)
             except subprocess.TimeoutExpired as error:
                 limit = f"{self.bootstrap_timeout_s:g} s"
                 raise BootstrapError(f"worktree.bootstrap `{command}` took longer than {limit}") from error

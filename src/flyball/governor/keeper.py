@@ -74,6 +74,8 @@ def _become(gate: int, say: int, folder: str, command: list[str]) -> None:
         os.setsid()
         opened = os.read(gate, 1)
         if opened:
+            # A keeper is started with it blocked; its command has a session of its own, and may want it.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             for name in ("SIGPIPE", "SIGXFSZ"):
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), signal.SIG_DFL)

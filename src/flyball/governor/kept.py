@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flyball.errors import AgentError
 from flyball.governor import keeper
+from flyball.host.apart import start_apart
 from flyball.host.process import identify
 
 STDOUT, STDERR, STATUS, STARTED, REFUSED = "stdout", "stderr", "status", "started", "refused"
@@ -42,7 +42,7 @@ class KeptChild:
         said, say = os.pipe()
         try:
             with _opened(folder, stdin) as (given, out, err):
-                self._keeper = subprocess.Popen(
+                self._keeper = start_apart(
                     [sys.executable, "-I", "-S", _SCRIPT, str(gate), str(say), str(folder), "--", *argv],
                     env=dict(env),
                     cwd=cwd,
@@ -50,7 +50,6 @@ class KeptChild:
                     stdout=out,
                     stderr=err,
                     pass_fds=(gate, say),
-                    start_new_session=True,
                 )
         except OSError as error:
             os.close(self._gate)

@@ -17,6 +17,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from flyball.errors import SourceError
+from flyball.host.apart import start_apart
 
 _GRACE_S = 5.0
 """What a program gets to finish what it writes when we are interrupted."""
@@ -56,14 +57,13 @@ class Program:
         self, args: tuple[str, ...], *, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]
     ) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen(
+            return start_apart(
                 [*self.command, *args],
                 cwd=self.folder,
                 env={**os.environ, **self.env},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                start_new_session=True,
             )
         except FileNotFoundError as error:
             if not self.folder.is_dir():

@@ -22,6 +22,7 @@ from flyball.core.spans import moment_s, number
 from flyball.core.standing import Piece, Spend
 from flyball.factory.usage.payer import CONFIG_DIR
 from flyball.factory.usage.port import KEPT_S, UsageUnknown
+from flyball.host.apart import start_apart
 
 TIMEOUT_S = 15.0
 _LARGEST_BYTES = 64 << 20
@@ -47,9 +48,7 @@ class Ccusage:
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         try:
             # A session of its own: it starts others, and they must end with it.
-            with subprocess.Popen(
-                argv, env=environ, stdin=nothing, stdout=pipe, stderr=nothing, start_new_session=True
-            ) as program:
+            with start_apart(argv, env=environ, stdin=nothing, stdout=pipe, stderr=nothing) as program:
                 try:
                     said, _ = program.communicate(timeout=self._timeout_s)
                 except subprocess.TimeoutExpired:
