@@ -25,7 +25,9 @@ demo: $(READY) ## watch flyball govern a few agents, then turn tasks into merged
 
 test: check ## run the checks, then every test but those of the real agents (JOBS=4 at a time: most of them wait)
 	@echo "pytest"
-	@$(RUN) pytest -n $(JOBS) -m "not agents"
+	@$(RUN) pytest -n $(JOBS) --dist worksteal -m "not agents" || { \
+		echo "once more and one by one: what failed beside $(JOBS) others on a busy machine"; \
+		$(RUN) pytest --last-failed --last-failed-no-failures none -m "not agents"; }
 
 check: $(READY) ## lint, format, types, and the rooms' import rules
 	@echo "ruff check"

@@ -74,7 +74,6 @@ class Served(OneStore):
     def teardown(self) -> None:
         self.scene.store.set_machine(MachineSettings(resources={"gpu": 9, "docker": 9, "tpu": 9}))
         for pool in self.pools():
-            # What is owed to a window is owed, if need be for days.
             self.scene.store.set_pool(pool.name, {"windows": dict.fromkeys(pool.settings.windows, "0")})
         # Less than a probe period from look to look: whoever watches a line looks more often.
         rounds = 200
@@ -82,11 +81,17 @@ class Served(OneStore):
             for pool in self.pools():
                 for lease in pool.leases:
                     self.scene.store.withdraw(lease.id)
-            self.scene.wait(200.0)
+            # What is owed to a window that was learned is owed, if need be for days.
+            self.scene.wait(max(200.0, self.until_full_s()))
             for claim_id in waiting:
                 self.scene.store.look(claim_id, advance=True)
         super().teardown()
         assert not waiting, f"lost for good: {waiting}"
+
+    def until_full_s(self) -> float:
+        windows = [window for pool in self.pools() for window in pool.windows]
+        now = self.scene.world.clock()
+        return max((window.room_at(window.limit, now) - now for window in windows), default=0.0)
 
     def waiting(self) -> list[int]:
         return [ask.claim.id for pool in self.pools() for ask in pool.asks if possible(pool, ask.claim.slots)]

@@ -69,6 +69,10 @@ def renew(desk: PoolDesk, renewal: Renewal) -> Reply:
     elif pot.dirty and (moved or done.replan):
         # Too soon after the last plan: whoever has something new comes again, and finds it made or makes it.
         desk.after.notices.append(renewal.mailbox)
+        # Who has joined and never comes again is unknown to the last plan, so that did not say when to look.
+        pot = replace(pot, until=min(pot.until, done.lease.expires_at))
+        desk.rows.put_pot(desk.row.name, pot)
+        desk.look_by(pot.until)
     if pot.planned_at == desk.now:
         # A plan that has heard it has just given it a target: it need not come again for that.
         lease = desk.rows.share(desk.row.name, done.lease.name) or done.lease

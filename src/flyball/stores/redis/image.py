@@ -20,7 +20,7 @@ from flyball.stores.redis import records, share_records
 from flyball.stores.rows import Life
 
 _NOBODY = Holder("", "", 0, 0, 0)
-_MOVED_BY_ALL = ("bound_oks", "high", "work", "work_tokens", "windows", "pot:dirty")
+_MOVED_BY_ALL = ("bound_oks", "high", "work", "work_tokens", "windows", "pot:dirty", "pot:until")
 
 
 @dataclass(frozen=True, slots=True)

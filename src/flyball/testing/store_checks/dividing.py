@@ -280,6 +280,24 @@ def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -
 
 
 @store_check
+def one_that_was_evicted_and_comes_back_to_die_keeps_nothing(s: Scene) -> None:
+    """It comes right after the plan that evicted it, too soon for another."""
+    ready(s, 3)
+    a = Node(s, "a", wants=3)
+    a.renew()
+    s.wait(3600.0)
+    only = s.take()
+    s.wait(0.01)
+    a.renew()
+    line = s.park(slots=3)
+    s.release(only)
+    expect_equal(s.seen().in_use, 3, "what it still runs counts")
+    s.wait(a.terms.lease_s + 0.1)
+    s.look(line)
+    expect(s.held(line), "nobody renewed it in time, so its slots are free")
+
+
+@store_check
 def a_change_that_is_refused_holds_no_renewal_up(s: Scene) -> None:
     ready(s, 1)
     a = Node(s, "a")

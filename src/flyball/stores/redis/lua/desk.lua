@@ -175,7 +175,7 @@ function desk.merged(field, was, planned)
   local is = call('HGET', PREFIX .. 'pool', field)
   if is == was then return planned end
   if field == 'windows' then return window.merged(is, was, planned) end
-  if field == 'valid_until' then return text(min(tonumber(is), tonumber(planned))) end
+  if field == 'valid_until' or field == 'pot:until' then return text(min(tonumber(is), tonumber(planned))) end
   if field == 'high' then return text(max(tonumber(planned), tonumber(is) > tonumber(was) and tonumber(is) or 0)) end
   return text(max(0, tonumber(planned) + tonumber(is) - tonumber(was)))
 end
@@ -195,6 +195,7 @@ function desk.install(payload)
     row[#row + 1] = plan.read[field] and desk.merged(field, plan.read[field], value) or value
   end
   call('HSET', PREFIX .. 'pool', unpack(row))
+  if plan.read['pot:until'] then shares.look_in_time() end
   if plan.heard > 0 then
     call('LTRIM', PREFIX .. 'inbox', plan.heard, -1)
     call('HSET', PREFIX .. 'pool', 'events', call('LLEN', PREFIX .. 'inbox'))

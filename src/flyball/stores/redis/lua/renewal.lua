@@ -30,7 +30,7 @@ end
 function renewal.pot_now()
   local v = call('HMGET', PREFIX .. 'pool', 'beat_s', 'ttl_s', 'lease_s', 'eager_s', 'bound_oks', 'hold_mean_s',
     'pot:held', 'pot:cap', 'pot:nodes', 'pot:learning_until', 'pot:epoch', 'pot:busy', 'pot:active', 'pot:estimate',
-    'pot:dirty', 'pot:planned_at')
+    'pot:dirty', 'pot:planned_at', 'pot:until')
   if not v[1] then return false end
   local epoch = shares.epoch()
   pool.bound_oks, pool.hold_mean_s = tonumber(v[5]), tonumber(v[6])
@@ -38,7 +38,7 @@ function renewal.pot_now()
   if v[7] then
     pot.held, pot.cap, pot.nodes, pot.learning_until = tonumber(v[7]), tonumber(v[8]), tonumber(v[9]), tonumber(v[10])
     pot.busy, pot.active, pot.estimate = tonumber(v[12]), tonumber(v[13]), tonumber(v[14])
-    pot.dirty, pot.planned_at = tonumber(v[15]), tonumber(v[16])
+    pot.dirty, pot.planned_at, pot['until'] = tonumber(v[15]), tonumber(v[16]), tonumber(v[17])
     if v[11] ~= epoch then
       shares.life_since(epoch)
       renewal.put('learning_until', now + pot.lease_s)

@@ -27,7 +27,12 @@ if stage ~= 'serve' then
   if stage ~= 'again' then
     if renewal.due(planned) then return desk.state('again', '', false, true) end
     -- Too soon after the last plan: whoever has something new comes again, and finds it made or makes it.
-    if pot.dirty > 0 and (moved or replans) then shares.notice(r.mailbox) end
+    if pot.dirty > 0 and (moved or replans) then
+      shares.notice(r.mailbox)
+      -- Who has joined and never comes again is unknown to the last plan, so that did not say when to look.
+      if row.expires_at < pot['until'] then renewal.put('until', row.expires_at) end
+      if pot['until'] < pool.valid_until then desk.put('valid_until', pot['until']) end
+    end
   end
   if planned then
     -- A plan that has heard it has just given it a target: it need not come again for that.

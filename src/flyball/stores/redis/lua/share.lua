@@ -107,6 +107,12 @@ function shares.divide(plan)
   for _, mailbox in ipairs(plan.notices) do shares.notice(mailbox) end
 end
 
+-- Who joined while a plan was made may be gone for good before the time which that plan names.
+function shares.look_in_time()
+  local v = call('HMGET', PREFIX .. 'pool', 'valid_until', 'pot:until')
+  if tonumber(v[2]) < tonumber(v[1]) then call('HSET', PREFIX .. 'pool', 'valid_until', v[2]) end
+end
+
 -- What a plan of who should get how much is made from; nothing where none is due. ``surely``: it will be made.
 function shares.state(asked, surely)
   local v = pool and call('HMGET', PREFIX .. 'pool', 'pot:until', 'pot:epoch') or {}
