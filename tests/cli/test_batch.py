@@ -98,6 +98,8 @@ def test_a_batch_goes_out_is_watched_and_its_answers_come_back_by_id(
     answers = {record["id"]: record["text"] for record in map(json.loads, done.out.splitlines())}
     assert answers == {"first": "Done. näme", "prompt-2": "Done. two"}
     assert "2 succeeded" in cli("batch", "list").out
+    (line,) = cli("audit", "--json").json["lines"]
+    assert (line["what"], line["prompts"], line["model"]) == ("batch submit", "2", MODEL)
     assert provider.batches.keys == {KEY}
 
 

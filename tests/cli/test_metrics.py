@@ -41,6 +41,8 @@ def test_the_screen_says_it_in_words(cli: Cli, worked: Project) -> None:
     said = cli("metrics").out
     assert "1 merged, 1 blocked, 0 waiting for a person, 0 under way" in said
     assert "$1.50 (1000 tokens) per merged change; $0.25 (1000 tokens) on work that never merged" in said
+    assert "1 merged in " in said, "a run of seconds says nothing about an hour"
+    assert "1 merged per hour" in cli("metrics", "--since", "1h").out
     assert "TIME WENT TO" in said
     assert "haiku" in said
 

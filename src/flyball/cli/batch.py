@@ -26,6 +26,8 @@ from flyball.clients.message_batches import (
     tokens_estimated,
 )
 from flyball.errors import UsageError
+from flyball.factory.registry import Registry
+from flyball.governor.location import home
 
 SUMMARY = f"""Send prompts that need no repository through the provider's message-batch API, which is slow and
 cheap. It is paid per token with a key of its own ({KEY_VARIABLE}), and asks before each batch."""
@@ -91,6 +93,8 @@ def _submit(batches: Batches, args: argparse.Namespace) -> Batch | None:
     prompts = prompts_in(_lines(args.file), max_tokens=args.max_tokens)
     if not args.yes and not _confirmed(prompts, args.model):
         return None
+    # Before money is let go: what cannot be written down is not spent.
+    Registry(home()).audit("batch submit", prompts=str(len(prompts)), model=args.model)
     return batches.submit(prompts, model=args.model)
 
 

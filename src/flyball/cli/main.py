@@ -46,6 +46,7 @@ VERBS = {
     "quota": "show or set what an account may spend in its windows",
     "init": "make a repository a project: show every file it would write, and write it",
     "project": "add, list, show or remove the projects of this machine",
+    "audit": "show who changed projects, accounts and quotas, and when API keys were spent from",
     "account": "say whose account agents may use, and look who is logged in",
     "task": "add, list and show tasks, see which could start now, and why one does not run",
     "persona": "list, show and install what agents are told to be",

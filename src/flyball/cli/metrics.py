@@ -80,12 +80,11 @@ def screen(name: str, found: Measures) -> Iterator[Block]:
 
 def _pace(found: Measures) -> str:
     each = f", half of them within {span_words(found.median_trip_s)}" if found.median_trip_s else ""
+    if found.over_s < 3600:
+        # What a few minutes would come to in an hour is nothing to count on.
+        return f"{found.merged} merged in {span_words(found.over_s)}{each}"
     per_hour = found.merged_per_hour
-    return (
-        f"{per_hour:,.0f} merged per hour{each}"
-        if per_hour >= 10
-        else f"{per_hour:.2g} merged per hour{each}"
-    )
+    return f"{per_hour:{',.0f' if per_hour >= 10 else '.2g'}} merged per hour{each}"
 
 
 def _cost(found: Measures) -> str:

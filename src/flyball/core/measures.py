@@ -85,6 +85,8 @@ class Measures:
     blocked: int
     parked: int
     under_way: int
+    over_s: float
+    """How long these figures go back."""
     merged_per_hour: float
     median_trip_s: float | None
     spend: Spend
@@ -124,6 +126,7 @@ def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) ->
         blocked=sum(trip.end == "blocked" for trip in over),
         parked=sum(trip.end == "parked" for trip in over),
         under_way=len(inside) - len(over),
+        over_s=now - first,
         merged_per_hour=len(merged) / max((now - first) / 3600.0, 1 / 3600.0) if merged else 0.0,
         median_trip_s=median(lengths) if lengths else None,
         spend=spend,

@@ -113,6 +113,11 @@ class Registry:
             self._file(project_id).unlink()
             self._record("remove", project_id, path=path)
 
+    def audit(self, what: str, **fields: str) -> None:
+        """A line about something that no file of ours changes with."""
+        with self._changing():
+            self._history.audit(what, **fields)
+
     def undo(self) -> str:
         """Take the last change back, as a change of its own; undone twice, it is there again.
 

@@ -28,6 +28,7 @@ AUDIT = "audit.jsonl"
 PROJECTS = "projects"
 _STALE_LOCK_S = 60.0
 """Our own git commands take milliseconds and are never run two at a time."""
+_ALWAYS = ("at", "user", "pid", "what")
 _NAME = {"NAME": "flyball", "EMAIL": "flyball@localhost"}
 
 
@@ -114,6 +115,56 @@ class History:
 
     def _run(self, *args: str) -> str:
         return self._git(*args, env=self._env)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """Who did what, and when, as it was written."""
+
+    record: Mapping[str, Any]
+
+    @property
+    def at(self) -> str:
+        return str(self.record.get("at", ""))
+
+    @property
+    def user(self) -> str:
+        return str(self.record.get("user", ""))
+
+    @property
+    def what(self) -> str:
+        return str(self.record.get("what", ""))
+
+    @property
+    def about(self) -> str:
+        told = {name: value for name, value in self.record.items() if name not in _ALWAYS}
+        return " ".join(str(value) if name == "id" else f"{name}={value}" for name, value in told.items())
+
+    def names(self, word: str) -> bool:
+        return word == self.user or word in self.what.split() or word in map(str, self.record.values())
+
+
+def audited(folder: Path) -> tuple[list[AuditLine], int]:
+    """All lines of a registry's audit log, oldest first, and how many there are that cannot be read."""
+    path = folder / AUDIT
+    try:
+        written = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    records = [_record(line) for line in written if line.strip()]
+    good = [AuditLine(record) for record in records if record is not None]
+    return good, len(records) - len(good)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """None for one that somebody was killed over."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def git_words(error: GitError, folder: Path) -> str:
