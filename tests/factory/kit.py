@@ -24,6 +24,7 @@ from flyball.factory.locks import LongLock
 from flyball.factory.workshop import state_folder
 from flyball.governor.governor import Governor
 from flyball.governor.status import LeaseStatus
+from tests.warm import warm
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
 FLYBALL = [sys.executable, "-m", "flyball"]
@@ -181,17 +182,15 @@ class Project:
         return self.flyball("run", *words, die_at=die_at, timeout_s=timeout_s)
 
     def flyball(self, *words: str, die_at: str = "", timeout_s: float = 100.0) -> Ran:
-        process = self.start(*words, die_at=die_at)
-        out, err = process.communicate(timeout=timeout_s)
-        return Ran(process.returncode, out, err)
+        env = self._env(die_at)
+        return Ran(*warm().run(words, cwd=self.root, env=env, timeout_s=timeout_s))
 
     def start(self, *words: str, die_at: str = "", group: bool = False) -> subprocess.Popen[str]:
         """``group``: in a process group of its own, as at a terminal."""
-        env = {**self.env, "FLYBALL_TEST_DIE_AT": die_at} if die_at else self.env
         process = subprocess.Popen(
             [*FLYBALL, *words],
             cwd=self.root,
-            env=env,
+            env=self._env(die_at),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -201,6 +200,9 @@ class Project:
         )
         self._started.append(process)
         return process
+
+    def _env(self, die_at: str) -> dict[str, str]:
+        return {**self.env, "FLYBALL_TEST_DIE_AT": die_at} if die_at else self.env
 
     def read_until(self, process: subprocess.Popen[str], words: str) -> str:
         """What it prints, up to the line with these words."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from flyball.factory.pulls.github import GithubPulls
+from flyball.factory.pulls.gitlab import GitlabPulls
 from flyball.factory.pulls.hosts import host_of
 from flyball.factory.pulls.port import PullError, PullState
 from tests.factory.fake_hosts import Host
-from tests.factory.kit import Project
+from tests.factory.kit import Project, until
 
 
 def in_origin(project: Project, host: Host, branch: str) -> str:
@@ -63,6 +66,24 @@ def test_a_host_finds_opens_and_looks_at_pull_requests(
         host.look(12)
 
 
+@pytest.mark.parametrize(("program", "pulls"), [("gh", GithubPulls), ("glab", GitlabPulls)])
+def test_a_host_that_does_not_come_back_is_given_up_with_all_that_it_started(
+    project: Project, program: str, pulls: type[GithubPulls | GitlabPulls], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = project.place / "bin" / program
+    hangs.parent.mkdir()
+    hangs.write_text(f"#!/bin/sh\nsleep 600 & echo $! > {project.place}/pid; wait\n")
+    hangs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{hangs.parent}:{project.env['PATH']}")
+    with pytest.raises(PullError, match=f"{program} .* took longer than 0.5 s"):
+        pulls(project.root, timeout_s=0.5).look(12)
+    pid = (project.place / "pid").read_text().strip()
+    ps = ["ps", "-o", "stat=", "-p", pid]
+    until(
+        lambda: subprocess.run(ps, stdout=-1, text=True).stdout.strip()[:1] in ("", "Z"), "its child to end"
+    )
+
+
 def test_from_a_task_to_a_landed_pull_request(project: Project) -> None:
     host = Host(project)
     project.task("t-1", body="What it is about.")
@@ -101,6 +122,17 @@ def test_from_a_task_to_a_landed_pull_request(project: Project) -> None:
     assert project.wrongs(["t-1"]) == []
     assert project.run().code == 0
     assert len(project.began()) == 1
+
+
+def test_a_person_who_merges_it_here_hears_that_it_is_open_there(project: Project) -> None:
+    Host(project)
+    project.task("t-1")
+    project.git("push", "-q", "origin", "main")
+    assert project.run().code == 0
+    merged = project.flyball("merge", "t-1")
+    assert merged.code == 0, merged.said
+    assert "pull request 12 (" in merged.out
+    assert "is still open: push the default branch, or close it there" in merged.out
 
 
 # -- many at once ---------------------------------------------------------------------------------------

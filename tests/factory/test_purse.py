@@ -179,8 +179,9 @@ def test_a_task_says_that_it_waits_for_money(shop: Project) -> None:
         shop.say("go")
         shop.read_until(running, "budget: ")
         # Until the first one has landed, there is no room either.
-        until(lambda: "month window" in shop.flyball("task", "why", "t-2").out, "why it waits")
-        assert shop.flyball("task", "why", "t-2", "--json").json["reason"] in ("budget", "")
+        why = ("task", "why", "t-2")
+        until(lambda: shop.flyball(*why, "--json").json["reason"] in ("budget", ""), "the reason")
+        until(lambda: "month window" in shop.flyball(*why).out, "the reason in words")
     finally:
         shop.flyball("stop")
         running.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,7 @@ def test_what_a_found_agent_spent_is_counted_from_its_beginning(project: Project
 def _end_with_its_keeper(project: Project, pid: int) -> None:
     for each in project.processes():
         if each != pid:
-            os.kill(each, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not project.processes(), "both to be gone")

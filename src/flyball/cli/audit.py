@@ -11,8 +11,8 @@ from flyball.cli.units import count
 from flyball.factory.registry_history import AuditLine, audited
 from flyball.governor.location import home
 
-SUMMARY = """Show who changed projects, accounts and quotas on this machine, and when API keys were spent from,
-oldest first. The log is a file that only grows, in a git repository of its own."""
+SUMMARY = """Show who changed projects, accounts and quotas on this machine, and when API keys were spent
+from, oldest first. The log is a file that only grows, in a git repository of its own."""
 EXAMPLE = """flyball audit
 flyball audit work --lines all
 flyball audit --json"""

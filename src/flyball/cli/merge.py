@@ -37,6 +37,9 @@ def run(args: argparse.Namespace) -> int:
         _check_landable(project, known)
         notes = landed_by_hand(project, args.task, quiet=args.json)
     slot = slot_of(project.state, args.task)
+    if slot is not None and slot.state is State.MERGED and slot.pr_number:
+        where = f"pull request {slot.pr_number} ({slot.pr_url})"
+        notes.append(f"{where} is still open: push the default branch, or close it there")
     return _tell(project, slot, notes, as_json=args.json)
 
 

@@ -1,8 +1,8 @@
 """A log that a command writes by itself, kept short while it does: of what is endless, the beginning and the
 end are worth reading.
 
-The command's descriptors append, so cutting the file makes it go on at the new end. What it prints in the
-very moment of a cut may be lost, as is what lies in between; the log says so.
+The command's descriptors append, so cutting the file makes it go on at the new end. What it prints between
+our last look at the end and the cut, one system call after the other, is lost with what lies in between.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import BinaryIO
 
 LIMIT_BYTES = 8 << 20
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 2 << 20
+_CHASE_BYTES = 64 << 20
 _LOOK_EVERY_S = 0.5
 
 
@@ -40,13 +42,24 @@ async def _looking(log: Path) -> None:
 
 def _shortened(log: Path) -> None:
     """A disk that is full, or a log that somebody took away, is no reason to stop a gate."""
-    with contextlib.suppress(OSError), open(log, "r+b") as file:
+    with contextlib.suppress(OSError), open(log, "r+b", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size <= LIMIT_BYTES:
             return
-        file.seek(size - TAIL_BYTES)
-        tail = file.read(TAIL_BYTES)
+        tail = _end_of(file, size - TAIL_BYTES)
+        left_out = file.tell() - HEAD_BYTES - len(tail)
         file.truncate(HEAD_BYTES)
-        words = f"\n[flyball: {(size - HEAD_BYTES - TAIL_BYTES) >> 20} MB left out here]\n".encode()
         with open(log, "ab", buffering=0) as end:
-            end.write(words + tail)
+            end.write(f"\n[flyball: {left_out >> 20} MB left out here]\n".encode() + tail)
+
+
+def _end_of(file: BinaryIO, start: int) -> bytes:
+    """The last of what is there from ``start`` on, and of what is added while we read: its last words count.
+
+    Whoever writes faster than we read has no last words yet.
+    """
+    file.seek(start)
+    tail = b""
+    while (part := file.read(TAIL_BYTES)) and file.tell() < start + _CHASE_BYTES:
+        tail = (tail + part)[-TAIL_BYTES:]
+    return tail

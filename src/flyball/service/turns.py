@@ -16,7 +16,7 @@ import asyncio
 from collections import OrderedDict, deque
 from contextvars import ContextVar
 
-AT_ONCE = 4
+AT_ONCE = 8
 LONGEST_S = 0.05
 _NAMED = (b"/v1/orgs/", b"/v1/pools/")
 

@@ -1,0 +1,109 @@
+"""``flyball`` in a process of its own, forked from one that has loaded it: imports are most of a short run.
+
+Everything else is as it is typed: folder, environment, output, exit status. Whoever wants to see it come up
+from nothing, or to send it signals, starts ``python -m flyball`` instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+
+class Warm:
+    """For this process. The other one ends with it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.warm"],
+            cwd=Path(__file__).parent.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(
+        self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, str, str]:
+        """Exit status as ``subprocess`` has it, output, errors."""
+        with tempfile.TemporaryDirectory(prefix="fb-warm-") as folder, self._lock:
+            out, err = Path(folder) / "out", Path(folder) / "err"
+            told = {"words": list(words), "cwd": str(cwd), "env": dict(env), "out": str(out), "err": str(err)}
+            print(json.dumps(told), file=self._server.stdin, flush=True)
+            timer = threading.Timer(timeout_s, os.kill, (int(self._said()), signal.SIGKILL))
+            timer.start()
+            code = int(self._said())
+            timer.cancel()
+            return code, out.read_text("utf-8", "replace"), err.read_text("utf-8", "replace")
+
+    def _said(self) -> str:
+        assert self._server.stdout is not None
+        return self._server.stdout.readline()
+
+
+@lru_cache(maxsize=1)
+def warm() -> Warm:
+    return Warm()
+
+
+# -- the other process ----------------------------------------------------------------------------------
+
+
+def serve() -> None:
+    import flyball.cli.run
+    import flyball.factory.board
+    import flyball.factory.conduct  # noqa: F401
+
+    for line in sys.stdin:
+        told = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _become(told)
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _become(told: Mapping[str, Any]) -> NoReturn:
+    """Leaves only through ``_exit``."""
+    from flyball.cli.main import main
+
+    code: object = 1
+    try:
+        sys.stdin, sys.stdout, sys.stderr = map(
+            _opened, (0, 1, 2), (os.devnull, told["out"], told["err"]), "rww"
+        )
+        os.chdir(told["cwd"])
+        os.environ.clear()
+        os.environ.update(told["env"])
+        time.tzset()
+        code = main(told["words"])
+    except SystemExit as stop:
+        code = stop.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+def _opened(number: int, path: str, mode: str) -> IO[Any]:
+    """The file as one of the three that every process has."""
+    with open(path, mode) as file:
+        os.dup2(file.fileno(), number)
+    return open(number, mode, encoding="utf-8", errors="backslashreplace" if number == 2 else None)
+
+
+if __name__ == "__main__":
+    serve()
