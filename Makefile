@@ -46,8 +46,9 @@ format: $(READY) ## format the code and apply the safe lint fixes
 bench: $(READY) ## measure flyball beside its peers; the docs' figures come from here
 	@$(RUN) bench
 
-soak: $(READY) ## run the fault tests for much longer, and explore all states of small fleets
-	@FLYBALL_SOAK=1 $(RUN) pytest --timeout=3600 tests/faults tests/runtimes/test_fuzz.py
+soak: $(READY) ## run the fault tests and the made-up traces for much longer, and explore all states of small fleets
+	@FLYBALL_SOAK=1 $(RUN) pytest -n $(JOBS) --dist worksteal --timeout=3600 tests/faults tests/*/test_fuzz.py \
+		tests/stores/test_any_trace.py tests/stores/test_same_trace_*.py
 	@$(RUN) tests.explore
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check atheris || echo "atheris cannot be installed here"
 	@$(RUN) tests.soak.fuzz_readers 300

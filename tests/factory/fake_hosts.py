@@ -15,8 +15,10 @@ from typing import Any
 from tests.factory.kit import Project
 
 _PROGRAM = """#!{python}
-import json, os, re, subprocess, sys, urllib.parse
+import fcntl, json, os, re, subprocess, sys, urllib.parse
 STATE, ORIGIN = {state!r}, {origin!r}
+LOCK = open(STATE + ".lock", "w")
+fcntl.flock(LOCK, fcntl.LOCK_EX)  # two may open one at the same time
 
 def git(*words):
     done = subprocess.run(["git", "--git-dir", ORIGIN, *words], capture_output=True, text=True)
@@ -39,7 +41,9 @@ def create(branch, base, title, body):
         sys.exit("no such branch: " + branch)
     if any(seen(each)["state"] == "open" and each["branch"] == branch for each in state["pulls"]):
         sys.exit("a pull request for this branch already exists")
-    number = len(state["pulls"]) + 12
+    taken = [each["number"] for each in state["pulls"]]
+    number = int(re.search(r"\\d+$", branch)[0])
+    number = number if number >= 12 and number not in taken else max([11, *taken]) + 1
     pull = dict(number=number, branch=branch, base=base, title=title, body=body, state="open",
                 approved=False, head="")
     state["pulls"].append(pull)

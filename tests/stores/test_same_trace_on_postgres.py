@@ -95,8 +95,8 @@ def live_through(machine: type[RuleBasedStateMachine], examples: int, **places: 
 
 
 def test_memory_and_postgres_say_the_same(postgres_server: PostgresServer) -> None:
-    live_through(MemoryAndPostgres, 2000 if SOAK else 25, server=postgres_server)
+    live_through(MemoryAndPostgres, 300 if SOAK else 25, server=postgres_server)
 
 
 def test_all_four_say_the_same(postgres_server: PostgresServer, redis_server: RedisServer) -> None:
-    live_through(AllFour, 1000 if SOAK else 10, server=postgres_server, redis_url=redis_server.url)
+    live_through(AllFour, 150 if SOAK else 10, server=postgres_server, redis_url=redis_server.url)
