@@ -2,8 +2,8 @@
 
 A step of a store beside us takes less time than waking a thread for it, so the loop takes it itself, if it
 can have the store without waiting: all that were asked for in one turn of the loop, in one transaction. If
-anything goes wrong with one of them, nothing was done, and each goes its own way, in a thread. So does
-everybody who finds threads at work: nobody overtakes.
+anything goes wrong with one of them, nothing was done, and each goes its own way, in a thread. Who comes while
+threads are at work waits until they are done: nobody overtakes, and a busy moment does not last.
 
 Of those whom a step wakes, the ones who wait on this very loop are told directly. They need no mail, and who
 was handed a slot no look at the store.
@@ -40,6 +40,7 @@ class LoopSteps:
         self._seen: Store | None = None
         self._asked: list[tuple[Sure[Any], Verb[Any]]] = []
         self.bells: Bells | None = None
+        threads.idle = self._take_turn
 
     async def do(self, verb: Verb[R]) -> R:
         """One step, to its end, and what it leaves to do."""
@@ -47,12 +48,14 @@ class LoopSteps:
         if self._at_hand() is None:
             self._threads.put(future, partial(self._alone, verb))
         else:
-            if not self._asked:
+            if not self._asked and not self._threads.busy:
                 asyncio.get_running_loop().call_soon(self._take_turn)
             self._asked.append((future, verb))
         return await future
 
     def _take_turn(self) -> None:
+        if self._threads.busy or not self._asked:
+            return
         asked, self._asked = self._asked[:MOST_TOGETHER], self._asked[MOST_TOGETHER:]
         if self._asked:
             asyncio.get_running_loop().call_soon(self._take_turn)
@@ -86,9 +89,7 @@ class LoopSteps:
         run_sync(flow.settle(self._store(), after, self._observers), None)
 
     def _at_hand(self) -> Together | None:
-        """The store, if the loop may use it itself now."""
-        if self._threads.busy:
-            return None
+        """The store, if it is one that the loop may use itself."""
         store = self._store()
         if store is not self._seen:
             self._seen, self._together = store, store if isinstance(store, Together) else None

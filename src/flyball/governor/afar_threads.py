@@ -37,6 +37,8 @@ class Threads:
         self._threads: list[threading.Thread] = []
         self.busy = 0
         """Calls that were not answered yet."""
+        self.idle: Callable[[], None] = lambda: None
+        """Called on the loop when all have been."""
 
     async def call(self, run: Callable[[], R]) -> R:
         """Run it in a thread, to its end: a call that was begun is finished before a cancellation is."""
@@ -83,6 +85,8 @@ class Threads:
             future.set_exception(error)
         else:
             future.set_result(result)
+        if not self.busy:
+            self.idle()
 
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
