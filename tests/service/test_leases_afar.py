@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Claim, Outcome
-from flyball.core.verdict import Kind, Reason
+from flyball.core.model import Ask, Claim, Outcome
+from flyball.core.verdict import Kind, Reason, Verdict
 from flyball.governor.afar import Afar, Order
 from flyball.governor.governor import Governor
+from flyball.stores.port import After
 from tests.service.kit import until
 from tests.service.leases_kit import STORES, url_for
 
@@ -187,3 +188,34 @@ def test_a_cancelled_ask_is_still_done_to_its_end(governor: Governor) -> None:
         afar.close()
 
     asyncio.run(main())
+
+
+def test_who_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    governor = Governor(f"sqlite://{tmp_path}/governor.db")
+    pool, store, by = pool_of(governor, "afar-busy", cap=9), governor.store, []
+    admit = store.admit
+
+    def seen(ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+        by.append(threading.current_thread())
+        return admit(ask, park=park)
+
+    monkeypatch.setattr(store, "admit", seen)
+
+    async def story() -> list[Kind]:
+        afar, over = Afar(governor), threading.Event()
+        busy = asyncio.create_task(afar.call(over.wait))
+        await asyncio.sleep(0)
+        placing = [asyncio.create_task(afar.place_async(order(pool), park=False)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        assert not by, "nobody overtakes what is under way"
+        over.set()
+        placed = await asyncio.gather(*placing)
+        await busy
+        afar.close()
+        return [verdict.kind for verdict in placed]
+
+    assert asyncio.run(story()) == [Kind.GRANTED] * 3
+    assert set(by) == {threading.main_thread()}
+    governor.close()
