@@ -17,6 +17,7 @@ from flyball.errors import StoreError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
 
     from flyball.clients.port import Entry, Gate, SlotOptions, Ticket
     from flyball.core.signals import Signal
@@ -49,6 +50,12 @@ class _Held:
             self._ticket.report(signal)
         except StoreError as error:
             logging.getLogger("flyball").warning("could not report %s: %s", signal.kind.value, error)
+
+    def settle(self, used: Mapping[str, float]) -> None:
+        """What the call really used of the gate's windows, where the gate has some and the answer said so."""
+        settle = getattr(self._ticket, "settle", None)
+        if used and settle is not None and self.held:
+            settle(**used)
 
     def _take(self) -> bool:
         """True exactly once."""

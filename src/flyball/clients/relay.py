@@ -76,6 +76,7 @@ class Relay:
             self._hold.free(error)
             raise
         _tell(self._hold, self._ear.end())
+        self._hold.settle(self._ear.used)
         self._hold.free()
 
     def close(self) -> None:
@@ -116,6 +117,7 @@ class AsyncRelay:
             await self._hold.free(error)
             raise
         _tell(self._hold, self._ear.end())
+        self._hold.settle(self._ear.used)
         await self._hold.free()
 
     async def aclose(self) -> None:

@@ -198,10 +198,14 @@ class Exchange:
         if answer.error is not None:
             yield hold.free(answer.error)
         response, body = answer.unwrap()
+        ear = ear_for(response.headers) if response.status_code < 400 else DEAF
+        if response.is_closed and response.status_code < 400:
+            ear.hear(response.content)
+            ear.end()
+            hold.settle(ear.used)
         if response.is_closed or body.rest is None:
             yield hold.free()
         if not response.is_closed:
-            ear = ear_for(response.headers) if response.status_code < 400 else DEAF
             response.stream = reading.relay(body, response.stream, hold, self._family.late, ear)
         return response
 

@@ -9,7 +9,8 @@ A stream has its 200 long before the work is done. What goes wrong after that co
 
 ``ErrorSpotter`` is fed the bytes as they come and cut as they come. It keeps the event that is not over yet,
 and of one that is longer than ``EVENT_BYTES`` nothing: errors are short. Whether an event is an error is
-decided by its fields; the word in somebody's text is escaped there and is not even parsed.
+decided by its fields; the word in somebody's text is escaped there and is not even parsed. On the way it
+notes what the answer says that it used (``core/used.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Mapping
 
 from flyball.core.answer import from_event
 from flyball.core.signals import Signal
+from flyball.core.used import MARK as USED
+from flyball.core.used import Meter
 
 EVENT_BYTES = 64 * 1024
 _MARK = b'"error"'
@@ -41,17 +44,18 @@ class ErrorSpotter:
     'overloaded'
     """
 
-    __slots__ = ("_event", "_overlong")
+    __slots__ = ("_event", "_overlong", "meter")
 
     def __init__(self) -> None:
         self._event = bytearray()
         self._overlong = False
+        self.meter = Meter()
 
     def feed(self, part: bytes) -> Signal | None:
         """The first error among the events that end in this part."""
         event = self._event
         event += part
-        found, over = self._look() if _MARK in event else (None, _last_end(event))
+        found, over = self._look() if _MARK in event or USED in event else (None, _last_end(event))
         if over:
             self._overlong = False
             del event[:over]
@@ -64,28 +68,28 @@ class ErrorSpotter:
         """The first error of the events that are over, and where the last of them ends."""
         found, start, event = None, 0, self._event
         for end in _BLANK_LINE.finditer(event):
-            if not (self._overlong and start == 0) and found is None:
-                found = _judged(bytes(event[start : end.start()]))
+            if not (self._overlong and start == 0):
+                found = self._judged(bytes(event[start : end.start()])) if found is None else found
             start = end.end()
         return found, start
 
     def end(self) -> Signal | None:
         """The stream is over: its last event may lack the blank line."""
         event, self._event = bytes(self._event), bytearray()
-        return None if self._overlong else _judged(event)
+        return None if self._overlong else self._judged(event)
+
+    def _judged(self, event: bytes) -> Signal | None:
+        if _MARK not in event and USED not in event:
+            return None
+        lines = (line.removeprefix(b"data:") for line in _LINE_END.split(event) if line.startswith(b"data:"))
+        try:
+            said = json.loads(b"\n".join(lines))
+        except (ValueError, RecursionError):
+            return None
+        self.meter.note(said)
+        return from_event(said) if isinstance(said, Mapping) and _MARK in event else None
 
 
 def _last_end(stream: bytearray) -> int:
     """Where the last event ends that is over; 0 if none is. Most parts of a stream need no more than this."""
     return max(stream.rfind(end) + len(end) if end in stream else 0 for end in _ENDS)
-
-
-def _judged(event: bytes) -> Signal | None:
-    if _MARK not in event:
-        return None
-    lines = (line.removeprefix(b"data:") for line in _LINE_END.split(event) if line.startswith(b"data:"))
-    try:
-        said = json.loads(b"\n".join(lines))
-    except (ValueError, RecursionError):
-        return None
-    return from_event(said) if isinstance(said, Mapping) else None

@@ -2,8 +2,8 @@
 
 A step of a store beside us takes less time than waking a thread for it, so the loop takes it itself, if it
 can have the store without waiting: all that were asked for in one turn of the loop, in one transaction. If
-anything goes wrong with one of them, nothing was done, and each goes its own way, in a thread. Who comes while
-threads are at work waits until they are done: nobody overtakes, and a busy moment does not last.
+anything goes wrong with one of them, nothing was done, and each goes its own way, in a thread. Who comes
+while threads are at work waits until they are done: nobody overtakes, and a busy moment does not last.
 
 Of those whom a step wakes, the ones who wait on this very loop are told directly. They need no mail, and who
 was handed a slot no look at the store.
