@@ -30,6 +30,13 @@ def test_a_project_without_trouble_is_healthy(cli: Cli, here: Project) -> None:
     assert str(here.root) in said.out
 
 
+def test_one_that_has_had_a_run_is_healthy_too(cli: Cli, here: Project) -> None:
+    (here.root / ".flyball" / "runs" / "t-1" / "1").mkdir(parents=True)
+    for flags in ((), ("--fix",), ("--json",)):
+        said = cli("doctor", *flags)
+        assert said.code == 0, said.out + said.err
+
+
 def test_a_missing_gate_and_a_missing_program_are_problems(cli: Cli, here: Project) -> None:
     config = here.root / "flyball.toml"
     text = config.read_text().replace("[gate]", "[areas]").replace("commands =", "x =")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -14,7 +15,10 @@ def left_alone(project: Project, said: str) -> bool:
     return f"{project.root} has uncommitted work" in said
 
 
-def test_a_dirty_checkout_is_left_alone_to_the_byte_and_that_is_said(project: Project) -> None:
+EDITS = "write('lib/x', 'landed')"
+
+
+def test_uncommitted_work_stays_to_the_byte_while_everything_else_follows(project: Project) -> None:
     project.write("lib/x", "committed\n")
     project.commit("x")
     project.task("t-1")
@@ -25,30 +29,45 @@ def test_a_dirty_checkout_is_left_alone_to_the_byte_and_that_is_said(project: Pr
     staged = project.git("ls-files", "--stage", "lib/x")
     ran = project.run()
     assert ran.code == 0
-    assert left_alone(project, ran.out)
+    assert not left_alone(project, ran.out)
     assert project.landed() == ["t-1"]
     assert (project.root / "lib/x").read_bytes() == b"and more\n"
     assert project.git("ls-files", "--stage", "lib/x") == staged
     assert (project.root / "loose").read_text() == "untracked"
-    assert not (project.root / "pages").exists()
+    assert project.git("status", "--porcelain").split("\n") == ["MM lib/x", "?? loose"]
+    project.git("commit", "-q", "-m", "mine")
+    assert project.git("show", "--name-only", "--format=", "HEAD") == "lib/x", "no landing is taken back"
+
+
+def test_work_in_the_very_file_that_landed_is_left_alone_and_that_is_said(project: Project) -> None:
+    project.write("lib/x", "committed\n")
+    project.commit("x")
+    project.task("t-1", act=EDITS)
+    project.write("lib/x", b"half a thought\r\n\xff")
+    ran = project.run()
+    assert ran.code == 0
+    assert left_alone(project, ran.out)
+    assert "(lib/x)" in ran.out
+    assert (project.root / "lib/x").read_bytes() == b"half a thought\r\n\xff"
+    assert project.status_of("t-1") == "closed"
 
 
 def test_a_checkout_that_was_dirty_follows_once_it_is_clean(project: Project) -> None:
     project.write("lib/x", "committed\n")
     project.commit("x")
-    project.task("t-1")
+    project.task("t-1", act=EDITS)
     project.write("lib/x", "dirty")
     project.run()
     project.git("restore", "lib/x")
     assert project.run().code == 0
-    assert (project.root / "pages/t-1.txt").exists()
+    assert (project.root / "lib/x").read_text() == "landed"
     assert project.git("status", "--porcelain") == ""
 
 
 def test_a_checkout_that_stays_dirty_through_two_landings_follows_both(project: Project) -> None:
     project.write("lib/x", "committed\n")
     project.commit("x")
-    project.task("t-1")
+    project.task("t-1", act=EDITS)
     project.task("t-2", "needs: [t-1]")
     project.write("lib/x", "dirty")
     assert project.run().code == 0
@@ -60,22 +79,45 @@ def test_a_checkout_that_stays_dirty_through_two_landings_follows_both(project: 
 
 
 def test_the_way_out_that_is_named_for_a_dirty_checkout_works(project: Project) -> None:
+    project.write("lib/x", "one\n\n\n\n\n\n\n\ntwo\n")
+    project.commit("x")
+    project.task(
+        "t-1", act="write('lib/x', 'landed' + Path('lib/x').read_text()); write('pages/t-1.txt', 'x')"
+    )
+    project.write("lib/x", "one\n\n\n\n\n\n\n\ntwo, mine\n")
+    said = project.run().out
+    for command in said.split("before you commit there: ")[1].split("\n")[0].split("; "):
+        subprocess.run(command, shell=True, cwd=project.root, env=project.env, check=True)
+    assert (project.root / "pages/t-1.txt").exists()
+    assert (project.root / "lib/x").read_text() == "landedone\n\n\n\n\n\n\n\ntwo, mine\n"
+    project.task("t-2")
+    ran = project.run()
+    assert not left_alone(project, ran.out)
+    assert (project.root / "pages/t-2.txt").exists()
+
+
+def test_where_a_dirty_checkout_stands_is_not_remembered_beyond_its_next_commit(project: Project) -> None:
     project.write("lib/x", "committed\n")
     project.commit("x")
-    project.task("t-1")
+    project.task("t-1", act=EDITS)
     project.write("lib/x", "dirty")
-    said = project.run().out
-    command = said.split("has moved on: ")[1].split("\n")[0].split()
-    project.git(*command[1:])
-    assert (project.root / "pages/t-1.txt").exists()
-    assert (project.root / "lib/x").read_text() == "dirty"
-    assert project.git("status", "--porcelain") == "M lib/x"
+    assert left_alone(project, project.run().out)
+    project.git("commit", "-q", "-m", "mine", "lib/x")
+    project.git("reset", "-q", "--hard")
+    project.write("lib/x", "dirty again")
+    project.task("t-2", commit=False)
+    project.git("add", "tasks")
+    project.git("commit", "-q", "-m", "task", "tasks")
+    ran = project.run()
+    assert not left_alone(project, ran.out)
+    assert (project.root / "pages/t-2.txt").exists()
+    assert (project.root / "lib/x").read_text() == "dirty again"
 
 
 def test_a_checkout_that_its_owner_brought_along_follows_again(project: Project) -> None:
     project.write("lib/x", "committed\n")
     project.commit("x")
-    project.task("t-1")
+    project.task("t-1", act=EDITS)
     project.write("lib/x", "dirty")
     project.run()
     project.git("reset", "-q", "--hard")
@@ -181,7 +223,7 @@ def test_an_edit_made_while_the_agent_works_is_respected(project: Project) -> No
     project.write("lib/x", "typed meanwhile")
     project.say("edited")
     out, _ = process.communicate(timeout=60)
-    assert left_alone(project, out)
+    assert (project.root / "pages/t-1.txt").exists()
     assert (project.root / "lib/x").read_text() == "typed meanwhile"
 
 

@@ -1,12 +1,13 @@
 """The user's own checkout of the default branch, brought along when the branch has moved.
 
-flyball moves the branch, not the checkout. A clean checkout then follows; one with uncommitted work is left
-exactly as it is, and that is said. Until it has followed, its files stand at an older commit than its branch.
-git knows nothing of that, so a small note beside the ledger remembers at which, and the next landing, or the
-next run, tries again.
+flyball moves the branch, not the checkout. The checkout then follows, and uncommitted work in it stays as it
+is to the byte, as with ``git switch``. Only where somebody has changed the very files that landed is nothing
+touched, and that is said: such a checkout stands at an older commit than its branch, and a commit made there
+would take back what has landed. git knows nothing of that, so a small note beside the ledger remembers where
+it stands, and the next landing, or the next run, tries again.
 
-Uncommitted edits of tasks do not keep a checkout back: people write tasks while others run. Nor does the
-landed task's own file, where closing it as it lies there gives just what has landed: nothing of it is lost.
+An uncommitted edit of the landed task's own file keeps nothing back, where closing it as it lies there gives
+just what has landed: nothing of it is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.factory.git import Git
+from flyball.factory.git import Git, named
 from flyball.factory.repository import Repository
 from flyball.factory.tasks.front_matter import MalformedError
 from flyball.factory.tasks.task_text import closed
@@ -52,7 +53,7 @@ class UserCheckout:
         if path is None:
             return
         # Behind already, unless its owner has brought it here meanwhile.
-        if known is not None and known.path == path and not self._stands_at(Git(path), tip):
+        if known is not None and known.path == path and not _has_followed(Git(path), known.at, tip):
             return
         fresh = self._note.with_suffix(".new")
         fresh.write_text(json.dumps({"path": str(path), "at": tip}), encoding="utf-8")
@@ -70,18 +71,18 @@ class UserCheckout:
         return self._brought(Git(behind.path), behind, str(to))
 
     def _brought(self, git: Git, behind: Behind, to: str) -> str:
-        changed = self._changed(git, behind.at)
-        if not all(self._harmless(git, path, behind.at, to) for path in changed):
-            if not self._stands_at(git, to):
-                return self._left_alone(behind, "has uncommitted work")
+        git.run("update-index", "-q", "--refresh")
+        # Of two trees git takes what differs, and refuses all of it where that would cost a local change.
+        if _has_followed(git, behind.at, to) or git.run("read-tree", "-m", "-u", behind.at, to).ok:
             self._forget()
             return ""
-        if not changed and git.run("read-tree", "-m", "-u", behind.at, to).ok:
-            self._forget()
-            return ""
+        moved = set(_differ(git, behind.at, to))
+        changed = [path for path in _differ(git, behind.at) if path in moved]
+        mine = [path for path in changed if self._lands_as_it_is(git, path, to) is None]
+        if mine:
+            return self._left_alone(behind, mine)
         # What is changed or in the way may be tasks that landed in just the form which closing them here
         # gives.
-        moved = git.lines("diff", "-z", "--no-renames", "--name-only", behind.at, to, "--")
         aside = {path: text for path in moved if (text := self._lands_as_it_is(git, path, to)) is not None}
         for path in aside:
             self._take_away(git, path, behind.at)
@@ -90,22 +91,8 @@ class UserCheckout:
             return ""
         for path, text in aside.items():
             (behind.path / path).write_bytes(text)
-        return self._left_alone(behind, "could not be updated")
-
-    def _stands_at(self, git: Git, commit: str) -> bool:
-        """Are its files and its index just what a commit has?"""
-        git.run("update-index", "-q", "--refresh")
-        return git.ok("diff", "--quiet", commit, "--") and git.ok("diff", "--quiet", "--cached", commit, "--")
-
-    def _changed(self, git: Git, at: str) -> list[str]:
-        """Tracked paths that differ from where the files should stand."""
-        return git.lines("diff", "-z", "--no-renames", "--name-only", at, "--")
-
-    def _harmless(self, git: Git, path: str, at: str, to: str) -> bool:
-        if self._tasks is None or not path.startswith(self._tasks):
-            return False
-        same = git.ok("diff", "--quiet", at, to, "--", path)
-        return same or self._lands_as_it_is(git, path, to) is not None
+        way = f"move it away, then git read-tree -m -u {behind.at[:12]} HEAD"
+        return f"a file in {behind.path} that git does not know is in the way of what landed; {way}"
 
     def _lands_as_it_is(self, git: Git, path: str, to: str) -> bytes | None:
         """The text of a task here, if closing it gives just what ``to`` has."""
@@ -126,14 +113,30 @@ class UserCheckout:
             git.run("rm", "--quiet", "--cached", "--ignore-unmatch", "--", path)
             (git.folder / path).unlink(missing_ok=True)
 
-    def _left_alone(self, behind: Behind, why: str) -> str:
-        branch = self._repository.default
-        way = f"git read-tree -m -u {behind.at[:12]} HEAD"
-        return f"{behind.path} {why}, so its files were left as they are; {branch} has moved on: {way}"
+    def _left_alone(self, behind: Behind, mine: list[str]) -> str:
+        """The way out keeps the owner's changes apart: a commit or a stash would take the landing for one."""
+        way = f"git diff {behind.at[:12]} > mine.patch; git reset --hard; git apply -3 mine.patch"
+        what = f"{behind.path} has uncommitted work in what has landed too ({named(mine[:5])})"
+        return (
+            f"{what}, so its files stand before the landing; bring them along before you commit there: {way}"
+        )
 
     def _forget(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._note.unlink()
+
+
+def _differ(git: Git, *commits: str) -> list[str]:
+    """Tracked paths that differ between two commits, or between one and the files here."""
+    return git.lines("diff", "-z", "--no-renames", "--name-only", *commits, "--")
+
+
+def _has_followed(git: Git, at: str, to: str) -> bool:
+    """Does what git takes for the state of the files have everything that came after ``at``?"""
+    staged = git.run("diff", "-z", "--no-renames", "--cached", "--name-only", to, "--")
+    moved = git.run("diff", "-z", "--no-renames", "--name-only", at, to, "--")
+    lacks = set(moved.out.split(b"\0")) & set(staged.out.split(b"\0")) - {b""}
+    return not moved.ok or (staged.ok and not lacks)
 
 
 def _text(path: Path) -> bytes | None:

@@ -112,6 +112,7 @@ class Survey:
     """Everything the factory has left behind in one project."""
 
     def __init__(self, project: Project, *, older_than_s: float, now: float, going_on: bool) -> None:
+        """``older_than_s``: of run folders; ``inf`` for whoever does not ask about them."""
         self._project, self._going_on = project, going_on
         self._older_than_s, self._now = older_than_s, now
         self._repository = Repository(project.root, default_branch=project.config.project.default_branch)
@@ -190,6 +191,8 @@ class Survey:
     # -- run folders ------------------------------------------------------------------------------------
 
     def _runs(self) -> Iterator[Thing]:
+        if self._older_than_s == math.inf:
+            return
         runs = self._project.state / "runs"
         for task_id in sorted(_names_in(runs)):
             numbers = sorted(int(name) for name in _names_in(runs / task_id) if name.isdigit())
