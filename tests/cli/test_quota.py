@@ -48,7 +48,8 @@ def test_declaring_calibrating_showing_and_forgetting(shop: Project) -> None:
         ("day", True),
     ]
     assert shown["windows"][0]["ceiling_usd"] == {"value": 10.0, "tag": "measured"}
-    assert shown["windows"][0]["spent_usd"] == {"value": 0.0, "tag": "estimated"}
+    assert shown["windows"][0]["spent_usd"] == {"value": 6.2, "tag": "estimated"}
+    assert shown["windows"][0]["used"]["value"] == pytest.approx(0.62)
     gone = shop.flyball("quota", "forget", "--all", "--json").json
     assert gone == {"account": "default:claude", "forgotten": ["day", "5h"]}
 

@@ -237,3 +237,15 @@ def test_the_run_s_word_the_project_s_the_baseline() -> None:
 def test_an_api_key_needs_all_three(flag: bool, setting: str, env: str, there: bool) -> None:
     refused = api_spend_refused(flag=flag, setting=setting, key_env=env, key_there=there)
     assert (refused == "") is (flag and setting == "explicit" and there)
+
+
+def test_what_a_person_saw_spent_counts_until_that_window_is_over() -> None:
+    terms = Terms(name="5h", length_s=18_000.0, ceiling_usd=10.0, seen_usd=9.6, seen_at=18_100.0)
+    ours = Spend("ledger", [Piece(18_050.0, 18_050.0, 1.0), Piece(18_200.0, 18_200.0, 0.2)], whole=False)
+    now = stand(terms, None, ours, 18_300.0)
+    assert now.full == pytest.approx(0.98), "seen, and what was spent since"
+    assert now.fraction is not None
+    assert now.fraction.tag is Tag.ESTIMATED
+    assert stand(terms, None, ours, 36_001.0).full == 0.0
+    much = Spend("ledger", [Piece(18_050.0, 18_050.0, 12.0)], whole=False)
+    assert stand(terms, None, much, 18_300.0).full == pytest.approx(1.2), "what is measured may be more"

@@ -222,7 +222,7 @@ def test_an_edit_made_while_the_agent_works_is_respected(project: Project) -> No
     process = project.start("run")
     project.write("lib/x", "typed meanwhile")
     project.say("edited")
-    out, _ = process.communicate(timeout=60)
+    process.communicate(timeout=60)
     assert (project.root / "pages/t-1.txt").exists()
     assert (project.root / "lib/x").read_text() == "typed meanwhile"
 

@@ -167,9 +167,11 @@ def _show(args: argparse.Namespace, here: _Here) -> int:
 
 
 def _calibrate(args: argparse.Namespace, here: _Here) -> int:
+    from flyball.factory.usage.quotas import A_PERSON
+
     book = here.lookout.book
     terms, now = book.named(args.window), time.time()
-    spent, source = args.spent, "a person"
+    spent, source = args.spent, A_PERSON
     if spent is None:
         seen = here.lookout.look_now()
         standing = stand(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)

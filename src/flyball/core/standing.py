@@ -67,6 +67,9 @@ class Terms:
     """Only what asks for such a model draws on it."""
     whole: bool = False
     """Its ceiling was measured with everybody's spending in it; only such spending says how full it is."""
+    seen_usd: float = 0.0
+    seen_at: float | None = None
+    """A person saw so much spent by then, whoever can measure it: it counts while that window lasts."""
 
 
 BUILT_IN = (Terms(name="5h", length_s=5 * HOUR_S), Terms(name="7d", length_s=7 * DAY_S))
@@ -186,7 +189,7 @@ def stand(terms: Terms, report: Report | None, spend: Spend | None, now: float) 
     now = math.nextafter(now, math.inf)
     told = report if report is not None and report.holds(now) and start <= report.at <= now else None
     spend = spend if spend is not None and (spend.whole or not terms.whole) else None
-    spent = spend.within(start, now) if spend is not None else None
+    spent = _spent(terms, spend, start, now) if spend is not None else None
     ceiling = _ceiling(terms, told, spend, start)
     fraction, unmeasured = _fraction(told, spend, spent, ceiling, now)
     return Standing(
@@ -199,6 +202,14 @@ def stand(terms: Terms, report: Report | None, spend: Spend | None, now: float) 
         fraction=fraction,
         unmeasured=unmeasured,
     )
+
+
+def _spent(terms: Terms, spend: Spend, start: float, now: float) -> Figure:
+    spent = spend.within(start, now)
+    if terms.seen_at is None or not start <= terms.seen_at <= now:
+        return spent
+    least = terms.seen_usd + spend.within(terms.seen_at, now).value
+    return spent if spent.value >= least else Figure(least, Tag.ESTIMATED)
 
 
 def _ceiling(terms: Terms, told: Report | None, spend: Spend | None, start: float) -> Figure | None:

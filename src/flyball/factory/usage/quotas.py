@@ -17,6 +17,7 @@ from pathlib import Path
 
 from flyball.core.nearest import did_you_mean
 from flyball.core.project_id import check_project_id
+from flyball.core.spans import moment_s
 from flyball.core.standing import BUILT_IN, DAY_S, Terms, calibrated
 from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
 from flyball.factory.registry_history import AUDIT, History, git_words
@@ -26,6 +27,8 @@ from flyball.host.wholefile import replace_file
 QUOTAS = "quotas"
 _LARGEST = 1 << 16
 _STUCK_S = 60.0
+A_PERSON = "a person"
+"""Said by somebody who looked at the provider's own page: no source here has to know of it."""
 WHOLE = frozenset({"ccusage", "transcripts"})
 """Sources that see everybody's spending from this machine, not only that of our agents."""
 LENGTHS_S = (60.0, 31 * DAY_S)
@@ -173,8 +176,15 @@ class QuotaBook:
 
 
 def _terms(quota: Quota) -> Terms:
-    whole = quota.source in WHOLE
-    return Terms(name=quota.name, length_s=quota.length_s, ceiling_usd=quota.ceiling_usd, whole=whole)
+    seen = quota.spent_usd if quota.source == A_PERSON else None
+    return Terms(
+        name=quota.name,
+        length_s=quota.length_s,
+        ceiling_usd=quota.ceiling_usd,
+        whole=quota.source in WHOLE,
+        seen_usd=seen or 0.0,
+        seen_at=moment_s(quota.at) if seen else None,
+    )
 
 
 def _without(quotas: Sequence[Quota], name: str) -> list[Quota]:
