@@ -34,7 +34,7 @@ class StagePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     prompt: Annotated[str, Meta(description="What it is told beside its persona and the task.")] = ""
     types: Annotated[
-        list[str], Meta(description="Only for tasks of these types. Empty: for all.", examples=[["feature"]])
+        list[str], Meta(description="Only for tasks of these types. Empty: for all.", examples=[["bug"]])
     ] = []
     max_s: Annotated[float, Meta(gt=0, description="Stop its agent after this time.")] = 3600.0
     required: Annotated[
