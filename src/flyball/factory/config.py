@@ -146,7 +146,7 @@ class RunPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, Meta(ge=0, description="How often a task goes back to its agent after a conflict.")
     ] = 2
     backoff_s: Annotated[
-        float, Meta(ge=0, description="Wait after a limit that named no time; n times this after the n-th in a row.")
+        float, Meta(ge=0, description="Wait after a limit that named no time; n times this after the n-th.")
     ] = 15.0
     patience_s: Annotated[
         float,
