@@ -68,9 +68,10 @@ def test_everything_that_a_task_can_say_can_be_added(cli: Cli, project: Path) ->
         "body": "Some words",
         "where": "tasks/x.md",
         "missing": ["t-1", "t-2"],
+        "notes": [],
     }
     shown = cli("task", "show", "x", "--json").json
-    assert shown == {key: value for key, value in added.items() if key != "missing"} | {
+    assert shown == {key: value for key, value in added.items() if key not in ("missing", "notes")} | {
         "created": shown["created"]
     }
 
@@ -78,8 +79,25 @@ def test_everything_that_a_task_can_say_can_be_added(cli: Cli, project: Path) ->
 def test_a_need_that_does_not_exist_yet_is_allowed_and_said(cli: Cli, project: Path) -> None:
     result = cli("task", "add", "T", "--need", "t-7", "--parent", "t-8")
     assert result.code == 0
-    assert "there is no task 't-7' yet" in result.out
-    assert "there is no task 't-8' yet" in result.out
+    assert "there is no task 't-7' yet; t-1 waits until it is closed\n" in result.out
+    assert "there is no task 't-8' yet\n" in result.out
+
+
+def test_a_label_that_cannot_be_made_out_is_said(cli: Cli, project: Path) -> None:
+    out = cli("task", "add", "T", "--label", "merge:manuel", "--label", "area:wbe").out
+    assert "t-1: there is no policy 'manuel'" in out
+    assert "did you mean merge:manual?" in out
+    assert "t-1: its label area:wbe names no area" in out
+    [note] = cli("task", "add", "T", "--label", "rt:9", "--json").json["notes"]
+    assert "rt:9" in note
+
+
+def test_a_type_that_is_not_dispatched_is_said_with_the_way_out(cli: Cli, project: Path) -> None:
+    assert cli("task", "add", "T", "--type", "feature").out == (
+        "added t-1: tasks/t-1.md\n"
+        "t-1: is of type feature, which is not dispatched; make its type task in tasks/t-1.md, "
+        "or add its parts: flyball task add TITLE --parent t-1\n"
+    )
 
 
 def test_words_may_come_on_stdin(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

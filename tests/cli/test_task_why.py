@@ -46,6 +46,13 @@ def test_a_task_that_cannot_be_read_says_what_is_wrong(here: Cli, site: Project)
     assert "priority" in found["words"]
 
 
+def test_a_type_that_is_not_dispatched_comes_with_the_way_out(here: Cli, site: Project) -> None:
+    site.task("t-1", "type: feature")
+    found = here("task", "why", "t-1", "--json").json
+    assert found["reason"] == "type"
+    assert "make its type task in tasks/t-1.md, or add its parts" in found["next"][0]
+
+
 def test_a_blocked_task_names_the_reason_how_long_and_the_next_steps(here: Cli, site: Project) -> None:
     site.task("t-1", act="pass")
     assert site.run().code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -129,9 +130,98 @@ def test_an_area_that_the_map_does_not_know_is_a_note(project: Project) -> None:
     assert "area:api" in project.found("note")["tasks/t-1.md"]
 
 
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        (
+            "merge:manuel",
+            "there is no policy 'manuel' (label merge:manuel), so its work waits for flyball merge",
+        ),
+        ("merge:manuel", "did you mean merge:manual?"),
+        ("Merge:auto", "is not read as it is written, so its work waits for flyball merge"),
+        ("merge:", "write merge:auto, merge:manual or merge:pr"),
+        ("rt:9", "write rt:0, rt:1, rt:2 or rt:3"),
+        ("model:sonet", "there is no tier 'sonet' (label model:sonet); did you mean model:sonnet?"),
+        ("model:review:opsu", "did you mean model:review:opus?"),
+        (
+            "model:reveiw:opus",
+            "there is no stage 'reveiw' (label model:reveiw:opus); did you mean model:review:",
+        ),
+        ("model:fable", "models.allowed does not have it"),
+        ("res:docker=many", "write res:docker or res:docker=2"),
+    ],
+)
+def test_a_label_that_means_something_and_cannot_be_made_out_is_a_problem(
+    project: Project, label: str, words: str
+) -> None:
+    project.says(GOOD)
+    project.has_task("t-1", f"labels: ['{label}']\n")
+    assert words in project.found()["tasks/t-1.md"]
+
+
+def test_labels_that_can_be_made_out_and_those_of_the_project_itself_are_fine(project: Project) -> None:
+    project.says(GOOD + "[stages.translate]\n")
+    labels = "merge:pr, 'rt:3', model:gpt-5-codex, model:translate:haiku, model:claude-opus-4-1, res:gpu"
+    project.has_task("t-1", f"labels: [{labels}, 'team:manuel', merged]\n")
+    assert "tasks/t-1.md" not in project.found()
+
+
+def test_an_account_that_does_not_exist_is_a_problem(project: Project) -> None:
+    project.says(GOOD + '[account]\nprofile = "nope"\n')
+    assert "there is no profile 'nope'; flyball account add nope ..." in project.found()["account.profile"]
+    dry = project.cli("run", "--dry-run")
+    assert (dry.code, "flyball account add nope" in dry.err) == (2, True)
+
+
+def test_a_gate_command_that_nobody_can_run_is_a_note(project: Project) -> None:
+    fine = [
+        "cd x && make",
+        "if true; then false; fi",
+        "FOO=1 nonesuch",
+        "./nonesuch",
+        "$NONESUCH",
+        "(nonesuch)",
+    ]
+    project.says(GOOD.replace('["true"]', json.dumps([*fine, "nonesuch-gate --all"])))
+    assert project.found() == {}
+    [(where, words)] = project.found("note").items()
+    assert where == f"gate.commands[{len(fine)}]"
+    assert "nonesuch-gate was not found on PATH" in words
+    (project.root / ".envrc").touch()
+    assert project.found("note") == {}
+
+
+def test_pull_requests_without_an_origin_or_its_program_are_a_note(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.says(GOOD + '[merge]\npolicy = "pr"\n')
+    assert "git remote add origin" in project.found("note")["merge.policy"]
+    address = "git@github.com:me/blog.git"
+    subprocess.run(["git", "remote", "add", "origin", address], cwd=project.root, check=True)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("git", "sh"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(programs))
+    assert "gh was not found" in project.found("note")["merge.policy"]
+    (programs / "gh").symlink_to(programs / "sh")
+    assert project.found("note") == {}
+
+
+def test_a_file_among_the_tasks_that_is_none_is_a_note(project: Project) -> None:
+    project.says(GOOD)
+    (project.root / "tasks").mkdir()
+    for name in ("fix-login.md", "README.md", "list.txt"):
+        (project.root / "tasks" / name).write_text("# Fix the login\n")
+    assert project.found() == {}
+    assert project.found("note") == {
+        "tasks/fix-login.md": "has no front matter, so it is no task; flyball task add writes one"
+    }
+
+
 def test_closed_tasks_are_left_in_peace(project: Project) -> None:
     project.says(GOOD)
-    project.has_task("t-1", "status: closed\nneeds: [t-9]\nlabels: [area:api, 'fp:../up']\n")
+    project.has_task("t-1", "status: closed\nneeds: [t-9]\nlabels: [area:api, 'fp:../up', merge:manuel]\n")
     assert project.found() == project.found("note") == {}
 
 

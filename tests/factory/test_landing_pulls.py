@@ -337,11 +337,16 @@ def test_a_label_goes_before_a_parents_and_a_parents_before_the_project(project:
     project.task("t-1", "parent: f-1")
     project.task("t-2", "parent: f-1", "labels: [merge:manual]")
     project.task("t-3")
+    project.task("t-4", "labels: [merge:atuo]")
     project.git("push", "-q", "origin", "main")
     ran = project.run("--json")
     assert ran.code == 0, ran.said
     assert [pull["branch"] for pull in host.pulls] == ["agent/t-1"]
     assert "flyball merge t-2" in ran.json["waiting_for_you"]["t-2"]
+    assert (
+        "the label merge:atuo names no policy, so finished work waits" in ran.json["waiting_for_you"]["t-4"]
+    )
+    assert "its label merge:atuo names no policy" in project.flyball("task", "why", "t-4").out
     assert ran.json["merged"] == ["t-3"]
 
 

@@ -25,7 +25,7 @@ from flyball.factory.gc import Kind, Survey, Thing
 from flyball.factory.locks import LongLock
 from flyball.factory.looking import Project, opened_ledger, project_in
 from flyball.factory.root import find_root
-from flyball.factory.validation import validate
+from flyball.factory.validation import ACCOUNT, validate
 from flyball.factory.workshop import state_folder
 
 OLDEST_GIT = (2, 38)
@@ -110,7 +110,9 @@ def project_patient() -> ProjectPatient | None:
 
 
 def _of_settings(root: Path) -> Iterator[Finding]:
-    for number, each in enumerate(validate(root)):
+    # What is wrong with the account is a finding of its own.
+    found = [each for each in validate(root) if each.where != ACCOUNT]
+    for number, each in enumerate(found):
         yield Finding(
             kind=f"validate-{number}",
             words=f"{each.where}: {each.words}",

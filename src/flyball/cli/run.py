@@ -117,8 +117,11 @@ def _register(config: ProjectConfig, root: Path) -> None:
 
 def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int:
     from flyball.cli.run_screen import planned
+    from flyball.factory.accounts.account import open_account
     from flyball.factory.plan import planned_run
+    from flyball.governor.location import home
 
+    open_account(config, home())  # a run would be refused without it
     plan = planned_run(root, config, _wish(args, config), width=args.width)
     if args.json:
         print_json(plan)

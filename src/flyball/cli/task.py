@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from flyball.cli.render import print_json, say, show
 from flyball.cli.subverbs import add_action
-from flyball.cli.task_screen import list_screen, ready_screen, record, show_screen, waiting_record
+from flyball.cli.task_screen import (
+    list_screen,
+    ready_screen,
+    record,
+    show_screen,
+    type_way_out,
+    waiting_record,
+)
 from flyball.cli.units import count
 from flyball.core.footprint import Footprint
 from flyball.core.nearest import did_you_mean
-from flyball.core.ready import in_order
-from flyball.core.task import DEFAULT_PRIORITY, DEFAULT_TYPE, TaskStatus
+from flyball.core.ready import NOT_DISPATCHED_TYPES, in_order
+from flyball.core.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus
 from flyball.core.wave import choose
 from flyball.errors import UsageError
 from flyball.factory.config import ProjectConfig
@@ -93,17 +101,31 @@ def run(args: argparse.Namespace) -> int:
     return act(args, config, open_source(config, root))
 
 
-def _add(args: argparse.Namespace, _config: ProjectConfig, source: TaskSource) -> int:
+def _add(args: argparse.Namespace, config: ProjectConfig, source: TaskSource) -> int:
     task = source.add(_new(args))
     known = {other.id for other in source.load().tasks}
     missing = [name for name in dict.fromkeys((*task.needs, task.parent)) if name and name not in known]
+    notes = list(_notes(task, config))
     if args.json:
-        print_json({**record(task), "missing": missing})
+        print_json({**record(task), "missing": missing, "notes": notes})
         return 0
     say(f"added {task.id}: {task.where}")
     for name in missing:
-        say(f"there is no task {name!r} yet; {task.id} waits until it is closed")
+        waits = f"; {task.id} waits until it is closed" if name in task.needs else ""
+        say(f"there is no task {name!r} yet{waits}")
+    for words in notes:
+        say(f"{task.id}: {words}")
     return 0
+
+
+def _notes(task: Task, config: ProjectConfig) -> Iterator[str]:
+    """What the task says that its writer may not have meant."""
+    from flyball.factory.validation import of_labels
+
+    if task.type in NOT_DISPATCHED_TYPES:
+        yield f"is of type {task.type}, which is not dispatched; {type_way_out(task)}"
+    for finding in of_labels(task, config):
+        yield finding.words
 
 
 def _new(args: argparse.Namespace) -> NewTask:

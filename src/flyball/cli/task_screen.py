@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
-from flyball.cli.units import counted
+from flyball.cli.units import command, counted
 from flyball.core.deferral import Deferral
 from flyball.core.ready import in_order
 from flyball.core.task import DEFAULT_TYPE, Task, TaskStatus
@@ -40,6 +40,12 @@ def record(task: Task, *, whole: bool = True) -> dict[str, object]:
         "where": task.where,
     }
     return {**short, "acceptance": task.acceptance, "body": task.body} if whole else short
+
+
+def type_way_out(task: Task) -> str:
+    """For a task whose type no agent is ever given."""
+    parts = command("task", "add", "TITLE", "--parent", task.id)
+    return f"make its type {DEFAULT_TYPE} in {task.where or task.id}, or add its parts: {parts}"
 
 
 def waiting_record(deferral: Deferral) -> dict[str, object]:

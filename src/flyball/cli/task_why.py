@@ -16,10 +16,13 @@ from pathlib import Path
 
 from flyball.cli.render import Block, Line, Piece, Style, plain_words, print_json, show
 from flyball.cli.screen import breaker_words
+from flyball.cli.task_screen import type_way_out
 from flyball.cli.units import command, counted
 from flyball.core.budget import Guard, Level, guard_of, worst
+from flyball.core.deferral import DeferReason
+from flyball.core.labels import policy_of
 from flyball.core.slotrun import State, Step
-from flyball.core.task import TaskStatus
+from flyball.core.task import TaskStatus, ancestors
 from flyball.core.verdict import span_words
 from flyball.errors import StoreError
 from flyball.factory.accounts.account import open_account
@@ -150,7 +153,10 @@ def _parked(project: Project, known: Known, row: Row) -> Answer:
     steps = (f"{command('merge', known.id)} lands it", f"git diff {default}...{branch} shows it")
     # Most wait because the policy says so; what a review said is worth telling.
     review = known.slot is not None and known.slot.reviewed and not known.slot.passed
-    why = f": {row.why}" if review else ""
+    tasks = {task.id: task for task in project.source.load().tasks}
+    lineage = (known.task, *ancestors(known.task, tasks)) if known.task is not None else ()
+    unknown = policy_of(lineage, otherwise=project.config.merge.policy).unknown
+    why = f": {row.why}" if review else f": its label {unknown} names no policy" if unknown else ""
     return _answer(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
 
 
@@ -210,6 +216,8 @@ def _steps(known: Known, reason: str, blocker: str | None, tasks: set[str]) -> t
         return ("flyball quota show says how the account's windows stand",)
     if blocker is not None and blocker in tasks:
         return (f"{command('task', 'why', blocker)} says how that one stands",)
+    if reason == DeferReason.TYPE.value and known.task is not None:
+        return (type_way_out(known.task),)
     if blocker is not None or reason in ("type", "label", "status"):
         where = f" ({known.task.where})" if known.task is not None and known.task.where else ""
         return (f"{command('task', 'show', known.id)}{where}",)

@@ -70,7 +70,8 @@ class MergePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="`auto`: lands when the gate is green. `manual`: waits for `flyball merge`. "
             "`pr`: is pushed and opened as a pull request. A label `merge:auto`, `merge:manual` or "
-            "`merge:pr` of the task goes first, then one of its parents."
+            "`merge:pr` of the task goes first, then one of its parents. A `merge:` label with another word "
+            "counts as `merge:manual`."
         ),
     ] = "auto"
     protected: Annotated[

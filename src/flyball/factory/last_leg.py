@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flyball.core.labels import MANUAL
 from flyball.core.recovery import NO_RETRIES, Move, Next, after_landing, pull_words
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
@@ -65,8 +66,11 @@ class LastLeg:
         on = self.shop.config.review.on and not self.by_hand
         if on and (why := await off_loop(still_reviewed, self.shop, self.slot)):
             return Next(move=Move.PARK, why=why)
-        if self.shop.policy_for(self.task) == "manual" and not self.by_hand:
-            return Next(move=Move.PARK, why=f"finished work waits for you: flyball merge {self.task.id}")
+        policy = self.shop.policy_for(self.task)
+        if policy.name == MANUAL and not self.by_hand:
+            doubt = f"the label {policy.unknown} names no policy, so " if policy.unknown else ""
+            why = f"{doubt}finished work waits for you: flyball merge {self.task.id}"
+            return Next(move=Move.PARK, why=why)
         self.waits.say("")
         return await self._landed(self._landing())
 
@@ -82,7 +86,7 @@ class LastLeg:
     def _landing(self) -> Awaitable[Landed]:
         """As a person said, or the policy does."""
         task, folder, pulls, say = self.task, self._folder(), self.shop.pulls, self.waits.say
-        how = self.how or self.shop.policy_for(task)
+        how = self.how or self.shop.policy_for(task).name
         if how == "pr":
             return pulls.open(task, folder, say)
         if how in ("approved", "unapproved"):

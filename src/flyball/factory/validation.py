@@ -5,23 +5,29 @@ A *problem* would stop a run or block a task; a *note* is worth knowing and stop
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from flyball.core.footprint import check_footprint, footprint_of
+from flyball.core.labels import Spelling
 from flyball.core.needs import Waits
 from flyball.core.task import Task, TaskStatus
-from flyball.errors import FlyballError, GitError, SourceError, UsageError
+from flyball.errors import FlyballError, GitError, SourceError, StoreError, UsageError
 from flyball.factory.config import FILE_NAME, ProjectConfig
 from flyball.factory.config_checks import gate_problem
 from flyball.factory.config_reading import read_config
 from flyball.factory.init_guess import OnPath
 from flyball.factory.personas.persona import IMPLEMENTER, find_persona
+from flyball.governor.location import home
 
+ACCOUNT = "account.profile"
 _AREA = "area:"
+_PLAIN_NAME = re.compile(r"\w[\w.+-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,9 @@ def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator
         yield Finding(problem.key, problem.words)
     yield from _of_prompt(config, root)
     yield from _of_personas(config, root)
+    yield from _of_account(config)
+    yield from _of_gate(config, root, on_path)
+    yield from _of_pulls(config, root)
     program = config.agent.command[0] if config.agent.command else config.agent.runtime
     if not on_path(program) and not (root / program).is_file():
         words = f"{program} was not found on PATH; install it, or name another program in agent.command"
@@ -70,6 +79,45 @@ def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator
                 "is an empty list, so its tasks may touch anything and run alone; name the paths it writes"
             )
             yield Finding(f"areas.{name}", words, "note")
+
+
+def _of_account(config: ProjectConfig) -> Iterator[Finding]:
+    """Whether there is such an account; whose login it is, only asking it tells."""
+    from flyball.factory.accounts.account import open_account
+
+    try:
+        open_account(config, home())
+    except (UsageError, StoreError) as error:
+        yield Finding(ACCOUNT, str(error))
+
+
+def _of_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[Finding]:
+    if (root / ".envrc").exists():
+        return  # direnv may put anything on PATH
+    for index, command in enumerate(config.gate.commands or []):
+        program = command.split()[0]
+        if _PLAIN_NAME.fullmatch(program) and not on_path(program) and not _of_shell(program):
+            words = f"{program} was not found on PATH, so the gate would be red"
+            way_out = "install it, or name another command"
+            yield Finding(f"gate.commands[{index}]", f"{words}; {way_out}", "note")
+
+
+def _of_shell(word: str) -> bool:
+    """Whether the shell that runs gates does it itself, or reads it as a part of its language."""
+    asked = ["sh", "-c", 'command -v "$0"', word]
+    return subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+
+
+def _of_pulls(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+    from flyball.factory.pulls.hosts import host_of
+    from flyball.factory.pulls.port import PullError
+
+    if config.merge.policy != "pr":
+        return
+    try:
+        host_of(root, config.merge.host)
+    except (PullError, GitError) as error:
+        yield Finding("merge.policy", f"is pr, and no pull request could be opened: {error}", "note")
 
 
 def _of_prompt(config: ProjectConfig, root: Path) -> Iterator[Finding]:
@@ -117,9 +165,12 @@ def _of_tasks(config: ProjectConfig, root: Path) -> Iterator[Finding]:
         return
     for problem in loaded.problems:
         yield Finding(problem.where, problem.words)
+    for path in loaded.passed_over:
+        yield Finding(path, "has no front matter, so it is no task; flyball task add writes one", "note")
     yield from _of_waits(Waits(loaded.tasks))
     for task in loaded.tasks:
         if task.status is not TaskStatus.CLOSED:
+            yield from of_labels(task, config)
             yield from _of_footprint(task, config)
 
 
@@ -133,17 +184,23 @@ def _of_waits(waits: Waits) -> Iterator[Finding]:
             yield Finding(task.where or task.id, f"{unmet.words()}; write that task or take the need away")
 
 
-def _of_footprint(task: Task, config: ProjectConfig) -> Iterator[Finding]:
+def of_labels(task: Task, config: ProjectConfig) -> Iterator[Finding]:
+    """Those that mean something to flyball and say nothing that it knows."""
     where = task.where or task.id
+    for words in Spelling(stages=config.stages, allowed=config.models.allowed).problems(task.labels):
+        yield Finding(where, words)
     for label in task.labels:
         area = label.removeprefix(_AREA)
         if area != label and area not in config.areas:
             words = f"its label {label} names no area of {FILE_NAME}, so it may touch anything and runs alone"
             yield Finding(where, f"{words}; add it under [areas]", "note")
+
+
+def _of_footprint(task: Task, config: ProjectConfig) -> Iterator[Finding]:
     footprint = footprint_of(task.footprint, task.labels, config.areas)
     if footprint is None:
         return
     try:
         check_footprint(footprint)
     except FlyballError as error:
-        yield Finding(where, f"its footprint cannot be used: {error}")
+        yield Finding(task.where or task.id, f"its footprint cannot be used: {error}")

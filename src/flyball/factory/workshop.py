@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.budget import Guard, guard_of
+from flyball.core.labels import Policy, policy_of, retry_tier
 from flyball.core.protect import DEFAULT_PROTECTED
 from flyball.core.recovery import Budgets, budgets_for
 from flyball.core.route import IMPLEMENT, Route, Routing, resolve
@@ -97,9 +98,9 @@ class Workshop:
 
     def budgets_for(self, task: Task) -> Budgets:
         run = self.config.run
-        labelled = next((label[3:] for label in task.labels if label in _TIERS), None)
+        labelled = retry_tier(task.labels)
         return budgets_for(
-            run.tier if labelled is None else int(labelled),
+            run.tier if labelled is None else labelled,
             attempts=run.attempts,
             limited=run.limited_retries,
             gate=run.gate_retries,
@@ -108,13 +109,10 @@ class Workshop:
             backoff_s=run.backoff_s,
         )
 
-    def policy_for(self, task: Task) -> str:
+    def policy_for(self, task: Task) -> Policy:
         """How green work lands: as its own label says, one of its parents, or the project."""
-        for each in (task, *ancestors(task, self.tasks)):
-            labelled = next((label for label in each.labels if label in _POLICIES), None)
-            if labelled is not None:
-                return labelled.removeprefix("merge:")
-        return self.config.merge.policy
+        lineage = (task, *ancestors(task, self.tasks))
+        return policy_of(lineage, otherwise=self.config.merge.policy)
 
     def ceilings(self, task: str | None = None) -> Ceilings:
         """Of one agent; for a task also what its budget and the run's leave it."""
@@ -142,10 +140,6 @@ class Workshop:
         self.watch.close()
         self.ledger.close()
         self.governor.close()
-
-
-_POLICIES = ("merge:auto", "merge:manual", "merge:pr")
-_TIERS = frozenset(f"rt:{tier}" for tier in range(4))
 
 
 def open_workshop(

@@ -66,7 +66,8 @@ class Profiles:
             if one.name == name:
                 raise StoreUnreadableError(one.words)
         known = [profile.name for profile in profiles]
-        making = f"flyball account add makes one (there are: {', '.join(known) or 'none yet'})"
+        making = f"{shlex.join(['flyball', 'account', 'add', name])} ... makes it"
+        making += f" (there are: {', '.join(known) or 'none yet'})"
         raise UsageError(f"there is no profile {name!r}; {did_you_mean(name, known) or making}")
 
     # -- changing -------------------------------------------------------------------------------------

@@ -234,7 +234,8 @@ def _loaded(look: Look) -> Loaded:
             problems.append(found)
     tasks = tuple(group[0] for group in by_id.values() if len(group) == 1)
     problems += [_twice(group) for group in by_id.values() if len(group) > 1]
-    return Loaded(tasks, tuple(sorted(problems, key=lambda problem: problem.where)))
+    passed_over = tuple(sorted(path for path, seen in look.files.items() if seen.found is None))
+    return Loaded(tasks, tuple(sorted(problems, key=lambda problem: problem.where)), passed_over)
 
 
 def _twice(group: Sequence[Task]) -> Problem:

@@ -39,6 +39,8 @@ class Loaded:
     """Every task that could be read, closed ones included as far as the source knows them. Of a closed one
     the body may be missing: ``read`` has it."""
     problems: tuple[Problem, ...] = ()
+    passed_over: tuple[str, ...] = ()
+    """Where something lies among the tasks that could be one by its name and does not say that it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

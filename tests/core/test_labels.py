@@ -1,0 +1,39 @@
+"""Labels that mean something: which policy holds, and what is doubted."""
+
+from __future__ import annotations
+
+import pytest
+
+from flyball.core.labels import POLICIES, Policy, Spelling, policy_of, retry_tier
+from flyball.core.task import Task
+
+
+def task(*labels: str) -> Task:
+    return Task(id="t-1", title="x", labels=labels)
+
+
+@pytest.mark.parametrize("label", ["merge:manuel", "merge:", "merge: auto", "merge:Auto", "MERGE:auto"])
+@pytest.mark.parametrize("others", [(), ("merge:auto",)])
+def test_a_policy_that_cannot_be_made_out_never_lands_by_itself(label: str, others: tuple[str, ...]) -> None:
+    assert policy_of([task(*others, label), task("merge:auto")], otherwise="auto") == Policy("manual", label)
+
+
+def test_the_nearest_that_says_one_decides() -> None:
+    lineage = [task("merged", "area:web"), task("merge:pr", "merge:auto"), task("merge:manuel")]
+    assert policy_of(lineage, otherwise="auto") == Policy("pr")
+    assert policy_of([task("quick")], otherwise="auto") == Policy("auto")
+
+
+def test_what_is_right_is_not_doubted() -> None:
+    labels = [f"merge:{name}" for name in POLICIES] + [
+        "rt:0",
+        "model:o3",
+        "model:sonar-pro",
+        "model:docs:gpt-5",
+    ]
+    assert list(Spelling().problems([*labels, "res:docker=2", "gt:x", "fp:src/**", "mine:manuel"])) == []
+
+
+def test_a_retry_tier_that_does_not_exist_is_not_read() -> None:
+    assert retry_tier(["rt:9", "rt:3"]) == 3
+    assert retry_tier(["rt:9", "rt:", "art:1"]) is None
