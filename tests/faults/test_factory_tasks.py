@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.factory.kit import SOAK, Project, until
@@ -217,6 +219,53 @@ def test_a_task_deleted_before_the_run_goes_on_is_blocked_and_its_branch_kept(pr
     assert ran.code == 1
     assert "its task is gone" in ran.out
     assert project.branches() == ["agent/t-1"]
+
+
+def close(project: Project, path: Path) -> None:
+    path.write_text(path.read_text().replace("status: open", "status: closed"))
+    project.commit("not wanted any more")
+
+
+def test_a_task_closed_after_its_agent_was_stopped_is_let_go_and_its_work_kept(project: Project) -> None:
+    path = project.task("t-1", act=f"write('pages/t-1.txt', 'half')\n{WAITS}")
+    process = project.start("run")
+    begun(project, "t-1")
+    until(lambda: (project.worktree("t-1") / "pages/t-1.txt").exists(), "half a page")
+    process.kill()  # its agent lives on
+    process.wait()
+    close(project, path)
+    assert project.run("--dry-run", "--json").json["resumes"] == {}
+    assert "its task was closed; flyball run lets it go" in project.flyball("board").out
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "t-1 was closed before it landed and is let go; its branch agent/t-1 is kept" in ran.out
+    assert len(project.began()) == 1
+    assert project.landed() == []
+    assert (project.leases(), project.processes(), project.branches()) == ([], [], ["agent/t-1"])
+    assert (project.worktree("t-1") / "pages/t-1.txt").exists()
+    assert "let go" not in project.run().out
+
+
+@pytest.mark.parametrize("cut", ["before:worktree.begun", "before:launch.done", "before:land.begun"])
+def test_a_task_closed_before_it_began_to_land_is_let_go(project: Project, cut: str) -> None:
+    path = project.task("t-1")
+    assert project.run(die_at=cut).code == -9
+    begun_before = len(project.began())
+    close(project, path)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert "is let go" in ran.out
+    assert len(project.began()) == begun_before
+    assert project.landed() == []
+
+
+def test_a_task_closed_while_it_landed_lands(project: Project) -> None:
+    path = project.task("t-1")
+    assert project.run(die_at="after:land.begun").code == -9
+    close(project, path)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
 
 
 def test_a_task_deleted_while_it_landed_is_landed_once(project: Project) -> None:

@@ -28,6 +28,7 @@ After the engine was gone (the agent is what the world says, not what the ledger
     dead with commits         resume its session
     dead without              fresh
     budget spent              blocked
+    its task was closed       let go, unless its landing has begun
 """
 
 from __future__ import annotations
@@ -224,6 +225,13 @@ def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str, det
     if result in _WAITS or (result in _OUTSIDE and slot.pr_number):
         return Next(move=Move.PARK, why=why if result in ("manual", "pr-opened") else f"{result}: {why}")
     return Next(move=Move.BLOCK, why=f"{result}: {why}")
+
+
+def may_let_go(slot: SlotRun) -> bool:
+    """May a trip be let go because its task is closed? A landing that has begun may be what closed it, and a
+    pull request that is open is for people to settle."""
+    reviewed = slot.state is State.CHECKING and slot.pr_number
+    return not (slot.final or slot.state is State.LANDING or reviewed)
 
 
 def on_resume(slot: SlotRun, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool) -> Next:

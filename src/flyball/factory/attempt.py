@@ -16,7 +16,7 @@ from pathlib import Path
 from flyball.core.budget import Refusal
 from flyball.core.model import Outcome
 from flyball.core.route import IMPLEMENT, Route
-from flyball.core.slotrun import Cause, Mark, SlotRun, Step
+from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
 from flyball.core.task import Task
 from flyball.errors import InvariantError, UsageError
 from flyball.factory import launching, runs
@@ -201,6 +201,19 @@ class Attempts:
     def _learned(self, session: str) -> None:
         if session != self.slot.session:
             self.shop.ledger.note(self.task.id, Step.SESSION, session=session)
+
+    async def end_leftover(self) -> None:
+        """End one that outlived its engine and that nobody wants any more; what it cost is written down."""
+        slot = self.slot
+        if slot.state is not State.RUNNING:
+            return
+        if slot.holder is not None and slot.keeper is not None:
+            process = Process(Path(slot.folder), slot.holder, slot.keeper)
+            await process.stop(self.shop.watch, grace_s=self.shop.config.agent.grace_s)
+            await process.over(self.shop.watch)
+            # Its slot comes back now, not when somebody needs it.
+            await off_loop(self.shop.governor.reap)
+        self.shop.ledger.note(self.task.id, Step.END, **spent(await self.read_from_files()))
 
     async def read_from_files(self) -> Ending:
         """How an agent ended that nobody followed."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flyball.core.nearest import did_you_mean
+from flyball.core.recovery import may_let_go
 from flyball.core.slotrun import Entry, SlotRun, State
 from flyball.core.task import Task, TaskStatus
 from flyball.errors import UsageError
@@ -141,7 +142,7 @@ def _left_board(project: Project, ledger: Ledger, *, going_on: bool) -> Board:
     rows = [row for row in board.rows if not _settled(row, tasks.get(row.task))]
     if not going_on:
         # What is not over was loaded for the board.
-        rows = [_as_left(row, ledger.slots.get(row.task)) for row in rows]
+        rows = [_as_left(row, ledger.slots.get(row.task), tasks.get(row.task)) for row in rows]
     return replace(board, rows=rows)
 
 
@@ -151,9 +152,11 @@ def _settled(row: Row, task: Task | None) -> bool:
     return over and task is not None and task.status is TaskStatus.CLOSED
 
 
-def _as_left(row: Row, slot: SlotRun | None) -> Row:
+def _as_left(row: Row, slot: SlotRun | None, task: Task | None) -> Row:
     if slot is None or slot.final:
         return row
+    if task is not None and task.status is TaskStatus.CLOSED and may_let_go(slot):
+        return replace(row, state=LEFT, why="its task was closed; flyball run lets it go")
     if agent_lives(slot):
         pid = slot.holder.pid if slot.holder is not None else 0
         return replace(row, why=f"its agent (pid {pid}) runs on by itself; flyball run takes it up again")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.footprint import footprint_of
-from flyball.core.slotrun import State
+from flyball.core.recovery import may_let_go
+from flyball.core.slotrun import SlotRun, State
 from flyball.core.task import Task, TaskStatus
 from flyball.core.wave import Active, choose
 from flyball.factory.config import ProjectConfig
@@ -53,9 +54,11 @@ def planned_run(root: Path, config: ProjectConfig, wish: Wish, *, width: int | N
     loaded = source.load()
     wide = width or config.run.width
     still_open = {task.id for task in loaded.tasks if task.status is not TaskStatus.CLOSED}
-    unfinished, closed, parked = _remembered(
-        root, lambda ledger: landed(ledger, source, repository, still_open)
-    )
+    trips, closed, parked = _remembered(root, lambda ledger: landed(ledger, source, repository, still_open))
+    over = {task.id for task in loaded.tasks} - still_open
+    unfinished = {
+        task: slot.state.value for task, slot in trips.items() if task not in over or not may_let_go(slot)
+    }
     choice = choose(
         loaded.tasks,
         active=[_active(task, config) for task in loaded.tasks if task.id in unfinished],
@@ -92,7 +95,7 @@ def _active(task: Task, config: ProjectConfig) -> Active:
 
 def _remembered(
     root: Path, landed_of: Callable[[Ledger], set[str]]
-) -> tuple[dict[str, str], set[str], dict[str, str]]:
+) -> tuple[dict[str, SlotRun], set[str], dict[str, str]]:
     """From the ledger, if there is one: what is unfinished, landed, and waiting for a person."""
     try:
         ledger = Ledger(root / STATE, read_only=True)
@@ -100,7 +103,7 @@ def _remembered(
         return {}, set(), {}
     try:
         ledger.load()
-        unfinished = {task: slot.state.value for task, slot in ledger.slots.items()}
+        unfinished = dict(ledger.slots)
         parked = {task: slot.reason for task, slot in ledger.trips_of(State.PARKED).items()}
         return unfinished, landed_of(ledger), parked
     finally:

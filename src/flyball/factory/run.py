@@ -17,10 +17,10 @@ from types import MappingProxyType
 from flyball.core.deferral import DeferReason
 from flyball.core.footprint import footprint_of
 from flyball.core.ready import Item
-from flyball.core.recovery import Move, Next
+from flyball.core.recovery import Move, Next, may_let_go
 from flyball.core.resource import resources_of
 from flyball.core.slotrun import SlotRun, State, Step
-from flyball.core.task import Task
+from flyball.core.task import Task, TaskStatus
 from flyball.core.wave import Active, Choice, choose
 from flyball.errors import FlyballError, UsageError
 from flyball.factory.frontier import LOOK_EVERY_S, Frontier
@@ -284,6 +284,9 @@ class Run:
         for task_id in unfinished:
             task = tasks.get(task_id) or Task(id=task_id, title=task_id)
             trip = self._trip(self._item(task))
+            if task.status is TaskStatus.CLOSED and may_let_go(trip.slot):
+                self.report.note(await trip.let_go())
+                continue
             trip.first = await trip.recovered(known=task_id in tasks)
             self._start(trip)
         still_open = self.frontier.still_open

@@ -308,6 +308,15 @@ class Trip:
             commits=commits,
         )
 
+    async def let_go(self) -> str:
+        """Its task was closed meanwhile: end what still runs for it and keep its work; says so in words."""
+        await self.errands.end_leftover()
+        await self.attempts.end_leftover()
+        kept = f"; its branch {self.slot.branch} is kept" if self.slot.branch else ""
+        await self._over(Next(move=Move.BLOCK, why=f"its task was closed{kept}"))
+        by_hand = f", flyball merge {self.task.id} lands what is there" if kept else ""
+        return f"{self.task.id} was closed before it landed and is let go{kept}{by_hand}"
+
     def _lives(self, slot: SlotRun) -> bool:
         """The agent, or the keeper that is about to write down how it ended."""
         return any(each is not None and alive(each) is not False for each in (slot.holder, slot.keeper))
