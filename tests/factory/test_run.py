@@ -295,3 +295,24 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints(project: Project) -> Non
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     assert project.wrongs(names) == []
+
+
+# -- numbers --------------------------------------------------------------------------------------------
+
+
+def test_a_number_that_left_something_behind_is_not_given_to_a_new_task(project: Project) -> None:
+    project.task("t-1").rename(project.root / "tasks/x.md")
+
+    def added() -> str:
+        """Its number, which is free again as far as the task files know."""
+        name = str(project.flyball("task", "add", "Another page", "--json").json["id"])
+        (project.root / "tasks" / f"{name}.md").unlink()
+        return name
+
+    assert project.run(die_at="after:claim.done").code == -9
+    (project.root / "tasks/x.md").unlink()
+    assert added() == "t-2", "the ledger has t-1"
+    project.git("branch", "agent/t-5", "main")
+    assert added() == "t-6"
+    project.worktree("t-7").mkdir(parents=True)
+    assert added() == "t-8"

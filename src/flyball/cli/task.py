@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from flyball.cli.render import print_json, say, show
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, config: ProjectConfig, source: TaskSource) -> int:
-    task = source.add(_new(args))
+    task = source.add(_new(args, _used(config) if args.id is None and source.name == "files" else ()))
     known = {other.id for other in source.load().tasks}
     missing = [name for name in dict.fromkeys((*task.needs, task.parent)) if name and name not in known]
     notes = list(_notes(task, config))
@@ -128,7 +128,14 @@ def _notes(task: Task, config: ProjectConfig) -> Iterator[str]:
         yield finding.words
 
 
-def _new(args: argparse.Namespace) -> NewTask:
+def _used(config: ProjectConfig) -> Collection[str]:
+    # The engine is a lot to import, and the others do without.
+    from flyball.factory.used_ids import used_ids
+
+    return used_ids(find_root(Path.cwd()), config)
+
+
+def _new(args: argparse.Namespace, used: Collection[str]) -> NewTask:
     criteria = args.acceptance
     return NewTask(
         title=args.title,
@@ -141,6 +148,7 @@ def _new(args: argparse.Namespace) -> NewTask:
         footprint=Footprint(tuple(args.write), tuple(args.read)) if args.write or args.read else None,
         acceptance="\n".join(f"- {line}" for line in criteria) if len(criteria) > 1 else "".join(criteria),
         body=_stdin() if args.body == "-" else args.body,
+        used=used,
     )
 
 

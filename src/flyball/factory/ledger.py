@@ -138,6 +138,10 @@ class Ledger:
             self.slots[task] = found
         return found
 
+    def tasks(self) -> set[str]:
+        """Every task that was ever begun."""
+        return {row[0] for row in self._rows("SELECT DISTINCT task FROM entry", ())}
+
     def merged(self) -> set[str]:
         """Tasks whose last trip ended in the default branch."""
         sql = f"SELECT task FROM {_LAST} WHERE step = ?"  # noqa: S608 - constants of ours

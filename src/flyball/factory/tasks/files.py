@@ -69,7 +69,7 @@ class FilesSource:
     def add(self, new: NewTask) -> Task:
         taken = self._taken()
         if new.id is None:
-            return self._add_numbered(new, taken)
+            return self._add_numbered(new, taken | {same_id_key(name) for name in new.used})
         task_id = check_task_id(new.id)
         if same_id_key(task_id) in taken:
             raise UsageError(f"there is a task {task_id!r} already; choose another id")

@@ -13,7 +13,7 @@ Every call may take its time (a program is run, files are read), and may come fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -56,6 +56,8 @@ class NewTask:
     footprint: Footprint | None = None
     acceptance: str = ""
     body: str = ""
+    used: Collection[str] = ()
+    """Ids that earlier tasks had: a source that numbers its tasks itself goes on after them."""
 
 
 @dataclass(frozen=True, slots=True)
