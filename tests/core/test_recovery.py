@@ -13,6 +13,7 @@ from flyball.core.recovery import (
     after_end,
     after_landing,
     budgets_for,
+    may_let_go,
     on_resume,
 )
 from flyball.core.signals import Signal, SignalKind
@@ -206,6 +207,21 @@ def test_a_failure_outside_leaves_an_open_pull_request_as_it_was(result: str) ->
     opened = after_landing(trip(State.LANDING, pr_number=12), NO_RETRIES, result=result, why="why")
     assert opened.move is Move.PARK
     assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Move.BLOCK
+
+
+def test_what_no_agent_could_help_with_waits_for_a_person_whatever_its_word() -> None:
+    found = after_landing(trip(State.LANDING), BUDGETS, result="no-remote", why="why", waits=True)
+    assert (found.move, found.why) == (Move.PARK, "no-remote: why")
+
+
+@pytest.mark.parametrize("state", State)
+def test_only_a_trip_that_has_not_begun_to_land_is_let_go(state: State) -> None:
+    before = {State.CLAIMED, State.READY, State.RUNNING, State.ENDED, State.CHECKING}
+    assert may_let_go(trip(state)) is (state in before)
+
+
+def test_a_pull_request_that_is_open_is_not_let_go() -> None:
+    assert not may_let_go(trip(State.CHECKING, pr_number=12))
 
 
 def test_a_review_of_a_pull_request_that_was_cut_short_leaves_it_open() -> None:

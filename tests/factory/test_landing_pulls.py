@@ -275,14 +275,28 @@ def test_what_somebody_else_pushed_to_its_branch_is_not_overwritten(opened: Open
 # -- what is missing ------------------------------------------------------------------------------------
 
 
-def test_without_an_origin_the_way_out_is_said(project: Project) -> None:
+def test_without_an_origin_the_work_waits_and_a_person_opens_it_later(project: Project) -> None:
     project.configure(merge={"policy": "pr"})
     project.task("t-1")
-    ran = project.run()
-    assert ran.code == 1
-    assert "no-remote: the project has no remote called origin" in ran.out
-    assert "git remote add origin" in ran.out
+    ran = project.run("--json")
+    assert ran.code == 0, ran.said
+    why = ran.json["waiting_for_you"]["t-1"]
+    assert why.startswith("no-remote: the project has no remote called origin")
+    assert why.endswith("git remote add origin ADDRESS, then flyball pr open t-1")
     assert project.branches() == ["agent/t-1"]
+    told = project.flyball("task", "why", "t-1", "--json").json
+    assert told["next"][0] == "flyball pr open t-1 opens its pull request"
+    assert "flyball pr open t-1 opens its pull request" in project.flyball("board").out
+    assert project.run().code == 0
+    assert len(project.began("t-1")) == 1
+    assert project.flyball("pr", "open", "t-1").code == 1
+    host = Host(project)
+    project.git("push", "-q", "origin", "main")
+    ran = project.flyball("pr", "open", "t-1")
+    assert ran.code == 0, ran.said
+    assert [pull["number"] for pull in host.pulls] == [12]
+    assert "opens its pull request" not in project.flyball("board").out
+    assert len(project.began("t-1")) == 1
 
 
 def test_without_a_host_that_answers_the_work_waits_and_a_person_opens_it_later(project: Project) -> None:
@@ -295,6 +309,7 @@ def test_without_a_host_that_answers_the_work_waits_and_a_person_opens_it_later(
     assert "no-gh: gh was not found; install it" in ran.out
     assert "flyball pr open t-1" in ran.out
     assert not (project.folders("t-1")[0] / "gate-1").exists()
+    assert "flyball pr open t-1 opens its pull request" in project.flyball("task", "why", "t-1").out
     away.rename(host.program)
     host.fail()
     ran = project.flyball("pr", "open", "t-1")

@@ -157,11 +157,17 @@ def _next(board: Board, rows: Sequence[Row]) -> Iterator[Block]:
         yield Line(hint, label=" " if number else "next", indent=2)
 
 
+def _others(tasks: Sequence[str]) -> str:
+    return f", and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+
+
 def _hints(board: Board, rows: Sequence[Row]) -> Iterator[str]:
+    unopened = [row.task for row in rows if row.wants_pull]
+    if unopened:
+        yield f"{command('pr', 'open', unopened[0])} opens its pull request{_others(unopened)}"
     parked = [row.task for row in rows if row.state == "parked"]
     if parked:
-        others = f", and {len(parked) - 1} more" if len(parked) > 1 else ""
-        yield f"{command('merge', parked[0])} lands it{others}"
+        yield f"{command('merge', parked[0])} lands it{_others(parked)}"
     if board.pid:
         return
     blocked = [row.task for row in rows if row.state == "blocked"]

@@ -151,6 +151,10 @@ def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
 def _parked(project: Project, known: Known, row: Row) -> Answer:
     branch, default = f"{BRANCHES}{known.id}", project.config.project.default_branch or "HEAD"
     steps = (f"{command('merge', known.id)} lands it", f"git diff {default}...{branch} shows it")
+    if row.wants_pull:
+        words = f"is finished and waits for its pull request: {row.why}"
+        opens = f"{command('pr', 'open', known.id)} opens its pull request"
+        return _answer(known, State.PARKED.value, words, next=(opens, *steps))
     # Most wait because the policy says so; what a review said is worth telling.
     review = known.slot is not None and known.slot.reviewed and not known.slot.passed
     tasks = {task.id: task for task in project.source.load().tasks}

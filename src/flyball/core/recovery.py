@@ -214,17 +214,27 @@ _OUTSIDE = frozenset({"no-remote", "error"})
 """Nothing about the work: where its pull request is open, it stays so."""
 
 
-def after_landing(slot: SlotRun, budgets: Budgets, *, result: str, why: str, detail: str = "") -> Next:
-    """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ..."""
+def after_landing(
+    slot: SlotRun, budgets: Budgets, *, result: str, why: str, detail: str = "", waits: bool = False
+) -> Next:
+    """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ...
+
+    ``waits``: whatever the word, no agent could help; it is a person's turn.
+    """
     if result == "merged":
         return Next(move=Move.MERGED, why=why)
     if result == "gate-failed" and slot.gate_backs < budgets.gate:
         return Next(move=Move.AGAIN, cause=Cause.GATE, why=why, detail=detail)
     if result == "conflict" and slot.conflict_backs < budgets.conflict:
         return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
-    if result in _WAITS or (result in _OUTSIDE and slot.pr_number):
+    if waits or result in _WAITS or (result in _OUTSIDE and slot.pr_number):
         return Next(move=Move.PARK, why=why if result in ("manual", "pr-opened") else f"{result}: {why}")
     return Next(move=Move.BLOCK, why=f"{result}: {why}")
+
+
+def wants_pull(slot: SlotRun) -> bool:
+    """Does finished work wait because its pull request could not be opened?"""
+    return slot.state is State.PARKED and slot.result in ("no-gh", "no-remote") and not slot.pr_number
 
 
 def may_let_go(slot: SlotRun) -> bool:

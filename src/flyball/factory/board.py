@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from flyball.core.recovery import wants_pull
 from flyball.core.slotrun import SlotRun, State
 from flyball.core.task import Task
 from flyball.factory.agent import PROGRESS
@@ -50,6 +51,8 @@ class Row:
     folder: str = ""
     pr_url: str = ""
     pr_number: int = 0
+    wants_pull: bool = False
+    """It waits because its pull request could not be opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,7 @@ def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
         folder=slot.folder,
         pr_url=slot.pr_url,
         pr_number=slot.pr_number,
+        wants_pull=wants_pull(slot),
     )
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from flyball.core.recovery import wants_pull
 from flyball.core.slotrun import SlotRun, State
 from flyball.core.task import Task, TaskStatus
 from flyball.core.verdict import span_words
@@ -78,6 +79,8 @@ class Trips:
             return ""
         if task_id in self.parked and (number := self.parked[task_id].pr_number):
             return f"its pull request #{number} is open: flyball land {task_id}, or flyball pr sync"
+        if task_id in self.parked and wants_pull(self.parked[task_id]):
+            return f"it waits for you: flyball pr open {task_id}, or flyball merge {task_id}"
         if task_id in self.parked:
             return f"it waits for you: flyball merge {task_id}"
         if task_id in self.blocked:

@@ -30,6 +30,8 @@ class Landed:
     detail: str = ""
     """What there is to see: the end of the gate's output, the paths that clash."""
     commit: str = ""
+    waits: bool = False
+    """No agent could do anything about it: it waits for a person as it is."""
     notes: tuple[str, ...] = ()
     """Said to the user, though the landing went well."""
 

@@ -200,7 +200,7 @@ async def _answered(again: str, landing: Awaitable[Landed]) -> Landed:
     try:
         return await answered(landing)
     except NoOriginError as error:
-        return Landed(result=Result.NO_REMOTE, why=f"{error}, then {again}")
+        return Landed(result=Result.NO_REMOTE, why=f"{error}, then {again}", waits=True)
     except PullError as error:
         return Landed(result=Result.NO_GH, why=f"{error}, then {again}")
 

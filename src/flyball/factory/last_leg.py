@@ -105,6 +105,7 @@ class LastLeg:
             result=landed.result.value,
             why=landed.commit[:12] if landed.result is Result.MERGED else landed.why,
             detail=landed.detail,
+            waits=landed.waits,
         )
 
     async def _review_pull(self) -> Next:
