@@ -72,15 +72,19 @@ class UserCheckout:
 
     def _brought(self, git: Git, behind: Behind, to: str) -> str:
         git.run("update-index", "-q", "--refresh")
-        # Of two trees git takes what differs, and refuses all of it where that would cost a local change.
-        if _has_followed(git, behind.at, to) or git.run("read-tree", "-m", "-u", behind.at, to).ok:
+        if _has_followed(git, behind.at, to):
             self._forget()
             return ""
         moved = set(_differ(git, behind.at, to))
+        # What the owner deleted counts too: git would bring it back without a word.
         changed = [path for path in _differ(git, behind.at) if path in moved]
         mine = [path for path in changed if self._lands_as_it_is(git, path, to) is None]
         if mine:
             return self._left_alone(behind, mine)
+        # Of two trees git takes what differs, and refuses all of it where that would cost a local change.
+        if git.run("read-tree", "-m", "-u", behind.at, to).ok:
+            self._forget()
+            return ""
         # What is changed or in the way may be tasks that landed in just the form which closing them here
         # gives.
         aside = {path: text for path in moved if (text := self._lands_as_it_is(git, path, to)) is not None}
