@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from flyball.cli.paths import shown_path
 from flyball.cli.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
-from flyball.cli.units import count
+from flyball.cli.units import count_or_all
 from flyball.factory.registry_history import AuditLine, audited
 from flyball.governor.location import home
 
@@ -28,13 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only lines that name it: a project, an account, a verb",
     )
     parser.add_argument(
-        "--lines", type=_lines, default=LINES, metavar="N", help=f"the last N lines ({LINES}), or all"
+        "--lines", type=count_or_all, default=LINES, metavar="N", help=f"the last N lines ({LINES}), or all"
     )
     parser.add_argument("--json", action="store_true", help="the lines as JSON")
-
-
-def _lines(text: str) -> int | None:
-    return None if text == "all" else count(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from flyball.cli.output import PIECE_BYTES, Passage, shown
 from flyball.cli.render import allow_any_name, print_json, safe
-from flyball.cli.units import command, count, size_words
+from flyball.cli.units import command, count_or_all, size_words
 from flyball.core.slotrun import State
 from flyball.errors import UsageError
 from flyball.factory.conduct import running
@@ -53,16 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--gate", action="store_true", help="the output of its last gate command instead")
     parser.add_argument(
         "--lines",
-        type=_lines,
+        type=count_or_all,
         default=LINES,
         metavar="N",
         help=f"the last N lines ({LINES}), or all",
     )
     parser.add_argument("--json", action="store_true", help="lines as JSON; with --follow, one object each")
-
-
-def _lines(text: str) -> int | None:
-    return None if text == "all" else count(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -131,6 +131,11 @@ def count(text: str) -> int:
     return number
 
 
+def count_or_all(text: str) -> int | None:
+    """A number of lines; None: all of them."""
+    return None if text == "all" else count(text)
+
+
 def size_words(count: int) -> str:
     """Bytes as people say them.
 

@@ -15,8 +15,8 @@ from flyball.core.deferral import Deferral, DeferReason
 from flyball.core.task import Task
 from flyball.core.wave import Choice
 from flyball.errors import UsageError
+from flyball.factory.registry import Registry
 from flyball.factory.threads import off_loop
-from flyball.factory.usage.quotas import QuotaBook
 from flyball.factory.workshop import Workshop
 from flyball.governor.location import home
 
@@ -47,9 +47,12 @@ class Paying:
         await self.look()
         key = self._shop.purse.api_key
         if key.allowed:
-            book = QuotaBook(home(), self._shop.purse.payer.name)
             await off_loop(
-                book.audit, "api spend allowed", project=self._shop.project, run=self._shop.ledger.run
+                Registry(home()).audit,
+                "api spend allowed",
+                account=self._shop.purse.payer.name,
+                project=self._shop.project,
+                run=self._shop.ledger.run,
             )
         return key.words
 

@@ -141,11 +141,6 @@ class QuotaBook:
             self._change("forget", ", ".join(gone), lambda quotas: [q for q in quotas if q.name not in gone])
         return gone
 
-    def audit(self, what: str, **fields: str) -> None:
-        """A line about money that no file of ours changes with."""
-        with self._changing():
-            self._history.audit(what, account=self.account, **fields)
-
     def _change(self, what: str, name: str, change: Callable[[Sequence[Quota]], list[Quota]]) -> None:
         with self._changing():
             quotas = change(self.quotas())

@@ -8,7 +8,7 @@ from dataclasses import replace
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.verdict import Reason
 from flyball.errors import UsageError
-from flyball.testing.store_checks.nodes import Node, ready, settle
+from flyball.testing.store_checks.nodes import Node, ready, settle, take_turns
 from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal, store_check
 
 
@@ -96,11 +96,7 @@ def everybody_settles_at_an_even_part(s: Scene) -> None:
     nodes = [Node(s, name, wants=9) for name in "abc"]
     for node in nodes:
         node.renew()
-    for _ in range(8):
-        for node in nodes:
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
+    take_turns(*nodes, rounds=8)
     expect_equal(sorted(node.running for node in nodes), [2, 2, 3], "the parts")
 
 
@@ -128,11 +124,7 @@ def weights_divide(s: Scene) -> None:
     ready(s, 9)
     a, b = Node(s, "a", wants=9, weight=2.0), Node(s, "b", wants=9)
     a.renew()
-    for _ in range(6):
-        for node in (a, b):
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
+    take_turns(a, b, rounds=6)
     expect_equal([a.running, b.running], [6, 3], "two to one")
 
 
@@ -255,11 +247,7 @@ def two_nodes_of_one_name_share_like_any_two(s: Scene) -> None:
     ready(s, 6)
     a, twin = Node(s, "a", wants=9), Node(s, "a", wants=9)
     a.renew()
-    for _ in range(6):
-        for node in (a, twin):
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
+    take_turns(a, twin, rounds=6)
     expect_equal([a.running, twin.running], [3, 3], "each runs half")
 
 
@@ -273,6 +261,10 @@ def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -
     a.leave()
     a.renew()
     line = s.park(slots=3)
+    _dies_over_its_work(s, a, line)
+
+
+def _dies_over_its_work(s: Scene, a: Node, line: int) -> None:
     expect_equal(s.seen().in_use, 3, "what it still runs counts")
     s.wait(a.terms.lease_s + 0.1)
     s.look(line)
@@ -291,10 +283,7 @@ def one_that_was_evicted_and_comes_back_to_die_keeps_nothing(s: Scene) -> None:
     a.renew()
     line = s.park(slots=3)
     s.release(only)
-    expect_equal(s.seen().in_use, 3, "what it still runs counts")
-    s.wait(a.terms.lease_s + 0.1)
-    s.look(line)
-    expect(s.held(line), "nobody renewed it in time, so its slots are free")
+    _dies_over_its_work(s, a, line)
 
 
 @store_check
@@ -333,11 +322,7 @@ def a_lowered_cap_is_asked_back_and_never_taken(s: Scene) -> None:
     ready(s, 8)
     a, b = Node(s, "a", wants=9), Node(s, "b", wants=9)
     a.renew()
-    for _ in range(6):
-        for node in (a, b):
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
+    take_turns(a, b, rounds=6)
     s.static(4)
     s.wait(0.1)
     a.renew()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flyball.testing.store_checks.nodes import Node, learned, ready
+from flyball.testing.store_checks.nodes import Node, learned, ready, take_turns
 from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
 
 
@@ -73,18 +73,10 @@ def what_nodes_believe_is_folded_and_never_added_up(s: Scene) -> None:
     ]
     for node in nodes:
         node.renew()
-    for _ in range(8):
-        for node in nodes:
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
+    take_turns(*nodes, rounds=8)
     expect_equal(sum(node.running for node in nodes), 6, "the median")
     s.pool(estimates="min")
-    for _ in range(30):
-        for node in nodes:
-            node.end(max(0, node.running - node.may))
-            s.wait(0.1)
-            node.renew()
+    take_turns(*nodes, rounds=30)
     expect_equal(sum(node.running for node in nodes), 4, "the least")
 
 

@@ -103,6 +103,15 @@ def settle(*nodes: Node, rounds: int = 6) -> list[int]:
     return [node.running for node in nodes]
 
 
+def take_turns(*nodes: Node, rounds: int) -> None:
+    """One after the other ends what it may not run any more, and renews."""
+    for _ in range(rounds):
+        for node in nodes:
+            node.end(max(0, node.running - node.may))
+            node.scene.wait(0.1)
+            node.renew()
+
+
 def learned(scene: Scene) -> None:
     """Let a new store learn that nobody holds anything: a lease's length after its first renewal."""
     first = Node(scene, "first")
