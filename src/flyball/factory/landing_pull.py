@@ -170,7 +170,7 @@ class PullLanding:
     def head_of(self, task_id: str) -> str:
         """What the pull request is about now, fetched."""
         git, kept = self.landing.repository.git, f"{_FETCHED}{task_id}"
-        git("fetch", "--quiet", "--no-tags", "origin", f"+refs/heads/{BRANCHES}{task_id}:{kept}")
+        self.landing.repository.fetch_ref(f"+refs/heads/{BRANCHES}{task_id}:{kept}")
         head = git("rev-parse", kept)
         git("update-ref", "-d", kept)
         return head

@@ -7,6 +7,7 @@ that no name is quoted, and renames are never followed: a file that was moved aw
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,9 @@ BRANCHES = "agent/"
 _LOCK = "flyball-worktrees.lock"
 _STUCK_S = 120.0
 _SYMLINK, _SUBMODULE = "120000", "160000"
+_HALF_MADE = "fatal: bad object worktrees/"
+_HALF_MADE_OLD_S = 60.0
+_FETCH_AGAIN_S = (0.0, 0.05, 0.2, 0.5, None)
 _COMMON = ("main", "master", "trunk")
 
 
@@ -106,11 +110,37 @@ class Repository:
 
     def fetch(self) -> None:
         try:
-            self.git("fetch", "--quiet", "--no-tags", "origin", self.default)
+            self.fetch_ref(self.default)
         except GitError as error:
             # An origin that nobody has pushed to yet has nothing to say.
             if "couldn't find remote ref" not in error.output:
                 raise
+
+    def fetch_ref(self, spec: str) -> None:
+        """Fetch one branch. git fails here over any worktree whose HEAD is not written yet."""
+        for pause_s in _FETCH_AGAIN_S:
+            try:
+                self.git("fetch", "--quiet", "--no-tags", "origin", spec)
+            except GitError as error:
+                if _HALF_MADE not in error.output or pause_s is None:
+                    raise
+                self._drop_half_made()
+                time.sleep(pause_s)
+            else:
+                return
+
+    def _drop_half_made(self) -> None:
+        """Worktrees that git was killed over while it added them: it never prunes them by itself."""
+        with self.worktree_lock():
+            # None of ours is on its way now; a person's own may be.
+            for state in (self.common / "worktrees").glob("*"):
+                # git's own words for "not there yet": nobody can have worked in it.
+                made = _text(state / "locked").strip() != "initializing" or set(
+                    _text(state / "HEAD").strip()
+                ) != {"0"}
+                if not made and time.time() - state.stat().st_mtime > _HALF_MADE_OLD_S:
+                    folder = Path(_text(state / "gitdir").strip()).parent
+                    self.git.run("worktree", "remove", "--force", "--force", str(folder))
 
     def tips(self, branch: str = "") -> Tips:
         """Where the default branch, origin's, and a branch of ours stand, in one question."""
