@@ -80,6 +80,9 @@ class Worker:
         self._node.fleet.after(0.0, self._call)
         return True
 
+    def wait_on(self) -> None:
+        raise AssertionError("in simulated time everybody wakes when it is woken")
+
     def look_in(self, delay_s: float) -> bool:
         self._node.fleet.after(delay_s, self._look)
         return True

@@ -123,6 +123,25 @@ class Turnstile:
             self.line.join(waiter, waiter.priority, now=now)
             self._serve(now)
 
+    @property
+    def fenced(self) -> bool:
+        return self.fence_at != INFINITY and self.clock() >= self.fence_at
+
+    def too_late(self, waiter: Waiter) -> bool:
+        """Whether one that was served has woken only after the fence; then it stands in line again.
+
+        Its thread or event loop may have been held up since it was served, or the machine have slept.
+        """
+        if waiter.start is None or not self.fenced:
+            return False
+        with self.lock:
+            now = self._look_round()
+            self._undo(waiter.start, now)
+            waiter.wait_on()
+            self.line.join(waiter, waiter.priority, now=now)
+            self._serve(now)
+        return True
+
     def leave(self, waiter: Waiter) -> None:
         """Get out of line, if it still stands there."""
         with self.lock:
