@@ -27,7 +27,8 @@ class Observer:
         self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         self._ear.bind(self.path)
-        self.in_flight: Counter[int] = Counter()
+        self.in_flight: dict[int, set[int]] = {}
+        """The pieces of each node."""
         self.pieces: Counter[int] = Counter()
         self.limits: dict[int, int] = {}
         self.renewals: dict[int, int] = {}
@@ -45,11 +46,12 @@ class Observer:
 
     def _hear(self, pid: int, word: str, numbers: list[int]) -> None:
         if word == "begins":
-            self.in_flight[pid] += 1
+            self.in_flight.setdefault(pid, set()).update(numbers)
             self.pieces[pid] += 1
-            self.most = max(self.most, sum(self.in_flight.values()))
+            self.most = max(self.most, self.running)
         elif word == "ends":
-            self.in_flight[pid] -= 1
+            # Not those of a node that was thought gone.
+            self.in_flight.get(pid, set()).difference_update(numbers)
         elif word == "limit":
             self.limits[pid], self.renewals[pid] = numbers
         elif word == "gone":
@@ -64,7 +66,11 @@ class Observer:
 
     def anew(self) -> None:
         with self._lock:
-            self.most = sum(self.in_flight.values())
+            self.most = self.running
+
+    @property
+    def running(self) -> int:
+        return sum(map(len, list(self.in_flight.values())))
 
     @property
     def work(self) -> int:

@@ -8,6 +8,7 @@ is given back. So what the observer counts is never more than what is in flight.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -28,6 +29,7 @@ def main(argv: list[str]) -> int:
     def say(word: str) -> None:
         ear.send(f"{os.getpid()} {word}".encode())
 
+    pieces = itertools.count()
     governor = Governor(url)
     share = governor.share(pool, node=node, on_fenced=lambda: say("fenced"))
 
@@ -35,11 +37,12 @@ def main(argv: list[str]) -> int:
         while not stop.is_set():
             try:
                 with share.slot(timeout=0.5):
-                    say("begins")
+                    piece = next(pieces)
+                    say(f"begins {piece}")
                     try:
                         time.sleep(float(piece_s))
                     finally:
-                        say("ends")
+                        say(f"ends {piece}")
             except RefusedError:
                 continue
 

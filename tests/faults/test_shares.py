@@ -145,7 +145,7 @@ def test_the_cap_goes_up_and_down_under_load(fleet: Fleet, gov: Governor) -> Non
     for cap in (1, 3, 2):
         gov.set_pool(POOL, cap=cap)
         fleet.until(lambda cap=cap: sum(fleet.observer.limits.values()) == cap, f"a cap of {cap}")  # type: ignore[misc]
-        fleet.until(lambda cap=cap: sum(fleet.observer.in_flight.values()) <= cap, "work to drain")  # type: ignore[misc]
+        fleet.until(lambda cap=cap: fleet.observer.running <= cap, "work to drain")  # type: ignore[misc]
         fleet.observer.anew()
         before = fleet.observer.work
         fleet.until(lambda before=before: fleet.observer.work > before + 20, "more work")  # type: ignore[misc]
