@@ -11,11 +11,11 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flyball.governor.flow import Call, Effect, Flow, Wait, Woken
-from flyball.wake.mailbox import LOOK, OVERFLOW, Box
+from flyball.wake.mailbox import LOOK, OVERFLOW, Box, grant_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -86,6 +86,8 @@ def _wait_sync(wait: Wait, box: Box | None) -> Woken:
             return Woken.DEATH
         # Mail for an earlier claim of this thread is old news.
         while box is not None and (told := box.receive()) is not None:
+            if told == grant_of(wait.claim_id):
+                return Woken.GRANT
             if told in (wait.claim_id, LOOK):
                 return Woken.MAIL
 
@@ -102,7 +104,7 @@ class LoopMail:
         self.loop, self.box = loop, box
         self._granted = granted
         self._waiting: dict[int, asyncio.Future[Woken]] = {}
-        self._early: set[int] = set()
+        self._early: dict[int, Woken] = {}
         if self.box is not None:
             loop.add_reader(self.box.fileno(), self._read)
 
@@ -110,7 +112,11 @@ class LoopMail:
         if self.box is None:
             return
         told = self.box.drain()
-        self._wake(told)
+        for word in told:
+            if word < LOOK:
+                self._wake(grant_of(word), Woken.GRANT)
+            else:
+                self._wake(word, Woken.MAIL)
         if self._waiting and (LOOK in told or (self.box.lossy and len(told) >= OVERFLOW)):
             # A socket holds about ten messages, a channel none for who does not listen: ask for all grants
             # at once.
@@ -120,20 +126,21 @@ class LoopMail:
     def _hear(self, asked: asyncio.Future[list[int]]) -> None:
         # A store that cannot answer now is no harm: waiters also look by themselves.
         if not asked.cancelled() and asked.exception() is None:
-            self._wake(claim_id for claim_id in asked.result() if claim_id in self._waiting)
+            for claim_id in asked.result():
+                if claim_id in self._waiting:
+                    self._wake(claim_id, Woken.MAIL)
 
-    def _wake(self, claim_ids: Iterable[int]) -> None:
-        for claim_id in claim_ids:
-            future = self._waiting.get(claim_id)
-            if future is None:
-                self._early.add(claim_id)
-            elif not future.done():
-                future.set_result(Woken.MAIL)
+    def _wake(self, claim_id: int, how: Woken) -> None:
+        future = self._waiting.get(claim_id)
+        if future is None:
+            self._early[claim_id] = how
+        else:
+            _finish(future, how)
 
     async def wait(self, wait: Wait) -> Woken:
-        if wait.claim_id in self._early:
-            self._early.discard(wait.claim_id)
-            return Woken.MAIL
+        early = self._early.pop(wait.claim_id, None)
+        if early is not None:
+            return early
         future: asyncio.Future[Woken] = self.loop.create_future()
         self._waiting[wait.claim_id] = future
         # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.

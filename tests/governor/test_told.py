@@ -1,0 +1,70 @@
+"""Who is told that it was granted starts at once; who cannot be trusted to live has to look."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from flyball import Governor
+from flyball.core.verdict import Verdict
+from flyball.stores.port import After
+from tests.governor.conftest import SOON_S
+from tests.governor.people import Person, nothing_left, wait_for_line
+
+
+@pytest.fixture
+def url(home: Path) -> str:
+    """Of processes of one machine: they have sockets."""
+    return f"sqlite://{home / 'governor.db'}"
+
+
+@pytest.fixture
+def found(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Claims that were found granted by looking."""
+    found: list[int] = []
+    look = gov.store.look
+
+    def looks(claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
+        verdict, after = look(claim_id, advance=advance)
+        if verdict is not None and verdict.granted:
+            found.append(claim_id)
+        return verdict, after
+
+    monkeypatch.setattr(gov.store, "look", looks)
+    return found
+
+
+def hand_over(gov: Governor, *, by_loop: bool) -> None:
+    """A slot, from one that has it to one that waits."""
+
+    async def wait() -> None:
+        async with gov.slot("p", timeout=SOON_S) as lease:
+            assert lease.verdict.granted
+
+    def wait_here() -> None:
+        with gov.slot("p", timeout=SOON_S) as lease:
+            assert lease.verdict.granted
+
+    first = gov.acquire("p")
+    waits = Person(lambda: asyncio.run(wait()) if by_loop else wait_here())
+    wait_for_line(gov, 1)
+    first.release()
+    waits.outcome()
+    assert nothing_left(gov)
+
+
+@pytest.mark.parametrize("by_loop", [False, True])
+def test_a_waiter_of_this_machine_need_not_look(gov: Governor, found: list[int], by_loop: bool) -> None:
+    hand_over(gov, by_loop=by_loop)
+    assert found == []
+
+
+@pytest.mark.parametrize("by_loop", [False, True])
+def test_one_that_nobody_here_can_check_shows_that_it_lives(
+    gov: Governor, found: list[int], by_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flyball.governor.flow.here", lambda holder: False)
+    hand_over(gov, by_loop=by_loop)
+    assert len(found) == 1
