@@ -19,7 +19,7 @@ import time
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
 
 _GLANCE_S = 1.0
-_POLITE_TRIES = 40
+_POLITE_TRIES = 120
 _STAMP_LENGTH = 32
 
 

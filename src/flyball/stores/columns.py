@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from flyball.core.admit import Candidate
@@ -43,18 +44,24 @@ def of(table: str, columns: str) -> str:
 
 def pool_row(name: str, row: Sequence[Any], machine: MachineSettings) -> PoolRow:
     try:
-        phase, share = Phase(row[5]), ShareRule(row[9])
+        limits = _limits(*row[:11])
     except ValueError as error:
         raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error}") from error
     return PoolRow(
         name,
-        Limits(*(*row[:5], phase, *row[6:9], share, row[10])),
+        limits,
         Meters(*(*row[11:24], codec.load_windows(row[24]))),
         PoolCounts(*row[25:28]),
         row[28],
         row[29],
         machine,
     )
+
+
+@lru_cache(maxsize=64)
+def _limits(*row: Any) -> Limits:
+    """Every step reads them, inside the lock, and few find them changed."""
+    return Limits(*(*row[:5], Phase(row[5]), *row[6:9], ShareRule(row[9]), row[10]))
 
 
 def of_limits(limits: Limits) -> tuple[object, ...]:
