@@ -20,7 +20,7 @@ from flyball.core.plan import Memory
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from flyball.host import filesystem
-from flyball.stores.sqlite import store as sqlite_store
+from flyball.stores.sqlite import opening
 from flyball.wake.mailbox import folder_for
 from tests.cli.kit import Cli, People, edit
 
@@ -217,10 +217,10 @@ def test_another_programs_database_is_left_alone(cli: Cli) -> None:
 
 def test_an_older_layout_is_upgraded(cli: Cli) -> None:
     cli.home.mkdir(mode=0o700)
-    (script,) = Path(sqlite_store.__file__).parent.glob("001_*.sql")
+    (script,) = Path(opening.__file__).parent.glob("001_*.sql")
     connection = sqlite3.connect(cli.database)
     connection.executescript(script.read_text())
-    connection.execute(f"PRAGMA application_id = {sqlite_store.APPLICATION_ID}")
+    connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
     connection.close()
     cli.database.chmod(0o600)

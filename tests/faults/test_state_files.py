@@ -15,7 +15,8 @@ import pytest
 import flyball
 from flyball.errors import StoreFullError, StoreReadOnlyError, StoreUnreadableError
 from flyball.host import filesystem
-from flyball.stores.sqlite.store import SCHEMA_VERSION, SqliteStore, schema_steps
+from flyball.stores.sqlite.opening import SCHEMA_VERSION, schema_steps
+from flyball.stores.sqlite.store import SqliteStore
 
 NAMES = [
     "with space",

@@ -23,7 +23,7 @@ from flyball.host.filesystem import network_type
 from flyball.host.lockfile import LockFile
 from flyball.host.process import boot_id
 from flyball.stores.sqlite.examine import Ailment, ClockRow, Examination
-from flyball.stores.sqlite.store import OLDEST_SQLITE
+from flyball.stores.sqlite.opening import OLDEST_SQLITE
 from flyball.wake.mailbox import abandoned, folder_for
 
 _LOCK_LOOKS = 4

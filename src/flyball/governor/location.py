@@ -91,7 +91,7 @@ def open_reader(address: str) -> Store:
     path = path_of(address)
     if path is None or not _exists(path):
         return open_store("memory:")
-    from flyball.stores.sqlite.store import StoreEmptyError
+    from flyball.stores.sqlite.opening import StoreEmptyError
 
     try:
         return _open_file(path, read_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flyball.host.lockfile import LockFile
 from flyball.stores.sqlite.ailments import GARBLED
-from flyball.stores.sqlite.store import APPLICATION_ID, SCHEMA_VERSION
+from flyball.stores.sqlite.opening import APPLICATION_ID, SCHEMA_VERSION
 
 
 class Ailment(Enum):

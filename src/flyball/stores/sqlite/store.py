@@ -1,4 +1,4 @@
-"""Opening, locking and transactions of the shared file.
+"""Locking and transactions of the shared file.
 
 Processes queue on a lock file of their own before they begin a transaction: SQLite's busy waiting is
 unfair (one of eight processes waited over a second). The lock is held for one short transaction.
@@ -13,7 +13,6 @@ Mind, all of it tried:
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -22,27 +21,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-from flyball.errors import StoreError, StoreReadOnlyError, StoreUnreadableError, invariant
-from flyball.host.filesystem import network_type
+from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
 from flyball.stores.desk import World
 from flyball.stores.rows import Rows
-from flyball.stores.sqlite.ailments import as_store_error, unwritable
+from flyball.stores.sqlite import opening
+from flyball.stores.sqlite.ailments import as_store_error
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.rows import SqliteRows
 from flyball.stores.verbs import Verbs
 
-APPLICATION_ID = 0x666C7962  # "flyb"
-BUSY_TIMEOUT_S = 10.0
-OLDEST_SQLITE = (3, 35, 0)
 CHECKPOINT_EVERY = 1000
-LOG_LIMIT_PAGES = 16_000
-"""Where nobody got to it before, a commit itself moves the log into the file."""
-
-
-class StoreEmptyError(StoreError):
-    """The file exists, but nothing has been written to it yet."""
 
 
 class _WriteStep:
@@ -191,7 +181,7 @@ class SqliteStore(Verbs):
         except sqlite3.Error:
             return False
         finally:
-            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000:.0f}")
+            connection.execute(f"PRAGMA busy_timeout = {opening.BUSY_TIMEOUT_S * 1000:.0f}")
         return True
 
     def end_together(self, *, keep: bool) -> bool:
@@ -249,119 +239,16 @@ class SqliteStore(Verbs):
     # -- opening ----------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; flyball needs 3.35 or newer")
         if self._inherited is not None:
             self._inherited.close()
             self._inherited = None
-        if not self._read_only:
-            self._prepare_home()
+        if self._read_only:
+            connection = opening.open_for_reading(self.path, self._clock)
+        else:
+            opening.prepare_home(self.path)
             self._file_lock = LockFile.of(f"{self.path}.lock")
-        connection = self._open_for_reading() if self._read_only else self._open_for_writing()
+            connection = opening.open_for_writing(self.path, self._clock, self._file_lock)
         self._connection, self._rows = connection, SqliteRows(connection)
-
-    def _open_for_writing(self) -> sqlite3.Connection:
-        connection = self._connect(f"file:{_quoted(self.path)}")
-        if self._version(connection) != SCHEMA_VERSION or not self._clock.read(connection):
-            self._file_lock.acquire()
-            try:
-                self._upgrade(connection)
-            finally:
-                self._file_lock.release()
-        return connection
-
-    def _prepare_home(self) -> None:
-        home = self.path.parent
-        try:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"cannot make {home}: {error.strerror}; set FLYBALL_HOME to a folder you own"
-            ) from error
-        kind = network_type(str(home))
-        if kind:
-            raise StoreError(
-                f"{home} is on a network file system ({kind}), where locks are not reliable; "
-                "set FLYBALL_HOME to a local folder, or share a pool between machines with FLYBALL_URL=redis://..."
-            )
-        try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise unwritable(self.path, error.strerror or str(error)) from error
-
-    def _open_for_reading(self) -> sqlite3.Connection:
-        try:
-            connection = self._connect(f"file:{_quoted(self.path)}?mode=ro")
-            self._version(connection)
-        except sqlite3.OperationalError:
-            # A folder we may not write to, and nobody has the file open: its content cannot change.
-            if Path(f"{self.path}-wal").exists():
-                raise
-            connection = self._connect(f"file:{_quoted(self.path)}?immutable=1")
-        version = self._version(connection)
-        if version == 0:
-            raise StoreEmptyError(f"{self.path} is still being made")
-        if version != SCHEMA_VERSION:
-            raise StoreUnreadableError(
-                f"{self.path} has an old layout; any flyball command that writes upgrades it"
-            )
-        if not self._clock.read(connection):
-            self._clock.follow(connection)
-        return connection
-
-    def _connect(self, uri: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            uri,
-            uri=True,
-            timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
-        # In WAL mode NORMAL loses nothing to a killed process; only power loss may undo the last commits.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA cache_size = -512")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_LIMIT_PAGES}")
-        return connection
-
-    def _version(self, connection: sqlite3.Connection) -> int:
-        """The schema's version. Refuses files that are not ours or from the future."""
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if (version or tables) and application != APPLICATION_ID:
-            raise StoreUnreadableError(
-                f"{self.path} is a database of another program; set FLYBALL_HOME elsewhere"
-            )
-        if version > SCHEMA_VERSION:
-            raise StoreUnreadableError(
-                f"{self.path} was written by a newer flyball (layout {version}, this one knows "
-                f"{SCHEMA_VERSION}); upgrade flyball, or set FLYBALL_HOME to another folder"
-            )
-        return int(version)
-
-    def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Bring the schema forward, one numbered step at a time, each whole or not at all."""
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            # A commit writes whole pages; the rows are small.
-            connection.execute("PRAGMA page_size = 1024")
-            connection.execute("PRAGMA journal_mode = WAL")
-        for number, script in schema_steps()[self._version(connection) :]:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                for statement in _statements(script):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {number}")
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-        connection.execute("BEGIN IMMEDIATE")
-        self._clock.enter(connection)
-        connection.execute("COMMIT")
 
     # -- errors -----------------------------------------------------------------------------------
 
@@ -370,35 +257,12 @@ class SqliteStore(Verbs):
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise as_store_error(self.path, error, busy_s=BUSY_TIMEOUT_S) from error
+            raise as_store_error(self.path, error, busy_s=opening.BUSY_TIMEOUT_S) from error
 
     def _translate(self, error: BaseException) -> BaseException:
         """SQLite's errors as ours, with the way out; any other error as it is."""
         if not isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             return error
-        translated = as_store_error(self.path, error, busy_s=BUSY_TIMEOUT_S)
+        translated = as_store_error(self.path, error, busy_s=opening.BUSY_TIMEOUT_S)
         translated.__cause__ = error
         return translated
-
-
-def schema_steps() -> list[tuple[int, str]]:
-    """The numbered scripts beside this file, oldest first."""
-    scripts = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]_*.sql"))
-    return [(int(script.name[:3]), script.read_text(encoding="utf-8")) for script in scripts]
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a script; a trigger's inner semicolons do not end it."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
-SCHEMA_VERSION = 4

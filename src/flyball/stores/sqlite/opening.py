@@ -1,0 +1,153 @@
+"""Opening the shared file: what it must be, where it may lie, and how an older layout is brought forward."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from flyball.errors import StoreError, StoreUnreadableError
+from flyball.host.filesystem import network_type
+from flyball.host.lockfile import LockFile
+from flyball.stores.sqlite.ailments import unwritable
+from flyball.stores.sqlite.clock import StoreClock
+
+APPLICATION_ID = 0x666C7962  # "flyb"
+SCHEMA_VERSION = 4
+OLDEST_SQLITE = (3, 35, 0)
+BUSY_TIMEOUT_S = 10.0
+LOG_LIMIT_PAGES = 16_000
+"""Where nobody got to it before, a commit itself moves the log into the file."""
+
+
+class StoreEmptyError(StoreError):
+    """The file exists, but nothing has been written to it yet."""
+
+
+def prepare_home(path: Path) -> None:
+    """A folder and a file that only their owner can read, on a disk whose locks can be relied on."""
+    home = path.parent
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {home}: {error.strerror}; set FLYBALL_HOME to a folder you own"
+        ) from error
+    kind = network_type(str(home))
+    if kind:
+        raise StoreError(
+            f"{home} is on a network file system ({kind}), where locks are not reliable; "
+            "set FLYBALL_HOME to a local folder, or share a pool between machines with FLYBALL_URL=redis://..."
+        )
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise unwritable(path, error.strerror or str(error)) from error
+
+
+def open_for_writing(path: Path, clock: StoreClock, lock: LockFile) -> sqlite3.Connection:
+    connection = _connect(f"file:{_quoted(path)}")
+    if _version(path, connection) != SCHEMA_VERSION or not clock.read(connection):
+        lock.acquire()
+        try:
+            _upgrade(path, clock, connection)
+        finally:
+            lock.release()
+    return connection
+
+
+def open_for_reading(path: Path, clock: StoreClock) -> sqlite3.Connection:
+    try:
+        connection = _connect(f"file:{_quoted(path)}?mode=ro")
+        _version(path, connection)
+    except sqlite3.OperationalError:
+        # A folder we may not write to, and nobody has the file open: its content cannot change.
+        if Path(f"{path}-wal").exists():
+            raise
+        connection = _connect(f"file:{_quoted(path)}?immutable=1")
+    version = _version(path, connection)
+    if version == 0:
+        raise StoreEmptyError(f"{path} is still being made")
+    if version != SCHEMA_VERSION:
+        raise StoreUnreadableError(f"{path} has an old layout; any flyball command that writes upgrades it")
+    if not clock.read(connection):
+        clock.follow(connection)
+    return connection
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; flyball needs 3.35 or newer")
+    connection = sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    # In WAL mode NORMAL loses nothing to a killed process; only power loss may undo the last commits.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA cache_size = -512")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_LIMIT_PAGES}")
+    return connection
+
+
+def _version(path: Path, connection: sqlite3.Connection) -> int:
+    """The schema's version. Refuses files that are not ours or from the future."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if (version or tables) and application != APPLICATION_ID:
+        raise StoreUnreadableError(f"{path} is a database of another program; set FLYBALL_HOME elsewhere")
+    if version > SCHEMA_VERSION:
+        raise StoreUnreadableError(
+            f"{path} was written by a newer flyball (layout {version}, this one knows "
+            f"{SCHEMA_VERSION}); upgrade flyball, or set FLYBALL_HOME to another folder"
+        )
+    return int(version)
+
+
+def _upgrade(path: Path, clock: StoreClock, connection: sqlite3.Connection) -> None:
+    """Bring the schema forward, one numbered step at a time, each whole or not at all."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        # A commit writes whole pages; the rows are small.
+        connection.execute("PRAGMA page_size = 1024")
+        connection.execute("PRAGMA journal_mode = WAL")
+    for number, script in schema_steps()[_version(path, connection) :]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    connection.execute("BEGIN IMMEDIATE")
+    clock.enter(connection)
+    connection.execute("COMMIT")
+
+
+def schema_steps() -> list[tuple[int, str]]:
+    """The numbered scripts beside this file, oldest first."""
+    scripts = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]_*.sql"))
+    return [(int(script.name[:3]), script.read_text(encoding="utf-8")) for script in scripts]
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script; a trigger's inner semicolons do not end it."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
