@@ -3,7 +3,7 @@
 The baseline cannot drift from the code: while flyball runs, a connection class that notes every execute,
 its parameters and how its rows were fetched stands in for SQLite's own. SQLite's trace is kept beside it
 and must tell the same story. Played back, the statements run on a plain connection opened with the same
-arguments and pragmas, with only the lease's id replaced by the one the playback was just given.
+arguments and pragmas, over a pool whose next lease is the recorded one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ class Step:
     """One execute."""
 
     sql: str
-    parameters: tuple[object, ...]
-    row_id: int | None = None
+    parameters: tuple[object, ...] | dict[str, object]
     fetch: str = ""
     """How its rows were read: ``one``, ``all``, or not at all."""
 
@@ -63,10 +62,9 @@ def recorded() -> Iterator[Recording]:
         step = Step("", ())
 
         def execute(self, sql: str, parameters: Any = ()) -> NotingCursor:
-            self.step = Step(sql, tuple(parameters))
+            self.step = Step(sql, dict(parameters) if isinstance(parameters, dict) else tuple(parameters))
             recording.steps.append(self.step)
             super().execute(sql, parameters)
-            self.step.row_id = self.lastrowid
             return self
 
         def fetchone(self) -> Any:
@@ -107,37 +105,33 @@ class Playback:
         self._connection = sqlite3.connect(database, **recording.options)
         for pragma in pragmas:
             self._connection.execute(pragma)
-        gives = [step for step in pair if step.row_id == lease_id and step.sql.lstrip().startswith("INSERT")]
-        if len(gives) != 1:
-            raise AssertionError(f"one statement should have made lease {lease_id}, not {gives}")
-        self._plan = [
-            (
-                step.sql,
-                step.parameters,
-                [i for i, value in enumerate(step.parameters) if value == lease_id],
-                step.fetch,
-                step is gives[0],
-            )
-            for step in pair
-        ]
+        self._plan = [(step.sql, step.parameters, step.fetch) for step in pair]
+        self._lease_id = lease_id
+
+    def again(self) -> None:
+        """Before a pair: the pool's next lease is the recorded one."""
+        self._connection.execute("UPDATE pool SET next_id = ?", (self._lease_id,))
 
     def pair(self) -> None:
         """Every statement of one acquire and one release."""
-        execute, lease_id = self._connection.execute, 0
-        for sql, parameters, places, fetch, gives in self._plan:
-            if places:
-                filled = list(parameters)
-                for i in places:
-                    filled[i] = lease_id
-                cursor = execute(sql, filled)
-            else:
-                cursor = execute(sql, parameters)
-            if gives:
-                lease_id = cursor.lastrowid or 0
+        execute = self._connection.execute
+        for sql, parameters, fetch in self._plan:
+            cursor = execute(sql, parameters)
             if fetch == "all":
                 cursor.fetchall()
             elif fetch == "one":
                 cursor.fetchone()
+
+    def check(self) -> None:
+        """Raises if a pair does not do what it did when it was recorded."""
+        count = "SELECT total_changes()"
+        self.again()
+        (before,) = self._connection.execute(count).fetchone()
+        self.pair()
+        (after,) = self._connection.execute(count).fetchone()
+        left = self._connection.execute("SELECT 1 FROM claim WHERE id = ?", (self._lease_id,)).fetchall()
+        if after - before < 2 or left:
+            raise AssertionError(f"played back, lease {self._lease_id} was not given and taken back")
 
     def close(self) -> None:
         self._connection.close()

@@ -59,10 +59,15 @@ class StoreClock:
             (self._boot(), self._offset_s, self(), self._wall()),
         )
 
+    @property
+    def due(self) -> bool:
+        """Is it time to note it?"""
+        return self() - self._seen_at >= SEEN_EVERY_S
+
     def seen(self, connection: sqlite3.Connection) -> float:
         """The time; noted now and then in the file, so that after a reboot one knows where to go on."""
         now = self()
-        if now - self._seen_at < SEEN_EVERY_S:
+        if not self.due:
             return now
         self._seen_at = now
         connection.execute("UPDATE clock SET seen_at = max(seen_at, ?), seen_wall = ?", (now, self._wall()))

@@ -19,18 +19,21 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
+from flyball.core.model import Ask
+from flyball.core.verdict import Kind, Reason, Verdict
 from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
 from flyball.stores.desk import World
+from flyball.stores.port import After, Release
 from flyball.stores.rows import Rows
-from flyball.stores.sqlite import opening
+from flyball.stores.sqlite import at_once, opening
 from flyball.stores.sqlite.ailments import as_store_error
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.rows import SqliteRows
-from flyball.stores.verbs import Verbs
+from flyball.stores.verbs import Verbs, check_ask
 
 CHECKPOINT_EVERY = 1000
 
@@ -66,6 +69,8 @@ class SqliteStore(Verbs):
         self._commits = 0
         self._together = False
         """The steps of the thread that has the mutex share one transaction."""
+        self._lock_kept = False
+        """The thread that has the mutex has the file's lock too, for a step that it is about to open."""
         self._inherited: sqlite3.Connection | None = None
         survive_forks(self)
         with self._mutex, self._translated():
@@ -103,7 +108,9 @@ class SqliteStore(Verbs):
                 raise StoreReadOnlyError(f"{self.path} was opened for reading only")
             connection, rows = self._ready()
             if not self._together:
-                self._file_lock.acquire()
+                if not self._lock_kept:
+                    self._file_lock.acquire()
+                self._lock_kept = False
                 self._open_step(connection, rows)
         except BaseException as error:
             self._mutex.release()
@@ -154,6 +161,61 @@ class SqliteStore(Verbs):
         self._commits += 1
         for action in rows.actions:
             action()
+
+    # -- with nothing in the way ----------------------------------------------------------------------
+
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+        check_ask(ask)
+        values = at_once.grant_of(ask)
+        with self._mutex:
+            try:
+                granted = self._at_once(at_once.GRANT, values) if values is not None else None
+                if granted is None:
+                    return super().admit(ask, park=park)
+            finally:
+                self._let_go()
+        claim_id, in_use, cap = granted
+        free = Verdict(
+            kind=Kind.GRANTED, reason=Reason.FREE, pool=ask.pool, claim_id=claim_id, in_use=in_use, cap=cap
+        )
+        return free, After()
+
+    def release(self, release: Release) -> After:
+        values = at_once.end_of(release)
+        with self._mutex:
+            try:
+                if values is not None and self._at_once(at_once.END, values) is not None:
+                    return After()
+                return super().release(release)
+            finally:
+                self._let_go()
+
+    def _at_once(self, statement: str, values: at_once.Values) -> tuple[Any, ...] | None:
+        """What the statement did, in a transaction of its own. None if that is nothing: then the file's lock
+        is kept for the step that comes next."""
+        connection = self._connection
+        # Whatever else is due rides in a step.
+        if connection is None or self._read_only or self._together or self._unwritten or self._clock.due:
+            return None
+        self._file_lock.acquire()
+        self._lock_kept = True
+        try:
+            values["now"] = self._clock()
+            done = connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        if not done:
+            return None
+        self._let_go()
+        self._commits += 1
+        self._checkpoint_now_and_then(connection)
+        found: tuple[Any, ...] = done[0]
+        return found
+
+    def _let_go(self) -> None:
+        if self._lock_kept:
+            self._lock_kept = False
+            self._file_lock.release()
 
     # -- several verbs in one transaction -----------------------------------------------------------
 

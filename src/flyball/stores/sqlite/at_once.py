@@ -1,0 +1,77 @@
+"""A grant or an end with nothing in its way, as one statement.
+
+Most asks meet a pool with room, nobody in line, and nothing that has to be judged: no window, no spacing, no
+breaker, no limit of the machine, no project's maximum. What the rule says is plain then, and is written where
+it is read, in a statement that is a transaction of its own. It holds up everybody else half as long as a step
+(docs/decisions/0038).
+
+``NOTHING_IN_THE_WAY`` is narrower than the rule (core/admit.py), never wider: what it does not know goes the
+whole way, and so does whatever it does not let pass. A lease that ends is left to the whole way where its end
+teaches the pool something.
+"""
+
+from __future__ import annotations
+
+from flyball.core.model import Ask, Outcome, Phase
+from flyball.core.plan import FOREVER_S
+from flyball.core.settings import ShareRule
+from flyball.stores.codec import NOTHING_NAMED
+from flyball.stores.columns import CLAIM, of_amounts
+from flyball.stores.handout import HOLD_SAMPLE
+from flyball.stores.port import Release
+from flyball.stores.rows import ID_BLOCK
+
+Values = dict[str, object]
+
+NOTHING_IN_THE_WAY = f"""
+    pool.waiting = 0 AND pool.windows = '' AND pool.work = 0
+    AND pool.phase = '{Phase.CLOSED.value}' AND pool.closed_until IS NULL AND pool.trial_id IS NULL
+    AND pool.spacing_s = 0 AND pool.next_grant_at <= :now AND pool.share = '{ShareRule.LEND.value}'
+    AND pool.valid_until > :now AND pool.valid_until <= :now + {2 * FOREVER_S}
+    AND machine.settings = '{NOTHING_NAMED}'"""
+
+# Below the cap also with it: what fills a cap is evidence for growth, and so is what ends while it is full.
+GRANT = f"""
+    INSERT INTO claim ({CLAIM})
+    SELECT pool.next_id, pool.name, project.name, :name, :host, :boot, :pidns, :pid, :start,
+        :slots, :priority, NULL, :model, :mailbox, :pid,
+        :now, :now, NULL, '', pool.in_use + :slots, :cost, NULL
+    FROM machine, pool JOIN project ON project.pool = pool.name AND project.name = :project
+    WHERE pool.name = :pool AND pool.in_use + :slots < pool.cap AND pool.reserve = 0
+    AND project.maximum IS NULL AND pool.next_id % {ID_BLOCK} != 0 AND {NOTHING_IN_THE_WAY}
+    RETURNING id, level, (SELECT cap FROM pool WHERE name = claim.pool)"""
+END = f"""
+    DELETE FROM claim
+    WHERE id = :id AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND granted_at > :now - 1
+    AND EXISTS (
+        SELECT 1 FROM machine, pool
+        WHERE pool.name = claim.pool AND pool.in_use < pool.cap AND {NOTHING_IN_THE_WAY})
+    RETURNING id"""
+
+
+def grant_of(ask: Ask) -> Values | None:
+    """What ``GRANT`` needs; None for an ask that is more than an ask."""
+    if ask.resources or ask.key or ask.ttl_s is not None:
+        return None
+    holder = ask.holder
+    return {
+        "pool": ask.pool,
+        "project": ask.project,
+        "name": ask.name,
+        "host": holder.host,
+        "boot": holder.boot,
+        "pidns": holder.pidns,
+        "pid": holder.pid,
+        "start": holder.start,
+        "slots": ask.slots,
+        "priority": ask.priority,
+        "model": ask.model,
+        "mailbox": ask.mailbox,
+        "cost": of_amounts(ask.cost),
+    }
+
+
+def end_of(release: Release) -> Values | None:
+    """What ``END`` needs; None for a release that has something to say."""
+    says = release.words or release.rejected or release.used or release.buckets
+    return None if says or release.outcome is not Outcome.FINISHED else {"id": release.claim_id}
