@@ -66,9 +66,9 @@ def test_every_state_can_be_reached() -> None:
 
 
 def test_only_a_person_leads_out_of_an_end() -> None:
-    """They claim it anew, have it landed by hand, or have its pull request reviewed."""
+    """They claim it anew, send it back, have it landed by hand, or have its pull request reviewed."""
     out = {step for (state, step, _), to in TRANSITIONS.items() if state in FINAL and to not in FINAL}
-    assert out == {Step.CLAIM, Step.LAND, Step.REVIEW}
+    assert out == {Step.CLAIM, Step.BACK, Step.LAND, Step.REVIEW}
 
 
 def test_no_agent_is_launched_from_anywhere_but_ready() -> None:
@@ -114,6 +114,7 @@ def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(pairs: lis
         (Cause.CONFLICT, (2, 0, 0, 0, 1)),
         (Cause.INTERRUPTED, (1, 0, 0, 0, 0)),
         (Cause.NUDGED, (1, 0, 0, 0, 0)),
+        (Cause.REJECTED, (2, 0, 0, 0, 0)),
     ],
 )
 def test_each_cause_has_a_budget_of_its_own(cause: Cause, counts: tuple[int, ...]) -> None:

@@ -11,13 +11,11 @@ import threading
 
 from flyball.cli.landing_lines import LandingLines, Seen
 from flyball.errors import UsageError
+from flyball.factory.by_hand import REFUSED, ByHand
 from flyball.factory.conduct import Terms, ask, conduct, running
 from flyball.factory.config_reading import check_runnable
 from flyball.factory.looking import Project, history_of
 from flyball.factory.report import Wish
-
-REFUSED = " cannot be landed: "
-"""In the answer of a run that has nothing to land."""
 
 
 def landed_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet: bool) -> list[str]:
@@ -53,7 +51,9 @@ def _by_ourselves(project: Project, task_id: str, how: str, lines: LandingLines)
     follower.start()
     try:
         wish = Wish(only=(task_id,))
-        report, _ = conduct(project.root, project.config, wish, Terms(), merge=task_id, how=how)
+        report, _ = conduct(
+            project.root, project.config, wish, Terms(), by_hand=ByHand(task=task_id, how=how)
+        )
         return report.notes
     finally:
         done.set()

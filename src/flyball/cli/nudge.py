@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
     known = known_task(project, args.task)
     _check_alive(known)
-    message = _message(args.message)
+    message = message_of(args.message)
     going_on = running(project.root) is not None
     runs = known.slot is not None and agent_lives(known.slot)
     words = delivery(known, going_on=going_on, runs=runs, now=args.now)
@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _message(text: str) -> str:
+def message_of(text: str) -> str:
+    """What a person has to say to an agent, from the command line or from stdin."""
     message = _stdin() if text == "-" else text
     if not message.strip():
         raise UsageError("the message is empty; say something, or - to read it from stdin")

@@ -1,4 +1,5 @@
-"""``flyball task add|list|ready|show|why``: what there is to do. Reads the tasks where they are kept."""
+"""``flyball task add|list|ready|show|why|close|reject``: what there is to do. Reads the tasks where they are
+kept."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import argparse
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from flyball.cli.render import print_json, say, show
 from flyball.cli.subverbs import add_action
@@ -30,9 +32,12 @@ from flyball.factory.root import find_root
 from flyball.factory.tasks.port import Loaded, NewTask, TaskSource
 from flyball.factory.tasks.sources import open_source
 
-SUMMARY = "Add, list and show tasks, see which could start now, and why one does not run."
+SUMMARY = """Add, list and show tasks, see which could start now, and why one does not run; close one, or send
+its work back."""
 EXAMPLE = """flyball task add "Add the hello page" --write "pages/hello*"
-flyball task list"""
+flyball task list
+flyball task reject t-14 --reason "keep the old address working"
+flyball task close t-14 --reason "not wanted any more\""""
 
 _ADD_EXAMPLE = """flyball task add "Add the hello page" --write "pages/hello*" --read "lib/**"
 flyball task add "Link to it" --need t-1 --priority 1 --body - < words.md"""
@@ -57,8 +62,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions, "why", "say why a task is not running now, and what to do", "flyball task why t-14"
     )
     explained.add_argument("id", metavar="ID", help="the task")
-    for action in (added, listed, ready, shown, explained):
+    for action in (added, listed, ready, shown, explained, *_add_by_hand(actions)):
         action.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+_REJECT_EXAMPLE = """flyball task reject t-14 --reason "keep the old address working"
+flyball task reject t-14 --reason - < words.md
+exit status: 0 sent back; 1 the run has not answered; 2 there is nothing to send back"""
+_CLOSE_EXAMPLE = """flyball task close t-14
+flyball task close t-14 --reason "not wanted any more"
+exit status: 0 closed; 1 closed, and its work lands all the same or the run has not answered; 2 not closed"""
+
+
+def _add_by_hand(actions: Any) -> Iterator[argparse.ArgumentParser]:
+    closed = add_action(
+        actions, "close", "close a task that is not wanted any more; its work is kept", _CLOSE_EXAMPLE
+    )
+    closed.add_argument("--reason", default="", metavar="TEXT", help="why, kept with the task")
+    back = add_action(
+        actions, "reject", "send finished or blocked work back to an agent, with words", _REJECT_EXAMPLE
+    )
+    back.add_argument(
+        "--reason", required=True, metavar="TEXT", help="what the agent is told; - reads it from stdin"
+    )
+    for action in (closed, back):
+        action.add_argument("id", metavar="ID", help="the task")
+        yield action
 
 
 def _add_add(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +126,10 @@ def run(args: argparse.Namespace) -> int:
         from flyball.cli.task_why import why
 
         return why(args)
+    if args.action in ("close", "reject"):
+        from flyball.cli import task_by_hand
+
+        return task_by_hand.close(args) if args.action == "close" else task_by_hand.reject(args)
     act = {"add": _add, "list": _list, "ready": _ready, "show": _show}[args.action]
     return act(args, config, open_source(config, root))
 

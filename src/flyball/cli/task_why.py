@@ -150,7 +150,12 @@ def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
 
 def _parked(project: Project, known: Known, row: Row) -> Answer:
     branch, default = f"{BRANCHES}{known.id}", project.config.project.default_branch or "HEAD"
-    steps = (f"{command('merge', known.id)} lands it", f"git diff {default}...{branch} shows it")
+    steps = (
+        f"{command('merge', known.id)} lands it",
+        f"git diff {default}...{branch} shows it",
+        _sends_back(known),
+        _closes(known),
+    )
     if row.wants_pull:
         words = f"is finished and waits for its pull request: {row.why}"
         opens = f"{command('pr', 'open', known.id)} opens its pull request"
@@ -172,7 +177,16 @@ def _blocked(known: Known, row: Row) -> Answer:
     if known.slot is not None and known.slot.branch:
         steps.append(f"{command('merge', known.id)} tries to land what is there")
     steps.append("a new flyball run tries it again, and hands over what flyball nudge says")
+    steps.append(_closes(known))
     return _answer(known, State.BLOCKED.value, f"is blocked: {row.why}", next=tuple(steps))
+
+
+def _sends_back(known: Known) -> str:
+    return f"{command('task', 'reject', known.id, '--reason', '...')} sends it back to an agent"
+
+
+def _closes(known: Known) -> str:
+    return f"{command('task', 'close', known.id)} gives it up; its work is kept"
 
 
 def _under_way(project: Project, known: Known, row: Row) -> Answer:

@@ -244,6 +244,11 @@ def may_let_go(slot: SlotRun) -> bool:
     return not (slot.final or slot.state is State.LANDING or reviewed)
 
 
+def may_send_back(slot: SlotRun) -> bool:
+    """May a person send its work back to an agent? Not what is under way, nor what landed."""
+    return slot.state in (State.PARKED, State.BLOCKED)
+
+
 def on_resume(slot: SlotRun, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool) -> Next:
     """What to do with a trip that another engine left behind."""
     if slot.final:

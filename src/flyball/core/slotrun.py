@@ -88,6 +88,8 @@ class Cause(Enum):
     INTERRUPTED = "interrupted"
     """Stopped by a person or by the end of the engine; nobody's fault."""
     NUDGED = "nudged"
+    REJECTED = "rejected"
+    """A person looked at what it came to, and said what is wrong with it."""
 
 
 FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
@@ -136,6 +138,8 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
     **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.CHECKING, _S.LANDING)},
     # It has landed, whatever the source says; a later run tells it again.
     **{(_S.MERGED, Step.TELL, mark): _S.MERGED for mark in Mark},
+    # A person sends back what waits for them, or what nothing came of.
+    **{(state, Step.BACK, _D): _S.READY for state in (_S.PARKED, _S.BLOCKED)},
     # A person decided to try again: budgets start anew, what was committed is still there.
     **{(state, Step.CLAIM, _D): _S.CLAIMED for state in State},
 }
@@ -320,7 +324,9 @@ def _errand(slot: SlotRun, entry: Entry) -> SlotRun:
 
 def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
     cause = Cause(entry.fields["cause"])
-    counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW)
+    counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW, Cause.REJECTED)
+    if cause is Cause.REJECTED:
+        slot = _anew(slot)
     if counted:
         said = (entry.fields.get("reason"), entry.fields.get("detail"))
         slot = replace(slot, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
@@ -340,6 +346,12 @@ def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
         errand=None,
         errand_keeper=None,
     )
+
+
+def _anew(slot: SlotRun) -> SlotRun:
+    """A person's word: budgets start anew. What they saw is over, a pull request of it included."""
+    slot = replace(slot, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
+    return replace(slot, reviewed="", passed=None, result="", pr_url="", pr_number=0)
 
 
 def _landed_a_step(slot: SlotRun, entry: Entry) -> SlotRun:

@@ -39,6 +39,7 @@ _OPENINGS: Mapping[Cause | None, str] = {
     Cause.CONFLICT: "Your branch clashes with {branch}: rebase it onto {branch} here, resolve the conflicts",
     Cause.FAILED: "The last try failed",
     Cause.REVIEW: "Your work was looked at and may not land like this",
+    Cause.REJECTED: "A person looked at your work and sends it back",
 }
 
 

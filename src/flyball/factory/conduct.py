@@ -19,6 +19,7 @@ from typing import Any
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.board import BoardFile, board_of
+from flyball.factory.by_hand import HOWS, ByHand
 from flyball.factory.config import ProjectConfig
 from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.ledger import Ledger
@@ -32,7 +33,7 @@ from flyball.governor.location import home
 from flyball.wake.mailbox import Mailbox, open_mailbox, send
 
 LOCK = "run.lock"
-_LASTING = frozenset({"nudge", "merge"})
+_LASTING = frozenset({"nudge", "merge", "reject"})
 """Requests that wait for the next run; the others are meant for the one that was there."""
 
 
@@ -114,8 +115,9 @@ class Conductor:
             return f"width is now {run.shop.places.width}"
         if verb == "stop":
             return self._stop(run, task)
-        if verb == "merge":
-            return run.merge(task, str(fields.get("how", "merge")))
+        if verb in HOWS:
+            how, words = str(fields.get("how", verb)), str(fields.get("words", ""))
+            return ByHand(task=task, how=how, words=words)(run)
         return self._nudge(run, task, fields, number)
 
     def _stop(self, run: Run, task: str) -> str:
@@ -161,14 +163,13 @@ def conduct(
     terms: Terms,
     *,
     watcher: Callable[[Run], None] = lambda _: None,
-    merge: str | None = None,
-    how: str = "merge",
+    by_hand: ByHand | None = None,
 ) -> tuple[Report, int | None]:
     """Run the project until nothing is left to do; how it ended, and by which signal if by one.
 
-    ``merge``: land this one task and do nothing else. ``how``: in which of the ways of a trip.
+    ``by_hand``: do this with one task, and nothing else.
     """
-    if merge is None:
+    if by_hand is None:
         check_account(config)
     # Agents get slots of their own, even if we were started under somebody's lease.
     os.environ.pop(nested.VARIABLE, None)
@@ -180,7 +181,7 @@ def conduct(
     try:
         orphans.take()
         run_id = _run_name(state)
-        return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, merge, how))
+        return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, by_hand))
     finally:
         orphans.release()
         lock.release()
@@ -196,8 +197,7 @@ async def _conducted(
     run_id: str,
     box: Mailbox | None,
     watcher: Callable[[Run], None],
-    merge: str | None,
-    how: str,
+    by_hand: ByHand | None,
 ) -> tuple[Report, int | None]:
     shop = open_workshop(
         root,
@@ -220,7 +220,7 @@ async def _conducted(
     try:
         _let_old_requests_go(shop.ledger)
         shop.ledger.load()
-        report = await (run.go() if merge is None else run.go_merge(merge, how))
+        report = await (run.go() if by_hand is None else run.go_alone(by_hand.alone))
         return report, conductor.signal
     finally:
         conductor.last_look()

@@ -26,7 +26,7 @@ from flyball.core.slotrun import Entry, Mark, SlotRun, State, Step, fold
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
 
 FILE_NAME = "ledger.db"
-VERSION = 2
+VERSION = 3
 DIE_AT = "FLYBALL_TEST_DIE_AT"
 """``before:advance.begun`` or ``after:gate.done#2``: where a test wants this process to be killed."""
 _FINAL_STEPS = (Step.MERGED, Step.PARK, Step.BLOCK)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from flyball.core.deferral import DeferReason
 from flyball.core.footprint import footprint_of
 from flyball.core.ready import Item
-from flyball.core.recovery import Move, Next, may_let_go
+from flyball.core.recovery import may_let_go
 from flyball.core.resource import resources_of
 from flyball.core.slotrun import SlotRun, State, Step
 from flyball.core.task import Task, TaskStatus
@@ -225,14 +225,21 @@ class Run:
 
     def _begin(self, item: Item) -> None:
         task_id = item.task.id
-        self.shop.ledger.load_task(task_id)
-        self.shop.ledger.note(task_id, Step.CLAIM)
-        self._start(self._trip(item))
+        slot = self.shop.ledger.load_task(task_id)
+        # Sent back by a person while this run goes on: it is claimed already, and knows what was said.
+        if slot is None or slot.final:
+            self.shop.ledger.note(task_id, Step.CLAIM)
+        self.start(self._trip(item))
+
+    def trip_of(self, task_id: str) -> Trip:
+        """A new trip for what a person wants of a task, which may be gone."""
+        tasks = (each for each in self.frontier.loaded.tasks if each.id == task_id)
+        return self._trip(self._item(next(tasks, Task(id=task_id, title=task_id))))
 
     def _trip(self, item: Item) -> Trip:
         return Trip(self.shop, item, changed=self._changed, nudges=self._nudges)
 
-    def _start(self, trip: Trip) -> None:
+    def start(self, trip: Trip) -> None:
         self.trips[trip.task.id] = trip
         if self.ending:
             trip.leave()
@@ -249,7 +256,8 @@ class Run:
         if trip.paused:
             self.report.paused = trip.paused
             self.drain(trip.paused)
-        self._record(trip.slot)
+        if not trip.dropped or trip.slot.state is State.MERGED:
+            self._record(trip.slot)
         self.wake()
 
     def _record(self, slot: SlotRun) -> None:
@@ -288,7 +296,7 @@ class Run:
                 self.report.note(await trip.let_go())
                 continue
             trip.first = await trip.recovered(known=task_id in tasks)
-            self._start(trip)
+            self.start(trip)
         still_open = self.frontier.still_open
         for slot in ledger.trips_of(State.PARKED).values():
             if slot.task in still_open:
@@ -314,35 +322,13 @@ class Run:
             return Item(task, footprint, resources_of(task.labels))
         return Item(task, footprint)
 
-    # -- landing by hand ------------------------------------------------------------------------------
+    # -- one task, and nothing else -------------------------------------------------------------------
 
-    def merge(self, task_id: str, how: str = "merge") -> str:
-        """Land a task that waits for a person, or one whose landing failed; says what happens."""
-        if task_id in self.trips:
-            return f"{task_id} is under way already"
-        slot = self.shop.ledger.load_task(task_id)
-        if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
-            known = f"it is {slot.state.value}" if slot is not None else "no work was done on it"
-            return f"{task_id} cannot be landed: {known}"
-        task = next(
-            (each for each in self.frontier.loaded.tasks if each.id == task_id),
-            Task(id=task_id, title=task_id),
-        )
-        self.report.parked.pop(task_id, None)
-        self.report.blocked.pop(task_id, None)
-        trip = self._trip(self._item(task))
-        begun = slot.state is State.LANDING
-        trip.last_leg.how, trip.first = how, Next(move=Move.LAND_ON if begun else Move.LAND)
-        self._start(trip)
-        return f"{task_id} is being landed"
-
-    async def go_merge(self, task_id: str, how: str = "merge") -> Report:
-        """Land one task, and nothing else."""
+    async def go_alone(self, act: Callable[[Run], object]) -> Report:
+        """Do with one task what a person asks for; nothing else is started."""
         try:
             await self.frontier.load()
-            words = self.merge(task_id, how)
-            if task_id not in self.trips:
-                raise UsageError(words)
+            act(self)
             while self.trips:
                 self._wake.clear()
                 self._changed()

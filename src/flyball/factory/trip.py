@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flyball.core.ready import Item
-from flyball.core.recovery import Move, Next, after_end, on_resume
+from flyball.core.recovery import Move, Next, after_end, may_let_go, on_resume
 from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
 from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
 from flyball.factory.agent import AgentWatch
@@ -60,6 +60,8 @@ class Trip:
             shop=shop, task=item.task, resources=item.resources, waits=self.waits, changed=changed
         )
         self.last_leg = LastLeg(shop=shop, task=item.task, errands=self.errands, waits=self.waits)
+        self.dropped = False
+        """A person closed its task: whatever it does is ended, and it is let go."""
         self.paused = ""
         """Why the whole run cannot go on: only a person changes that, or time that nobody can tell."""
         self._changed = changed
@@ -125,6 +127,11 @@ class Trip:
         elif not self._launching and self._task is not None:
             self._task.cancel()
 
+    def drop(self) -> None:
+        """Its task was closed by a person, who does not want its work to go on."""
+        self.dropped = True
+        self.stop()
+
     @property
     def _launching(self) -> bool:
         return self.attempts.launching or self.errands.launching
@@ -148,9 +155,9 @@ class Trip:
     async def _go(self, step: Next) -> None:
         self.attempts.changed = self.errands.changed = self._agent_changed
         try:
-            while step.move is not Move.LEAVE and step.move not in _OVER:
+            while not self.dropped and step.move is not Move.LEAVE and step.move not in _OVER:
                 step = await self._one(step)
-            await self._over(step)
+            await self._over(step if not self.dropped else Next(move=Move.LEAVE))
         except asyncio.CancelledError:
             if not self.waits.leaving:
                 raise
@@ -166,6 +173,8 @@ class Trip:
         finally:
             self.waits.give_place_back()
             self.waits.say("")
+        if self.dropped and may_let_go(self.slot):
+            self.notes.append(await self.let_go())
 
     async def _one(self, step: Next) -> Next:
         if step.move in (Move.PREPARE, Move.AGAIN):
@@ -234,7 +243,7 @@ class Trip:
     async def _worktree(self) -> Worktree:
         self.waits.say("makes its worktree")
         again = self.slot.launches > 0
-        if not again:
+        if not again or self.slot.cause is Cause.REJECTED:
             await self._tell_source(self.shop.source.claim)
         self.shop.ledger.note(self.task.id, Step.WORKTREE, Mark.BEGUN)
         tree = await off_loop(self.shop.worktrees.ensure, self.task.id)

@@ -247,6 +247,17 @@ def a_parent_and_its_needs_do_not_keep_landed_work_open(scene: TaskScene) -> Non
 
 
 @_registered
+def a_person_closes_a_task_without_a_landing(scene: TaskScene) -> None:
+    task, other = (scene.source.add(NewTask(title=title, body="words")) for title in ("Do it", "Not this"))
+    scene.source.drop(task.id, reason="not wanted any more")
+    expect_equal(scene.task(task.id).status, TaskStatus.CLOSED, "status")
+    expect_equal(scene.task(other.id).status, TaskStatus.OPEN, "status of another")
+    before = scene.source.load()
+    scene.source.drop(task.id)
+    expect_equal(scene.source.load(), before, "what is loaded after it was closed once more")
+
+
+@_registered
 def no_commit_says_what_was_never_committed(scene: TaskScene) -> None:
     task = scene.source.add(NewTask(title="Do it"))
     expect(not scene.source.closed_at(task.id, Git(scene.root), "HEAD"), "closed in a commit")

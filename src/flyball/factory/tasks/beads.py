@@ -190,8 +190,15 @@ class BeadsSource:
     def close(self, task_id: str, *, commit: str) -> None:
         if self._known(task_id).status == "closed":
             return
-        # The work has landed, whatever bd thinks of open parts or blockers.
-        answer = self._ask("close", task_id, f"--reason=landed as {commit}", "--force", "--json", fails=True)
+        self._close(task_id, f"landed as {commit}")
+
+    def drop(self, task_id: str, *, reason: str = "") -> None:
+        if self._known(task_id).status != "closed":
+            self._close(task_id, reason.strip() or "closed with flyball task close")
+
+    def _close(self, task_id: str, reason: str) -> None:
+        # The work has landed or a person said so, whatever bd thinks of open parts or blockers.
+        answer = self._ask("close", task_id, f"--reason={reason}", "--force", "--json", fails=True)
         if self._known(task_id).status != "closed":
             raise SourceError(f"bd did not close {task_id}: {error_words(answer.out, answer.err)}")
 

@@ -2,7 +2,8 @@
 
 ``load`` reads the project's checkout as it is now, committed or not. A task closes in the landing that brings
 its work: ``close_in`` takes the file as the checkout has it, changes its status and nothing else, and puts it
-into the landing's worktree. Nothing here writes into the checkout, except ``add``.
+into the landing's worktree. Nothing here writes into the checkout, except what a person asks for: ``add`` and
+``drop``.
 
 Two files with one id: which of them is meant nobody can tell, so neither is used and both are named. Ids that
 differ in case only count as one, since some file systems would make one branch of them.
@@ -133,6 +134,24 @@ class FilesSource:
 
     def close(self, task_id: str, *, commit: str) -> None:
         """Nothing: ``close_in`` has done it."""
+
+    def drop(self, task_id: str, *, reason: str = "") -> None:
+        """In the checkout; whoever asked for it commits it."""
+        _, look = self._look()
+        found = [(path, read) for path in look.paths_of(task_id) if (read := self._read_at(path, task_id))]
+        if len(found) != 1:
+            raise SourceError(f"there is no file that is task {task_id!r} and no other is")
+        path, (task, text) = found[0]
+        if task.status is TaskStatus.CLOSED:
+            return
+        try:
+            write_inside(self._root, path, closed(text, why=reason))
+        except (OSError, MalformedError) as error:
+            words = getattr(error, "strerror", None) or error
+            raise SourceError(f"{path} cannot be closed: {words}; write 'status: closed' in it") from error
+
+    def _read_at(self, path: str, task_id: str) -> tuple[Task, bytes] | None:
+        return _read_task_at(self._root, path, task_id)
 
     def close_in(self, task_id: str, worktree: Path) -> Closing:
         _, look = self._look()

@@ -200,6 +200,13 @@ class GithubSource:
             )
         self.unclaim(task_id)
 
+    def drop(self, task_id: str, *, reason: str = "") -> None:
+        issue = self._known(task_id)
+        if not issue.closed:
+            comment = [f"--comment={reason.strip()}"] if reason.strip() else []
+            self._ask("issue", "close", str(issue.number), "--reason=not planned", *comment)
+        self.unclaim(task_id)
+
     def _known(self, task_id: str) -> Issue:
         number = number_of(task_id)
         issue = self._view(number)[0] if number is not None else None

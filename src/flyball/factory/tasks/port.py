@@ -7,6 +7,7 @@ the source as a whole cannot be used (SourceError).
 A task closes with its work. Where tasks live in the repository (``files``), closing is a change of a file in
 the very landing that brings the work: ``close_in`` makes it in the landing's worktree. Where they live
 elsewhere (``beads``, ``github``), ``close`` tells them after the branch has moved; it may be told twice.
+What a person closes without any landing, ``drop`` closes where the person would do it.
 
 Every call may take its time (a program is run, files are read), and may come from any thread.
 """
@@ -95,6 +96,10 @@ class TaskSource(Protocol):
 
     def close(self, task_id: str, *, commit: str) -> None:
         """Close the task where it lives outside the repository. A closed one stays closed."""
+        ...
+
+    def drop(self, task_id: str, *, reason: str = "") -> None:
+        """Close the task because a person says so, landed or not, and keep why. A closed one stays so."""
         ...
 
     def closed_at(self, task_id: str, git: Git, revision: str) -> bool:

@@ -85,13 +85,21 @@ def _too_large(where: str) -> Problem:
 # -- closing --------------------------------------------------------------------------------------
 
 
-def closed(data: bytes) -> bytes:
-    """The same text with its status closed; one that is closed already stays as it is."""
+def closed(data: bytes, *, why: str = "") -> bytes:
+    """The same text with its status closed, and why as its last words; a closed one stays as it is.
+
+    >>> closed(b"---\\nid: t-1\\ntitle: x\\nstatus: open\\n---\\nDo it.\\n", why="not wanted")
+    b'---\\nid: t-1\\ntitle: x\\nstatus: closed\\n---\\nDo it.\\n\\nClosed: not wanted\\n'
+    """
     text = data.decode()
     task = _read(text, "")
     if isinstance(task, Task) and task.status is TaskStatus.CLOSED:
         return data
-    return with_value(text, "status", TaskStatus.CLOSED.value).encode()
+    text = with_value(text, "status", TaskStatus.CLOSED.value)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    last = f"{line_end}Closed: {' '.join(why.split())}{line_end}" if why.strip() else ""
+    gap = line_end if last and not text.endswith(("\n", "\r")) else ""
+    return f"{text}{gap}{last}".encode()
 
 
 # -- writing --------------------------------------------------------------------------------------
