@@ -52,7 +52,7 @@ def _tell(state: Path, task_id: str, notes: list[str], *, as_json: bool) -> int:
     code = 0 if merged else 1
     if as_json:
         fields = {"task": task_id, "number": slot.pr_number, "url": slot.pr_url, "landed": merged}
-        why = "" if merged else slot.reason
+        why = "" if merged else slot.said or slot.reason
         print_json(
             {**fields, "commit": slot.reason if merged else "", "why": why, "notes": notes, "exit": code}
         )
@@ -60,6 +60,11 @@ def _tell(state: Path, task_id: str, notes: list[str], *, as_json: bool) -> int:
     name = Piece(f"{task_id} #{slot.pr_number}", Style.STRONG)
     words: Words = [name, " ", Piece("landed", Style.GOOD), f" in {slot.reason}"]
     if not merged:
-        words = [name, " ", Piece("not landed", Style.BAD), f": {slot.reason or slot.state.value}"]
+        words = [
+            name,
+            " ",
+            Piece("not landed", Style.BAD),
+            f": {slot.said or slot.reason or slot.state.value}",
+        ]
     show([Line(words), *(Line(note, label="note", indent=2) for note in notes)])
     return code

@@ -76,7 +76,7 @@ def _tell(project: Project, slot: SlotRun | None, notes: list[str], *, as_json: 
     code = 0 if merged else 1
     if as_json:
         fields = {"task": slot.task, "merged": merged, "state": slot.state.value, "notes": notes}
-        words = {"commit": slot.new if merged else "", "why": "" if merged else slot.reason}
+        words = {"commit": slot.new if merged else "", "why": "" if merged else slot.said or slot.reason}
         print_json({**fields, **words, "exit": code})
     else:
         show([*_result(project, slot), *(Line(note, label="note", indent=2) for note in notes)])
@@ -89,7 +89,9 @@ def _result(project: Project, slot: SlotRun) -> Iterator[Block]:
         where = f" in {slot.new[:12]}" if slot.new else ""
         yield Line([task, " ", Piece("merged", Style.GOOD), where])
         return
-    yield Line([task, " ", Piece("not merged", Style.BAD), f": {slot.reason or slot.state.value}"])
+    yield Line(
+        [task, " ", Piece("not merged", Style.BAD), f": {slot.said or slot.reason or slot.state.value}"]
+    )
     for number, words in enumerate(_next_steps(project, slot)):
         yield Line(words, label=" " if number else "next", indent=2)
 

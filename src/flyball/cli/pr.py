@@ -57,7 +57,7 @@ def _open(project: Project, task_id: str, as_json: bool) -> int:
     notes = landed_by_hand(project, task_id, "pr", quiet=as_json)
     slot = slot_of(project.state, task_id)
     opened = slot is not None and slot.result == Result.PR_OPENED.value
-    why = slot.reason if slot is not None else ""
+    why = slot.said or slot.reason if slot is not None else ""
     if as_json:
         number, url = (slot.pr_number, slot.pr_url) if slot is not None else (0, "")
         fields = {"task": task_id, "opened": opened, "number": number, "url": url}
@@ -124,7 +124,7 @@ def _settled(project: Project, slot: SlotRun) -> Synced:
     notes = landed_by_hand(project, slot.task, "approved", quiet=True)
     after = slot_of(project.state, slot.task)
     if after is None or after.state is not State.MERGED:
-        why = after.reason if after is not None else "it is gone"
+        why = after.said or after.reason if after is not None else "it is gone"
         return _synced(slot, "merged", f"was merged elsewhere, and not settled: {why}", well=False)
     return _synced(slot, "merged", "; ".join(["closed its task and cleaned up", *notes]))
 

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.slotrun import Cause, SlotRun, State
+from flyball.core.slotrun import OUTSIDE, Cause, SlotRun, State
 
 ATTEMPTS_BY_TIER: Mapping[int, int] = {0: 1, 1: 2, 2: 3, 3: 5}
 """Recovery tier: how often work that failed is tried again by itself. 0 asks a person at once."""
@@ -71,6 +71,8 @@ class Next:
     why: str = ""
     detail: str = ""
     """What there is to see, for whoever tries again."""
+    said: str = ""
+    """What a landing had to say that changes nothing about why it stands where it stands."""
     cause: Cause | None = None
     fresh: bool = False
     """Start a new session instead of going on with the old one."""
@@ -205,13 +207,12 @@ def _so_often(slot: SlotRun) -> str:
 def pull_words(slot: SlotRun) -> str:
     """That its pull request waits for people."""
     where = f"pull request #{slot.pr_number} is open: {slot.pr_url}"
-    return f"{where}; flyball land {slot.task} once it is approved"
+    before = f"; before, it was blocked: {slot.blocked_for}" if slot.blocked_for else ""
+    return f"{where}; flyball land {slot.task} once it is approved{before}"
 
 
 _WAITS = frozenset({"manual", "pr-opened", "no-gh", "unapproved"})
 """It is as good as it was, and a person's turn."""
-_OUTSIDE = frozenset({"no-remote", "error"})
-"""Nothing about the work: where its pull request is open, it stays so."""
 
 
 def after_landing(
@@ -219,15 +220,18 @@ def after_landing(
 ) -> Next:
     """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ...
 
-    ``waits``: whatever the word, no agent could help; it is a person's turn.
+    ``waits``: whatever the word, no agent could help; it is a person's turn. Where a person had blocked work
+    landed and something outside was in the way, it stays blocked for what it was blocked for.
     """
+    if result in OUTSIDE and slot.blocked_for and not slot.pr_number:
+        return Next(move=Move.BLOCK, why=slot.blocked_for, said=f"{result}: {why}")
     if result == "merged":
         return Next(move=Move.MERGED, why=why)
     if result == "gate-failed" and slot.gate_backs < budgets.gate:
         return Next(move=Move.AGAIN, cause=Cause.GATE, why=why, detail=detail)
     if result == "conflict" and slot.conflict_backs < budgets.conflict:
         return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
-    if waits or result in _WAITS or (result in _OUTSIDE and slot.pr_number):
+    if waits or result in _WAITS or (result in OUTSIDE and slot.pr_number):
         return Next(move=Move.PARK, why=why if result in ("manual", "pr-opened") else f"{result}: {why}")
     return Next(move=Move.BLOCK, why=f"{result}: {why}")
 

@@ -92,6 +92,8 @@ class Cause(Enum):
     """A person looked at what it came to, and said what is wrong with it."""
 
 
+OUTSIDE = frozenset({"no-remote", "no-gh", "error"})
+"""What a landing may come to that says nothing about the work."""
 FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
 
 _S, _B, _D = State, Mark.BEGUN, Mark.DONE
@@ -216,6 +218,11 @@ class SlotRun:
     """Wall clock before which it is not launched again."""
     result: str = ""
     """What the last landing came to."""
+    said: str = ""
+    """What that landing had to say, where it is not why the trip stands where it stands."""
+    blocked_for: str = ""
+    """What was wrong with the work when it was blocked. A person who tries to land it all the same, and
+    cannot for reasons outside, changes nothing about that."""
     new: str = ""
     """The commit that the default branch is being moved to, or was."""
     old: str = ""
@@ -237,7 +244,7 @@ class SlotRun:
 
 _KEPT = frozenset(
     {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
-    | {"result", "new", "old", "rationale", "identity", "pr_url", "pr_number", "reviewed", "passed"}
+    | {"result", "new", "old", "said", "rationale", "identity", "pr_url", "pr_number", "reviewed", "passed"}
 )
 
 
@@ -333,6 +340,7 @@ def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
     return replace(
         slot,
         cause=cause,
+        blocked_for="",
         attempt=slot.attempt + counted,
         failures=slot.failures + (cause is Cause.FAILED),
         gate_backs=slot.gate_backs + (cause is Cause.GATE),
@@ -365,6 +373,11 @@ def _told(slot: SlotRun, entry: Entry) -> SlotRun:
     return replace(_landed_a_step(slot, entry), untold=entry.mark is Mark.BEGUN)
 
 
+def _blocked(slot: SlotRun, entry: Entry) -> SlotRun:
+    about_work = entry.fields.get("result") not in OUTSIDE
+    return _over(replace(slot, blocked_for=slot.reason) if about_work else slot, entry)
+
+
 def _over(slot: SlotRun, _entry: Entry) -> SlotRun:
     return replace(slot, holder=None, keeper=None, errand=None, errand_keeper=None)
 
@@ -385,7 +398,7 @@ _WITH = {
     Step.TELL: _told,
     Step.MERGED: _over,
     Step.PARK: _over,
-    Step.BLOCK: _over,
+    Step.BLOCK: _blocked,
 }
 
 

@@ -194,9 +194,8 @@ class Trip:
 
     async def _over(self, step: Next) -> None:
         if step.move in _OVER:
-            self.shop.ledger.note(
-                self.task.id, _OVER[step.move], reason=step.why, result=self.last_leg.result
-            )
+            fields = {"reason": step.why, "result": self.last_leg.result, "said": step.said}
+            self.shop.ledger.note(self.task.id, _OVER[step.move], **fields)
         if step.move is Move.BLOCK:
             await self._tell_source(self.shop.source.unclaim)
 
