@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -363,6 +365,39 @@ def test_a_pull_request_is_reviewed_as_it_stands_and_stays_open(project: Project
     ran = project.flyball("land", "t-1")
     assert ran.code == 0, ran.said
     assert project.wrongs(["t-1"]) == []
+
+
+# -- before anything is run -------------------------------------------------------------------------------
+
+
+def test_a_dry_run_says_whose_work_could_not_become_a_pull_request(project: Project) -> None:
+    project.task("t-1", "labels: [merge:pr]")
+    project.task("t-2")
+    (note,) = project.run("--dry-run", "--json").json["notes"]
+    assert note.startswith("no pull request could be opened for t-1: the project has no remote called origin")
+    project.git("remote", "add", "origin", "git@github.com:me/blog.git")
+    project.env["PATH"] = str(git_alone(project))
+    (note,) = project.run("--dry-run", "--json").json["notes"]
+    assert "gh was not found" in note
+    assert "gh was not found" in project.run("--dry-run").out
+
+
+def test_a_dry_run_says_that_there_is_nowhere_to_push_to(project: Project) -> None:
+    project.configure(merge={"push": True})
+    project.task("t-1")
+    (note,) = project.run("--dry-run", "--json").json["notes"]
+    assert "no remote called origin to push t-1 to" in note
+    project.with_origin()
+    assert project.run("--dry-run", "--json").json["notes"] == []
+
+
+def git_alone(project: Project) -> Path:
+    """A folder with git in it, and no program of any host."""
+    folder, found = project.place / "git-alone", shutil.which("git")
+    assert found is not None
+    folder.mkdir()
+    (folder / "git").symlink_to(found)
+    return folder
 
 
 # -- work that was blocked --------------------------------------------------------------------------------

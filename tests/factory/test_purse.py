@@ -106,6 +106,32 @@ def test_at_drain_nothing_is_started_and_the_run_pauses_with_the_window_named(sh
     assert shop.leases() == []
 
 
+def test_a_dry_run_says_what_the_money_would_keep_from_starting(shop: Project) -> None:
+    past(shop, 5.0, *[0.5] * 5)
+    quota(shop, "declare", *MONTH, "--usd", "8")
+    names = spending(shop, 2, 0.5)
+    before = sorted(path.name for path in (shop.root / ".flyball").iterdir())
+    plan = shop.run("--dry-run", "--json").json
+    assert plan["starts"] == []
+    assert [(wait["task"], wait["reason"]) for wait in plan["waits"]] == [(name, "budget") for name in names]
+    assert all("month window" in wait["words"] for wait in plan["waits"])
+    assert ["nothing is started" in note for note in plan["notes"]] == [True]
+    assert "month window" in shop.run("--dry-run").out
+    unguarded = shop.run("--dry-run", "--budget-guard", "off", "--json").json
+    assert ([start["task"] for start in unguarded["starts"]], unguarded["notes"]) == (names, [])
+    assert sorted(path.name for path in (shop.root / ".flyball").iterdir()) == before
+
+
+def test_a_dry_run_starts_as_many_as_the_money_allows(shop: Project) -> None:
+    past(shop, 84.4, *[0.01] * 9)
+    quota(shop, "declare", *MONTH, "--usd", "100")
+    shop.configure(budget={"drain": 0.99, "stop": 1.0})
+    spending(shop, 4, 0.01)
+    plan = shop.run("--dry-run", "--json").json
+    assert len(plan["starts"]) == 2
+    assert ["2 at once instead of 3" in note for note in plan["notes"]] == [True]
+
+
 def test_what_the_provider_reports_stops_a_run_in_the_middle(shop: Project) -> None:
     act = told(five_hour=(0.97, 3600), seven_day=(0.4, 90000)) + "time.sleep(600)"
     shop.task("t-1", act=act)

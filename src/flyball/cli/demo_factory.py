@@ -19,11 +19,11 @@ from pathlib import Path
 from flyball.cli.render import BLANK, Block, Line, Piece, Style, print_json, show
 from flyball.cli.run_screen import ended, watcher_for
 from flyball.core.slotrun import Step
-from flyball.factory.conduct import Terms, conduct
+from flyball.factory.conduct import conduct
 from flyball.factory.config_reading import load_config
 from flyball.factory.git import Git
 from flyball.factory.looking import history_of
-from flyball.factory.report import Report, Wish
+from flyball.factory.report import Report, Terms, Wish
 from flyball.factory.workshop import STATE
 
 _CONFIG = """\

@@ -12,10 +12,10 @@ import threading
 from flyball.cli.landing_lines import LandingLines, Seen
 from flyball.errors import UsageError
 from flyball.factory.by_hand import REFUSED, ByHand
-from flyball.factory.conduct import Terms, ask, conduct, running
+from flyball.factory.conduct import ask, conduct, running
 from flyball.factory.config_reading import check_runnable
 from flyball.factory.looking import Project, history_of
-from flyball.factory.report import Wish
+from flyball.factory.report import Terms, Wish
 
 
 def landed_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet: bool) -> list[str]:

@@ -12,7 +12,7 @@ from flyball.cli.units import whole
 
 if TYPE_CHECKING:
     from flyball.factory.config import ProjectConfig
-    from flyball.factory.report import Report, Wish
+    from flyball.factory.report import Report, Terms, Wish
 
 SUMMARY = """Take ready tasks, give each its own worktree and agent, as many at once as the limits allow,
 and land each finished branch behind the project's gate. Ends when nothing is ready and nothing runs; a run
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from flyball.factory.conduct import Terms, check_account, conduct
+    from flyball.factory.conduct import check_account, conduct
     from flyball.factory.config_reading import load_config
     from flyball.factory.root import find_root
 
@@ -68,15 +68,8 @@ def run(args: argparse.Namespace) -> int:
     from flyball.cli.run_screen import watcher_for
 
     wish = _wish(args, config)
-    terms = Terms(
-        width=args.width,
-        model=args.model,
-        default_model=args.default_model,
-        guard=args.budget_guard,
-        allow_api_spend=args.allow_api_spend,
-    )
     with watcher_for(quiet=args.json) as watcher:
-        report, signalled = conduct(root, config, wish, terms, watcher=watcher)
+        report, signalled = conduct(root, config, wish, _terms(args), watcher=watcher)
     code = _exit_code(report, signalled)
     if args.json:
         print_json({**_record(report), "exit": code})
@@ -103,6 +96,18 @@ def _wish(args: argparse.Namespace, config: ProjectConfig) -> Wish:
     return Wish(mode=mode, once=args.once, only=tuple(args.only), parent=args.parent, resume=args.resume)
 
 
+def _terms(args: argparse.Namespace) -> Terms:
+    from flyball.factory.report import Terms
+
+    return Terms(
+        width=args.width,
+        model=args.model,
+        default_model=args.default_model,
+        guard=args.budget_guard,
+        allow_api_spend=args.allow_api_spend,
+    )
+
+
 def _register(config: ProjectConfig, root: Path) -> None:
     from flyball.errors import GitError
     from flyball.factory.registry import Registry
@@ -122,7 +127,7 @@ def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int
     from flyball.governor.location import home
 
     open_account(config, home())  # a run would be refused without it
-    plan = planned_run(root, config, _wish(args, config), width=args.width)
+    plan = planned_run(root, config, _wish(args, config), _terms(args))
     if args.json:
         print_json(plan)
     else:

@@ -160,6 +160,8 @@ def planned(plan: Plan) -> Iterator[Block]:
         yield Table([Column("WAITS"), Column("REASON"), Column("WHY", wraps=True)], rows)
     for problem in plan.problems:
         yield Line(problem, label=Piece("problem", Style.BAD), indent=2)
+    for note in plan.notes:
+        yield Line(note, label=Piece("note", Style.WARN), indent=2)
 
 
 def ended(report: Report) -> Iterator[Block]:

@@ -19,9 +19,9 @@ from flyball.core.slotrun import SlotRun, State
 from flyball.core.task import TaskStatus
 from flyball.errors import UsageError
 from flyball.factory.by_hand import REFUSED, ByHand
-from flyball.factory.conduct import Terms, ask, conduct, running
+from flyball.factory.conduct import ask, conduct, running
 from flyball.factory.looking import Known, Project, known_task, project_at, slot_of
-from flyball.factory.report import Wish
+from flyball.factory.report import Terms, Wish
 
 _NO_ANSWER = "the run was asked and has not answered yet; flyball board shows what it does"
 

@@ -24,8 +24,10 @@ from flyball.core.task import Task
 from flyball.errors import UsageError
 
 MERGE: Final = "merge:"
-POLICIES: Final = ("auto", "manual", "pr")
+AUTO: Final = "auto"
 MANUAL: Final = "manual"
+PR: Final = "pr"
+POLICIES: Final = (AUTO, MANUAL, PR)
 _RETRY: Final = "rt:"
 _MODEL: Final = "model:"
 _RETRY_TIERS: Final = ("0", "1", "2", "3")

@@ -12,7 +12,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock, holder_of
 from flyball.factory.orphans import GitLock
-from flyball.factory.report import Report, Wish
+from flyball.factory.report import Report, Terms, Wish
 from flyball.factory.run import Run
 from flyball.factory.workshop import open_workshop, state_folder
 from flyball.governor import nested
@@ -35,18 +34,6 @@ from flyball.wake.mailbox import Mailbox, open_mailbox, send
 LOCK = "run.lock"
 _LASTING = frozenset({"nudge", "merge", "reject"})
 """Requests that wait for the next run; the others are meant for the one that was there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What a person may say about a run beside its wish."""
-
-    width: int | None = None
-    model: str = ""
-    default_model: str = ""
-    guard: str | None = None
-    """What the run says about budgets; None: what the project says."""
-    allow_api_spend: bool = False
 
 
 class Conductor:

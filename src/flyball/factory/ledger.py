@@ -36,13 +36,15 @@ _LAST = "(SELECT task, step, max(id) FROM entry WHERE step <> 'tell' GROUP BY ta
 """Every task's last step. What its source is told says nothing about where a trip stands, and may come after
 it."""
 _BUSY_S = 20.0
+_NOWHERE = ":memory:"
 
 
 class Ledger:
     """Safe to share between threads. One connection; every append is its own transaction."""
 
-    def __init__(self, folder: Path, *, run: str = "", read_only: bool = False) -> None:
-        self.path = folder / FILE_NAME
+    def __init__(self, folder: Path | None, *, run: str = "", read_only: bool = False) -> None:
+        """``folder`` None: nothing was ever written down, and nothing will be kept."""
+        self.path = folder / FILE_NAME if folder is not None else Path(_NOWHERE)
         self.run = run
         self._lock = threading.Lock()
         self._died = _Mourner.asked_for()
@@ -53,7 +55,7 @@ class Ledger:
     def _open(self, read_only: bool) -> sqlite3.Connection:
         if read_only and not self.path.exists():
             raise FileNotFoundError(self.path)
-        if not read_only:
+        if not read_only and str(self.path) != _NOWHERE:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.touch(mode=0o600)
         try:

@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from flyball.core.budget import Refusal
 from flyball.core.deferral import Deferral, DeferReason
+from flyball.core.route import Route
 from flyball.core.task import Task
 from flyball.core.wave import Choice
 from flyball.errors import UsageError
+from flyball.factory.purse import Purse
 from flyball.factory.registry import Registry
 from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
@@ -58,39 +60,50 @@ class Paying:
 
     def choose(self, choose: Callable[[int, Mapping[str, str]], Choice], room: int) -> Choice:
         """The choice among those that can be paid for."""
-        self.short = None
-        hold = self._shop.purse.hold if room else None
-        if hold is not None:
-            choice = _without_room(choose(0, {}), hold)
-            held = any(each.reason is DeferReason.BUDGET for each in choice.deferrals)
-            self.short = hold if held else None
-            return choice
-        unpaid: dict[str, str] = {}
-        for _ in range(_ROUNDS):
-            choice = choose(room, unpaid)
-            refused = self._refused([item.task for item in choice.items])
-            if not refused:
-                break
-            self.short = next(iter(refused.values()))
-            unpaid |= {task: why.words for task, why in refused.items()}
-        kept = tuple(item for item in choice.items if item.task.id not in unpaid)
-        return _told_apart(replace(choice, items=kept), unpaid)
+        choice, self.short = paid_choice(choose, room, self._shop.purse, self._shop.route_for)
+        return choice
 
-    def _refused(self, tasks: Sequence[Task]) -> dict[str, Refusal]:
-        """Those that do not fit beside the ones before them."""
-        purse, beside_usd, refused = self._shop.purse, 0.0, {}
-        for task in tasks if purse.enforces else ():
-            try:
-                model = self._shop.route_for(task).model
-            except UsageError:
-                # Its trip says what is wrong with it.
-                continue
-            why = purse.refusal(task.id, task.type, model, beside_usd=beside_usd)
-            if why is None:
-                beside_usd += purse.estimate(task.type, model).cost_usd.p50
-            else:
-                refused[task.id] = why
-        return refused
+
+def paid_choice(
+    choose: Callable[[int, Mapping[str, str]], Choice],
+    room: int,
+    purse: Purse,
+    route_for: Callable[[Task], Route],
+) -> tuple[Choice, Refusal | None]:
+    """The choice among those that can be paid for; why something that is ready is not, if so."""
+    hold = purse.hold if room else None
+    if hold is not None:
+        choice = _without_room(choose(0, {}), hold)
+        held = any(each.reason is DeferReason.BUDGET for each in choice.deferrals)
+        return choice, hold if held else None
+    unpaid: dict[str, str] = {}
+    short: Refusal | None = None
+    for _ in range(_ROUNDS):
+        choice = choose(room, unpaid)
+        refused = _refused([item.task for item in choice.items], purse, route_for)
+        if not refused:
+            break
+        short = next(iter(refused.values()))
+        unpaid |= {task: why.words for task, why in refused.items()}
+    kept = tuple(item for item in choice.items if item.task.id not in unpaid)
+    return _told_apart(replace(choice, items=kept), unpaid), short
+
+
+def _refused(tasks: Sequence[Task], purse: Purse, route_for: Callable[[Task], Route]) -> dict[str, Refusal]:
+    """Those that do not fit beside the ones before them."""
+    beside_usd, refused = 0.0, {}
+    for task in tasks if purse.enforces else ():
+        try:
+            model = route_for(task).model
+        except UsageError:
+            # Its trip says what is wrong with it.
+            continue
+        why = purse.refusal(task.id, task.type, model, beside_usd=beside_usd)
+        if why is None:
+            beside_usd += purse.estimate(task.type, model).cost_usd.p50
+        else:
+            refused[task.id] = why
+    return refused
 
 
 def _without_room(choice: Choice, hold: Refusal) -> Choice:

@@ -21,6 +21,18 @@ class Wish:
     """Going on with something was expected."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a person may say about a run beside its wish."""
+
+    width: int | None = None
+    model: str = ""
+    default_model: str = ""
+    guard: str | None = None
+    """What the run says about budgets; None: what the project says."""
+    allow_api_spend: bool = False
+
+
 @dataclass(slots=True)
 class Report:
     """How a run ended."""

@@ -83,18 +83,8 @@ class Workshop:
 
     def route_for(self, task: Task, stage: str = IMPLEMENT, *, last_try: bool = False) -> Route:
         """Which model a launch for the task asks for; UsageError where the project does not allow it."""
-        models, agent = self.config.models, self.config.agent
-        own = {IMPLEMENT: agent.model} if agent.model else {}
-        routing = Routing(
-            runtime=self.runtime.name,
-            flag=self.model,
-            run_default=self.default_model,
-            stages={**models.stages, **own},
-            allowed=models.allowed,
-            names=models.names.get(self.runtime.name, {}),
-            upgrade=models.upgrade,
-        )
-        return resolve(routing, stage, task.labels, last_try=last_try)
+        wished = {"flag": self.model, "run_default": self.default_model}
+        return route_of(self.config, task, stage, last_try=last_try, **wished)
 
     def budgets_for(self, task: Task) -> Budgets:
         run = self.config.run
@@ -140,6 +130,30 @@ class Workshop:
         self.watch.close()
         self.ledger.close()
         self.governor.close()
+
+
+def route_of(
+    config: ProjectConfig,
+    task: Task,
+    stage: str = IMPLEMENT,
+    *,
+    flag: str = "",
+    run_default: str = "",
+    last_try: bool = False,
+) -> Route:
+    """Which model a launch asks for, where a run says ``flag`` for all and ``run_default`` for the rest."""
+    models, agent = config.models, config.agent
+    own = {IMPLEMENT: agent.model} if agent.model else {}
+    routing = Routing(
+        runtime=agent.runtime,
+        flag=flag,
+        run_default=run_default,
+        stages={**models.stages, **own},
+        allowed=models.allowed,
+        names=models.names.get(agent.runtime, {}),
+        upgrade=models.upgrade,
+    )
+    return resolve(routing, stage, task.labels, last_try=last_try)
 
 
 def open_workshop(
