@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.cli.kit import Cli
@@ -53,6 +55,27 @@ def test_one_task_is_stopped_and_the_others_are_not(here: Cli, site: Project) ->
     stopped = here("stop", "t-1", "--json")
     assert (stopped.code, stopped.json["task"], stopped.json["stopped"]) == (0, "t-1", True)
     until(lambda: len(site.leases()) == 1, "the slot of the stopped one to come back")
+    until(lambda: "t-1" in site.saying("stopped by a person"), "the board to say so")
+    why = here("task", "why", "t-1").out
+    assert "t-1 is left as it stands: stopped by a person (flyball stop t-1)" in why
     site.say("go-t-2")
-    run.communicate(timeout=60)
+    out, _ = run.communicate(timeout=60)
     assert site.landed() == ["t-2", "t-3"]
+    assert run.returncode == 75, "t-1 is left, though nothing is blocked"
+    assert "t-1  stopped by a person (flyball stop t-1)" in out
+    assert "the run was stopped" not in out
+    assert "stopped by a person" in here("board").out
+
+
+def test_one_that_waits_for_its_slot_is_stopped_and_named(here: Cli, site: Project) -> None:
+    site.patient_pool(cap=1)
+    site.task("t-1", act=WAITS)
+    run = site.start("run", "--json")
+    site.wait("up-t-1")
+    site.task("t-2", act=WAITS)
+    until(lambda: "t-2" in site.saying("anthropic 1/1"), "t-2 to wait")
+    assert here("stop", "t-2").code == 0
+    site.say("go-t-1")
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == 75
+    assert json.loads(out)["left"] == {"t-2": "stopped by a person (flyball stop t-2)"}

@@ -21,7 +21,8 @@ EXAMPLE = """flyball run
 flyball run --dry-run
 flyball run --only t-1 --only t-2 --width 2
 flyball run --budget-guard advisory
-exit status: 0 all landed, or waiting for a person; 1 something is blocked; 75 paused by a limit"""
+exit status: 0 all landed, or waiting for a person; 1 something is blocked; 75 paused by a limit, or left
+undone because somebody drained or stopped it"""
 BLOCKED, PAUSED = 1, 75
 
 
@@ -138,7 +139,7 @@ def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int
 def _exit_code(report: Report, signalled: int | None) -> int:
     if signalled is not None:
         return 128 + signalled
-    if report.paused or report.stopped:
+    if report.paused or report.stopped or report.left:
         return PAUSED
     return BLOCKED if report.blocked or report.waiting or report.problems else 0
 

@@ -9,7 +9,8 @@ from flyball.cli.asking import ask_run, tell
 from flyball.factory.looking import known_task, project_at
 
 SUMMARY = """Pause the project's run: its agents are ended, their worktrees, branches and sessions are kept,
-and the next flyball run goes on from there. With a task, only that one."""
+and the next flyball run goes on from there. With a task, only that one: the run goes on with the others, and
+ends with 75 because something is left."""
 EXAMPLE = """flyball stop
 flyball stop t-14
 exit status: 0 it stops; 1 it did not answer, or the task was not under way; 2 no run is going on"""

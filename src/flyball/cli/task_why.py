@@ -140,6 +140,9 @@ def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
         answer = _parked(project, known, row)
     elif row.state == State.BLOCKED.value:
         answer = _blocked(known, row)
+    elif row.state == LEFT and board.pid:
+        then = f"the next flyball run goes on with it, or {_closes(known)}"
+        answer = _answer(known, LEFT, f"is left as it stands: {row.why}", next=(then,))
     elif not board.pid:
         again = () if row.state == LEFT else (command("tail", known.id, "-f"),)
         answer = _answer(known, row.state, row.why, next=("flyball run", *again))

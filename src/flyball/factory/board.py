@@ -89,7 +89,8 @@ def board_of(run: Run) -> Board:
     over = (*report.merged, *report.blocked, *report.parked, *report.left)
     slots = [shop.ledger.slots[each] for each in over if each not in run.trips and each in shop.ledger.slots]
     rows += [_slot_row(slot, titles.get(slot.task), shop.runtime.name) for slot in slots]
-    rows = [replace(row, state=LEFT) if row.task in report.left else row for row in rows]
+    left = report.left
+    rows = [replace(row, state=LEFT, why=left[row.task]) if row.task in left else row for row in rows]
     shown = {row.task for row in rows}
     deferrals = [each for each in run.choice.deferrals if each.task_id not in shown]
     return Board(

@@ -114,7 +114,7 @@ class Conductor:
         trip = run.trips.get(task)
         if trip is None:
             return f"{task} is not under way"
-        trip.stop()
+        trip.stop(f"stopped by a person (flyball stop {task})")
         return f"{task} is being stopped; the next run goes on with it"
 
     def _nudge(self, run: Run, task: str, fields: dict[str, Any], number: int) -> str | None:

@@ -257,10 +257,10 @@ class Run:
             self.report.paused = trip.paused
             self.drain(trip.paused)
         if not trip.dropped or trip.slot.state is State.MERGED:
-            self._record(trip.slot)
+            self._record(trip.slot, trip.stopped)
         self.wake()
 
-    def _record(self, slot: SlotRun) -> None:
+    def _record(self, slot: SlotRun, stopped: str) -> None:
         if slot.state is State.MERGED:
             self.report.merged.append(slot.task)
             self.frontier.merged.add(slot.task)
@@ -272,7 +272,7 @@ class Run:
         elif slot.state is State.CHECKING:
             self.report.left[slot.task] = "its work is done and still to be checked"
         else:
-            self.report.left[slot.task] = slot.reason or f"it was {slot.state.value}"
+            self.report.left[slot.task] = stopped or slot.reason or f"it was {slot.state.value}"
 
     async def _recover(self) -> None:
         """Go on with what an engine before us left behind."""

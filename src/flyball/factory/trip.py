@@ -60,6 +60,8 @@ class Trip:
             shop=shop, task=item.task, resources=item.resources, waits=self.waits, changed=changed
         )
         self.last_leg = LastLeg(shop=shop, task=item.task, errands=self.errands, waits=self.waits)
+        self.stopped = ""
+        """Why its agent was ended and it is left where it stands."""
         self.dropped = False
         """A person closed its task: whatever it does is ended, and it is let go."""
         self.paused = ""
@@ -119,18 +121,19 @@ class Trip:
         if (before or waits) and not self._launching and self._task:
             self._task.cancel()
 
-    def stop(self) -> None:
+    def stop(self, why: str = _STOPPED) -> None:
         """Pause: end the agent, keep everything it has done."""
         self.waits.leaving = self.waits.stopping = True
+        self.stopped = why
         if self.agent is not None:
-            self.agent.stop(_STOPPED)
+            self.agent.stop(why)
         elif not self._launching and self._task is not None:
             self._task.cancel()
 
     def drop(self) -> None:
         """Its task was closed by a person, who does not want its work to go on."""
         self.dropped = True
-        self.stop()
+        self.stop("its task was closed")
 
     @property
     def _launching(self) -> bool:
@@ -147,7 +150,7 @@ class Trip:
             progress = self.agent.progress
             self.shop.purse.saw(self.task.id, progress.cost_usd, progress.windows)
         if self.waits.stopping and self.agent is not None:
-            self.agent.stop(_STOPPED)
+            self.agent.stop(self.stopped)
         self._changed()
 
     # -- the story --------------------------------------------------------------------------------------
