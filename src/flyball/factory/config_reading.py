@@ -28,7 +28,7 @@ from flyball.errors import UsageError
 from flyball.factory.config import FILE_NAME, ProjectConfig
 from flyball.factory.config_checks import ConfigProblem, gate_problem, problems_of
 from flyball.factory.config_landing import StagePart
-from flyball.factory.config_words import DURATION_SUFFIX, choices, expected_words, shown
+from flyball.factory.config_words import DURATION_SUFFIX, choices, expected_words, shown, wrong_entries
 
 _LARGEST = 1 << 20
 _PARTS = {key.name: key for key in fields(ProjectConfig)}
@@ -174,6 +174,9 @@ def _value(where: str, key: FieldInfo, value: Any) -> tuple[Any, list[ConfigProb
             raise msgspec.ValidationError
         return msgspec.convert(readable, key.type), []
     except msgspec.ValidationError:
+        entries = [ConfigProblem(*each) for each in wrong_entries(where, key.type, value)]
+        if isinstance(value, dict | list) and entries and entries[0].key != where:
+            return None, entries
         words = f"is {shown(value)}; it must be {expected_words(key)}"
         meant = did_you_mean(value, choices(key)) if isinstance(value, str) else ""
         return None, [ConfigProblem(where, f"{words}; {meant}" if meant else words)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
+import msgspec
 from msgspec import inspect
 from msgspec.structs import FieldInfo
 
@@ -44,6 +47,48 @@ def _type_words(found: inspect.Type) -> str:
             return f"a table in which each value is {_type_words(value)}"
         case other:
             raise NotImplementedError(f"no words for {other}")
+
+
+def wrong_entries(where: str, kind: Any, value: Any) -> Iterator[tuple[str, str]]:
+    """Of a list or a table, the entries that cannot be what they must be: where, and words. Entries may hold
+    secrets, so only their kind is said.
+
+    >>> list(wrong_entries("agent.env", dict[str, str], {"PORT": 8080, "HOST": "x"}))
+    [('agent.env.PORT', 'is a number; it must be text: PORT = "..."')]
+    """
+    kind = _plain(kind)
+    if get_origin(kind) is dict and isinstance(value, dict):
+        for key, each in value.items():
+            yield from wrong_entries(f"{where}.{key}", get_args(kind)[1], each)
+    elif get_origin(kind) is list and isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from wrong_entries(f"{where}[{index}]", get_args(kind)[0], each)
+    else:
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            said = shown(value) if get_origin(kind) is Literal else _kind_of(value)
+            yield where, f"is {said}; it must be {_entry_words(where, kind)}"
+
+
+def _plain(kind: Any) -> Any:
+    """Without its description and without "or nothing", as far as its entries are concerned."""
+    if get_origin(kind) is Annotated and get_origin(_plain(get_args(kind)[0])) in (list, dict):
+        return _plain(get_args(kind)[0])
+    parts = [each for each in get_args(kind) if each is not NoneType]
+    return parts[0] if NoneType in get_args(kind) and len(parts) == 1 else kind
+
+
+def _entry_words(where: str, kind: Any) -> str:
+    words, name = _type_words(inspect.type_info(kind)), where.rpartition(".")[2]
+    quoted = kind is str and not name.endswith("]")
+    return f'{words}: {name} = "..."' if quoted else words
+
+
+def _kind_of(value: Any) -> str:
+    kinds: tuple[tuple[type, str], ...] = ((bool, "true or false"), (str, "text"), (list, "a list"))
+    kinds += ((dict, "a table"), (int, "a number"), (float, "a number"))
+    return next((words for kind, words in kinds if isinstance(value, kind)), "a date or a time")
 
 
 def bound_words(found: inspect.Type) -> str:
