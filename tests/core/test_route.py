@@ -20,6 +20,13 @@ def test_stages_have_the_tiers_of_their_kind_of_work() -> None:
     assert by_tier["fable"] == set()
 
 
+def test_the_last_try_of_a_program_without_a_model_has_none_either() -> None:
+    assert resolve(Routing(runtime="command"), "implement", last_try=True).model == ""
+    assert (
+        resolve(Routing(runtime="command", run_default="haiku"), "implement", last_try=True).model == "opus"
+    )
+
+
 @pytest.mark.parametrize(
     ("routing", "stage", "labels", "model", "why"),
     [
@@ -31,6 +38,9 @@ def test_stages_have_the_tiers_of_their_kind_of_work() -> None:
         (Routing(stages={"docs": "haiku"}), "docs", [], "haiku", "the project's default for docs"),
         (Routing(run_default="opus", stages={"docs": "haiku"}), "docs", [], "opus", "--default-model opus"),
         (Routing(), "docs", [], "sonnet", "stage default (docs)"),
+        (Routing(runtime="command"), "implement", [], "", "nobody named a model"),
+        (Routing(runtime="command"), "implement", LABELS, "haiku", "label model:haiku"),
+        (Routing(runtime="command", names={"sonnet": "m-2"}), "docs", [], "m-2", "stage default (docs)"),
         (Routing(), "a stage of the project's own", [], "sonnet", "stage default (a stage of"),
     ],
 )

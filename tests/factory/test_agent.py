@@ -216,6 +216,16 @@ def test_an_agent_finds_what_it_was_promised_in_its_environment(project: Project
     assert process.code == 0, process.said
 
 
+def test_a_command_that_nobody_named_a_model_for_has_none(project: Project) -> None:
+    project.task("t-1", act="assert 'FLYBALL_MODEL' not in os.environ\nsys.exit(9)")
+    project.configure(run={"attempts": 2})
+    ran = project.run("--json")
+    assert "exited with status 9" in ran.json["blocked"]["t-1"], ran.said
+    (row,) = project.flyball("board", "--json").json["rows"]
+    assert row["agent"] == "command"
+    assert "sonnet" not in project.flyball("metrics").out
+
+
 def test_an_agent_that_uses_flyball_itself_shares_its_slot(project: Project) -> None:
     project.flyball("pool", "set", "anthropic", "--cap", "1", "--static")
     inner = (

@@ -10,6 +10,9 @@ Two rules bound that. A tier outside the project's allowlist is refused with its
 silence: a task that asks for more than it may get is a person's to settle. And the tiers that must be named
 (fable) come from a flag or a label alone; no default and no recovery reaches them.
 
+A runtime that may be any program (``command``) has no model unless somebody named one: a tier that only the
+stage suggests means nothing to it.
+
 A name that is no tier is given to the runtime as it stands. It still counts as the tier whose word it
 contains (``claude-opus-4-1`` is an opus), so that no spelling gets around the allowlist.
 """
@@ -48,6 +51,7 @@ RUNTIME_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {"claude": {tier: tier for tier in TIERS}, "command": {tier: tier for tier in TIERS}}
 )
 """What the runtimes that know the tiers by their own names call them."""
+ANY_PROGRAM: Final = "command"
 _LABEL = "model:"
 _WORD = re.compile(r"[a-z]+")
 
@@ -121,6 +125,8 @@ def _named(routing: Routing, stage: str, labels: Sequence[str]) -> Route:
         return _route(routing.run_default, f"--default-model {routing.run_default}")
     if stage in routing.stages:
         return _route(routing.stages[stage], f"the project's default for {stage}")
+    if routing.runtime == ANY_PROGRAM and not routing.names:
+        return Route(model="", rationale="nobody named a model")
     return _route(STAGE_TIERS.get(stage, UNKNOWN_STAGE_TIER), f"stage default ({stage})")
 
 

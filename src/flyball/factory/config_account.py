@@ -106,7 +106,7 @@ class ModelsPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         dict[str, dict[str, str]],
         Meta(
             description="What a runtime calls a tier. claude knows them by their own names; a runtime "
-            "without a name for one chooses itself.",
+            "without a name for one chooses itself, and a command has a model only where one was named.",
             examples=[{"codex": {"sonnet": "gpt-5-codex"}}],
         ),
     ] = {}
