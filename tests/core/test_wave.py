@@ -219,14 +219,14 @@ def test_a_clash_with_work_in_flight_names_it_and_the_tokens() -> None:
 def test_a_clash_within_the_wave_defers_the_later_and_lets_others_by() -> None:
     choice = choose([task("t-1", writes("a")), task("t-2", writes("a")), task("t-3", writes("b"))], room=9)
     assert picked(choice) == ["t-1", "t-3"]
-    assert why(choice, "t-2").words == "writes a, which t-1 (in this wave) writes"
+    assert why(choice, "t-2").words == "writes a, which t-1 (starts first) writes"
 
 
 def test_a_task_that_declares_nothing_runs_alone() -> None:
     choice = choose([task("t-1", None), task("t-2", None), task("t-3", writes("b")), task("t-4")], room=9)
     assert picked(choice) == ["t-1"]
-    assert why(choice, "t-2").words == "declares no footprint, so it cannot run beside t-1 (in this wave)"
-    assert why(choice, "t-3").words == "cannot run beside t-1 (in this wave), which declares no footprint"
+    assert why(choice, "t-2").words == "declares no footprint, so it cannot run beside t-1 (starts first)"
+    assert why(choice, "t-3").words == "cannot run beside t-1 (starts first), which declares no footprint"
 
 
 def test_a_task_that_declares_nothing_waits_for_all_that_is_in_flight() -> None:

@@ -192,6 +192,14 @@ def test_a_name_that_no_task_has_is_said(project: Project) -> None:
     assert "t-9" in ran.said
 
 
+def test_a_rolling_plan_speaks_of_no_waves(project: Project) -> None:
+    for name in ("t-1", "t-2"):
+        project.task(name, write="pages/same.txt")
+    plan = project.run("--dry-run")
+    assert "which t-1 (starts first) writes" in plan.out
+    assert "wave" not in plan.out
+
+
 def test_a_dry_run_changes_nothing(project: Project) -> None:
     project.tasks(2)
     before = project.git("for-each-ref")

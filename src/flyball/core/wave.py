@@ -190,7 +190,7 @@ class _Picking:
         if found is None:
             return None
         owner, clash = found
-        where = "in flight" if owner in self._in_flight else "in this wave"
+        where = "in flight" if owner in self._in_flight else "starts first"
         return Deferral(item.task.id, DeferReason.FOOTPRINT, owner, clash.words(f"{owner} ({where})"))
 
     def _out_of_turn(self, item: Item) -> Deferral | None:
