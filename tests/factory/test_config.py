@@ -224,7 +224,10 @@ def test_an_id_that_cannot_be_a_file_name_is_refused(tmp_path: Path, written: st
         ('[models.stages]\ndocs = "claude-fable-1"\n', "fable is never a default"),
         ('[models]\nallowed = ["haiku"]\nstages = {docs = "opus"}\n', "models.allowed does not have opus"),
         ('[agent]\nmodel = "fable"\n', "agent.model is 'fable', and fable is never a default"),
-        ("[budget]\nwarn = 0.9\ndrain = 0.8\n", "budget.warn drain and stop are 0.9, 0.8 and 0.95"),
+        (
+            "[budget]\nwarn = 0.9\ndrain = 0.8\n",
+            "budget.drain is 0.8, below budget.warn (0.9). As a window fills up",
+        ),
         ('[areas]\n" " = ["src"]\n', "areas has an area called ' '"),
         ('[areas]\napi = ["../x"]\n', "areas.api[0] cannot be used"),
     ],

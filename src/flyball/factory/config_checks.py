@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import get_args
 
@@ -113,9 +114,19 @@ def _models(config: ProjectConfig) -> Iterator[ConfigProblem]:
 
 
 def _budget(budget: BudgetPart) -> Iterator[ConfigProblem]:
-    if not budget.warn <= budget.drain <= budget.stop:
-        levels = f"{budget.warn:g}, {budget.drain:g} and {budget.stop:g}"
-        yield ConfigProblem("budget.warn", f"drain and stop are {levels}; they must not go down")
+    """A window that fills up passes warn, then drain, then stop; equal ones are passed at once."""
+    levels = (("warn", budget.warn), ("drain", budget.drain), ("stop", budget.stop))
+    for (earlier, least), (later, level) in pairwise(levels):
+        if level < least:
+            words = f"is {level:g}, below budget.{earlier} ({least:g}). {_IN_ORDER}"
+            way_out = f"Raise budget.{later} to at least {least:g}, or lower budget.{earlier}"
+            yield ConfigProblem(f"budget.{later}", f"{words}. {way_out}")
+
+
+_IN_ORDER = (
+    "As a window fills up, fewer agents run from warn on, none is started from drain on, and the run pauses "
+    "at stop: each must be at least the one before it"
+)
 
 
 def _named(key: str, check: Callable[[str], str], value: str) -> Iterator[ConfigProblem]:
