@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.project_id import ID_LIMIT, check_project_id, id_from, same_id_key
+from flyball.core.project_id import ID_LIMIT, check_id, check_project_id, id_from, same_id_key
 from flyball.core.settings import check_name
 from flyball.errors import UsageError
 
@@ -24,6 +24,13 @@ def test_what_would_be_a_bad_file_name_cannot_be_an_id(value: str) -> None:
 def test_a_refused_id_is_answered_with_the_nearest_good_one() -> None:
     with pytest.raises(UsageError, match="'my-site' could"):
         check_project_id("my site")
+
+
+def test_what_is_named_by_the_same_rule_is_called_what_it_is() -> None:
+    with pytest.raises(UsageError, match=r"'1 d' cannot be a window's name .*; '1-d' could"):
+        check_id("1 d", "a window's name")
+    with pytest.raises(UsageError, match="a window's name has at most 60 characters, and this one 61"):
+        check_id("x" * 61, "a window's name")
 
 
 @pytest.mark.parametrize("value", ["blog", "my_app", "my-app", "v1.2", "日本語", "blög", "हिन्दी"])

@@ -118,6 +118,17 @@ def test_a_profile_that_makes_no_sense_is_refused(tmp_path: Path, fields: dict[s
 # -- who is logged in ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("name", "way_out"), [("a b", "'a-b' could"), ("", "cannot be empty")])
+def test_a_name_that_cannot_be_one_is_an_account_s_and_no_project_s(
+    project: Project, name: str, way_out: str
+) -> None:
+    added = project.flyball("account", "add", name, "--runtime", "claude", "--identity", "me@example.org")
+    assert added.code == 2
+    assert "an account's name" in added.err
+    assert way_out in added.err
+    assert "project" not in added.err
+
+
 def test_who_is_logged_in_is_compared_without_case(tmp_path: Path) -> None:
     log_in(tmp_path, "Ann@Example.ORG")
     assert verified(profile(), {"HOME": str(tmp_path)}) == ANN

@@ -1,4 +1,4 @@
-"""What a project may be called.
+"""What a project may be called; accounts and windows of an account are named by the same rule.
 
 An id is a file name in the registry, a folder name for worktrees, and the project's name in every pool. So
 it is letters and digits of any script with ``. _ -`` between them, and short enough for every file system.
@@ -24,13 +24,24 @@ def check_project_id(value: str) -> str:
     """
     if not value:
         raise UsageError('the project\'s id is empty; name it, for example: id = "blog"')
+    return check_id(value, "a project's id")
+
+
+def check_id(value: str, of: str) -> str:
+    """The name itself, if it can be one ``of`` this kind.
+
+    >>> check_id("work", "an account's name")
+    'work'
+    """
+    if not value:
+        raise UsageError(f"{of} cannot be empty; {_RULE}")
     if len(value) > ID_LIMIT:
-        raise UsageError(f"the project's id is {len(value)} characters long; at most {ID_LIMIT}")
+        raise UsageError(f"{of} has at most {ID_LIMIT} characters, and this one {len(value)}")
     if made := id_from(value):
         if made == value:
             return value
-        raise UsageError(f"{value!r} cannot be a project's id ({_RULE}); {made!r} could")
-    raise UsageError(f"{value!r} cannot be a project's id ({_RULE})")
+        raise UsageError(f"{value!r} cannot be {of} ({_RULE}); {made!r} could")
+    raise UsageError(f"{value!r} cannot be {of} ({_RULE})")
 
 
 _RULE = "letters and digits, with . _ - between them"

@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from flyball.core.project_id import check_project_id
+from flyball.core.project_id import check_id
 from flyball.errors import UsageError
 from flyball.factory.accounts.credentials import CONFIG_DIRS, credentials_of
 
@@ -62,7 +62,7 @@ def checked(profile: Profile) -> Profile:
 
 
 def _problems(profile: Profile) -> Iterator[str]:
-    check_project_id(profile.name)
+    check_id(profile.name, "an account's name")
     if profile.billing == "api-key" and not profile.api_key_env:
         yield "billing by API key needs the name of its variable: --api-key-env NAME"
     if profile.billing == "subscription" and not profile.identity:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flyball.core.nearest import did_you_mean
-from flyball.core.project_id import check_project_id
+from flyball.core.project_id import check_id
 from flyball.core.spans import moment_s
 from flyball.core.standing import BUILT_IN, DAY_S, Terms, calibrated
 from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
@@ -126,7 +126,11 @@ class QuotaBook:
         if not LENGTHS_S[0] <= length <= LENGTHS_S[1]:
             raise UsageError("a window is between a minute and 31 days long")
         quota = Quota(
-            name=check_project_id(name), length_s=length, ceiling_usd=usd, set_by="declared", at=_now()
+            name=check_id(name, "a window's name"),
+            length_s=length,
+            ceiling_usd=usd,
+            set_by="declared",
+            at=_now(),
         )
         self._change("declare", name, lambda quotas: [*_without(quotas, name), quota])
         return quota
