@@ -13,6 +13,7 @@ from flyball.core.recovery import (
     after_end,
     after_landing,
     budgets_for,
+    lands_again,
     may_let_go,
     on_resume,
 )
@@ -120,7 +121,7 @@ def test_a_red_gate_and_a_conflict_go_back_within_their_budgets(
     assert (blocked.move, blocked.why) == (Move.BLOCK, f"{result}: why")
 
 
-@pytest.mark.parametrize("result", ["protected", "dirty", "no-changes", "no-remote", "error"])
+@pytest.mark.parametrize("result", ["protected", "dirty", "no-changes", "error"])
 def test_whatever_else_stops_a_landing_is_for_a_person(result: str) -> None:
     found = after_landing(trip(State.LANDING), BUDGETS, result=result, why="why")
     assert (found.move, found.why) == (Move.BLOCK, f"{result}: why")
@@ -202,11 +203,27 @@ def test_work_that_is_as_good_as_it_was_waits_for_a_person(result: str) -> None:
     assert "why" in found.why
 
 
-@pytest.mark.parametrize("result", ["no-remote", "error"])
+@pytest.mark.parametrize("result", ["no-remote", "gate-broken", "error"])
 def test_a_failure_outside_leaves_an_open_pull_request_as_it_was(result: str) -> None:
     opened = after_landing(trip(State.LANDING, pr_number=12), NO_RETRIES, result=result, why="why")
-    assert opened.move is Move.PARK
-    assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Move.BLOCK
+    assert (opened.move, opened.why) == (Move.PARK, f"{result}: why")
+
+
+@pytest.mark.parametrize("result", ["no-remote", "gate-broken"])
+def test_work_that_only_something_outside_kept_back_waits_and_lands_again(result: str) -> None:
+    found = after_landing(trip(State.LANDING, way="merge"), BUDGETS, result=result, why="why")
+    assert (found.move, found.cause) == (Move.PARK, None)
+    assert found.why == f"{result}: why; once that is mended, flyball run lands it without an agent"
+    assert lands_again(trip(State.PARKED, result=result))
+    assert not lands_again(trip(State.PARKED, result=result, pr_number=12))
+    assert not lands_again(trip(State.BLOCKED, result=result))
+
+
+@pytest.mark.parametrize("result", ["no-remote", "no-gh", "gate-broken", "error"])
+def test_what_is_outside_changes_nothing_about_what_work_was_blocked_for(result: str) -> None:
+    blocked = trip(State.LANDING, blocked_for="failed once")
+    found = after_landing(blocked, NO_RETRIES, result=result, why="why")
+    assert (found.move, found.why, found.said) == (Move.BLOCK, "failed once", f"{result}: why")
 
 
 def test_what_no_agent_could_help_with_waits_for_a_person_whatever_its_word() -> None:

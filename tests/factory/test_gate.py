@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.factory.kit import GREEN, Project
 
 
@@ -82,3 +84,56 @@ def test_a_slow_gate_of_one_task_does_not_delay_the_agent_of_another(project: Pr
     )
     assert project.run(timeout_s=60).code == 0
     assert project.landed() == ["t-1", "t-2"]
+
+
+# -- commands that cannot be run at all ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("no-such-tool --check", "exited with 127: it was not found"), ("tools/x", "126: it cannot be run")],
+)
+def test_a_command_that_cannot_be_run_is_the_owners_to_mend_and_no_agent_is_paid_again(
+    project: Project, command: str, words: str
+) -> None:
+    project.write("tools/x", "not a program")
+    commands(project, command, GREEN)
+    project.task("t-1")
+    ran = project.run("--json")
+    assert ran.code == 0, ran.said
+    why = ran.json["waiting_for_you"]["t-1"]
+    assert why.startswith(f"gate-broken: `{command}` ")
+    assert words in why
+    assert "put right gate.commands in flyball.toml" in why
+    assert project.run().code == 0, "as it was: nobody has mended it"
+    assert "flyball run lands it again" in project.flyball("task", "why", "t-1").out
+    commands(project, GREEN)
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert project.wrongs(["t-1"]) == []
+    assert len(project.began("t-1")) == 1
+
+
+def test_a_check_that_the_work_itself_took_away_goes_back_to_the_agent(project: Project) -> None:
+    project.write("tools/check.sh", "#!/bin/sh\n").chmod(0o755)
+    commands(project, "./tools/check.sh")
+    project.task("t-1")
+    project.act("t-1", "git('mv', 'tools/check.sh', 'tools/look.sh')\nwrite('pages/t-1.txt', 'x')", launch=1)
+    project.act("t-1", "git('mv', 'tools/look.sh', 'tools/check.sh')")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert [line.attempt for line in project.began()] == [1, 2]
+    assert "The gate was red on your branch" in project.prompts("t-1")[1]
+
+
+def test_a_broken_gate_keeps_back_a_whole_batch_and_each_lands_later(project: Project) -> None:
+    commands(project, "no-such-tool")
+    names = project.tasks(3)
+    with project.landings_held(3):
+        process = project.start("run", "--json")
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, out + err
+    commands(project, GREEN)
+    assert project.run().code == 0
+    assert project.wrongs(names) == []
+    assert len(project.began()) == 3

@@ -74,12 +74,52 @@ def test_a_rule_of_origin_against_the_push_is_said_at_once(project: Project) -> 
     hook.write_text("#!/bin/sh\necho 'not like this'\nexit 1\n")
     hook.chmod(0o755)
     before = project.git("rev-parse", "main")
-    ran = project.run()
-    assert ran.code == 1
-    assert "push" in ran.out
-    assert "rejected" in ran.out or "declined" in ran.out
+    ran = project.run("--json")
+    assert ran.code == 0, ran.said
+    why = ran.json["waiting_for_you"]["t-1"]
+    assert why.startswith("no-remote: could not push to origin")
+    assert "rejected" in why or "declined" in why
+    assert why.endswith("once that is mended, flyball run lands it without an agent")
     assert project.git("rev-parse", "main") == before
     assert (project.place / "gates").read_text() == ".\n"
+    told = project.flyball("task", "why", "t-1", "--json").json
+    assert told["words"].startswith("is finished and could not be landed: no-remote: could not push")
+    assert told["next"][0] == "flyball run lands it again"
+
+
+def test_finished_work_whose_push_was_refused_lands_with_the_next_run_and_no_agent_is_paid_again(
+    project: Project,
+) -> None:
+    project.configure(merge={"push": True})
+    project.task("t-1")
+    origin = project.with_origin()
+    hook = origin / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    for _ in range(2):
+        assert project.run().code == 0
+    project.task("t-2", write="pages/t-1*")
+    assert "t-1" in project.run("--dry-run", "--json").json["resumes"]
+    hook.unlink()
+    project.git("push", "-q", "origin", "main")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert in_origin(project, origin) == project.git("rev-parse", "main")
+    assert project.wrongs(["t-1", "t-2"]) == []
+    assert len(project.began("t-1")) == 1
+
+
+def test_finished_work_whose_push_was_refused_may_be_left_out_of_a_run(project: Project) -> None:
+    project.configure(merge={"push": True})
+    for name in ("t-1", "t-2"):
+        project.task(name)
+    project.git("remote", "add", "origin", str(project.place / "nowhere.git"))
+    assert project.run("--only", "t-1").code == 0
+    project.git("remote", "remove", "origin")
+    project.with_origin()
+    ran = project.run("--only", "t-2", "--json")
+    assert ran.json["merged"] == ["t-2"]
+    assert list(ran.json["waiting_for_you"]) == ["t-1"]
 
 
 def test_an_origin_that_cannot_be_reached_is_said_and_work_lands_here(project: Project) -> None:
@@ -96,7 +136,7 @@ def test_an_origin_that_cannot_be_reached_keeps_work_that_must_be_pushed(project
     project.task("t-1")
     project.git("remote", "add", "origin", str(project.place / "nowhere.git"))
     ran = project.run()
-    assert ran.code == 1
+    assert ran.code == 0
     assert "no-remote" in ran.out
     assert project.landed() == []
     assert project.branches() == ["agent/t-1"]

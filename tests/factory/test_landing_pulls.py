@@ -286,10 +286,14 @@ def test_an_origin_that_refuses_the_branch_keeps_the_work(project: Project) -> N
     hook.write_text("#!/bin/sh\necho no branches here >&2\nexit 1\n")
     hook.chmod(0o755)
     ran = project.run()
-    assert ran.code == 1
+    assert ran.code == 0
     assert "no-remote: could not push agent/t-1 to origin" in ran.out
     assert host.pulls == []
     assert project.branches() == ["agent/t-1"]
+    hook.unlink()
+    assert project.run().code == 0
+    assert [pull["number"] for pull in host.pulls] == [12]
+    assert len(project.began("t-1")) == 1
 
 
 # -- the policy -----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from flyball.cli.units import command, counted
 from flyball.core.budget import Guard, Level, guard_of, worst
 from flyball.core.deferral import DeferReason
 from flyball.core.labels import policy_of
+from flyball.core.recovery import lands_again
 from flyball.core.slotrun import State, Step
 from flyball.core.task import TaskStatus, ancestors
 from flyball.core.verdict import span_words
@@ -163,6 +164,9 @@ def _parked(project: Project, known: Known, row: Row) -> Answer:
         words = f"is finished and waits for its pull request: {row.why}"
         opens = f"{command('pr', 'open', known.id)} opens its pull request"
         return _answer(known, State.PARKED.value, words, next=(opens, *steps))
+    if known.slot is not None and lands_again(known.slot):
+        words = f"is finished and could not be landed: {row.why}"
+        return _answer(known, State.PARKED.value, words, next=("flyball run lands it again", *steps))
     # Most wait because the policy says so; what a review said is worth telling.
     review = known.slot is not None and known.slot.reviewed and not known.slot.passed
     tasks = {task.id: task for task in project.source.load().tasks}

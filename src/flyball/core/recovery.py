@@ -20,6 +20,14 @@ After a stage or a review of finished work:
                               blocks the trip, and findings park it for a person
     could not be had          unreviewed: parked for a person, never landed by itself
 
+After a landing:
+
+    merged                    over
+    red, or it clashes        back to the agent while its budget lasts
+    something outside         parked: an origin that is not there or refuses, a gate that cannot be run. The
+                              next run lands it again, without an agent
+    protected, unsigned, ...  blocked
+
 After the engine was gone (the agent is what the world says, not what the ledger says):
 
     terminal                  leave it
@@ -91,6 +99,8 @@ class Budgets:
     backoff_s: float = 15.0
 
 
+MERGE = "merge"
+"""The way of work that goes straight into the default branch."""
 NO_RETRIES = Budgets(attempts=1, limited=0, gate=0, conflict=0, review=0)
 
 
@@ -211,7 +221,9 @@ def pull_words(slot: SlotRun) -> str:
     return f"{where}; flyball land {slot.task} once it is approved{before}"
 
 
-_WAITS = frozenset({"manual", "pr-opened", "no-gh", "unapproved"})
+_LANDS_AGAIN = OUTSIDE - {"error"}
+"""Somebody has to mend something outside; then it lands as it is, and no agent is paid for it."""
+_WAITS = frozenset({"manual", "pr-opened", "unapproved"}) | _LANDS_AGAIN
 """It is as good as it was, and a person's turn."""
 
 
@@ -232,13 +244,28 @@ def after_landing(
     if result == "conflict" and slot.conflict_backs < budgets.conflict:
         return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
     if waits or result in _WAITS or (result in OUTSIDE and slot.pr_number):
-        return Next(move=Move.PARK, why=why if result in ("manual", "pr-opened") else f"{result}: {why}")
+        again = (
+            "; once that is mended, flyball run lands it without an agent" if _is_merged(slot, result) else ""
+        )
+        said = why if result in ("manual", "pr-opened") else f"{result}: {why}{again}"
+        return Next(move=Move.PARK, why=said)
     return Next(move=Move.BLOCK, why=f"{result}: {why}")
 
 
 def wants_pull(slot: SlotRun) -> bool:
     """Does finished work wait because its pull request could not be opened?"""
-    return slot.state is State.PARKED and slot.result in ("no-gh", "no-remote") and not slot.pr_number
+    outside = slot.result in ("no-gh", "no-remote") and slot.way != MERGE
+    return slot.state is State.PARKED and outside and not slot.pr_number
+
+
+def lands_again(slot: SlotRun) -> bool:
+    """Does finished work wait only because something outside was in the way of its landing?"""
+    return slot.state is State.PARKED and slot.result in _LANDS_AGAIN and not slot.pr_number
+
+
+def _is_merged(slot: SlotRun, result: str) -> bool:
+    """Its landing says by itself how a pull request is opened after all."""
+    return not slot.pr_number and (result == "gate-broken" or (result == "no-remote" and slot.way == MERGE))
 
 
 def may_let_go(slot: SlotRun) -> bool:

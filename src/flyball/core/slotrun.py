@@ -92,7 +92,7 @@ class Cause(Enum):
     """A person looked at what it came to, and said what is wrong with it."""
 
 
-OUTSIDE = frozenset({"no-remote", "no-gh", "error"})
+OUTSIDE = frozenset({"no-remote", "no-gh", "gate-broken", "error"})
 """What a landing may come to that says nothing about the work."""
 FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
 
@@ -137,7 +137,7 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
     **{(_S.LANDING, step, mark): _S.LANDING for step in _LANDING_STEPS for mark in Mark},
     **{(state, Step.BACK, _D): _S.READY for state in _ANY_LIVE},
     **{(state, Step.BLOCK, _D): _S.BLOCKED for state in _ANY_LIVE},
-    **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.CHECKING, _S.LANDING)},
+    **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.CHECKING, _S.LANDING, _S.PARKED)},
     # It has landed, whatever the source says; a later run tells it again.
     **{(_S.MERGED, Step.TELL, mark): _S.MERGED for mark in Mark},
     # A person sends back what waits for them, or what nothing came of.
@@ -218,6 +218,8 @@ class SlotRun:
     """Wall clock before which it is not launched again."""
     result: str = ""
     """What the last landing came to."""
+    way: str = ""
+    """How it was to land: ``merge``, into the default branch; ``pr``, as a pull request."""
     said: str = ""
     """What that landing had to say, where it is not why the trip stands where it stands."""
     blocked_for: str = ""
@@ -244,7 +246,19 @@ class SlotRun:
 
 _KEPT = frozenset(
     {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
-    | {"result", "new", "old", "said", "rationale", "identity", "pr_url", "pr_number", "reviewed", "passed"}
+    | {
+        "result",
+        "way",
+        "new",
+        "old",
+        "said",
+        "rationale",
+        "identity",
+        "pr_url",
+        "pr_number",
+        "reviewed",
+        "passed",
+    }
 )
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import posixpath
+import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,12 +31,17 @@ LOG = "gate.log"
 _SHOWN_BYTES = 6000
 _SHOWN_LINES = 60
 _GRACE_S = 5.0
+_UNRUNNABLE: Mapping[int | None, str] = {126: "it cannot be run", 127: "it was not found"}
+"""What a shell exits with for a command that never began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Red:
     why: str
     detail: str
+    command: str = ""
+    unrunnable: bool = False
+    """The shell could not find it, or could not run what it found."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +87,9 @@ class Gate:
         if code == 0:
             return None
         how = f"exited with {code}" if code is not None and code >= 0 else "was killed"
-        return Red(f"`{command}` {how}; its output is in {log}", _end_of(log))
+        how += f": {_UNRUNNABLE[code]}" if code in _UNRUNNABLE else ""
+        why = f"`{command}` {how}; its output is in {log}"
+        return Red(why, _end_of(log), command=command, unrunnable=code in _UNRUNNABLE)
 
     async def _end(self, process: Process) -> None:
         await process.stop(self.watch, grace_s=_GRACE_S)
@@ -101,6 +110,19 @@ class Gate:
         end = time.monotonic() + _GRACE_S
         while (folder / STARTED).exists() and exit_code(folder) is None and time.monotonic() < end:
             await asyncio.sleep(0.02)
+
+
+def named_in(command: str) -> set[str]:
+    """The words of a command that may be paths in the tree.
+
+    >>> sorted(named_in("cd ./web && ./check.sh --all 'lib/x'"))
+    ['&&', 'cd', 'check.sh', 'lib/x', 'web']
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    return {posixpath.normpath(word) for word in words if word and not word.startswith(("-", "/"))}
 
 
 def _new(folder: Path) -> Path:

@@ -11,6 +11,8 @@ class Result(Enum):
     PR_OPENED = "pr-opened"
     CONFLICT = "conflict"
     GATE_FAILED = "gate-failed"
+    GATE_BROKEN = "gate-broken"
+    """One of its commands could not be run at all, and the work has nothing to do with that."""
     PROTECTED = "protected"
     UNSIGNED = "unsigned"
     UNAPPROVED = "unapproved"

@@ -26,6 +26,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flyball.core.recovery import MERGE
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
 from flyball.errors import FlyballError, GitError
@@ -70,7 +71,7 @@ class Landing:
         self, task: Task, folder: Path, say: Callable[[str], None] = lambda _: None, *, by_hand: bool = False
     ) -> Landed:
         """Land the task's branch, or say why not. ``folder`` takes the gate's output."""
-        self.ledger.note(task.id, Step.LAND, Mark.BEGUN)
+        self.ledger.note(task.id, Step.LAND, Mark.BEGUN, way=MERGE)
         return await answered(self._landed(task, folder, say, by_hand))
 
     async def _landed(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:

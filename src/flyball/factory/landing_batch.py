@@ -31,7 +31,7 @@ from flyball.core.slotrun import Mark, Step
 from flyball.core.task import Task
 from flyball.errors import GitError, SourceError
 from flyball.factory.default_branch import DefaultBranch, RuledOut
-from flyball.factory.gate import Gate
+from flyball.factory.gate import Gate, Red, named_in
 from flyball.factory.git import named
 from flyball.factory.landed import Landed, Refused, Result
 from flyball.factory.landing_place import LandingPlace
@@ -107,7 +107,7 @@ class Batch:
                 continue
             red = await self.gate.run([each.task for each in stack], self.laying.place.path, stack[0].folder)
             if red is not None:
-                self._halved(stack, Landed(result=Result.GATE_FAILED, why=red.why, detail=red.detail))
+                self._halved(stack, await refused_by(red, self.laying.place, base))
             elif await to_the_end(self._advance(stack, old)):
                 moved = 0
             elif (moved := moved + 1) == TRIES:
@@ -191,6 +191,15 @@ class Batch:
         self._waiting.remove(member)
         if not member.done.done():
             member.done.set_result(landed)
+
+
+async def refused_by(red: Red, place: LandingPlace, base: str) -> Landed:
+    """What a gate that is not green comes to. A command that cannot be run is its owner's to mend, unless the
+    work itself changed the very file that it names."""
+    if red.unrunnable and not await off_loop(place.changed, named_in(red.command), base):
+        way_out = "put right gate.commands in flyball.toml, or install what is missing"
+        return Landed(result=Result.GATE_BROKEN, why=f"{red.why}; {way_out}", detail=red.detail)
+    return Landed(result=Result.GATE_FAILED, why=red.why, detail=red.detail)
 
 
 def clash(clashing: Sequence[str], default: str) -> Landed:

@@ -7,7 +7,7 @@ happens in it counts before the default branch has been moved.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,11 @@ class LandingPlace:
         clashing = git.lines("diff", "-z", "--name-only", "--diff-filter=U")
         git.run("rebase", "--abort")
         return clashing
+
+    def changed(self, paths: Collection[str], base: str) -> bool:
+        """Has what lies here changed one of these very files since ``base``?"""
+        touched = Git(self.path).lines("diff", "-z", "--name-only", "--no-renames", base, "HEAD")
+        return not set(paths).isdisjoint(touched)
 
     def squash(self, task: Task, base: str) -> None:
         """One commit of all that was put on top of ``base``, by whoever made the first of them."""

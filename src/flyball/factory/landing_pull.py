@@ -18,13 +18,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flyball.core.labels import PR
 from flyball.core.recovery import pull_words
 from flyball.core.slotrun import Mark, Step
 from flyball.core.task import Task
 from flyball.factory.default_branch import push_words
 from flyball.factory.landed import Landed, Refused, Result
 from flyball.factory.landing import Landing, answered
-from flyball.factory.landing_batch import TRIES, WAITS, clash
+from flyball.factory.landing_batch import TRIES, WAITS, clash, refused_by
 from flyball.factory.pulls.hosts import NoOriginError
 from flyball.factory.pulls.port import Pull, PullError, PullHost, PullState
 from flyball.factory.repository import BRANCHES
@@ -42,12 +43,12 @@ class PullLanding:
 
     async def open(self, task: Task, folder: Path, say: Say) -> Landed:
         """Push the task's branch and open a pull request for it, or say why not."""
-        self.landing.ledger.note(task.id, Step.LAND, Mark.BEGUN)
+        self.landing.ledger.note(task.id, Step.LAND, Mark.BEGUN, way=PR)
         return await _answered(f"flyball pr open {task.id}", self._opened(task, folder, say))
 
     async def land(self, task: Task, folder: Path, say: Say, *, unapproved: bool = False) -> Landed:
         """Land the task's pull request, or say why not. ``unapproved``: whatever people said about it."""
-        self.landing.ledger.note(task.id, Step.LAND, Mark.BEGUN)
+        self.landing.ledger.note(task.id, Step.LAND, Mark.BEGUN, way=PR)
         landing = self._landed(task, folder, say, unapproved=unapproved)
         return await _answered(f"flyball land {task.id}", landing)
 
@@ -75,7 +76,8 @@ class PullLanding:
             raise Refused(found.result, found.why, found.detail)
         red = await self.landing.gate.run([task], self.landing.laying.place.path, folder)
         if red is not None:
-            raise Refused(Result.GATE_FAILED, red.why, red.detail)
+            found = await refused_by(red, self.landing.laying.place, base)
+            raise Refused(found.result, found.why, found.detail)
         return new
 
     def _push(self, task_id: str, tip: str, new: str) -> None:

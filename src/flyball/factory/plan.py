@@ -13,10 +13,10 @@ from pathlib import Path
 
 from flyball.core.budget import Guard
 from flyball.core.footprint import footprint_of
-from flyball.core.labels import AUTO, PR, policy_of
-from flyball.core.recovery import may_let_go
+from flyball.core.labels import AUTO, MANUAL, PR, policy_of
+from flyball.core.recovery import lands_again, may_let_go
 from flyball.core.route import Route
-from flyball.core.slotrun import State
+from flyball.core.slotrun import SlotRun, State
 from flyball.core.task import Task, TaskStatus, ancestors
 from flyball.core.wave import Active, Choice, choose
 from flyball.errors import GitError
@@ -106,13 +106,14 @@ class _Planning:
         # Where the money allows nobody, whoever would be first hears why.
         room = max(0, min(width, max(1, purse.width(width))) - len(unfinished))
         choice, _ = paid_choice(self._choosing(unfinished), room, purse, self._route_for)
-        under_way = [*unfinished, *(item.task.id for item in choice.items)]
+        again = self._landing_again()
+        under_way = [*unfinished, *again, *(item.task.id for item in choice.items)]
         return Plan(
             project=config.project.id,
             pool=pool_for(config),
             mode=self._wish.mode,
             width=width,
-            resumes=unfinished,
+            resumes={**unfinished, **again},
             starts=[
                 Start(task=item.task.id, title=item.task.title, priority=item.task.priority)
                 for item in choice.items
@@ -120,7 +121,7 @@ class _Planning:
             waits=[
                 Wait(task=each.task_id, reason=each.reason.value, words=each.words, blocker=each.blocker)
                 for each in choice.deferrals
-                if each.task_id not in unfinished
+                if each.task_id not in under_way
             ],
             problems=[f"{each.where}: {each.words}" for each in self._loaded.problems],
             notes=[*purse.notes(width), *self._hosts(under_way)],
@@ -136,6 +137,23 @@ class _Planning:
             for task, slot in self._ledger.slots.items()
             if task not in over or not may_let_go(slot)
         }
+
+    def _landing_again(self) -> dict[str, str]:
+        """What would be landed once more, without an agent, and how it stands."""
+        parked = self._ledger.trips_of(State.PARKED)
+        mine = {task: self._tasks[task] for task, slot in parked.items() if self._lands_again(slot)}
+        return {
+            each: "finished and not landed" for each, task in mine.items() if self._policy(task) != MANUAL
+        }
+
+    def _lands_again(self, slot: SlotRun) -> bool:
+        task, wish = self._tasks.get(slot.task), self._wish
+        wanted = slot.task in wish.only if wish.only else wish.parent is None
+        return wanted and task is not None and task.status is not TaskStatus.CLOSED and lands_again(slot)
+
+    def _policy(self, task: Task) -> str:
+        lineage = (task, *ancestors(task, self._tasks))
+        return policy_of(lineage, otherwise=self._config.merge.policy).name
 
     def _choosing(self, unfinished: Mapping[str, str]) -> Callable[[int, Mapping[str, str]], Choice]:
         config, wish, ledger = self._config, self._wish, self._ledger
@@ -185,10 +203,7 @@ class _Planning:
         """Whose work would be finished, and then could not go where it is to go."""
         config = self._config
         tasks = [self._tasks[each] for each in task_ids if each in self._tasks]
-        policies = {
-            task.id: policy_of((task, *ancestors(task, self._tasks)), otherwise=config.merge.policy).name
-            for task in tasks
-        }
+        policies = {task.id: self._policy(task) for task in tasks}
         if pulled := [task for task, policy in policies.items() if policy == PR]:
             try:
                 host_of(self._root, config.merge.host)

@@ -16,8 +16,9 @@ from types import MappingProxyType
 
 from flyball.core.deferral import DeferReason
 from flyball.core.footprint import footprint_of
+from flyball.core.labels import MANUAL
 from flyball.core.ready import Item
-from flyball.core.recovery import may_let_go
+from flyball.core.recovery import Move, Next, lands_again, may_let_go
 from flyball.core.resource import resources_of
 from flyball.core.slotrun import SlotRun, State, Step
 from flyball.core.task import Task, TaskStatus
@@ -299,13 +300,25 @@ class Run:
             self.start(trip)
         still_open = self.frontier.still_open
         for slot in ledger.trips_of(State.PARKED).values():
-            if slot.task in still_open:
+            if slot.task in still_open and not self._lands_again(slot):
                 self.report.parked[slot.task] = slot.reason
         for slot in ledger.trips_of(State.BLOCKED).values():
             # Blocked earlier in this very run, which is gone on with. A new run is a person's word to try
             # again.
             if slot.task in still_open and slot.run == ledger.run:
                 self.report.blocked[slot.task] = slot.reason
+
+    def _lands_again(self, slot: SlotRun) -> bool:
+        """What only something outside kept from landing: a new run is a person's word that it was mended."""
+        task = self.frontier.still_open[slot.task]
+        wanted = slot.task in self.wish.only if self.wish.only else self.wish.parent is None
+        if not wanted or not lands_again(slot) or self.shop.policy_for(task).name == MANUAL:
+            return False
+        self.shop.ledger.load_task(slot.task)
+        trip = self.trip_of(slot.task)
+        trip.first = Next(move=Move.LAND)
+        self.start(trip)
+        return True
 
     async def _close_landed(self) -> None:
         """Close what has landed earlier and could not be closed then."""

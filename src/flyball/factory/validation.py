@@ -97,7 +97,7 @@ def _of_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[Fin
     for index, command in enumerate(config.gate.commands or []):
         program = command.split()[0]
         if _PLAIN_NAME.fullmatch(program) and not on_path(program) and not _of_shell(program):
-            words = f"{program} was not found on PATH, so the gate would be red"
+            words = f"{program} was not found on PATH, so nothing could land"
             way_out = "install it, or name another command"
             yield Finding(f"gate.commands[{index}]", f"{words}; {way_out}", "note")
 
