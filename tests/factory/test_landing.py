@@ -28,6 +28,14 @@ def test_a_reverted_task_can_be_done_again(project: Project) -> None:
     assert project.status_of("t-1") == "closed"
 
 
+def test_a_footprint_decides_who_runs_beside_whom_and_not_what_lands(project: Project) -> None:
+    project.task("t-1", act="write('lib/more', 'x')\nwrite('pages/t-1.txt', 'x')", write="pages/t-1*")
+    assert project.run().code == 0
+    assert "pages/t-1*" not in project.prompts("t-1")[0]
+    assert "lib/more" in project.files()
+    assert project.wrongs(["t-1"]) == []
+
+
 def test_hooks_of_the_repository_do_not_decide_what_lands(project: Project) -> None:
     for name in ("pre-commit", "commit-msg", "pre-rebase", "post-checkout", "reference-transaction"):
         hook = project.root / ".git" / "hooks" / name
