@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,7 +38,10 @@ def test_a_worktree_that_is_being_added_is_waited_for(
         if len(paused) == 3:
             (half_made / "HEAD").write_text(project.git("rev-parse", "HEAD") + "\n")
 
-    monkeypatch.setattr("flyball.factory.repository.time.sleep", head_is_written)
+    # Its own pauses only: whoever waits for a process sleeps too.
+    monkeypatch.setattr(
+        "flyball.factory.repository.time", SimpleNamespace(sleep=head_is_written, time=time.time)
+    )
     Repository(project.root).fetch()
     assert len(paused) == 3
     assert half_made.exists()
