@@ -180,14 +180,14 @@ def test_a_task_that_was_closed_and_is_opened_again_is_done_again(here: Cli, sit
 def test_finished_work_goes_back_to_an_agent_with_the_words(here: Cli, site: Project) -> None:
     parked(site)
     site.act("t-1", "write('pages/t-1.txt', 'better')")
-    result = here("task", "reject", "t-1", "--reason", "keep the old address")
+    result = here("task", "reject", "t-1", "--reason", "keep\nthe old address")
     assert result.code == 0
     assert "t-1 is sent back\nthe next flyball run starts its agent again" in result.out
-    assert "keep the old address" in here("board").out
+    assert "was sent back by a person: keep the old address; flyball run goes on" in here("board").out
     assert list(site.run("--dry-run", "--json").json["resumes"]) == ["t-1"]
     assert site.run().code == 0
     second = site.prompts("t-1")[1]
-    assert "A person looked at your work and sends it back: keep the old address" in second
+    assert "A person looked at your work and sends it back: keep\nthe old address" in second
     assert [line.attempt for line in site.began()] == [1, 2]
     assert site.git("show", "agent/t-1:pages/t-1.txt") == "better"
     assert here("merge", "t-1").code == 0

@@ -137,7 +137,7 @@ def _trip_row(trip: Any) -> Row:
         cost_usd=spent or None,
         activity=progress.activity if progress is not None else "",
         stuck=agent.stuck if agent is not None else False,
-        back=f"{slot.cause.value}: {slot.reason}" if slot.cause is not None else "",
+        back=f"{slot.cause.value}: {_one_line(slot.reason)}" if slot.cause is not None else "",
         why=trip.doing,
         folder=slot.folder,
     )
@@ -153,12 +153,17 @@ def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
         since=slot.since,
         tokens=slot.tokens or None,
         cost_usd=slot.cost_usd or None,
-        why="" if slot.state is State.MERGED else slot.reason,
+        why="" if slot.state is State.MERGED else _one_line(slot.reason),
         folder=slot.folder,
         pr_url=slot.pr_url,
         pr_number=slot.pr_number,
         wants_pull=wants_pull(slot),
     )
+
+
+def _one_line(words: str) -> str:
+    """What a person said may have several."""
+    return " ".join(words.split())
 
 
 class BoardFile:

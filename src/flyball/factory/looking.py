@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flyball.core.nearest import did_you_mean
 from flyball.core.recovery import may_let_go
-from flyball.core.slotrun import Entry, SlotRun, State
+from flyball.core.slotrun import Cause, Entry, SlotRun, State
 from flyball.core.task import Task, TaskStatus
 from flyball.errors import UsageError
 from flyball.factory.board import LEFT, Board, BoardFile, Row, board_from_ledger
@@ -160,5 +160,7 @@ def _as_left(row: Row, slot: SlotRun | None, task: Task | None) -> Row:
     if agent_lives(slot):
         pid = slot.holder.pid if slot.holder is not None else 0
         return replace(row, why=f"its agent (pid {pid}) runs on by itself; flyball run takes it up again")
-    reason = f": {slot.reason}" if slot.reason and slot.state is State.READY else ""
-    return replace(row, state=LEFT, why=f"was {slot.state.value}{reason}; flyball run goes on with it")
+    rejected = slot.cause is Cause.REJECTED and slot.state is State.READY
+    stood = "sent back by a person" if rejected else slot.state.value
+    reason = f": {row.why}" if row.why and slot.state is State.READY else ""
+    return replace(row, state=LEFT, why=f"was {stood}{reason}; flyball run goes on with it")
