@@ -148,6 +148,21 @@ def test_a_task_under_way_is_ended_and_let_go_and_the_others_are_not(here: Cli, 
     assert "t-1 was closed before it landed and is let go" in out
 
 
+def test_a_task_that_was_stopped_and_closed_is_not_left_undone(here: Cli, site: Project) -> None:
+    for name in ("t-1", "t-2"):
+        site.task(name, act=WAITS)
+    run = site.start("run")
+    for name in ("t-1", "t-2"):
+        site.wait(f"up-{name}")
+    assert here("stop", "t-1").code == 0
+    until(lambda: "t-1" in site.saying("stopped by a person"), "the board to say so")
+    assert here("task", "close", "t-1").code == 0
+    site.say("go-t-2")
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 0, out + err
+    assert site.landed() == ["t-2"]
+
+
 def test_an_agent_that_ends_well_when_it_is_told_to_stop_does_not_land_a_closed_task(
     here: Cli, site: Project
 ) -> None:

@@ -71,6 +71,7 @@ def close(run: Run, task_id: str) -> str:
     if slot is None or not may_let_go(slot):
         return f"{task_id}{REFUSED}let go: its landing has begun and goes on"
     if trip is None:
+        _forget(run, task_id)
         trip = run.trip_of(task_id)
         trip.dropped = True
         run.start(trip)
@@ -96,6 +97,7 @@ def _forget(run: Run, task_id: str) -> None:
     """It is not what it was: this run's report names it anew."""
     run.report.parked.pop(task_id, None)
     run.report.blocked.pop(task_id, None)
+    run.report.left.pop(task_id, None)
 
 
 def _slot(run: Run, task_id: str) -> SlotRun | None:
