@@ -22,7 +22,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from flyball.core.slotrun import Entry, Mark, SlotRun, State, Step, fold
+from flyball.core.slotrun import Entry, Mark, SlotRun, State, Step
+from flyball.core.slotrun_fold import fold
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
 
 FILE_NAME = "ledger.db"
