@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flyball.core.control.measured import (
@@ -10,7 +12,9 @@ from flyball.core.control.measured import (
     OVERLOADS_TO_TRIP,
     PAUSE,
 )
+from flyball.core.gate import Gate
 from flyball.core.learned import CapEvent, CapState
+from flyball.core.settings import resolve_pool
 from flyball.core.signals import SignalKind
 from tests.core.kit import T0
 from tests.core.measuring import (
@@ -21,8 +25,10 @@ from tests.core.measuring import (
     S,
     calm,
     confirmed,
+    looked,
     mentioned,
     own,
+    probing,
     refused,
 )
 
@@ -235,3 +241,61 @@ def test_a_timeout_takes_a_quarter_once_per_cut(in_use: int) -> None:
 def test_a_timeout_says_nothing_about_how_long_a_rejection_takes() -> None:
     state, _ = refused(calm(20, reject_s=0.0), at=T0 + 60, sent=T0 + 1, in_flight=9, kind=SignalKind.TIMEOUT)
     assert own(state).reject_s == 0.0
+
+
+# -- one by one after a fall ------------------------------------------------------------------------
+
+
+def test_after_a_fall_calls_start_a_confirmation_apart() -> None:
+    assert calm(20).spaced_s == 0.0
+    assert refused(calm(20), in_flight=15)[0].spaced_s == pytest.approx(CONFIRM_S)
+
+
+def test_a_refused_probe_spaces_nothing() -> None:
+    assert refused(probing(21, firm=20), in_flight=21)[0].spaced_s == 0.0
+
+
+def test_every_silent_step_up_after_a_fall_halves_the_gap_between_starts() -> None:
+    cut, _ = refused(calm(20), at=T0 + 10, in_flight=15)
+    step = looked(looked(cut, at=T0 + 11, bound_at=T0 + 11), at=T0 + 11 + 2 * CONFIRM_S)
+    assert step.level > cut.level
+    assert step.spaced_s == pytest.approx(CONFIRM_S / 2)
+
+
+def test_where_nothing_fills_the_level_silence_alone_ends_the_spacing() -> None:
+    cut, _ = refused(calm(20), at=T0 + 10, in_flight=15)
+    ends_at = CONTROL.next_move_at(cut, S, T0 + 10)
+    assert ends_at is not None
+    assert looked(cut, at=ends_at - 0.01, full=False).spaced_s > 0
+    quiet = looked(cut, at=ends_at, full=False)
+    assert (quiet.spaced_s, quiet.level) == (0.0, cut.level)
+
+
+def test_what_follows_a_quota_or_an_outage_is_not_spaced() -> None:
+    cut, _ = refused(calm(20), in_flight=15)
+    assert CONTROL.forgive(cut, S, T0 + 11).spaced_s == 0.0
+    assert CONTROL.resume(cut, S, T0 + 11).spaced_s == 0.0
+
+
+def test_the_plan_keeps_starts_apart_while_the_controller_asks_for_it() -> None:
+    gate = Gate(resolve_pool({"cap": 20, "cap_ceiling": 64}), T0)
+    cut, _ = refused(calm(20), in_flight=15)
+    gate.memory = replace(gate.memory, cap=cut)
+    opens_at = cut.hold_until
+    gate.change(gate.settings, opens_at, reseed=False)
+    assert gate.open_at(opens_at) == opens_at
+    gate.start(opens_at)
+    assert gate.open_at(opens_at) == pytest.approx(opens_at + CONFIRM_S)
+
+
+def test_each_further_refusal_of_a_fall_leaves_less_to_make_up_for() -> None:
+    cut, _ = refused(calm(20), at=T0 + 10, in_flight=20, in_use=20, hold_s=HOLD_S)
+    later, _ = refused(cut, at=T0 + 10.1, sent=T0 + 9.95, in_flight=20, in_use=15, hold_s=HOLD_S)
+    assert later.level < cut.level
+    assert later.level <= 15
+
+
+def test_a_further_refusal_with_little_in_flight_takes_no_more_than_half() -> None:
+    cut, _ = refused(calm(20), at=T0 + 10, in_flight=20, in_use=2, hold_s=HOLD_S)
+    later, _ = refused(cut, at=T0 + 10.1, sent=T0 + 9.95, in_flight=20, in_use=1, hold_s=HOLD_S)
+    assert later.level == 10.0

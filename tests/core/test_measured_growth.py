@@ -11,14 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.cap import cap_of
-from flyball.core.control.measured import (
-    FALLS_TO_TRIP,
-    INTERVAL_MOST,
-    OVERDUE_S,
-    PAUSE,
-)
+from flyball.core.control.cadence import INTERVAL_MOST, OVERDUE_S
+from flyball.core.control.measured import FALLS_TO_TRIP, PAUSE
 from flyball.core.control.port import Heard, Seen
-from flyball.core.learned import INTERVAL_LEAST, CapEvent, CapState
+from flyball.core.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
 from flyball.core.plan import Memory
 from flyball.core.settings import PoolSettings, resolve_pool
 from flyball.core.signals import Signal, SignalKind
@@ -118,6 +114,23 @@ def test_a_probe_that_finds_much_shortens_the_interval() -> None:
     state, _ = refused(found, in_flight=40)
     assert state.level == 39.0
     assert own(state).interval < INTERVAL_MOST
+
+
+def test_far_below_what_was_served_lately_a_probe_comes_sooner_and_near_it_no_sooner() -> None:
+    for best, oks, probed in ((80.0, 90, True), (42.0, 90, False), (42.0, 360, True)):
+        state = confirmed(calm(40, interval=360.0, best=best), oks=oks)
+        assert (state.level > 40) is probed
+
+
+def test_a_first_look_that_found_nothing_makes_the_next_one_come_later() -> None:
+    look = probing(21, firm=20, early=True)
+    assert own(refused(look, in_flight=21)[0]).look == 2 * FIRST_LOOK
+
+
+def test_a_first_look_that_found_something_makes_the_next_one_come_sooner() -> None:
+    look = probing(24, firm=23, early=True, look=4 * FIRST_LOOK)
+    look = replace(look, measured=replace(own(look), climbed_from=20.0))
+    assert own(refused(look, in_flight=24)[0]).look == 2 * FIRST_LOOK
 
 
 def test_a_refused_probe_does_not_pause_the_pool() -> None:

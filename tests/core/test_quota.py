@@ -100,6 +100,13 @@ def test_as_much_served_long_after_a_refusal_inverts_nothing() -> None:
     assert served(refused(Quota(), T0 + 1), T0 + 1 + 10 * HOLD_S).inversions == ()
 
 
+def test_too_late_for_as_much_a_refusal_is_still_inverted_by_twice_as_much() -> None:
+    """It is not forgotten on the way up."""
+    late = served(refused(Quota(), T0, in_flight=8.0), T0 + 5 * HOLD_S)
+    assert not late.inversions
+    assert len(served(late, T0 + 6 * HOLD_S, high=16.0).inversions) == 1
+
+
 def test_one_refusal_is_inverted_once() -> None:
     quota = served(refused(Quota(), T0 + 1), T0 + 2)
     assert served(quota, T0 + 3).inversions == (T0 + 2,)

@@ -12,6 +12,8 @@ from enum import Enum
 NEVER = -1e18
 """Before everything. Finite, because it is stored."""
 INTERVAL_LEAST = 130.0
+FIRST_LOOK = 24.0
+"""Successes from the end of a fall or a rise to the first probe, until that has found nothing."""
 
 
 class Settling(Enum):
@@ -53,6 +55,8 @@ class Measured:
     oks: int = 0
     early: bool = False
     """The next probe is the one that comes soon after a fall."""
+    look: float = FIRST_LOOK
+    """Successes until that probe."""
     climbing: bool = True
     stride: float = 1.0
     climbed_from: float = 0.0
@@ -96,5 +100,7 @@ class CapState:
     last_throttle_at: float | None = None
     hold_until: float = 0.0
     """Nothing starts before this: the controller waits out a run of refusals."""
+    spaced_s: float = 0.0
+    """The time between two starts while they are tried one by one after a fall; 0 outside of that."""
     measured: Measured | None = None
     gradient: Gradient | None = None

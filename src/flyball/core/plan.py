@@ -255,7 +255,7 @@ def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Lim
         reserve=s.reserve,
         phase=phase,
         closed_until=closed_until if closed_until > now else None,
-        spacing_s=s.spacing_s if s.adapts else 0.0,
+        spacing_s=max(s.spacing_s, memory.cap.spaced_s) if s.adapts else 0.0,
         spacing_jitter=s.spacing_jitter,
         share=s.share,
         ageing_s=s.ageing_s,

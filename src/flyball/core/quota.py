@@ -126,10 +126,13 @@ def served(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
     them."""
     if high < quota.refused_level or quota.refused_level == 0 or quota.believed:
         return quota
-    inverted = quota.inversions
+    inverted, holds = quota.inversions, (now - quota.refused_at) / hold_s if hold_s > 0 else 0.0
     deep = high >= DEEP * quota.refused_level
-    if now - quota.refused_at <= (1 + (DEEP_HOLDS if deep else SOON_HOLDS)) * hold_s:
+    if holds <= 1 + (DEEP_HOLDS if deep else SOON_HOLDS):
         inverted = (*inverted, now)[-INVERSIONS:]
+    elif holds <= 1 + DEEP_HOLDS:
+        # Too late for so little; it may still become deep.
+        return quota
     return replace(quota, refused_level=0.0, inversions=inverted)
 
 

@@ -11,11 +11,14 @@ A rejected call is a measurement. When it was sent, so many calls were in flight
                                                  breaker opens when overloads come as fast as answers do
     timeout                                      a quarter less, once per cut
 
+After a fall nothing starts until the answers to what was already sent are in. Then calls start one by one,
+a confirmation apart, and every silent step halves the gap: what still refuses is met by one call and not by
+a volley.
+
 Upwards it asks by trying. A level is *firm* once a call was admitted that filled it and the time a
 rejection usually takes has passed in silence; nobody has to wait for that call to finish. From firm
 ground it probes: at once and with doubling strides while probes succeed, else one step after ``interval``
-successes. A probe that finds nothing doubles the interval and one that finds much shortens it, so a steady
-capacity costs one rejection in hundreds and a restless one is followed.
+successes (cadence.py), so a steady capacity costs one rejection in hundreds and a restless one is followed.
 
 After a single fall it tries the old level again at once, as long as that has paid lately: a blip and a
 real fall look the same from below.
@@ -27,14 +30,12 @@ import math
 from dataclasses import replace
 
 from flyball.core.cap import cap_of, count_throttle, within
+from flyball.core.control.cadence import MUCH, due, next_interval, next_look
 from flyball.core.control.port import BreakerTimes, Heard, Seen
-from flyball.core.learned import INTERVAL_LEAST, CapEvent, CapState, Measured
+from flyball.core.learned import CapEvent, CapState, Measured
 from flyball.core.settings import PoolSettings
 from flyball.core.signals import SignalKind
 
-INTERVAL_MOST = 360.0
-"""Successes between two probes. Waste is about one per probe, so the most bounds it near a third of a
-percent."""
 REJECT_TIMES = 1.5
 """So many usual rejection times in silence mean: not rejected."""
 REJECT_SMOOTHING = 0.3
@@ -42,20 +43,14 @@ DEEPER = (0.75, 0.5)
 """A first fall goes to what was measured; one that follows at once goes this much deeper, and climbs back."""
 PAUSE = 0.25
 """Nothing starts for this part of a usual hold after a second fall, doubling with each further one."""
+SPACED_TIMES = 16
 DEPTH_SMOOTHING = 0.35
-MUCH = 0.1
 OVERLOADS_TO_TRIP = 5
 FALLS_TO_TRIP = 3
 """So many falls in a row, the pauses between them in vain, before a refusal at the floor opens the
 breaker."""
 BLIPS_MOST = 2
-FIRST_LOOK = 24.0
-"""Successes from the end of a fall to the first probe."""
-CRASH_HOLDS = 3.0
-FAR_BELOW, BEST_FADES, OFTEN_MOST = 0.8, 0.99, 3.0
-OVERDUE_S = 600.0
-PROBE_SHARE = 0.0024
-"""The part of the slot time that probes may cost where holds are long."""
+BEST_FADES = 0.99
 
 
 class MeasuredController:
@@ -84,6 +79,8 @@ class MeasuredController:
 
     def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
         own, state = _own(state), within(state, s)
+        if state.spaced_s and seen.now >= _spaced_until(state, own, s):
+            state = replace(state, spaced_s=0.0)
         own = replace(own, oks=own.oks + seen.bound_oks)
         # Somebody waits for more slots than the whole level has: no admission will ever fill it.
         too_small = seen.bound_now and seen.in_use < int(state.level)
@@ -94,7 +91,9 @@ class MeasuredController:
         if own.filled_at is None or seen.now < own.filled_at + _confirm_s(own, s):
             return _with(state, own)
         own = _firm(own, state.level)
-        ready = own.climbing or too_small or _due(own, state.level, seen)
+        if state.spaced_s and not own.climbing:
+            state = replace(state, spaced_s=0.0)
+        ready = own.climbing or too_small or due(own, state.level, seen)
         if not (ready and seen.bound_now) or state.level >= s.cap_ceiling or seen.now < state.settle_until:
             return _with(state, own)
         return _raised(state, own, s, seen.now)
@@ -108,14 +107,15 @@ class MeasuredController:
         own = _own(state)
         level = max(float(s.cap_floor), float(int(own.firm / 2)))
         own = replace(_cut_at(own, level, now), falls=0, overloads=(), climbing=True, testing=0.0)
-        return replace(state, level=level, measured=own)
+        return replace(state, level=level, spaced_s=0.0, measured=own)
 
     def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:
-        own = _own(state)
-        if own.filled_at is None or state.level >= s.cap_ceiling:
-            return None
-        due = max(own.filled_at + _confirm_s(own, s), state.settle_until)
-        return due if due > now else None
+        own, times = _own(state), []
+        if own.filled_at is not None and state.level < s.cap_ceiling:
+            times.append(max(own.filled_at + _confirm_s(own, s), state.settle_until))
+        if state.spaced_s:
+            times.append(_spaced_until(state, own, s))
+        return min((at for at in times if at > now), default=None)
 
     def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
         if event is CapEvent.AT_FLOOR:
@@ -136,7 +136,7 @@ class MeasuredController:
         level = max(state.level, own.testing, own.best)
         level = min(float(s.cap_ceiling), level)
         own = replace(_cut_at(own, level, now), falls=0, testing=0.0, climbing=False)
-        return replace(state, level=level, measured=own)
+        return replace(state, level=level, spaced_s=0.0, measured=own)
 
     def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:
         """In hold times, within what the settings allow: an outage should not outlive itself by much."""
@@ -152,7 +152,7 @@ def _kept(own: Measured) -> float:
     """How much of what was measured a fall keeps. Where falls have been deep, the first one expects the
     next."""
     if own.falls == 0:
-        return 1 - own.depth / 2 if own.depth > MUCH else 1.0
+        return 1 - own.depth if own.depth > MUCH else 1.0
     return DEEPER[min(own.falls, len(DEEPER)) - 1]
 
 
@@ -173,6 +173,11 @@ def _is_probe(state: CapState, own: Measured, heard: Heard) -> bool:
 def _confirm_s(own: Measured, s: PoolSettings) -> float:
     """How long silence has to last before it means yes."""
     return min(REJECT_TIMES * own.reject_s, s.settle_s) if own.reject_s > 0 else s.confirm_s
+
+
+def _spaced_until(state: CapState, own: Measured, s: PoolSettings) -> float:
+    """Where nothing ever fills the level, silence alone ends the starting one by one."""
+    return state.hold_until + SPACED_TIMES * _confirm_s(own, s)
 
 
 def _old_news(own: Measured, s: PoolSettings, heard: Heard) -> bool:
@@ -200,21 +205,6 @@ def _firm(own: Measured, level: float) -> Measured:
     return replace(own, firm=level, falls=0, climbing=True)
 
 
-def _due(own: Measured, level: float, seen: Seen) -> bool:
-    """Is it time for a probe? After so many successes; where those are rare (agents), after a time that keeps
-    the slot time of failed probes small. More often far below a level that once was served."""
-    often = min(OFTEN_MOST, own.best / level) if level < FAR_BELOW * own.best else 1.0
-    # After a fall the first look up comes soon: many falls are short.
-    needed = min(FIRST_LOOK, own.interval) if own.early else own.interval / often
-    if own.oks >= needed:
-        return True
-    elapsed_s = seen.now - own.changed_at
-    if own.early and level < own.best / 2 and 0 < CRASH_HOLDS * seen.hold_mean_s <= elapsed_s:
-        # So deep a fall is rarely one of seats, and at a low level successes are slow to come.
-        return True
-    return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
-
-
 def _raised(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
     stride = own.stride if own.climbing else 1.0
     level = min(float(s.cap_ceiling), state.level + stride)
@@ -231,7 +221,8 @@ def _raised(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapS
         oks=0,
         stride=min(longest, 2 * stride),
     )
-    return replace(state, level=level, grew_by=level - state.level, measured=own)
+    spaced_s = state.spaced_s / 2 if state.spaced_s > own.reject_s / 8 else 0.0
+    return replace(state, level=level, grew_by=level - state.level, spaced_s=spaced_s, measured=own)
 
 
 def _served(state: CapState, heard: Heard) -> float:
@@ -244,12 +235,24 @@ def _served(state: CapState, heard: Heard) -> float:
 
 def _refined(state: CapState, own: Measured, s: PoolSettings, heard: Heard) -> CapState:
     """Of calls that were sent together and refused together, the one with the fewest beside it measures
-    best."""
+    best. After a fall each of them leaves fewer in flight."""
     together = heard.sent_at is not None and own.cohort_at <= heard.sent_at and own.epoch_at == own.changed_at
-    level = max(float(s.cap_floor), _served(state, heard))
-    if not together or heard.in_flight is None or level >= state.level:
+    level = state.level
+    if together and heard.in_flight is not None:
+        level = min(level, _served(state, heard))
+    if own.falls and own.epoch_at == own.changed_at and heard.now < state.hold_until:
+        least = (state.failed_level or 0.0) / 2 if own.falls == 1 else 0.0
+        level = min(level, max(least, _left(heard, state.hold_until - heard.now)))
+    level = max(float(s.cap_floor), float(int(level)))
+    if level >= state.level:
         return state
     return replace(state, level=level, measured=replace(own, firm=level))
+
+
+def _left(heard: Heard, wait_s: float) -> float:
+    """By the time it opens again fewer will be in flight: do not make up for them all at once."""
+    left = max(0, heard.in_use - 1)
+    return left * math.exp(-wait_s / heard.hold_mean_s) + 1 if heard.hold_mean_s > 0 else math.inf
 
 
 def _undone(
@@ -260,10 +263,10 @@ def _undone(
     if own.testing:
         fell = max(0.0, 1 - level / own.testing)
         own = replace(own, depth=own.depth + (fell - own.depth) * DEPTH_SMOOTHING)
-    interval = _next_interval(own, level)
     own = replace(
         _cut_at(own, level, heard.now),
-        interval=interval,
+        interval=next_interval(own, level),
+        look=next_look(own, level),
         best=max(level, own.best * BEST_FADES),
         early=bool(own.testing) or level - own.climbed_from >= max(2.0, MUCH * level),
         climbing=False,
@@ -272,16 +275,6 @@ def _undone(
         blips=blips,
     )
     return _after_cut(state, own, level, heard.now), CapEvent.UNDONE
-
-
-def _next_interval(own: Measured, level: float) -> float:
-    """A probe that found nothing doubles it; one that found much shortens it: there is more to follow."""
-    found = level - own.climbed_from
-    if found < 1:
-        return own.interval if own.early else min(INTERVAL_MOST, own.interval * 2)
-    if found < max(2.0, MUCH * level):
-        return own.interval
-    return max(INTERVAL_LEAST, own.interval / 2)
 
 
 def _lowered(
@@ -295,9 +288,7 @@ def _lowered(
         own = replace(_cut_at(own, state.level, heard.now), falls=own.falls + 1)
         return replace(state, hold_until=heard.now + pause_s, measured=own), CapEvent.COUNTED
     wait_s = max(pause_s, min(heard.signal.retry_after_s or 0.0, s.retry_after_max_s))
-    if heard.hold_mean_s > 0:
-        # By the time it opens again fewer will be in flight: do not make up for them all at once.
-        level = min(level, heard.in_use * math.exp(-wait_s / heard.hold_mean_s) + 1)
+    level = min(level, _left(heard, wait_s))
     lowered = max(float(s.cap_floor), min(float(int(max(level, least))), state.level - 1))
     single = own.falls == 0
     again = not single or own.blips >= 0
@@ -310,7 +301,7 @@ def _lowered(
         testing=(state.level if single else max(own.testing, state.level)) if again else 0.0,
     )
     state = _after_cut(state, own, lowered, heard.now)
-    return replace(state, hold_until=heard.now + pause_s), CapEvent.CUT
+    return replace(state, hold_until=heard.now + pause_s, spaced_s=_confirm_s(own, s)), CapEvent.CUT
 
 
 def _pause_s(own: Measured, s: PoolSettings, heard: Heard) -> float:
@@ -337,7 +328,8 @@ def _cut_at(own: Measured, level: float, now: float) -> Measured:
 
 
 def _after_cut(state: CapState, own: Measured, level: float, now: float) -> CapState:
-    return replace(state, level=level, failed_level=state.level, last_cut_at=now, grew_by=0.0, measured=own)
+    state = replace(state, failed_level=state.level, last_cut_at=now, spaced_s=0.0)
+    return replace(state, level=level, grew_by=0.0, measured=own)
 
 
 def _overloaded(state: CapState, own: Measured, heard: Heard) -> tuple[CapState, CapEvent]:
