@@ -133,6 +133,10 @@ def test_a_first_look_that_found_something_makes_the_next_one_come_sooner() -> N
     assert own(refused(look, in_flight=24)[0]).look == 2 * FIRST_LOOK
 
 
+def test_what_first_looks_found_before_an_outage_is_forgotten_after_it() -> None:
+    assert own(CONTROL.resume(calm(20, look=8 * FIRST_LOOK), S, T0 + 60)).look == FIRST_LOOK
+
+
 def test_a_refused_probe_does_not_pause_the_pool() -> None:
     state, _ = refused(probing(21, firm=20), in_flight=21)
     assert state.hold_until <= T0

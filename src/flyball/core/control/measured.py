@@ -32,7 +32,7 @@ from dataclasses import replace
 from flyball.core.cap import cap_of, count_throttle, within
 from flyball.core.control.cadence import MUCH, due, next_interval, next_look
 from flyball.core.control.port import BreakerTimes, Heard, Seen
-from flyball.core.learned import CapEvent, CapState, Measured
+from flyball.core.learned import FIRST_LOOK, CapEvent, CapState, Measured
 from flyball.core.settings import PoolSettings
 from flyball.core.signals import SignalKind
 
@@ -106,7 +106,9 @@ class MeasuredController:
         """At half: the capacity is probably what it was, but everybody else comes back at once too."""
         own = _own(state)
         level = max(float(s.cap_floor), float(int(own.firm / 2)))
-        own = replace(_cut_at(own, level, now), falls=0, overloads=(), climbing=True, testing=0.0)
+        # What first looks found before the outage says nothing about those after it.
+        own = replace(_cut_at(own, level, now), look=FIRST_LOOK, overloads=(), testing=0.0)
+        own = replace(own, falls=0, climbing=True)
         return replace(state, level=level, spaced_s=0.0, measured=own)
 
     def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:
