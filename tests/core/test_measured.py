@@ -286,16 +286,3 @@ def test_the_plan_keeps_starts_apart_while_the_controller_asks_for_it() -> None:
     assert gate.open_at(opens_at) == opens_at
     gate.start(opens_at)
     assert gate.open_at(opens_at) == pytest.approx(opens_at + CONFIRM_S)
-
-
-def test_each_further_refusal_of_a_fall_leaves_less_to_make_up_for() -> None:
-    cut, _ = refused(calm(20), at=T0 + 10, in_flight=20, in_use=20, hold_s=HOLD_S)
-    later, _ = refused(cut, at=T0 + 10.1, sent=T0 + 9.95, in_flight=20, in_use=15, hold_s=HOLD_S)
-    assert later.level < cut.level
-    assert later.level <= 15
-
-
-def test_a_further_refusal_with_little_in_flight_takes_no_more_than_half() -> None:
-    cut, _ = refused(calm(20), at=T0 + 10, in_flight=20, in_use=2, hold_s=HOLD_S)
-    later, _ = refused(cut, at=T0 + 10.1, sent=T0 + 9.95, in_flight=20, in_use=1, hold_s=HOLD_S)
-    assert later.level == 10.0

@@ -237,16 +237,10 @@ def _served(state: CapState, heard: Heard) -> float:
 
 def _refined(state: CapState, own: Measured, s: PoolSettings, heard: Heard) -> CapState:
     """Of calls that were sent together and refused together, the one with the fewest beside it measures
-    best. After a fall each of them leaves fewer in flight."""
+    best."""
     together = heard.sent_at is not None and own.cohort_at <= heard.sent_at and own.epoch_at == own.changed_at
-    level = state.level
-    if together and heard.in_flight is not None:
-        level = min(level, _served(state, heard))
-    if own.falls and own.epoch_at == own.changed_at and heard.now < state.hold_until:
-        least = (state.failed_level or 0.0) / 2 if own.falls == 1 else 0.0
-        level = min(level, max(least, _left(heard, state.hold_until - heard.now)))
-    level = max(float(s.cap_floor), float(int(level)))
-    if level >= state.level:
+    level = max(float(s.cap_floor), _served(state, heard))
+    if not together or heard.in_flight is None or level >= state.level:
         return state
     return replace(state, level=level, measured=replace(own, firm=level))
 
