@@ -34,6 +34,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     scene = Scene(lambda world: make_sqlite(world, tmp_path / "governor.db"))
     scene.static(9)
     scene.take()
+    scene.release(scene.take())
     yield scene
     scene.close()
 

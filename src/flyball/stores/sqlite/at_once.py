@@ -7,7 +7,7 @@ it is read, in a statement that is a transaction of its own. It holds up everybo
 
 ``NOTHING_IN_THE_WAY`` is narrower than the rule (core/admit.py), never wider: what it does not know goes the
 whole way, and so does whatever it does not let pass. A lease that ends is left to the whole way where its end
-teaches the pool something.
+teaches the pool something. Where it passes nobody, as in a pool that is full, it is rarely tried.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from flyball.stores.sqlite.rows import SqliteRows
 from flyball.stores.verbs import Verbs, check_ask
 
 CHECKPOINT_EVERY = 1000
+MISSES_MOST = 16
 
 
 class _WriteStep:
@@ -69,6 +70,8 @@ class SqliteStore(Verbs):
         self._commits = 0
         self._together = False
         """The steps of the thread that has the mutex share one transaction."""
+        self._misses = self._skips = 0
+        """Where something is in the way again and again, most do not try the short way first."""
         self._lock_kept = False
         """The thread that has the mutex has the file's lock too, for a step that it is about to open."""
         self._inherited: sqlite3.Connection | None = None
@@ -194,6 +197,9 @@ class SqliteStore(Verbs):
         """What the statement did, in a transaction of its own. None if that is nothing: then the file's lock
         is kept for the step that comes next."""
         connection = self._connection
+        if self._skips:
+            self._skips -= 1
+            return None
         # Whatever else is due rides in a step.
         if connection is None or self._read_only or self._together or self._unwritten or self._clock.due:
             return None
@@ -205,7 +211,10 @@ class SqliteStore(Verbs):
         except sqlite3.Error as error:
             raise self._translate(error) from error
         if not done:
+            self._misses = min(self._misses + 1, MISSES_MOST)
+            self._skips = self._misses if self._misses > 1 else 0
             return None
+        self._misses = 0
         self._let_go()
         self._commits += 1
         self._checkpoint_now_and_then(connection)
