@@ -124,10 +124,26 @@ def load_verb(name: str) -> Verb:
 class Help(argparse.RawDescriptionHelpFormatter):
     """Sentences are wrapped to the terminal, examples are left as they are."""
 
+    def __init__(self, prog: str) -> None:
+        # argparse makes one for every option, and would ask shutil for the width, which loads compressors.
+        super().__init__(prog, width=_columns() - 2)
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith("example:"):
             return super()._fill_text(text, width, indent)
         return argparse.HelpFormatter._fill_text(self, text, width, indent)
+
+
+def _columns() -> int:
+    """The terminal's width, as shutil would find it."""
+    try:
+        return int(os.environ["COLUMNS"]) or 80
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return 80
 
 
 def verb_parser(name: str, module: Verb) -> argparse.ArgumentParser:
