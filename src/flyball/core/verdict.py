@@ -113,6 +113,13 @@ class Verdict:
         return f"{opening}: {', '.join(parts)}{tail}"
 
 
+def free(pool: str, claim_id: int, *, in_use: int = 0, cap: int = 0) -> Verdict:
+    """The verdict of whoever has its slots."""
+    return Verdict(
+        kind=Kind.GRANTED, reason=Reason.FREE, pool=pool, claim_id=claim_id, in_use=in_use, cap=cap
+    )
+
+
 PHRASES = {
     Reason.QUEUE: "others are first",
     Reason.RESERVE: "the free slots are reserved for priority above 0",

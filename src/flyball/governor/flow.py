@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from flyball.core.model import Ask, Claim, Fact, Outcome
 from flyball.core.settings import LEASE_BACKSTOP_S
-from flyball.core.verdict import CLOSED_REASONS, Kind, Reason, Verdict, one_line
+from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict, free, one_line
 from flyball.errors import (
     AtCapacityError,
     PoolClosedError,
@@ -154,14 +154,7 @@ class _Waiter:
         woken = yield from self._sleep(nap_s, watching=watching)
         if woken is Woken.GRANT:
             seen = self.verdict
-            self.verdict = Verdict(
-                kind=Kind.GRANTED,
-                reason=Reason.FREE,
-                pool=seen.pool,
-                claim_id=seen.claim_id,
-                in_use=seen.in_use,
-                cap=seen.cap,
-            )
+            self.verdict = free(seen.pool, seen.claim_id, in_use=seen.in_use, cap=seen.cap)
             return
         if self._deadline is not None and time.monotonic() >= self._deadline:
             # One last look: a slot handed to us in the meantime is ours.

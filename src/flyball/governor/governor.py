@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from flyball.core.model import Ask, Fact, Outcome
 from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineChanges, MachineSettings, PoolChanges
 from flyball.core.signals import Signal
-from flyball.core.verdict import Kind, Reason, Verdict, one_line
+from flyball.core.verdict import Verdict, free, one_line
 from flyball.errors import UsageError
 from flyball.governor import flow, nested
 from flyball.governor.asking import Asking, ask_of, asking_for
@@ -194,7 +194,7 @@ class Governor:
                 f"asks for {asking.slots} slots of {asking.pool} inside a lease of {claim.slots}, "
                 f"which it uses; give the outer one more (flyball exec --slots {asking.slots})"
             )
-        verdict = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
+        verdict = free(asking.pool, claim_id)
         return Lease(self, asking, verdict, nested=True)
 
     def open_box(self) -> Box | None:
@@ -326,14 +326,14 @@ class Governor:
                 slots=asking.slots,
                 model=asking.model,
             )
-        granted = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
+        granted = free(asking.pool, claim_id)
         return self._keep(Lease(self, asking, granted))
 
     def rest(self, asking: Asking, *, for_s: float, why: str) -> Lease:
         """Show a run that waits out a limit: a lease of no slots, to be released when it goes on."""
         claim_id, after = self.store.rest(ask_of(asking, ""), for_s=for_s, why=one_line(why))
         self._settle(after)
-        granted = Verdict(kind=Kind.GRANTED, reason=Reason.FREE, pool=asking.pool, claim_id=claim_id)
+        granted = free(asking.pool, claim_id)
         return self._keep(Lease(self, asking, granted))
 
     def rebind(self, lease: Lease, pid: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from flyball.core.admit import Candidate, Denial, estimate_s, in_order, too_large
 from flyball.core.model import Claim
 from flyball.core.share import start_of_turn
-from flyball.core.verdict import Blocker, Kind, Reason, Verdict
+from flyball.core.verdict import Blocker, Kind, Reason, Verdict, free
 from flyball.stores.desk import PoolDesk, candidate
 
 EXACT_PLACES = 50
@@ -18,14 +18,7 @@ _BLOCKED_BY_OLDEST = frozenset(
 
 
 def granted(desk: PoolDesk, claim_id: int) -> Verdict:
-    return Verdict(
-        kind=Kind.GRANTED,
-        reason=Reason.FREE,
-        pool=desk.row.name,
-        claim_id=claim_id,
-        in_use=desk.row.counts.in_use,
-        cap=desk.row.limits.cap,
-    )
+    return free(desk.row.name, claim_id, in_use=desk.row.counts.in_use, cap=desk.row.limits.cap)
 
 
 def waiting(desk: PoolDesk, ask: Candidate, kind: Kind, *, position: int) -> Verdict:

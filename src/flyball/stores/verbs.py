@@ -14,7 +14,7 @@ from flyball.core.admit import Denial
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
 from flyball.core.settings import KEY_LIMIT, check_name
 from flyball.core.signals import Signal
-from flyball.core.verdict import Kind, Reason, Verdict, span_words
+from flyball.core.verdict import Kind, Reason, Verdict, free, span_words
 from flyball.errors import UsageError
 from flyball.stores import answers, keys
 from flyball.stores.desk import PoolDesk, ask_fact, candidate
@@ -126,9 +126,7 @@ class Verbs(SettingVerbs):
         if found is None:
             return None
         pool, in_use, cap = found
-        return Verdict(
-            kind=Kind.GRANTED, reason=Reason.FREE, pool=pool, claim_id=claim_id, in_use=in_use, cap=cap
-        )
+        return free(pool, claim_id, in_use=in_use, cap=cap)
 
     def extend(self, claim_id: int, *, ttl_s: float) -> bool:
         check_ttl(ttl_s)

@@ -23,7 +23,7 @@ from flyball.core.settings import (
     merge_machine,
 )
 from flyball.core.signals import Signal
-from flyball.core.verdict import Kind, Reason, Verdict
+from flyball.core.verdict import Verdict, free
 from flyball.host.fork import survive_forks
 from flyball.stores.columns import of_amounts, of_holder
 from flyball.stores.desk import World
@@ -98,14 +98,7 @@ class PostgresStore(PostgresSteps):
             self._server.note_time(at)
         if not claim_id:
             return None
-        return Verdict(
-            kind=Kind.GRANTED,
-            reason=Reason.FREE,
-            pool=ask.pool,
-            claim_id=claim_id,
-            in_use=in_use,
-            cap=cap,
-        )
+        return free(ask.pool, claim_id, in_use=in_use, cap=cap)
 
     def _words_of(self, ask: Ask, tag: int) -> tuple[object, ...]:
         return (

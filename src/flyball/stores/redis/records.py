@@ -22,7 +22,7 @@ from flyball.core.model import (
 )
 from flyball.core.settings import MachineSettings, ShareRule
 from flyball.core.signals import Bucket
-from flyball.core.verdict import Blocker, Kind, Reason, Verdict
+from flyball.core.verdict import Blocker, Kind, Reason, Verdict, free
 from flyball.core.window import Source, Window
 from flyball.errors import StoreUnreadableError
 from flyball.stores.port import Demand
@@ -307,14 +307,7 @@ def verdict_of(pool: str, head: str) -> Verdict:
     if f[0] == "key used":
         return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=pool)
     if f[0] == "granted":
-        return Verdict(
-            kind=Kind.GRANTED,
-            reason=Reason.FREE,
-            pool=pool,
-            claim_id=int(f[1]),
-            in_use=int(f[2]),
-            cap=int(f[3]),
-        )
+        return free(pool, int(f[1]), in_use=int(f[2]), cap=int(f[3]))
     blocker = Blocker(f[11], f[12], int(f[13]), f[14], float(f[15])) if f[13] else None
     return Verdict(
         kind=Kind(f[0]),

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from flyball.core.model import Ask
-from flyball.core.verdict import Kind, Reason, Verdict
+from flyball.core.verdict import Verdict, free
 from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
@@ -178,10 +178,7 @@ class SqliteStore(Verbs):
             finally:
                 self._let_go()
         claim_id, in_use, cap = granted
-        free = Verdict(
-            kind=Kind.GRANTED, reason=Reason.FREE, pool=ask.pool, claim_id=claim_id, in_use=in_use, cap=cap
-        )
-        return free, After()
+        return free(ask.pool, claim_id, in_use=in_use, cap=cap), After()
 
     def release(self, release: Release) -> After:
         values = at_once.end_of(release)
