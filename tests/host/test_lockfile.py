@@ -91,7 +91,9 @@ def test_threads_take_turns(path: str) -> None:
 
 def test_the_lock_of_a_killed_holder_is_free(path: str, hold: Hold) -> None:
     holder = hold()
-    assert LockFile.of(path).waits_for() != ""
+    seen = LockFile.of(path).waits_for()
+    assert seen is not None
+    assert seen.pid == holder.pid
     holder.kill()
     holder.wait()
     lock = LockFile.of(path)
@@ -109,6 +111,25 @@ def test_a_holder_that_is_stopped_is_named_with_the_way_out(path: str, hold: Hol
     holder.communicate("")
     lock.acquire()
     lock.release()
+
+
+def test_the_kernel_says_who_holds_it_whoever_wrote_last(path: str, hold: Hold) -> None:
+    holder = hold()
+    Path(path).write_bytes(b"%-20d" % os.getpid())
+    seen = LockFile.of(path).waits_for()
+    assert seen is not None
+    assert (seen.pid, seen.holder) == (holder.pid, f"process {holder.pid}")
+
+
+def test_who_takes_it_again_and_again_shows_now_and_then_that_it_is_passed_on(path: str) -> None:
+    lock, turns = LockFile.of(path), 0
+    stamps: set[int] = set()
+    while len(stamps) < 3:
+        lock.acquire()
+        stamps.add(os.stat(path).st_mtime_ns)
+        lock.release()
+        turns += 1
+    assert turns > len(stamps)
 
 
 def test_a_busy_lock_is_not_a_stuck_one(path: str, tmp_path: Path) -> None:

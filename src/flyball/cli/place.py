@@ -108,23 +108,22 @@ def of_lock(path: Path) -> Iterator[Finding]:
         return
     try:
         lock = LockFile.of(name)
-        stamp = lock.waits_for()
+        seen = lock.waits_for()
         for _ in range(_LOCK_LOOKS):
-            if not stamp:
+            if seen is None:
                 return
             time.sleep(_LOCK_NAP_S)
-            again = lock.waits_for()
-            if again != stamp:
+            if lock.waits_for() != seen:
                 return
     except StoreError:
         return
-    pid = stamp.split()[0]
-    yield Finding(
-        kind="lock-stuck",
-        words=f"process {pid} holds the lock {name} and makes no progress",
-        meaning="nobody can take or give back a slot until it goes on",
-        remedy=f"continue it with kill -CONT {pid}, or end it",
-    )
+    if seen is not None:
+        yield Finding(
+            kind="lock-stuck",
+            words=f"{seen.holder} holds the lock {name} and makes no progress",
+            meaning="nobody can take or give back a slot until it goes on",
+            remedy=seen.way_out,
+        )
 
 
 def of_sockets(folder: Path) -> Iterator[Finding]:

@@ -33,6 +33,9 @@ class AskOptions(TypedDict, total=False):
     """What the call is expected to use of the pool's windows, such as ``{"tokens": 1200}``."""
 
 
+_OPTIONS = frozenset(AskOptions.__annotations__)
+
+
 @dataclass(frozen=True, slots=True)
 class Asking:
     """A caller's wish with every default filled in."""
@@ -50,11 +53,9 @@ class Asking:
 
 def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
     """Fill in what the caller left out."""
-    unknown = options.keys() - AskOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(
-            f"unknown option {min(unknown)!r}; an ask knows {', '.join(AskOptions.__annotations__)}"
-        )
+    if not options.keys() <= _OPTIONS:
+        unknown = min(options.keys() - _OPTIONS)
+        raise TypeError(f"unknown option {unknown!r}; an ask knows {', '.join(AskOptions.__annotations__)}")
     project, name = options.get("project"), options.get("name")
     return Asking(
         pool or DEFAULT_POOL,

@@ -24,8 +24,9 @@ def exported(address: str, pool: str, claim_id: int) -> str:
 
 def inherited(address: str, pool: str) -> int | None:
     """The lease on this pool that we already run under, if any."""
-    at = shown(address)
-    for entry in _entries():
+    entries = _entries()
+    at = shown(address) if entries else ""
+    for entry in entries:
         found = entry.get("id")
         if entry.get("at") == at and entry.get("pool") == pool and isinstance(found, int):
             return found

@@ -10,17 +10,40 @@ and the caller watches whether the holder still makes progress (docs/decisions/0
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import struct
+import sys
 import threading
 import time
+from typing import NamedTuple
 
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
 
 _GLANCE_S = 1.0
 _POLITE_TRIES = 120
-_STAMP_LENGTH = 32
+_STAMP_LENGTH = 20
+_SIGN_EVERY_S = 0.25
+_FLOCK = "@hhqqi0q" if sys.platform == "linux" else "@qqihh0q"
+"""The kernel's record of a lock: type, from where, start, length and pid, or with the first two last."""
+
+
+class Progress(NamedTuple):
+    """How far a lock that somebody else has got."""
+
+    pid: int = 0
+    """Whose it is; 0 for a process of another namespace."""
+    stamp: bytes = b""
+
+    @property
+    def holder(self) -> str:
+        return f"process {self.pid}" if self.pid else "a process that cannot be seen from here"
+
+    @property
+    def way_out(self) -> str:
+        return f"continue it with `kill -CONT {self.pid}` or end it" if self.pid else "continue or end it"
 
 
 class LockFile:
@@ -34,7 +57,7 @@ class LockFile:
         except OSError as error:
             words = f"cannot open {path} ({error.strerror}); set FLYBALL_HOME to a folder you can write to"
             raise StoreReadOnlyError(words) from error
-        self._turn, self._pid = 0, os.getpid()
+        self._signed_at = 0.0
         # The kernel's lock belongs to the whole process: between its threads this one decides.
         self._threads = threading.Lock()
         self._helper: _Helper | None = None
@@ -76,12 +99,14 @@ class LockFile:
         self._sign()
 
     def _sign(self) -> None:
-        self._turn += 1
-        # Who holds it is for the message only: a full disk must not keep anybody from letting go of a slot.
-        try:
-            os.pwrite(self._fd, b"%d %-20d" % (self._pid, self._turn), 0)
-        except OSError:
+        """Show now and then that the lock is passed on. Nobody who waits looks more often than that."""
+        now = time.monotonic()
+        if now - self._signed_at < _SIGN_EVERY_S:
             return
+        self._signed_at = now
+        # That is for the message only: a full disk must not keep anybody from letting go of a slot.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._fd, b"%-20d" % (now * 1e6), 0)
 
     def _try_politely(self) -> bool:
         """A transaction is shorter than going to sleep and being woken: let the holder run, and try again."""
@@ -96,13 +121,13 @@ class LockFile:
         if self._helper is None:
             self._helper = _Helper(self._fd)
         self._helper.start_waiting()
-        stamp, since = b"", time.monotonic()
+        last, since = Progress(), time.monotonic()
         while not self._helper.has_it(within_s=_GLANCE_S):
-            seen, now = os.pread(self._fd, _STAMP_LENGTH, 0), time.monotonic()
-            if seen != stamp:
-                stamp, since = seen, now
+            seen, now = self._progress(), time.monotonic()
+            if seen != last:
+                last, since = seen, now
             elif now - since > self.stuck_after_s and self._helper.stop_waiting():
-                raise StoreBusyError(self._stuck(stamp))
+                raise StoreBusyError(self._stuck(last))
 
     def _try(self) -> bool:
         try:
@@ -113,23 +138,30 @@ class LockFile:
             raise StoreError(f"cannot lock {self.path}: {error.strerror}") from error
         return True
 
-    def waits_for(self) -> str:
-        """Try once: empty if the lock is free, else what its holder last wrote, to compare later."""
+    def waits_for(self) -> Progress | None:
+        """Try once: None if the lock is free, else how far it got, to compare later."""
         with self._threads:
             if self._try():
                 fcntl.lockf(self._fd, fcntl.LOCK_UN)
-                return ""
-            return os.pread(self._fd, _STAMP_LENGTH, 0).decode(errors="replace").strip() or "unknown"
+                return None
+            return self._progress()
+
+    def _progress(self) -> Progress:
+        """Who has it, and what was last written: one of them changes while the lock is passed on."""
+        wanted = (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        first = wanted if sys.platform == "linux" else (*wanted[2:], *wanted[:2])
+        found = struct.unpack(_FLOCK, fcntl.fcntl(self._fd, fcntl.F_GETLK, struct.pack(_FLOCK, *first)))
+        pid: int = found[4 if sys.platform == "linux" else 2]
+        return Progress(max(pid, 0), os.pread(self._fd, _STAMP_LENGTH, 0))
 
     def release(self) -> None:
         fcntl.lockf(self._fd, fcntl.LOCK_UN)
         self._threads.release()
 
-    def _stuck(self, stamp: bytes) -> str:
-        pid = stamp.split()[0].decode() if stamp.split() else "unknown"
+    def _stuck(self, seen: Progress) -> str:
         return (
-            f"process {pid} has held the lock {self.path} for over {self.stuck_after_s:.0f} s "
-            f"without progress; if it is stopped, continue it with `kill -CONT {pid}` or end it"
+            f"{seen.holder} has held the lock {self.path} for over {self.stuck_after_s:.0f} s "
+            f"without progress; if it is stopped, {seen.way_out}"
         )
 
 

@@ -21,7 +21,15 @@ from flyball.stores.handout import HOLD_SAMPLE
 from flyball.stores.port import Release
 from flyball.stores.rows import ID_BLOCK
 
-Values = dict[str, object]
+Values = tuple[object, ...]
+
+
+def _numbered(statement: str, *names: str) -> str:
+    """Its values by number, in this order: looking each up by name takes time that everybody waits for."""
+    for name in sorted(names, key=len, reverse=True):
+        statement = statement.replace(f":{name}", f"?{names.index(name) + 1}")
+    return statement
+
 
 NOTHING_IN_THE_WAY = f"""
     pool.waiting = 0 AND pool.windows = '' AND pool.work = 0
@@ -31,7 +39,8 @@ NOTHING_IN_THE_WAY = f"""
     AND machine.settings = '{NOTHING_NAMED}'"""
 
 # Below the cap also with it: what fills a cap is evidence for growth, and so is what ends while it is full.
-GRANT = f"""
+GRANT = _numbered(
+    f"""
     INSERT INTO claim ({CLAIM})
     SELECT pool.next_id, pool.name, project.name, :name, :host, :boot, :pidns, :pid, :start,
         :slots, :priority, NULL, :model, :mailbox, :pid,
@@ -39,39 +48,31 @@ GRANT = f"""
     FROM machine, pool JOIN project ON project.pool = pool.name AND project.name = :project
     WHERE pool.name = :pool AND pool.in_use + :slots < pool.cap AND pool.reserve = 0
     AND project.maximum IS NULL AND pool.next_id % {ID_BLOCK} != 0 AND {NOTHING_IN_THE_WAY}
-    RETURNING id, level, (SELECT cap FROM pool WHERE name = claim.pool)"""
-END = f"""
+    RETURNING id, level, (SELECT cap FROM pool WHERE name = claim.pool)""",
+    *("now", "pool", "project", "name", "host", "boot", "pidns", "pid", "start"),
+    *("slots", "priority", "model", "mailbox", "cost"),
+)
+END = _numbered(
+    f"""
     DELETE FROM claim
     WHERE id = :id AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND granted_at > :now - 1
     AND EXISTS (
         SELECT 1 FROM machine, pool
-        WHERE pool.name = claim.pool AND pool.in_use < pool.cap AND {NOTHING_IN_THE_WAY})
-    RETURNING id"""
+        WHERE pool.name = claim.pool AND pool.in_use < pool.cap AND {NOTHING_IN_THE_WAY})""",
+    *("now", "id"),
+)
 
 
 def grant_of(ask: Ask) -> Values | None:
-    """What ``GRANT`` needs; None for an ask that is more than an ask."""
+    """What ``GRANT`` needs beside the time; None for an ask that is more than an ask."""
     if ask.resources or ask.key or ask.ttl_s is not None:
         return None
-    holder = ask.holder
-    return {
-        "pool": ask.pool,
-        "project": ask.project,
-        "name": ask.name,
-        "host": holder.host,
-        "boot": holder.boot,
-        "pidns": holder.pidns,
-        "pid": holder.pid,
-        "start": holder.start,
-        "slots": ask.slots,
-        "priority": ask.priority,
-        "model": ask.model,
-        "mailbox": ask.mailbox,
-        "cost": of_amounts(ask.cost),
-    }
+    pool, project, name, holder, cost = ask.pool, ask.project, ask.name, ask.holder, of_amounts(ask.cost)
+    who = (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
+    return (pool, project, name, *who, ask.slots, ask.priority, ask.model, ask.mailbox, cost)
 
 
 def end_of(release: Release) -> Values | None:
-    """What ``END`` needs; None for a release that has something to say."""
+    """What ``END`` needs beside the time; None for a release that has something to say."""
     says = release.words or release.rejected or release.used or release.buckets
-    return None if says or release.outcome is not Outcome.FINISHED else {"id": release.claim_id}
+    return None if says or release.outcome is not Outcome.FINISHED else (release.claim_id,)

@@ -35,7 +35,7 @@ from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.rows import SqliteRows
 from flyball.stores.verbs import Verbs, check_ask
 
-CHECKPOINT_EVERY = 1000
+CHECKPOINT_EVERY = 300
 MISSES_MOST = 16
 
 
@@ -172,12 +172,12 @@ class SqliteStore(Verbs):
         values = at_once.grant_of(ask)
         with self._mutex:
             try:
-                granted = self._at_once(at_once.GRANT, values) if values is not None else None
-                if granted is None:
+                done = self._at_once(at_once.GRANT, values) if values is not None else None
+                if not done:
                     return super().admit(ask, park=park)
             finally:
                 self._let_go()
-        claim_id, in_use, cap = granted
+        claim_id, in_use, cap = done[0]
         return free(ask.pool, claim_id, in_use=in_use, cap=cap), After()
 
     def release(self, release: Release) -> After:
@@ -190,9 +190,9 @@ class SqliteStore(Verbs):
             finally:
                 self._let_go()
 
-    def _at_once(self, statement: str, values: at_once.Values) -> tuple[Any, ...] | None:
-        """What the statement did, in a transaction of its own. None if that is nothing: then the file's lock
-        is kept for the step that comes next."""
+    def _at_once(self, statement: str, values: at_once.Values) -> list[tuple[Any, ...]] | None:
+        """Change a row in a transaction of its own; what the statement returned. None if it changed nothing:
+        then the file's lock is kept for the step that comes next."""
         connection = self._connection
         if self._skips:
             self._skips -= 1
@@ -203,11 +203,11 @@ class SqliteStore(Verbs):
         self._file_lock.acquire()
         self._lock_kept = True
         try:
-            values["now"] = self._clock()
-            done = connection.execute(statement, values).fetchall()
+            cursor = connection.execute(statement, (self._clock(), *values))
+            done: list[tuple[Any, ...]] = cursor.fetchall()
         except sqlite3.Error as error:
             raise self._translate(error) from error
-        if not done:
+        if not (done or cursor.rowcount > 0):
             self._misses = min(self._misses + 1, MISSES_MOST)
             self._skips = self._misses if self._misses > 1 else 0
             return None
@@ -215,8 +215,7 @@ class SqliteStore(Verbs):
         self._let_go()
         self._commits += 1
         self._checkpoint_now_and_then(connection)
-        found: tuple[Any, ...] = done[0]
-        return found
+        return done
 
     def _let_go(self) -> None:
         if self._lock_kept:
