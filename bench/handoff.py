@@ -2,7 +2,8 @@
 
 A hundred processes of several projects get in line for two slots, one after the other, so the order of
 asking is known from outside. Then the two slots are released, and each process in turn holds one for 20 ms.
-All processes are there before the clock starts, and stay until it has stopped.
+The same processes do so round after round, as workers do; the first round, in which each asks and releases
+for the first time in its life, is told apart.
 
 latency       from the call of release in one process to the return of acquire in the next; releases and
               grants are matched in order of time
@@ -16,11 +17,10 @@ costs on this machine.
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -44,8 +44,6 @@ class Sizes:
     slots: int = 2
     hold_s: float = 0.020
     pings: int = 60
-    warm: bool = True
-    """Whether the processes have handed a slot over before: a first time in a process's life costs more."""
 
 
 FULL = Sizes()
@@ -75,20 +73,18 @@ class Tally:
 
 
 def run(sizes: Sizes, progress: Progress) -> Section:
-    ours, theirs = Tally(), Tally()
+    ours, theirs, first = Tally(), Tally(), Tally()
     pings: list[float] = []
-    for turn in range(sizes.rounds):
-        words = f"{NAME}: round {turn + 1} of {sizes.rounds}"
-        progress(f"{words}, {sizes.processes} processes on flyball")
-        _round(FLYBALL, sizes, ours)
-        progress(f"{words}, {sizes.processes} processes on portalocker")
-        _round(PORTALOCKER, sizes, theirs)
-        progress(f"{words}, bare datagrams")
-        pings.append(median(_pings(sizes.pings)))
-    progress(f"{NAME}: {sizes.processes} processes that never did it before")
-    first = Tally()
-    _round(FLYBALL, replace(sizes, warm=False), first)
-    return Section(NAME, TITLE, _figures(ours, theirs, pings, first), _notes(ours, theirs, sizes))
+    with _Line(FLYBALL, sizes) as flyballs, _Line(PORTALOCKER, sizes) as portalockers:
+        for turn in range(sizes.rounds + 1):
+            words = f"{NAME}: round {turn} of {sizes.rounds}" if turn else f"{NAME}: first round"
+            progress(f"{words}, {sizes.processes} processes on flyball")
+            flyballs.round(ours if turn else first)
+            progress(f"{words}, {sizes.processes} processes on portalocker")
+            portalockers.round(theirs if turn else Tally())
+            progress(f"{words}, bare datagrams")
+            pings.append(median(_pings(sizes.pings)))
+    return Section(NAME, TITLE, _figures(ours, theirs, pings[1:], first), _notes(ours, theirs, sizes))
 
 
 def _figures(ours: Tally, theirs: Tally, pings: Sequence[float], first: Tally) -> tuple[Figure, ...]:
@@ -152,88 +148,86 @@ def _notes(ours: Tally, theirs: Tally, sizes: Sizes) -> tuple[str, ...]:
 # -- one round --------------------------------------------------------------------------------------
 
 
-def _round(side: str, sizes: Sizes, tally: Tally) -> None:
-    with scratch() as folder, ExitStack() as stack:
-        home = folder / side
+class _Line:
+    """A fleet that gets in line and is served, as often as it is told to."""
+
+    def __init__(self, side: str, sizes: Sizes) -> None:
+        self._side, self._sizes = side, sizes
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Line:
+        side, sizes, stack = self._side, self._sizes, self._stack
+        home = stack.enter_context(scratch()) / side
         stack.enter_context(prepared(side, home, sizes.slots))
-        openers = [open_door(side, home, sizes.slots, f"opener-{i}") for i in range(sizes.slots)]
-        for door in openers:
-            door.acquire()
+        self._openers = [open_door(side, home, sizes.slots, f"opener-{i}") for i in range(sizes.slots)]
+        for door in self._openers:
             stack.callback(door.close)
         arguments = [(home, i, f"project-{i % sizes.projects}", sizes) for i in range(sizes.processes)]
-        fleet = stack.enter_context(Fleet(_flyball_turn if side == FLYBALL else _portalocker_turn, arguments))
-        fleet.gather()
+        work = _flyball_turns if side == FLYBALL else _portalocker_turns
+        self._fleet = stack.enter_context(Fleet(work, arguments))
+        self._fleet.gather()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._fleet.tell_all("leave")
+        self._stack.close()
+
+    def round(self, tally: Tally) -> None:
+        sizes, fleet = self._sizes, self._fleet
+        for door in self._openers:
+            door.acquire()
         for i in range(sizes.processes):
             fleet.tell(i, "ask")
             fleet.hear(i)
-            if side == PORTALOCKER:
+            if self._side == PORTALOCKER:
                 # Waiters that poll do best when they do not all poll at the same moment.
                 time.sleep(check_interval_s() / sizes.processes)
         opened = []
-        for door in openers:
+        for door in self._openers:
             opened.append(time.monotonic())
             door.release()
         # Reading answers while others still run would take their processor time.
         time.sleep(sizes.processes * sizes.hold_s / sizes.slots)
         fleet.tell_all("report")
-        turns: list[Turn] = fleet.gather(timeout_s=60.0)
-        fleet.tell_all("leave")
-    _count(turns, opened, sizes, tally)
+        _count(fleet.gather(timeout_s=60.0), opened, sizes, tally)
 
 
-def _flyball_turn(pipe: Connection[Any, Any], home: Path, asker: int, project: str, sizes: Sizes) -> None:
+def _flyball_turns(pipe: Connection[Any, Any], home: Path, asker: int, project: str, sizes: Sizes) -> None:
     governor = flyball.Governor(address(home))
-    if sizes.warm:
-        _work_before(governor, asker)
     pipe.send("here")
-    pipe.recv()
-    lease = governor.acquire(
-        POOL, project=project, name=str(asker), on_wait=lambda _: pipe.send("parked"), timeout=60.0
-    )
-    granted = time.monotonic()
-    claim = governor.store.claim(lease.id)
-    time.sleep(sizes.hold_s)
-    releasing = time.monotonic()
-    governor.release(lease)
-    place = claim.granted_at if claim is not None and claim.granted_at is not None else 0.0
-    turn = Turn(asker, project, granted, releasing, time.monotonic(), place)
-    _answer(pipe, turn)
+    while pipe.recv() == "ask":
+        lease = governor.acquire(
+            POOL, project=project, name=str(asker), on_wait=lambda _: pipe.send("parked"), timeout=60.0
+        )
+        granted = time.monotonic()
+        claim = governor.store.claim(lease.id)
+        time.sleep(sizes.hold_s)
+        releasing = time.monotonic()
+        governor.release(lease)
+        released = time.monotonic()
+        place = claim.granted_at if claim is not None and claim.granted_at is not None else 0.0
+        _answer(pipe, Turn(asker, project, granted, releasing, released, place))
 
 
-def _work_before(governor: flyball.Governor, asker: int) -> None:
-    """Hand one slot over inside this process, as a worker has that did not start a moment ago."""
-    pool = f"before-{asker}"
-    governor.set_pool(pool, cap=1, adaptive=False)
-    first = governor.acquire(pool)
-    second = threading.Thread(target=lambda: governor.acquire(pool, timeout=60.0).release())
-    second.start()
-    while not governor.store.holders(pool) or not any(
-        p.waiting for p in governor.status().pools if p.name == pool
-    ):
-        time.sleep(0.001)
-    governor.release(first)
-    second.join()
-
-
-def _portalocker_turn(pipe: Connection[Any, Any], home: Path, asker: int, project: str, sizes: Sizes) -> None:
+def _portalocker_turns(
+    pipe: Connection[Any, Any], home: Path, asker: int, project: str, sizes: Sizes
+) -> None:
     door = open_door(PORTALOCKER, home, sizes.slots, str(asker))
     pipe.send("here")
-    pipe.recv()
-    pipe.send("asking")
-    door.acquire()
-    granted = time.monotonic()
-    time.sleep(sizes.hold_s)
-    releasing = time.monotonic()
-    door.release()
-    _answer(pipe, Turn(asker, project, granted, releasing, time.monotonic()))
+    while pipe.recv() == "ask":
+        pipe.send("asking")
+        door.acquire()
+        granted = time.monotonic()
+        time.sleep(sizes.hold_s)
+        releasing = time.monotonic()
+        door.release()
+        _answer(pipe, Turn(asker, project, granted, releasing, time.monotonic()))
 
 
 def _answer(pipe: Connection[Any, Any], turn: Turn) -> None:
-    """Report when asked to, and stay until everybody has: an exiting Python would slow the others down."""
-    with suppress(EOFError):
-        pipe.recv()
-        pipe.send(turn)
-        pipe.recv()
+    """Report when asked to, not before: the others still work."""
+    pipe.recv()
+    pipe.send(turn)
 
 
 # -- counting ---------------------------------------------------------------------------------------

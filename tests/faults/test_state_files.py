@@ -54,7 +54,7 @@ def test_a_full_disk_refuses_the_ask_and_a_release_goes_out_when_there_is_room_a
     lease = gov.acquire()
     store = gov.store
     assert isinstance(store, SqliteStore)
-    connection, _ = store._ready()
+    connection = store._ready().connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreFullError, match="free some disk space"):

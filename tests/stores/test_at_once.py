@@ -42,8 +42,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def statements_of(scene: Scene, step: Callable[[], object]) -> list[str]:
     """The first word of everything that a step ran; what triggers run is no statement of ours."""
     assert isinstance(scene.store, SqliteStore)
-    connection = scene.store._connection
-    assert connection is not None
+    connection = scene.store._ready().connection
     ran: list[str] = []
     connection.set_trace_callback(ran.append)
     step()
@@ -156,8 +155,7 @@ def fill(scene: Scene) -> None:
 
 def test_a_disk_that_is_full_is_said_and_nothing_is_left_locked(scene: Scene) -> None:
     assert isinstance(scene.store, SqliteStore)
-    connection = scene.store._connection
-    assert connection is not None
+    connection = scene.store._ready().connection
     scene.static(1000)
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")

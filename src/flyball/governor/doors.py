@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flyball.governor.flow import Call, Effect, Flow, Wait, Woken
+from flyball.governor.flow import Call, Flow, Wait, Woken
 from flyball.wake.mailbox import LOOK, OVERFLOW, Box, grant_of
 
 if TYPE_CHECKING:
@@ -52,15 +52,11 @@ thread_mail = ThreadMail()
 
 def run_sync(flow: Flow[R], box: Box | None) -> R:
     """Drive a flow to its end in this thread."""
-
-    def perform(effect: Effect) -> object:
-        return effect.run() if isinstance(effect, Call) else _wait_sync(effect, box)
-
     try:
         effect = next(flow)
         while True:
             try:
-                result = perform(effect)
+                result = effect.run() if isinstance(effect, Call) else _wait_sync(effect, box)
             except BaseException as error:
                 effect = flow.throw(error)
             else:

@@ -159,9 +159,13 @@ def outcome_of(kind: type[BaseException] | None) -> Outcome:
 def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
     """What the end of a lease says, for a store."""
     told = one_line(words) if words else ""
+    ended = outcome if isinstance(outcome, Outcome) else _outcome_named(outcome)
+    return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets, told)
+
+
+def _outcome_named(word: str) -> Outcome:
     try:
-        ended = Outcome(outcome)
-        return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets, told)
+        return Outcome(word)
     except ValueError:
         known = ", ".join(o.value for o in Outcome)
-        raise UsageError(f"outcome must be one of {known}, not {outcome!r}") from None
+        raise UsageError(f"outcome must be one of {known}, not {word!r}") from None

@@ -57,7 +57,7 @@ class LockFile:
         except OSError as error:
             words = f"cannot open {path} ({error.strerror}); set FLYBALL_HOME to a folder you can write to"
             raise StoreReadOnlyError(words) from error
-        self._signed_at = 0.0
+        self._signed_at = self._let_go_at = 0.0
         # The kernel's lock belongs to the whole process: between its threads this one decides.
         self._threads = threading.Lock()
         self._helper: _Helper | None = None
@@ -73,10 +73,12 @@ class LockFile:
     def acquire(self) -> None:
         self._threads.acquire()
         try:
-            self._acquire_from_processes()
+            if not self._try() and not self._try_politely():
+                self._wait_for_processes()
         except BaseException:
             self._threads.release()
             raise
+        self._sign()
 
     def acquire_at_once(self) -> bool:
         """``acquire``, if nobody has it; False without waiting where somebody does."""
@@ -93,15 +95,13 @@ class LockFile:
             self._threads.release()
         return got
 
-    def _acquire_from_processes(self) -> None:
-        if not self._try() and not self._try_politely():
-            self._wait_for_processes()
-        self._sign()
-
     def _sign(self) -> None:
-        """Show now and then that the lock is passed on. Nobody who waits looks more often than that."""
+        """Show now and then that the lock moves on, where the kernel names the same process each time.
+
+        Whoever comes back later than that left it to the others in between.
+        """
         now = time.monotonic()
-        if now - self._signed_at < _SIGN_EVERY_S:
+        if now - self._let_go_at > _SIGN_EVERY_S or now - self._signed_at < _SIGN_EVERY_S:
             return
         self._signed_at = now
         # That is for the message only: a full disk must not keep anybody from letting go of a slot.
@@ -155,6 +155,7 @@ class LockFile:
         return Progress(max(pid, 0), os.pread(self._fd, _STAMP_LENGTH, 0))
 
     def release(self) -> None:
+        self._let_go_at = time.monotonic()
         fcntl.lockf(self._fd, fcntl.LOCK_UN)
         self._threads.release()
 

@@ -67,7 +67,7 @@ class StoreClock:
     def seen(self, connection: sqlite3.Connection) -> float:
         """The time; noted now and then in the file, so that after a reboot one knows where to go on."""
         now = self()
-        if not self.due:
+        if now - self._seen_at < SEEN_EVERY_S:
             return now
         self._seen_at = now
         connection.execute("UPDATE clock SET seen_at = max(seen_at, ?), seen_wall = ?", (now, self._wall()))

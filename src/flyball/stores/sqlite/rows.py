@@ -32,6 +32,7 @@ class SqliteRows:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.now, self.epoch = 0.0, ""
+        self.connection = connection
         self._run = connection.execute
         self._many = connection.executemany
         self.actions: list[Callable[[], None]] = []

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from flyball.core.model import Ask
 from flyball.core.verdict import Verdict, free
@@ -65,8 +65,8 @@ class SqliteStore(Verbs):
         self._clock = clock
         self._read_only = read_only
         self._mutex = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
         self._rows: SqliteRows | None = None
+        """The open connection; None before the first use and after a fork."""
         self._commits = 0
         self._together = False
         """The steps of the thread that has the mutex share one transaction."""
@@ -74,10 +74,10 @@ class SqliteStore(Verbs):
         """Where something is in the way again and again, most do not try the short way first."""
         self._lock_kept = False
         """The thread that has the mutex has the file's lock too, for a step that it is about to open."""
-        self._inherited: sqlite3.Connection | None = None
+        self._inherited: SqliteRows | None = None
         survive_forks(self)
         with self._mutex, self._translated():
-            self._open()
+            self._ready()
 
     # -- transactions -----------------------------------------------------------------------------
 
@@ -87,21 +87,21 @@ class SqliteStore(Verbs):
     @contextmanager
     def _read(self) -> Iterator[Rows]:
         with self._mutex, self._translated():
-            connection, rows = self._ready()
+            rows = self._ready()
             if self._together:
                 yield rows
                 return
-            connection.execute("BEGIN")
+            rows.connection.execute("BEGIN")
             try:
                 rows.now, rows.epoch = self._clock(), self._world.epoch()
                 yield rows
             finally:
-                connection.execute("ROLLBACK")
+                rows.connection.execute("ROLLBACK")
 
     @contextmanager
     def _peek(self) -> Iterator[Rows]:
         with self._mutex, self._translated():
-            yield self._ready()[1]
+            yield self._ready()
 
     def begin(self) -> SqliteRows:
         """Take the locks and open a write transaction; everything is let go if that fails."""
@@ -109,19 +109,20 @@ class SqliteStore(Verbs):
         try:
             if self._read_only:
                 raise StoreReadOnlyError(f"{self.path} was opened for reading only")
-            connection, rows = self._ready()
+            rows = self._ready()
             if not self._together:
                 if not self._lock_kept:
                     self._file_lock.acquire()
                 self._lock_kept = False
-                self._open_step(connection, rows)
+                self._open_step(rows)
         except BaseException as error:
             self._mutex.release()
             raise self._translate(error) from error.__cause__
         return rows
 
-    def _open_step(self, connection: sqlite3.Connection, rows: SqliteRows) -> None:
+    def _open_step(self, rows: SqliteRows) -> None:
         """Under the file's lock, which is let go if that fails."""
+        connection = rows.connection
         try:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -141,15 +142,14 @@ class SqliteStore(Verbs):
                 if error is not None:
                     raise self._translate(error)
                 return
-            connection, rows = self._ready()
-            self._close_step(connection, rows, error)
-            self._checkpoint_now_and_then(connection)
+            rows = self._ready()
+            self._close_step(rows, error)
+            self._checkpoint_now_and_then(rows.connection)
         finally:
             self._mutex.release()
 
-    def _close_step(
-        self, connection: sqlite3.Connection, rows: SqliteRows, error: BaseException | None
-    ) -> None:
+    def _close_step(self, rows: SqliteRows, error: BaseException | None) -> None:
+        connection = rows.connection
         try:
             if error is None:
                 connection.execute("COMMIT")
@@ -193,13 +193,13 @@ class SqliteStore(Verbs):
     def _at_once(self, statement: str, values: at_once.Values) -> list[tuple[Any, ...]] | None:
         """Change a row in a transaction of its own; what the statement returned. None if it changed nothing:
         then the file's lock is kept for the step that comes next."""
-        connection = self._connection
         if self._skips:
             self._skips -= 1
             return None
         # Whatever else is due rides in a step.
-        if connection is None or self._read_only or self._together or self._unwritten or self._clock.due:
+        if self._rows is None or self._read_only or self._together or self._unwritten or self._clock.due:
             return None
+        connection = self._rows.connection
         self._file_lock.acquire()
         self._lock_kept = True
         try:
@@ -239,24 +239,23 @@ class SqliteStore(Verbs):
         return self._together
 
     def _opened_at_once(self) -> bool:
-        connection, rows = self._connection, self._rows
-        if connection is None or rows is None or not self._file_lock.acquire_at_once():
+        rows = self._rows
+        if rows is None or not self._file_lock.acquire_at_once():
             return False
         try:
-            connection.execute("PRAGMA busy_timeout = 0")
-            self._open_step(connection, rows)
+            rows.connection.execute("PRAGMA busy_timeout = 0")
+            self._open_step(rows)
         except sqlite3.Error:
             return False
         finally:
-            connection.execute(f"PRAGMA busy_timeout = {opening.BUSY_TIMEOUT_S * 1000:.0f}")
+            rows.connection.execute(f"PRAGMA busy_timeout = {opening.BUSY_TIMEOUT_S * 1000:.0f}")
         return True
 
     def end_together(self, *, keep: bool) -> bool:
         """Commit what was done together, or undo it. False: none of it was done."""
         invariant(self._together, "what ends together began together")
         try:
-            connection, rows = self._ready()
-            self._close_step(connection, rows, None if keep else StoreError("undone"))
+            self._close_step(self._ready(), None if keep else StoreError("undone"))
         except StoreError:
             return False
         finally:
@@ -274,17 +273,16 @@ class SqliteStore(Verbs):
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def _ready(self) -> tuple[sqlite3.Connection, SqliteRows]:
-        if self._connection is None or self._rows is None:
-            self._open()
-        invariant(self._connection is not None and self._rows is not None, "the store is open")
-        return cast("tuple[sqlite3.Connection, SqliteRows]", (self._connection, self._rows))
+    def _ready(self) -> SqliteRows:
+        if self._rows is None:
+            self._rows = self._open()
+        return self._rows
 
     def close(self) -> None:
         with self._mutex:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = self._rows = None
+            if self._rows is not None:
+                self._rows.connection.close()
+            self._rows = None
 
     def before_fork(self) -> None:
         self._mutex.acquire()
@@ -301,13 +299,13 @@ class SqliteStore(Verbs):
         self._mutex = threading.RLock()
         self._unwritten_lock = threading.Lock()
         self._unwritten = []
-        self._inherited, self._connection, self._rows = self._connection, None, None
+        self._inherited, self._rows = self._rows, None
 
     # -- opening ----------------------------------------------------------------------------------
 
-    def _open(self) -> None:
+    def _open(self) -> SqliteRows:
         if self._inherited is not None:
-            self._inherited.close()
+            self._inherited.connection.close()
             self._inherited = None
         if self._read_only:
             connection = opening.open_for_reading(self.path, self._clock)
@@ -315,7 +313,7 @@ class SqliteStore(Verbs):
             opening.prepare_home(self.path)
             self._file_lock = LockFile.of(f"{self.path}.lock")
             connection = opening.open_for_writing(self.path, self._clock, self._file_lock)
-        self._connection, self._rows = connection, SqliteRows(connection)
+        return SqliteRows(connection)
 
     # -- errors -----------------------------------------------------------------------------------
 
