@@ -26,8 +26,9 @@ _GLANCE_S = 1.0
 _POLITE_TRIES = 120
 _STAMP_LENGTH = 20
 _SIGN_EVERY_S = 0.25
-_FLOCK = "@hhqqi0q" if sys.platform == "linux" else "@qqihh0q"
-"""The kernel's record of a lock: type, from where, start, length and pid, or with the first two last."""
+_KIND_FIRST = sys.platform == "linux"
+_FLOCK = "@hhqqi0q" if _KIND_FIRST else "@qqihh0q"
+"""The kernel's record of a lock: kind and from where, then start, length and pid; elsewhere after them."""
 
 
 class Progress(NamedTuple):
@@ -148,11 +149,17 @@ class LockFile:
 
     def _progress(self) -> Progress:
         """Who has it, and what was last written: one of them changes while the lock is passed on."""
-        wanted = (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        first = wanted if sys.platform == "linux" else (*wanted[2:], *wanted[:2])
-        found = struct.unpack(_FLOCK, fcntl.fcntl(self._fd, fcntl.F_GETLK, struct.pack(_FLOCK, *first)))
-        pid: int = found[4 if sys.platform == "linux" else 2]
-        return Progress(max(pid, 0), os.pread(self._fd, _STAMP_LENGTH, 0))
+        return Progress(self._holder_pid(), os.pread(self._fd, _STAMP_LENGTH, 0))
+
+    def _holder_pid(self) -> int:
+        kind, place = (fcntl.F_WRLCK, os.SEEK_SET), (0, 0, 0)
+        wanted = struct.pack(_FLOCK, *((*kind, *place) if _KIND_FIRST else (*place, *kind)))
+        try:
+            found = struct.unpack(_FLOCK, fcntl.fcntl(self._fd, fcntl.F_GETLK, wanted))
+        except OSError:
+            return 0
+        pid: int = found[4 if _KIND_FIRST else 2]
+        return max(pid, 0)
 
     def release(self) -> None:
         self._let_go_at = time.monotonic()
