@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Governor": "flyball.governor.governor",
-    "slot": "flyball.governor.governor",
+    "slot": "flyball.governor.shared",
     "AskOptions": "flyball.governor.asking",
     "Lease": "flyball.governor.lease",
     "Limiter": "flyball.governor.limiter",
@@ -107,10 +107,11 @@ if TYPE_CHECKING:
     )
     from flyball.governor.asking import AskOptions
     from flyball.governor.budget import RetryBudget
-    from flyball.governor.governor import Governor, slot
+    from flyball.governor.governor import Governor
     from flyball.governor.lease import Lease
     from flyball.governor.limiter import Limiter
     from flyball.governor.share import Share, ShareStats
+    from flyball.governor.shared import slot
     from flyball.governor.status import Status
 
 

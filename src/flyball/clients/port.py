@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Protocol, TypedDict, runtime_checkable
 from flyball.core.signals import Signal
 from flyball.errors import UsageError
 from flyball.governor.asking import AskOptions, asking_for
-from flyball.governor.governor import Governor, shared_governor
+from flyball.governor.governor import Governor
 from flyball.governor.lease import Slot
+from flyball.governor.shared import shared_governor
 
 if TYPE_CHECKING:
     from typing import Unpack

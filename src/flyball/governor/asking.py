@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from flyball.core.model import Ask
 from flyball.core.settings import DEFAULT_POOL
+from flyball.errors import UsageError
 from flyball.governor.caller import default_name, default_project
 from flyball.host.process import me
 
@@ -68,6 +69,11 @@ def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
         os.getpid(),
         dict(options.get("cost") or {}),
     )
+
+
+def check_timeout(timeout: float | None) -> None:
+    if timeout is not None and not timeout >= 0:
+        raise UsageError(f"timeout must be 0 or more seconds, not {timeout!r}")
 
 
 def ask_of(asking: Asking, mailbox: str) -> Ask:

@@ -10,15 +10,15 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from flyball.core.model import Ask, Fact, Outcome
+from flyball.core.model import Fact, Outcome
 from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineChanges, MachineSettings, PoolChanges
 from flyball.core.signals import Signal
 from flyball.core.verdict import Verdict, free, one_line
-from flyball.errors import UsageError
 from flyball.governor import flow, nested
-from flyball.governor.asking import Asking, ask_of, asking_for
+from flyball.governor.asking import Asking, ask_of, asking_for, check_timeout
 from flyball.governor.caller import default_project
 from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
 from flyball.governor.lease import Lease, Slot, release_of
@@ -146,7 +146,7 @@ class Governor:
         timeout: float | None = None,
         on_wait: flow.OnWait | None = None,
     ) -> Lease:
-        _check_timeout(timeout)
+        check_timeout(timeout)
         held = self._inherited(asking)
         if held is not None:
             return held
@@ -165,7 +165,7 @@ class Governor:
         timeout: float | None = None,
         on_wait: flow.OnWait | None = None,
     ) -> Lease:
-        _check_timeout(timeout)
+        check_timeout(timeout)
         held = self._inherited(asking)
         if held is not None:
             return held
@@ -184,18 +184,11 @@ class Governor:
     def _inherited(self, asking: Asking) -> Lease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
         claim_id = nested.inherited(self.address, asking.pool)
-        if claim_id is None:
-            return None
-        claim = self.store.claim(claim_id)
+        claim = self.store.claim(claim_id) if claim_id is not None else None
         if claim is None or not claim.held or claim.pool != asking.pool:
             return None
-        if asking.slots > claim.slots:
-            raise UsageError(
-                f"asks for {asking.slots} slots of {asking.pool} inside a lease of {claim.slots}, "
-                f"which it uses; give the outer one more (flyball exec --slots {asking.slots})"
-            )
-        verdict = free(asking.pool, claim_id)
-        return Lease(self, asking, verdict, nested=True)
+        nested.check_fits(asking.slots, claim)
+        return Lease(self, asking, free(asking.pool, claim.id), nested=True)
 
     def open_box(self) -> Box | None:
         """A mailbox that whoever works on this state can reach; None where none can be had."""
@@ -299,15 +292,11 @@ class Governor:
     ) -> int:
         """Record an agent that already runs; it counts, even above the cap. Returns the lease's id."""
         asking = asking_for(pool, project=project, name=name or f"pid-{pid}", slots=slots, model=model)
-        ask = Ask(
-            pool=asking.pool,
-            project=asking.project,
-            name=asking.name,
-            holder=identify(pid),
-            slots=slots,
-            model=model,
-        )
-        claim_id, after = self.store.hold(ask)
+        return self._hold(pid, asking)
+
+    def _hold(self, pid: int, asking: Asking) -> int:
+        # What it already used of the windows is not known, and was not reserved.
+        claim_id, after = self.store.hold(replace(ask_of(asking, ""), holder=identify(pid), cost={}))
         self._settle(after)
         return claim_id
 
@@ -318,14 +307,7 @@ class Governor:
         """
         claim = self.store.claim(claim_id) if claim_id else None
         if claim is None or not claim.held or claim.holder.pid != pid:
-            claim_id = self.hold(
-                pid,
-                asking.pool,
-                project=asking.project,
-                name=asking.name,
-                slots=asking.slots,
-                model=asking.model,
-            )
+            claim_id = self._hold(pid, asking)
         granted = free(asking.pool, claim_id)
         return self._keep(Lease(self, asking, granted))
 
@@ -417,31 +399,3 @@ class Governor:
 
     def _settle(self, after: After) -> None:
         run_sync(flow.settle(self.store, after, self.observers), None)
-
-
-def _check_timeout(timeout: float | None) -> None:
-    if timeout is not None and not timeout >= 0:
-        raise UsageError(f"timeout must be 0 or more seconds, not {timeout!r}")
-
-
-_shared: dict[str, Governor] = {}
-_shared_lock = threading.Lock()
-
-
-def shared_governor() -> Governor:
-    """The process's own governor for where the environment points now."""
-    address = resolve()
-    with _shared_lock:
-        if address not in _shared:
-            _shared[address] = Governor(address)
-        return _shared[address]
-
-
-def slot(pool: str = DEFAULT_POOL, *, timeout: float | None = None, **ask: Unpack[AskOptions]) -> Slot:
-    """Hold a slot of a pool for the length of a ``with`` or ``async with`` block.
-
-    State is shared by every process of the machine (``FLYBALL_HOME``, ``FLYBALL_URL``). Waits until a slot is
-    free, at most ``timeout`` seconds, then raises ``WaitTimeoutError``. ``AskOptions`` lists what else an ask
-    may say: project, name, slots, priority, resources, model.
-    """
-    return shared_governor().slot(pool, timeout=timeout, **ask)

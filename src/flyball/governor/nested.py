@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 
+from flyball.core.model import Claim
+from flyball.errors import UsageError
 from flyball.governor.location import shown
 
 VARIABLE = "FLYBALL_LEASE"
@@ -31,6 +33,15 @@ def inherited(address: str, pool: str) -> int | None:
         if entry.get("at") == at and entry.get("pool") == pool and isinstance(found, int):
             return found
     return None
+
+
+def check_fits(slots: int, outer: Claim) -> None:
+    """What works inside a lease cannot have more than that."""
+    if slots > outer.slots:
+        raise UsageError(
+            f"asks for {slots} slots of {outer.pool} inside a lease of {outer.slots}, "
+            f"which it uses; give the outer one more (flyball exec --slots {slots})"
+        )
 
 
 def _entries() -> list[dict[str, object]]:
