@@ -104,7 +104,8 @@ def _judge_room(
         return Denial(Reason.RESERVE)
     if project.maximum is not None and project.in_use + ask.slots > project.maximum:
         return Denial(Reason.MAXIMUM, detail=f"{project.name!r} is at its maximum of {project.maximum}")
-    if limits.share is ShareRule.STRICT and not trial and not _fits_share(ask, limits, project, now):
+    shared = limits.share is ShareRule.STRICT and not trial and not _fits_reserve(ask, counts, reserve)
+    if shared and not _fits_share(ask, limits, project, now):
         detail = f"{project.name!r} uses {project.in_use} of its fair share {project.share or 0}"
         return Denial(Reason.SHARE, until=limits.valid_until, detail=detail)
     return None
@@ -122,6 +123,11 @@ def _judge_windows(ask: Candidate, meters: Meters, now: float) -> Denial | None:
     left = max(0.0, window.level_at(now))
     detail = f"{window.source.value} window {name}: {left:.0f} of {window.limit:.0f} left, {need:.0f} needed"
     return Denial(Reason.WINDOW, until=at, detail=detail, window=name)
+
+
+def _fits_reserve(ask: Candidate, counts: PoolCounts, reserve: int) -> bool:
+    """What is reserved for priority above 0 is nobody's share: else it might be kept for nobody."""
+    return ask.priority > 0 and counts.in_use - counts.low_in_use + ask.slots <= reserve
 
 
 def _fits_share(ask: Candidate, limits: Limits, project: ProjectUse, now: float) -> bool:

@@ -88,6 +88,9 @@ class GatedChild:
             return None
         if not os.WIFSTOPPED(status):
             return status
+        if os.WSTOPSIG(status) == signal.SIGSTOP and not _terminal_signals_us():
+            # Somebody stopped the command alone, and will continue it alone.
+            return None
         # The command was stopped: stop with it, and when continued, continue it.
         os.kill(os.getpid(), signal.SIGSTOP)
         with contextlib.suppress(ProcessLookupError):
@@ -174,9 +177,14 @@ class passing_on:  # noqa: N801 - used as a statement
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """While in the block, TERM and HUP end what we do ourselves, with the status a shell gives for them."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, _stop) for number in numbers}
+    """While in the block, TERM and HUP end what we do ourselves, with the status a shell gives for them.
+
+    What ``nohup`` ignores stays ignored: a line of agents is to outlive the terminal it was left in.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, _stop)
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ thread has ended.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 from flyball.core.model import Holder
 from flyball.core.settings import check_name
-from flyball.errors import UsageError
+from flyball.errors import StoreError, UsageError
 
 _PROC = Path("/proc/self/stat").exists()
 HOST_VARIABLE = "FLYBALL_HOST_ID"
@@ -56,7 +57,10 @@ def host_name() -> str:
 
 def identify(pid: int) -> Holder:
     """The process that has this pid now. Raises UsageError if there is none."""
-    start = _start_of(pid)
+    try:
+        start = _start_of(pid)
+    except OSError as error:
+        raise StoreError(f"cannot look at process {pid}: {error.strerror}") from error
     if start is None:
         raise UsageError(f"there is no running process with pid {pid}")
     return Holder(host_name(), boot_id(), pid_namespace(), pid, start)
@@ -85,17 +89,38 @@ def alive(holder: Holder) -> bool | None:
         return False
     if holder.pidns != pid_namespace():
         return None
-    return _start_of(holder.pid) == holder.start
+    try:
+        return _start_of(holder.pid) == holder.start
+    except OSError:
+        # Without a descriptor left, say: nobody is taken for dead because we cannot look.
+        return _answers(holder.pid)
 
 
 def exists(pid: int) -> bool:
     """Is there a process of this number now, here, that is not a zombie? Whether it is the same is not
     asked."""
-    return _start_of(pid) is not None
+    try:
+        return _start_of(pid) is not None
+    except OSError:
+        return _answers(pid)
+
+
+def _answers(pid: int) -> bool:
+    """Is there any process of this number?"""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _start_of(pid: int) -> int | None:
-    """When the process started, in its system's unit; None if it is gone or a zombie."""
+    """When the process started, in its system's unit; None if it is gone or a zombie.
+
+    Raises OSError where that cannot be found out now.
+    """
     if pid <= 0:
         return None
     return _start_from_proc(pid) if _PROC else _start_from_psutil(pid)
@@ -105,7 +130,7 @@ def _start_from_proc(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     # The command name may contain anything, spaces and brackets included: count from its end.
     fields = text[text.rfind(b")") + 2 :].split()
@@ -122,8 +147,10 @@ def _start_from_psutil(pid: int) -> int | None:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
         return int(process.create_time() * 1000)
-    except psutil.Error:
+    except psutil.NoSuchProcess:
         return None
+    except psutil.Error as error:
+        raise PermissionError(errno.EPERM, str(error)) from error
 
 
 class DeathWatch:

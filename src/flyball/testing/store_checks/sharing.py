@@ -116,6 +116,27 @@ def strict_a_project_keeps_its_slots_free_for_another_that_demands(s: Scene) -> 
 
 
 @store_check
+def strict_the_reserve_is_for_whoever_it_is_kept_for_whatever_its_share(s: Scene) -> None:
+    s.static(3, share="strict", reserve=1)
+    for project in "abc":
+        s.demand(project, ttl_s=100_000.0)
+    busy = [s.nowait(project) for project in "abcabc"]
+    expect_equal(sum(verdict.granted for verdict in busy), 2, "all but the reserve")
+    s.take("human", priority=1)
+    s.refused(Reason.CAP, "human", priority=1)
+
+
+@store_check
+def strict_beyond_the_reserve_high_priority_has_its_share_like_all(s: Scene) -> None:
+    s.static(4, share="strict", reserve=1)
+    for project in "abcd":
+        s.demand(project, ttl_s=100_000.0)
+    s.take("a", priority=1)
+    s.take("b")
+    s.refused(Reason.SHARE, "a", priority=1)
+
+
+@store_check
 def strict_shares_sum_to_the_cap(s: Scene) -> None:
     _strict(s, 8)
     for project in "abc":

@@ -20,6 +20,10 @@ function admit.too_large(ask, use)
   end
 end
 
+function admit.fits_reserve(ask, reserve)
+  return ask.priority > 0 and pool.in_use - pool.low_in_use + ask.slots <= reserve
+end
+
 function admit.fits_share(ask, use)
   if use.in_use + ask.slots <= (use.share or 0) then return true end
   desk.rest()
@@ -37,7 +41,8 @@ function admit.judge_room(ask, use, trial)
   if use.maximum and use.in_use + ask.slots > use.maximum then
     return {reason = 'maximum', detail = format('%s is at its maximum of %d', admit.quoted(use.name), use.maximum)}
   end
-  if pool.share == 'strict' and not trial and not admit.fits_share(ask, use) then
+  local shared = pool.share == 'strict' and not trial and not admit.fits_reserve(ask, reserve)
+  if shared and not admit.fits_share(ask, use) then
     local detail = format('%s uses %d of its fair share %d', admit.quoted(use.name), use.in_use, use.share or 0)
     return {reason = 'share', till = pool.valid_until, detail = detail}
   end
