@@ -87,6 +87,20 @@ def test_a_file_that_may_not_be_executed_is_126(home: Path, tmp_path: Path) -> N
     assert run("--", str(tmp_path / "plain")).returncode == 126
 
 
+def test_a_waiter_under_nohup_outlives_the_terminal_it_was_left_in(
+    home: Path, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cap_of(1)
+    first = started("--", "sleep", "30")
+    until(lambda: pool().in_use == 1, "the first to run")
+    night = subprocess.Popen(["nohup", *EXEC, "--", "echo", "ran"], stdout=subprocess.PIPE, text=True)
+    until(lambda: pool().waiting == 1, "the second to wait")
+    night.send_signal(signal.SIGHUP)
+    first.terminate()
+    assert night.communicate(timeout=15)[0] == "ran\n"
+    assert night.returncode == 0
+
+
 def test_no_wait_on_a_full_pool_is_75_and_says_who_holds_it(
     home: Path, started: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -22,6 +22,11 @@ LockFile.of(sys.argv[1]).acquire()
 print("held", flush=True)
 sys.stdin.read()
 """
+_TAKE = """
+import sys
+from flyball.host.lockfile import LockFile
+sys.exit(not LockFile.of(sys.argv[1]).acquire_at_once())
+"""
 _COUNT = """
 import sys
 from flyball.host.lockfile import LockFile
@@ -153,6 +158,53 @@ def test_a_lock_that_was_refused_can_be_taken_later_by_any_thread(path: str, hol
             lock.acquire()
     holder.communicate("")
     lock.acquire()
+    lock.release()
+
+
+def test_who_is_interrupted_while_it_waits_keeps_nobody_else_waiting(path: str, hold: Hold) -> None:
+    class CutError(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise CutError
+
+    holder, lock = hold(), LockFile.of(path)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        with pytest.raises(CutError):
+            lock.acquire()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    holder.communicate("")
+    # Another process gets it, and after that we do.
+    hold().communicate("")
+    lock.acquire()
+    lock.release()
+
+
+def test_a_thread_that_has_it_cannot_take_it_again(path: str) -> None:
+    lock = LockFile.of(path)
+    lock.acquire()
+    with pytest.raises(StoreBusyError, match="already"):
+        lock.acquire()
+    assert not lock.acquire_at_once()
+    lock.release()
+    assert lock.acquire_at_once()
+    lock.release()
+
+
+def test_nobody_takes_it_beside_a_helper_that_is_about_to_get_it_for_nobody(path: str, hold: Hold) -> None:
+    holder = hold()
+    lock = LockFile.of(path, stuck_after_s=0.05)
+    with pytest.raises(StoreBusyError):
+        lock.acquire()
+    holder.communicate("")
+    took = lock.acquire_at_once()
+    if took:
+        lock.release()
+    lock.acquire()
+    assert subprocess.run([sys.executable, "-c", _TAKE, path], check=False).returncode == 1
     lock.release()
 
 

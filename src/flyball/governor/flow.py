@@ -108,8 +108,10 @@ def acquire(
         # Whatever stops us, no ask and no slot is left behind. The original error is what counts.
         try:
             after = yield Call(lambda: store.withdraw(waiter.verdict.claim_id))
-        except StoreError:
+        except BaseException as error:
             store.remember(Release(waiter.verdict.claim_id, Outcome.ABANDONED))
+            if not isinstance(error, StoreError):
+                raise
         else:
             yield from settle(store, after, observers)
         raise

@@ -63,7 +63,7 @@ class Governor:
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
             weakref.WeakKeyDictionary()
         )
-        survive_forks(self)
+        survive_forks(self, rank=0)
 
     @property
     def store(self) -> Store:

@@ -88,9 +88,6 @@ class GatedChild:
             return None
         if not os.WIFSTOPPED(status):
             return status
-        if os.WSTOPSIG(status) == signal.SIGSTOP and not _terminal_signals_us():
-            # Somebody stopped the command alone, and will continue it alone.
-            return None
         # The command was stopped: stop with it, and when continued, continue it.
         os.kill(os.getpid(), signal.SIGSTOP)
         with contextlib.suppress(ProcessLookupError):

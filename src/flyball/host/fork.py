@@ -8,6 +8,7 @@ the moment of the fork would otherwise stay locked in the child for ever.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -23,18 +24,21 @@ class Forkable(Protocol):
         """Go on as somebody else: what was open is the parent's."""
 
 
-_registered: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_registered: weakref.WeakKeyDictionary[Forkable, int] = weakref.WeakKeyDictionary()
 _resting: list[Forkable] = []
+_one_fork = threading.Lock()
+"""Threads may fork at the same time, and each must find everything at rest."""
 
 
-def survive_forks(thing: Forkable) -> None:
-    """Call the three methods of ``thing`` around every fork from now on."""
-    _registered.add(thing)
+def survive_forks(thing: Forkable, *, rank: int = 1) -> None:
+    """Call the three methods of ``thing`` around every fork from now on. Whatever calls others while it holds
+    its lock has the lower rank: it is brought to rest before them."""
+    _registered[thing] = rank
 
 
 def _before() -> None:
-    # One order for everybody, or two forking threads could wait for each other.
-    _resting.extend(sorted(_registered, key=id))
+    _one_fork.acquire()
+    _resting.extend(sorted(_registered, key=lambda thing: (_registered[thing], id(thing))))
     for thing in _resting:
         thing.before_fork()
 
@@ -42,11 +46,13 @@ def _before() -> None:
 def _in_parent() -> None:
     while _resting:
         _resting.pop().after_fork_in_parent()
+    _one_fork.release()
 
 
 def _in_child() -> None:
     while _resting:
         _resting.pop().after_fork_in_child()
+    _one_fork.release()
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -59,8 +59,9 @@ class LockFile:
             words = f"cannot open {path} ({error.strerror}); set FLYBALL_HOME to a folder you can write to"
             raise StoreReadOnlyError(words) from error
         self._signed_at = self._let_go_at = 0.0
-        # The kernel's lock belongs to the whole process: between its threads this one decides.
-        self._threads = threading.Lock()
+        # The kernel's lock belongs to the whole process: between its threads this one decides. It knows its
+        # owner, so that whoever is interrupted gives back what it has, and nothing else.
+        self._threads = threading.RLock()
         self._helper: _Helper | None = None
 
     @staticmethod
@@ -72,29 +73,48 @@ class LockFile:
         return found if found is not None else _open.setdefault(key, LockFile(path, stuck_after_s))
 
     def acquire(self) -> None:
-        self._threads.acquire()
+        if self._mine:
+            raise StoreBusyError(f"this thread has the lock {self.path} already")
         try:
-            if not self._try() and not self._try_politely():
+            self._threads.acquire()
+            if self._is_expected() or (not self._try() and not self._try_politely()):
                 self._wait_for_processes()
+            self._sign()
         except BaseException:
-            self._threads.release()
+            self.let_go()
             raise
-        self._sign()
 
     def acquire_at_once(self) -> bool:
         """``acquire``, if nobody has it; False without waiting where somebody does."""
-        if not self._threads.acquire(blocking=False):
-            return False
         try:
-            got = self._try()
+            if self._mine or not self._threads.acquire(blocking=False):
+                return False
+            if not self._is_expected() and self._try():
+                self._sign()
+                return True
         except BaseException:
-            self._threads.release()
+            self.let_go()
             raise
-        if got:
-            self._sign()
-        else:
+        self._threads.release()
+        return False
+
+    @property
+    def _mine(self) -> bool:
+        owned: bool = self._threads._is_owned()  # type: ignore[attr-defined]
+        return owned
+
+    def _is_expected(self) -> bool:
+        """A helper that somebody left blocked may get the lock any moment, for nobody, and let go of it: who
+        takes it beside the helper loses it again."""
+        return self._helper is not None and self._helper.blocked
+
+    def let_go(self) -> None:
+        """Give back whatever this thread has of it, wherever it was interrupted, by a Ctrl-C for one."""
+        if self._mine:
+            if self._helper is not None and not self._helper.stop_waiting():
+                self._helper.has_it(within_s=0)
+            fcntl.lockf(self._fd, fcntl.LOCK_UN)
             self._threads.release()
-        return got
 
     def _sign(self) -> None:
         """Show now and then that the lock moves on, where the kernel names the same process each time.
@@ -162,8 +182,12 @@ class LockFile:
         return max(pid, 0)
 
     def release(self) -> None:
-        self._let_go_at = time.monotonic()
-        fcntl.lockf(self._fd, fcntl.LOCK_UN)
+        try:
+            self._let_go_at = time.monotonic()
+            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+        except BaseException:
+            self.let_go()
+            raise
         self._threads.release()
 
     def _stuck(self, seen: Progress) -> str:
@@ -199,6 +223,10 @@ class _Helper:
 
     def has_it(self, *, within_s: float) -> bool:
         return self._done.acquire(timeout=within_s)
+
+    @property
+    def blocked(self) -> bool:
+        return self._blocked
 
     def stop_waiting(self) -> bool:
         """True if nobody got the lock for us in the meantime."""

@@ -6,10 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from flyball.errors import StoreBusyError
 from flyball.host.fork import survive_forks
 from flyball.stores.desk import World
 from flyball.stores.memory_rows import MemoryRows
 from flyball.stores.rows import Rows
+from flyball.stores.steps import IN_BETWEEN
 from flyball.stores.verbs import Verbs
 
 
@@ -18,7 +20,8 @@ class MemoryStore(Verbs):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._inside = False
         self._rows = MemoryRows()
         survive_forks(self)
 
@@ -30,14 +33,24 @@ class MemoryStore(Verbs):
 
     def after_fork_in_child(self) -> None:
         """A copy of the state goes on by itself. What could not be written is the parent's to write."""
-        self._lock = threading.Lock()
-        self._unwritten_lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._unwritten_lock = threading.RLock()
         self._unwritten = []
 
     @contextmanager
-    def _write(self) -> Iterator[Rows]:
+    def _alone(self) -> Iterator[MemoryRows]:
         with self._lock:
-            rows = self._rows
+            if self._inside:
+                raise StoreBusyError(IN_BETWEEN)
+            self._inside = True
+            try:
+                yield self._rows
+            finally:
+                self._inside = False
+
+    @contextmanager
+    def _write(self) -> Iterator[Rows]:
+        with self._alone() as rows:
             rows.begin(self.now(), self._world.epoch())
             try:
                 yield rows
@@ -51,9 +64,9 @@ class MemoryStore(Verbs):
 
     @contextmanager
     def _read(self) -> Iterator[Rows]:
-        with self._lock:
-            self._rows.now, self._rows.epoch = self.now(), self._world.epoch()
-            yield self._rows
+        with self._alone() as rows:
+            rows.now, rows.epoch = self.now(), self._world.epoch()
+            yield rows
 
     def close(self) -> None:
         return None

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from types import FrameType
 
 from flyball.stores.desk import PoolDesk, World
 from flyball.stores.port import After, Release
 from flyball.stores.rows import Rows
+
+IN_BETWEEN = (
+    "this thread is in the middle of another call to the governor (a signal handler or a finalizer came in "
+    "between); ask again outside of it"
+)
+"""What nothing may begin in: it would wait for itself. A release is kept and rides in the next step."""
+
+
+def in_the_middle() -> bool:
+    """Is a call of this thread to a store under way, below the one that asks?"""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _module(frame).startswith(("flyball.stores", "contextlib")):
+        frame = frame.f_back
+    while frame is not None and not _module(frame).startswith("flyball.stores"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 class Steps(ABC):
@@ -17,7 +39,7 @@ class Steps(ABC):
     def __init__(self, world: World) -> None:
         self._world = world
         self._unwritten: list[Release] = []
-        self._unwritten_lock = threading.Lock()
+        self._unwritten_lock = threading.RLock()
 
     @abstractmethod
     def _write(self) -> AbstractContextManager[Rows]:

@@ -69,7 +69,8 @@ class Mailbox:
 
     def __init__(self, folder: Path) -> None:
         self._pid = os.getpid()
-        self.address = str(folder / f"{self._pid}-{next(_numbers)}")
+        # Processes of two pid namespaces may share the folder, and a pid.
+        self.address = str(folder / f"{self._pid}-{next(_numbers)}-{os.urandom(3).hex()}")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         with contextlib.suppress(FileNotFoundError):

@@ -180,7 +180,7 @@ class PostgresSteps(Verbs):
 
     def after_fork_in_child(self) -> None:
         """The connections are the parent's, and so is what it has to make good."""
-        self._unwritten_lock = threading.Lock()
+        self._unwritten_lock = threading.RLock()
         self._unwritten, self._unheard = [], []
         self._open = _Open()
         self._tag = Tags()

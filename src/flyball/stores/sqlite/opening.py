@@ -98,9 +98,11 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 def _version(path: Path, connection: sqlite3.Connection) -> int:
     """The schema's version. Refuses files that are not ours or from the future."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    # In one statement: somebody may be making the tables between two.
+    version, application, tables = connection.execute(
+        "SELECT (SELECT user_version FROM pragma_user_version),"
+        " (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)"
+    ).fetchone()
     if (version or tables) and application != APPLICATION_ID:
         raise StoreUnreadableError(f"{path} is a database of another program; set FLYBALL_HOME elsewhere")
     if version > SCHEMA_VERSION:
@@ -112,25 +114,23 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
 
 
 def _upgrade(path: Path, clock: StoreClock, connection: sqlite3.Connection) -> None:
-    """Bring the schema forward, one numbered step at a time, each whole or not at all."""
+    """Bring the schema forward, in numbered steps, all of them or none: nobody sees it half done."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         # A commit writes whole pages; the rows are small.
         connection.execute("PRAGMA page_size = 1024")
         connection.execute("PRAGMA journal_mode = WAL")
-    for number, script in schema_steps()[_version(path, connection) :]:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, script in schema_steps()[_version(path, connection) :]:
             for statement in _statements(script):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-    connection.execute("BEGIN IMMEDIATE")
-    clock.enter(connection)
-    connection.execute("COMMIT")
+        clock.enter(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
 
 
 def schema_steps() -> list[tuple[int, str]]:

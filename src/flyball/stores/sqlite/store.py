@@ -23,7 +23,7 @@ from typing import Any
 
 from flyball.core.model import Ask
 from flyball.core.verdict import Verdict, free
-from flyball.errors import StoreError, StoreReadOnlyError, invariant
+from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
 from flyball.stores.desk import World
@@ -33,6 +33,7 @@ from flyball.stores.sqlite import at_once, opening
 from flyball.stores.sqlite.ailments import as_store_error
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.rows import SqliteRows
+from flyball.stores.steps import IN_BETWEEN, in_the_middle
 from flyball.stores.verbs import Verbs, check_ask
 
 CHECKPOINT_EVERY = 300
@@ -48,12 +49,20 @@ class _WriteStep:
         self._store = store
 
     def __enter__(self) -> Rows:
-        return self._store.begin()
+        try:
+            return self._store.begin()
+        except BaseException:
+            self._store.abort()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._store.end(error)
+        try:
+            self._store.end(error)
+        except BaseException:
+            self._store.abort()
+            raise
 
 
 class SqliteStore(Verbs):
@@ -74,6 +83,8 @@ class SqliteStore(Verbs):
         """Where something is in the way again and again, most do not try the short way first."""
         self._lock_kept = False
         """The thread that has the mutex has the file's lock too, for a step that it is about to open."""
+        self._inside = False
+        """The thread that has the mutex is in the middle of a step or on its way into one."""
         self._inherited: SqliteRows | None = None
         survive_forks(self)
         with self._mutex, self._translated():
@@ -82,31 +93,65 @@ class SqliteStore(Verbs):
     # -- transactions -----------------------------------------------------------------------------
 
     def _write(self) -> AbstractContextManager[Rows]:
+        self._check_alone()
         return _WriteStep(self)
 
     @contextmanager
     def _read(self) -> Iterator[Rows]:
-        with self._mutex, self._translated():
+        self._check_alone()
+        with self._mutex, self._translated(), self._alone():
             rows = self._ready()
             if self._together:
                 yield rows
                 return
-            rows.connection.execute("BEGIN")
             try:
+                rows.connection.execute("BEGIN")
                 rows.now, rows.epoch = self._clock(), self._world.epoch()
                 yield rows
             finally:
-                rows.connection.execute("ROLLBACK")
+                _roll_back(rows.connection)
 
     @contextmanager
     def _peek(self) -> Iterator[Rows]:
-        with self._mutex, self._translated():
+        self._check_alone()
+        with self._mutex, self._translated(), self._alone():
             yield self._ready()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            self._inside = True
+            yield
+        finally:
+            self._inside = False
+
+    def _check_alone(self) -> None:
+        """Nothing may begin in the middle of a step: a signal handler or a finalizer of the same thread would
+        wait for itself. What it gives back is kept and rides in the next step.
+
+        What an exception of a signal left of a step of this thread is undone, here at the latest.
+        """
+        if self._inside and self._mutex._is_owned():  # type: ignore[attr-defined]
+            if in_the_middle():
+                raise StoreBusyError(IN_BETWEEN)
+            self.abort()
+            while self._mutex._is_owned():  # type: ignore[attr-defined]
+                self._mutex.release()
+
+    def abort(self) -> None:
+        """Something stopped a step of this thread, at whatever point: nothing of it stays open or locked."""
+        if not self._together:
+            if self._rows is not None:
+                _roll_back(self._rows.connection)
+            self._lock_kept = self._inside = False
+            if not self._read_only:
+                self._file_lock.let_go()
 
     def begin(self) -> SqliteRows:
         """Take the locks and open a write transaction; everything is let go if that fails."""
         self._mutex.acquire()
         try:
+            self._inside = True
             if self._read_only:
                 raise StoreReadOnlyError(f"{self.path} was opened for reading only")
             rows = self._ready()
@@ -116,6 +161,7 @@ class SqliteStore(Verbs):
                 self._lock_kept = False
                 self._open_step(rows)
         except BaseException as error:
+            self._inside = False
             self._mutex.release()
             raise self._translate(error) from error.__cause__
         return rows
@@ -125,14 +171,11 @@ class SqliteStore(Verbs):
         connection = rows.connection
         try:
             connection.execute("BEGIN IMMEDIATE")
-            try:
-                rows.now, rows.actions = self._clock.seen(connection), []
-                rows.epoch = self._world.epoch()
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
+            rows.now, rows.actions = self._clock.seen(connection), []
+            rows.epoch = self._world.epoch()
         except BaseException:
-            self._file_lock.release()
+            _roll_back(connection)
+            self._file_lock.let_go()
             raise
 
     def end(self, error: BaseException | None) -> None:
@@ -146,6 +189,7 @@ class SqliteStore(Verbs):
             self._close_step(rows, error)
             self._checkpoint_now_and_then(rows.connection)
         finally:
+            self._inside = False
             self._mutex.release()
 
     def _close_step(self, rows: SqliteRows, error: BaseException | None) -> None:
@@ -156,8 +200,7 @@ class SqliteStore(Verbs):
         except BaseException as failure:
             error = failure
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _roll_back(connection)
             self._file_lock.release()
         if error is not None:
             raise self._translate(error)
@@ -169,24 +212,37 @@ class SqliteStore(Verbs):
 
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         check_ask(ask)
+        self._check_alone()
         values = at_once.grant_of(ask)
         with self._mutex:
             try:
                 done = self._at_once(at_once.GRANT, values) if values is not None else None
                 if not done:
                     return super().admit(ask, park=park)
+            except StoreError:
+                raise
+            except BaseException:
+                self.abort()
+                raise
             finally:
                 self._let_go()
         claim_id, in_use, cap = done[0]
         return free(ask.pool, claim_id, in_use=in_use, cap=cap), After()
 
     def release(self, release: Release) -> After:
+        self._check_alone()
         values = at_once.end_of(release)
         with self._mutex:
             try:
                 if values is not None and self._at_once(at_once.END, values) is not None:
                     return After()
                 return super().release(release)
+            except StoreError:
+                raise
+            except BaseException:
+                self.abort()
+                self.remember(release)
+                raise
             finally:
                 self._let_go()
 
@@ -199,7 +255,15 @@ class SqliteStore(Verbs):
         # Whatever else is due rides in a step.
         if self._rows is None or self._read_only or self._together or self._unwritten or self._clock.due:
             return None
-        connection = self._rows.connection
+        try:
+            self._inside = True
+            return self._tried_at_once(self._rows.connection, statement, values)
+        finally:
+            self._inside = False
+
+    def _tried_at_once(
+        self, connection: sqlite3.Connection, statement: str, values: at_once.Values
+    ) -> list[tuple[Any, ...]] | None:
         self._file_lock.acquire()
         self._lock_kept = True
         try:
@@ -232,7 +296,7 @@ class SqliteStore(Verbs):
         if self._read_only or not self._mutex.acquire(blocking=False):
             return False
         try:
-            self._together = self._opened_at_once()
+            self._together = not self._inside and self._opened_at_once()
         finally:
             if not self._together:
                 self._mutex.release()
@@ -297,7 +361,7 @@ class SqliteStore(Verbs):
         that the locks its parent holds are its own.
         """
         self._mutex = threading.RLock()
-        self._unwritten_lock = threading.Lock()
+        self._unwritten_lock = threading.RLock()
         self._unwritten = []
         self._inherited, self._rows = self._rows, None
 
@@ -331,3 +395,8 @@ class SqliteStore(Verbs):
         translated = as_store_error(self.path, error, busy_s=opening.BUSY_TIMEOUT_S)
         translated.__cause__ = error
         return translated
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
