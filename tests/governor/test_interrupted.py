@@ -67,17 +67,20 @@ def test_a_signal_handler_may_release_a_lease_in_the_middle_of_anything(home: Pa
         gov = flyball.Governor(*sys.argv[1:])
         gov.set_pool("p", cap=1000, adaptive=False)
         mine = [gov.acquire("p") for _ in range(20)]
-        signal.signal(signal.SIGUSR1, lambda *_: mine.pop().release())
+        signal.signal(signal.SIGUSR1, lambda *_: mine and mine.pop().release())
 
         def signals():
-            for _ in range(20):
+            while mine:
                 time.sleep(0.005)
                 os.kill(os.getpid(), signal.SIGUSR1)
 
-        threading.Thread(target=signals).start()
+        sender = threading.Thread(target=signals)
+        sender.start()
         while mine:
             with gov.slot("p"):
                 pass
+        sender.join()
+        gov.acquire("p").release()
         print(sum(pool.in_use for pool in gov.status().pools))
         """,
         *([url] if url else []),

@@ -125,13 +125,14 @@ class SqliteStore(Verbs):
         finally:
             self._inside = False
 
-    def _check_alone(self) -> None:
+    def _check_alone(self, *, outermost: bool = False) -> None:
         """Nothing may begin in the middle of a step: a signal handler or a finalizer of the same thread would
         wait for itself. What it gives back is kept and rides in the next step.
 
         What an exception of a signal left of a step of this thread is undone, here at the latest.
         """
-        if self._inside and self._mutex._is_owned():  # type: ignore[attr-defined]
+        suspect = self._inside or (outermost and not self._together)
+        if suspect and self._mutex._is_owned():  # type: ignore[attr-defined]
             if in_the_middle():
                 raise StoreBusyError(IN_BETWEEN)
             self.abort()
@@ -212,7 +213,7 @@ class SqliteStore(Verbs):
 
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         check_ask(ask)
-        self._check_alone()
+        self._check_alone(outermost=True)
         values = at_once.grant_of(ask)
         with self._mutex:
             try:
@@ -230,7 +231,7 @@ class SqliteStore(Verbs):
         return free(ask.pool, claim_id, in_use=in_use, cap=cap), After()
 
     def release(self, release: Release) -> After:
-        self._check_alone()
+        self._check_alone(outermost=True)
         values = at_once.end_of(release)
         with self._mutex:
             try:
