@@ -210,6 +210,29 @@ def test_a_network_file_system_is_refused_with_two_ways_out(
         flyball.Governor().acquire_nowait()
 
 
+@pytest.mark.parametrize("how", ["removed", "set aside"])
+def test_a_state_file_that_is_taken_away_under_a_process_is_noticed(
+    home: Path, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else whoever was there and whoever comes new each have the whole cap."""
+    monkeypatch.setattr("flyball.stores.sqlite.store.LOOK_EVERY_S", 0.0)
+    old, new = flyball.Governor(), flyball.Governor()
+    old.set_pool("p", cap=2, adaptive=False)
+    if how == "removed":
+        shutil.rmtree(home)
+    else:
+        for suffix in ("-wal", "-shm", ""):
+            (home / f"governor.db{suffix}").rename(home / f"governor.db.damaged-1{suffix}")
+    new.set_pool("p", cap=1, adaptive=False)
+    lease = old.acquire_nowait("p")
+    assert "was removed or replaced" in caplog.text
+    with pytest.raises(flyball.AtCapacityError):
+        new.acquire_nowait("p")
+    lease.release()
+    new.acquire_nowait("p").release()
+    assert old.recount() == []
+
+
 def test_two_homes_know_nothing_of_each_other(tmp_path: Path) -> None:
     one, two = (flyball.Governor(f"sqlite://{tmp_path / name}/governor.db") for name in ("one", "two"))
     one.set_pool("p", cap=1, adaptive=False)

@@ -159,7 +159,8 @@ class _Waiter:
             self.verdict = free(seen.pool, seen.claim_id, in_use=seen.in_use, cap=seen.cap)
             return
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            # One last look: a slot handed to us in the meantime is ours.
+            # One last look: a slot handed to us in the meantime is ours, and the dead hold none.
+            yield from reap(self.store, self.ask.pool, self.observers)
             yield from self._look(advance=True)
             return self._check_granted_at_last()
         quiet = woken is Woken.MAIL or (woken is Woken.TIMER and nap_s == _FRESH_WATCHER_S)

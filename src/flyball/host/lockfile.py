@@ -69,8 +69,18 @@ class LockFile:
         """The one lock file of this process for ``path``. A forked child gets its own."""
         key = (os.getpid(), path)
         found = _open.get(key)
+        if found is not None and not found._is_there():
+            _open.pop(key, None)
+            found = None
         # Two threads may race to the first use: setdefault lets one win, the loser's file stays open, unused.
         return found if found is not None else _open.setdefault(key, LockFile(path, stuck_after_s))
+
+    def _is_there(self) -> bool:
+        """A lock on a file that was removed or replaced keeps nobody out who comes later."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+        except OSError:
+            return False
 
     def acquire(self) -> None:
         if self._mine:

@@ -21,6 +21,18 @@ LOG_LIMIT_PAGES = 16_000
 """Where nobody got to it before, a commit itself moves the log into the file."""
 
 
+FileId = tuple[int, int]
+
+
+def file_id(path: Path) -> FileId | None:
+    """Which file the path names now; None for none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class StoreEmptyError(StoreError):
     """The file exists, but nothing has been written to it yet."""
 

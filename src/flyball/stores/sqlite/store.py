@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -38,6 +39,7 @@ from flyball.stores.verbs import Verbs, check_ask
 
 CHECKPOINT_EVERY = 300
 MISSES_MOST = 16
+LOOK_EVERY_S = 1.0
 
 
 class _WriteStep:
@@ -86,6 +88,8 @@ class SqliteStore(Verbs):
         self._inside = False
         """The thread that has the mutex is in the middle of a step or on its way into one."""
         self._inherited: SqliteRows | None = None
+        self._file: opening.FileId | None = None
+        self._looked_at = 0.0
         survive_forks(self)
         with self._mutex, self._translated():
             self._ready()
@@ -100,6 +104,7 @@ class SqliteStore(Verbs):
     def _read(self) -> Iterator[Rows]:
         self._check_alone()
         with self._mutex, self._translated(), self._alone():
+            self._look_for_the_file()
             rows = self._ready()
             if self._together:
                 yield rows
@@ -155,6 +160,7 @@ class SqliteStore(Verbs):
             self._inside = True
             if self._read_only:
                 raise StoreReadOnlyError(f"{self.path} was opened for reading only")
+            self._look_for_the_file()
             rows = self._ready()
             if not self._together:
                 if not self._lock_kept:
@@ -253,6 +259,7 @@ class SqliteStore(Verbs):
         if self._skips:
             self._skips -= 1
             return None
+        self._look_for_the_file()
         # Whatever else is due rides in a step.
         if self._rows is None or self._read_only or self._together or self._unwritten or self._clock.due:
             return None
@@ -338,6 +345,23 @@ class SqliteStore(Verbs):
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
+    def _look_for_the_file(self) -> None:
+        """Once a second, before a step: is it still the one that its name names? Else everybody who comes new
+        works on another, and each side grants the whole cap."""
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_EVERY_S or self._together or self._lock_kept or self._rows is None:
+            return
+        self._looked_at = now
+        if opening.file_id(self.path) != self._file:
+            import logging
+
+            logging.getLogger("flyball").warning(
+                "%s was removed or replaced; from now on the new one counts, without the leases of the old",
+                self.path,,
+            )
+            self._rows.connection.close()
+            self._rows = None
+
     def _ready(self) -> SqliteRows:
         if self._rows is None:
             self._rows = self._open()
@@ -378,6 +402,7 @@ class SqliteStore(Verbs):
             opening.prepare_home(self.path)
             self._file_lock = LockFile.of(f"{self.path}.lock")
             connection = opening.open_for_writing(self.path, self._clock, self._file_lock)
+        self._file = opening.file_id(self.path)
         return SqliteRows(connection)
 
     # -- errors -----------------------------------------------------------------------------------
