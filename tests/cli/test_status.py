@@ -224,7 +224,17 @@ def test_a_closed_pool_says_what_closed_it(cli: Cli, governor: Governor) -> None
     for name in ("a", "b"):
         governor.report("openai", THROTTLED, project="blog", name=name)
     (pool,) = (pool for pool in governor.status().pools if pool.name == "openai")
-    assert pool.closed_why == "waiting out refusals that followed each other"
+    assert pool.closed_why == "waiting out a refusal"
+
+
+def test_starts_that_a_refusal_spaces_are_shown_as_spaced(cli: Cli, governor: Governor) -> None:
+    """Whoever waits for it must find it: the setting says that spacing is off."""
+    governor.set_pool("openai", cap=8)
+    with governor.slot("openai") as lease:
+        lease.report(429, {"retry-after": "0"})
+    (pool,) = (pool for pool in governor.status().pools if pool.name == "openai")
+    assert pool.spacing_s > 0
+    assert "s between starts" in cli("status", "openai").out
 
 
 def test_a_run_that_waits_out_a_limit_is_seen_and_holds_nothing(cli: Cli, governor: Governor) -> None:

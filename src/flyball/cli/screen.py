@@ -121,7 +121,7 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
         yield "closed", Piece(wait, Style.BAD)
     if pool.spacing_s:
         due = f"; next start in {span_words(pool.next_start_in_s)}" if pool.next_start_in_s else ""
-        yield "spacing", f"{pool.spacing_s:g} s between starts{due}"
+        yield "spacing", f"{pool.spacing_s:.3g} s between starts{due}"
     for window in pool.windows:
         yield "window", window_words(window)
     yield from share_words(pool)

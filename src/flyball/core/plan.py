@@ -241,6 +241,11 @@ def replan(
     return Plan(replace(limits, valid_until=valid_until), memory, meters, shares, note.facts)
 
 
+def spacing_of(state: CapState, s: PoolSettings) -> float:
+    """Seconds between starts: the setting's, or more while the pool feels its way after a refusal."""
+    return max(s.spacing_s, state.spaced_s) if s.adapts else 0.0
+
+
 def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Limits:
     phase = memory.breaker.phase if s.adapts else Phase.CLOSED
     closings = [memory.retry_until or 0.0, memory.breaker.open_until if phase is Phase.OPEN else 0.0]
@@ -255,7 +260,7 @@ def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Lim
         reserve=s.reserve,
         phase=phase,
         closed_until=closed_until if closed_until > now else None,
-        spacing_s=max(s.spacing_s, memory.cap.spaced_s) if s.adapts else 0.0,
+        spacing_s=spacing_of(memory.cap, s),
         spacing_jitter=s.spacing_jitter,
         share=s.share,
         ageing_s=s.ageing_s,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flyball.core.model import Claim, Phase
+from flyball.core.plan import spacing_of
 from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.window import Window
 from flyball.governor.fleet_status import SILENT_S as SILENT_S
@@ -188,7 +189,7 @@ def status_of(store: Store, location: str) -> Status:
 def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
     s, cap_state, breaker = pool.settings, pool.memory.cap, pool.memory.breaker
     settling = s.adaptive and now < cap_state.settle_until
-    spacing = s.spacing_s if s.adapts else 0.0
+    spacing = spacing_of(cap_state, s)
     return PoolStatus(
         name=pool.name,
         profile=s.profile,
@@ -241,7 +242,7 @@ def _closed_why(pool: PoolSnapshot) -> str:
         return pool.memory.breaker.why or "the breaker is open"
     if pool.memory.retry_until is not None and pool.memory.retry_until >= pool.closed_until:
         return pool.memory.retry_why or "the provider said to retry later"
-    return "waiting out refusals that followed each other"
+    return "waiting out a refusal"
 
 
 def _window(window: Window, now: float) -> WindowStatus:

@@ -357,7 +357,7 @@ class SqliteStore(Verbs):
 
             logging.getLogger("flyball").warning(
                 "%s was removed or replaced; from now on the new one counts, without the leases of the old",
-                self.path,,
+                self.path,
             )
             self._rows.connection.close()
             self._rows = None
