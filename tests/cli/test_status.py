@@ -243,7 +243,7 @@ def test_a_run_that_waits_out_a_limit_is_seen_and_holds_nothing(cli: Cli, govern
         out = cli("status").out
         (pool,) = cli("status", "--json").json["pools"]
     assert "1 pool, 0 leases, 0 waiting, 1 resting" in out
-    resting = next(line for line in out.splitlines() if "t-14" in line)
+    resting = next(line for line in out.splitlines() if "blog/t-14" in line)
     assert resting.split()[:6] == ["blog/t-14", str(os.getpid()), "1", "s", "45", "min"]
     assert resting.endswith("limited: throttled (429); trying again in 45 min")
     assert (pool["in_use"], pool["leases"], len(pool["resting"])) == (0, [], 1)
@@ -257,4 +257,4 @@ def test_a_dead_run_that_rested_will_not_go_on(cli: Cli, governor: Governor, peo
     people.dies(pid)
     assert "dead, will not be tried again" in cli("status").out
     governor.reap()
-    assert "t-14" not in cli("status").out
+    assert "blog/t-14" not in cli("status").out
