@@ -79,7 +79,16 @@ def test_a_command_that_does_not_exist_is_told_before_waiting(home: Path) -> Non
     cap_of(1)
     done = run("--", "no-such-command-here")
     assert done.returncode == 127
-    assert "was not found" in done.stderr
+    assert done.stderr == "flyball: no-such-command-here was not found\n"
+    as_json = json.loads(run("--json", "--", "no-such-command-here").stderr)
+    assert (as_json["message"], as_json["exit"]) == ("no-such-command-here was not found", 127)
+
+
+def test_an_empty_word_and_a_folder_are_called_what_they_are(home: Path, tmp_path: Path) -> None:
+    empty, folder = run("--", ""), run("--", str(tmp_path))
+    assert (empty.returncode, folder.returncode) == (127, 126)
+    assert empty.stderr == "flyball: the command is an empty word; say what to run after --\n"
+    assert folder.stderr == f"flyball: {tmp_path} is a folder, not a command\n"
 
 
 def test_a_file_that_may_not_be_executed_is_126(home: Path, tmp_path: Path) -> None:
@@ -99,6 +108,27 @@ def test_a_waiter_under_nohup_outlives_the_terminal_it_was_left_in(
     first.terminate()
     assert night.communicate(timeout=15)[0] == "ran\n"
     assert night.returncode == 0
+
+
+@pytest.mark.parametrize("way", [["--"], ["--replace", "--"], ["--runtime", "claude", "--"]])
+@pytest.mark.parametrize(
+    ("text", "code", "why"),
+    [
+        ("#!/no/such/sh -e\n", 127, "its first line names '/no/such/sh', which does not exist"),
+        ("#!/bin/sh\r\necho x\r\n", 127, r"its first line names '/bin/sh\r', which does not exist"),
+        ("echo x\n", 126, "it is no program; a script begins with a line such as #!/bin/sh"),
+        ("#!/\n", 126, "Permission denied"),
+    ],
+)
+def test_a_script_that_the_system_refuses_ends_as_in_a_shell_and_leaves_no_lease(
+    home: Path, tmp_path: Path, way: list[str], text: str, code: int, why: str
+) -> None:
+    script = tmp_path / "x"
+    script.write_text(text)
+    script.chmod(0o755)
+    done = run(*way, str(script))
+    assert (done.returncode, done.stderr) == (code, f"flyball: cannot run {script}: {why}\n")
+    assert pool().in_use == 0
 
 
 def test_no_wait_on_a_full_pool_is_75_and_says_who_holds_it(

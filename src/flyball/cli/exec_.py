@@ -16,7 +16,15 @@ from flyball.governor.caller import default_project, name_of
 from flyball.governor.doors import thread_mail
 from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease
-from flyball.governor.shim import GatedChild, become, die_like, passing_on, stopped_by_signals
+from flyball.governor.shim import (
+    NOT_FOUND,
+    NOT_RUNNABLE,
+    GatedChild,
+    become,
+    die_like,
+    passing_on,
+    stopped_by_signals,
+)
 from flyball.runtimes.known import COMMAND, NAMES, pool_of, runtime_of
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
@@ -26,8 +34,6 @@ EXAMPLE = """flyball exec -- claude -p "fix the failing tests"
 flyball exec --pool openai --project blog --wait 10m -- codex exec "..."
 flyball exec --retry-limited 3 -- claude -p "..." --output-format stream-json --verbose > run.jsonl
 exit status: the command's own; 75 if no slot came in time or a limit ended it; 126, 127 if it cannot run"""
-_NOT_FOUND = 127
-_NOT_RUNNABLE = 126
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,9 +80,7 @@ def run(args: argparse.Namespace) -> int:
     argv = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not argv:
         raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
-    problem = _cannot_run(argv[0])
-    if problem is not None:
-        return problem
+    _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
     governor, asking = Governor(), _asking(args, argv, runtime)
     if args.replace and (args.retry_limited or args.runtime):
@@ -182,16 +186,18 @@ def _ended(status: int) -> str:
     return f"failed: exit status {code}" if code else "finished"
 
 
-def _cannot_run(command: str) -> int | None:
+def _check_runnable(command: str) -> None:
     """Find out before waiting in line that the command does not exist."""
     folders = [""] if os.sep in command else os.get_exec_path()
     paths = [os.path.join(folder, command) for folder in folders]
     if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths):
-        return None
-    exists = os.path.exists(command) and os.sep in command
-    words = "is not executable" if exists else "was not found"
-    print(f"flyball: {command} {words}", file=sys.stderr)
-    return _NOT_RUNNABLE if exists else _NOT_FOUND
+        return
+    if not command:
+        raise AgentError("the command is an empty word; say what to run after --", exit_code=NOT_FOUND)
+    if os.sep not in command or not os.path.exists(command):
+        raise AgentError(f"{command} was not found", exit_code=NOT_FOUND)
+    words = "is a folder, not a command" if os.path.isdir(command) else "is not executable"
+    raise AgentError(f"{command} {words}", exit_code=NOT_RUNNABLE)
 
 
 def _say(args: argparse.Namespace, words: str, verdict: Verdict) -> None:

@@ -18,7 +18,7 @@ from typing import Protocol, cast
 
 from flyball import __version__
 from flyball.cli.parser import Parser
-from flyball.errors import FlyballError, InvariantError, RefusedError, StoreError, UsageError
+from flyball.errors import AgentError, FlyballError, InvariantError, RefusedError, StoreError, UsageError
 
 EXIT_USAGE = 2
 EXIT_BUG = 70
@@ -90,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(words, error, EXIT_STORE)
     except InvariantError as error:
         return _fail(words, error, EXIT_BUG)
+    except AgentError as error:
+        return _fail(words, error, error.exit_code)
     except FlyballError as error:
         return _fail(words, error, 1)
     except KeyboardInterrupt:
