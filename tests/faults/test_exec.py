@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 
 import flyball
 from flyball.governor.status import PoolStatus
+from flyball.stores.handout import HOLD_SAMPLE
 
 EXEC = [sys.executable, "-m", "flyball", "exec"]
 
@@ -129,6 +131,36 @@ def test_a_script_that_the_system_refuses_ends_as_in_a_shell_and_leaves_no_lease
     done = run(*way, str(script))
     assert (done.returncode, done.stderr) == (code, f"flyball: cannot run {script}: {why}\n")
     assert pool().in_use == 0
+
+
+def test_a_new_pool_named_almost_like_another_is_asked_about_once(home: Path) -> None:
+    cap_of(2)
+    hint = "flyball: this is a new pool; did you mean 'anthropic'?\n"
+    assert [run("--pool", "anthropc", "--", "true").stderr for _ in range(2)] == [hint, ""]
+    assert "did you mean" in json.loads(run("--json", "--pool", "antropic", "--", "true").stderr)["words"]
+
+
+def test_a_new_pool_is_not_asked_about_where_it_was_meant(home: Path) -> None:
+    cap_of(2)
+    cap_of(1, "anthropic-2")
+    assert run("--pool", "anthropic-2", "--", "true").stderr == ""
+    assert run("--pool", "gpu", "--", "true").stderr == ""
+    assert run("--quiet", "--pool", "anthropic-3", "--", "true").stderr == ""
+
+
+def test_a_pool_in_use_that_begins_another_block_of_ids_is_not_new(home: Path) -> None:
+    cap_of(2)
+    gov = flyball.Governor()
+    for _ in range(HOLD_SAMPLE):
+        gov.acquire_nowait("anthropic-2").release()
+    state = sqlite3.connect(home / "governor.db")
+    state.execute("UPDATE pool SET next_id = (next_id / 1000 + 1) * 1000 WHERE name = 'anthropic-2'")
+    state.commit()
+    state.close()
+    assert run("--pool", "anthropic-2", "--", "true").stderr == ""
+    lease = gov.acquire_nowait("anthropic-2")
+    lease.release()
+    assert lease.id % 1000 == 2, "the one before began a block"
 
 
 def test_no_wait_on_a_full_pool_is_75_and_says_who_holds_it(

@@ -9,7 +9,7 @@ import time
 
 from flyball.core.model import Outcome
 from flyball.core.verdict import Verdict, span_words
-from flyball.errors import AgentError, UsageError
+from flyball.errors import AgentError, StoreError, UsageError
 from flyball.governor import nested
 from flyball.governor.asking import Asking
 from flyball.governor.caller import default_project, name_of
@@ -137,7 +137,29 @@ def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Le
     if told:
         waited_s = time.monotonic() - started
         _say(args, f"granted after {span_words(waited_s)}: {lease.pool}", lease.verdict)
+    if args.pool is not None and not lease.nested:
+        _doubt_new_pool(governor, lease, args)
     return lease
+
+
+def _doubt_new_pool(governor: Governor, lease: Lease, args: argparse.Namespace) -> None:
+    """A pool made by this very ask may be a slip of the pen. The first lease of a pool begins a block of ids,
+    so all others are not even looked at."""
+    from flyball.stores.rows import ID_BLOCK
+
+    if lease.id % ID_BLOCK != 1:
+        return
+    from flyball.core.nearest import did_you_mean
+
+    try:
+        pools = {pool.name: pool for pool in governor.store.snapshot().pools}
+    except StoreError:
+        return
+    ours = pools.pop(lease.pool, None)
+    # Whoever named settings for it was asked then; where somebody has held slots before, it is not new.
+    new = ours is not None and not ours.named and not ours.hold_mean_s
+    if new and (meant := did_you_mean(lease.pool, pools)):
+        _say(args, f"this is a new pool; {meant}", lease.verdict)
 
 
 def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
