@@ -233,6 +233,11 @@ def test_without_any_history_nothing_is_promised() -> None:
     assert _estimate(Denial(Reason.CAP)) is None
 
 
+def test_nobody_knows_when_memory_comes_back() -> None:
+    assert _estimate(Denial(Reason.MEMORY, T0 + 5)) is None
+    assert _estimate(Denial(Reason.MEMORY, T0 + 5), hold_s=80.0, position=2) is None
+
+
 def test_the_pools_own_pace_is_the_estimate() -> None:
     assert _estimate(Denial(Reason.CAP), hold_s=80.0) == 20.0
     assert _estimate(Denial(Reason.CAP), hold_s=80.0, position=3) == 60.0

@@ -224,6 +224,8 @@ def estimate_s(
     denial: Denial, meters: Meters, counts: PoolCounts, *, position: int, now: float
 ) -> float | None:
     """When a slot may come, from now: the known time, or the pool's own pace; None if unknown."""
+    if denial.reason is Reason.MEMORY:
+        return None  # its time is when to look again, and no end of a lease of ours need free any memory
     known = max(0.0, denial.until - now) if denial.until is not None else 0.0
     if denial.reason is not Reason.SHARE and denial.until is not None and position <= 1:
         return known
