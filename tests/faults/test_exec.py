@@ -163,6 +163,17 @@ def test_a_pool_in_use_that_begins_another_block_of_ids_is_not_new(home: Path) -
     assert lease.id % 1000 == 2, "the one before began a block"
 
 
+def test_a_resource_that_is_named_twice_is_taken_twice(home: Path) -> None:
+    gov = flyball.Governor()
+    gov.change_machine(resources={"docker": 3, "gpu": 1})
+    lease = gov.acquire_nowait(resources={"docker": 2})
+    done = run("--no-wait", "--resource", "docker", "--resource", "gpu", "--resource=docker=1", "--", "true")
+    assert done.returncode == 75
+    assert "resource 'docker' has 1 free, 2 needed" in done.stderr
+    assert run("--no-wait", "--resource", "docker", "--resource", "gpu", "--", "true").returncode == 0
+    lease.release()
+
+
 def test_no_wait_on_a_full_pool_is_75_and_says_who_holds_it(
     home: Path, started: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -118,10 +118,16 @@ def _asking(args: argparse.Namespace, argv: list[str], runtime: str) -> Asking:
         name=args.name if args.name is not None else name_of(argv[0]),
         slots=args.slots,
         priority=args.priority,
-        resources=dict(args.resource),
+        resources=_summed(args.resource),
         model=args.model,
         pid=os.getpid(),
     )
+
+
+def _summed(units: list[tuple[str, int]]) -> dict[str, int]:
+    """A kind that is named twice is wanted twice."""
+    kinds = {kind for kind, _ in units}
+    return {kind: sum(count for other, count in units if other == kind) for kind in sorted(kinds)}
 
 
 def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Lease:
