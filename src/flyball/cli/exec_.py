@@ -37,14 +37,14 @@ exit status: the command's own; 75 if no slot came in time or a limit ended it; 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flyball.cli.units import count, duration, key_count
+    from flyball.cli.units import count, duration, key_count, whole
 
     parser.add_argument("--pool", help="the limited resource (default: by the command, else anthropic)")
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
     parser.add_argument("--name", help="the task's name in status and messages (default: command and pid)")
-    parser.add_argument("--priority", type=int, default=0, help="higher first; above 0 may use the reserve")
+    parser.add_argument("--priority", type=whole, default=0, help="higher first; above 0 may use the reserve")
     parser.add_argument(
-        "--slots", type=int, default=1, metavar="N", help="how many slots it takes (default 1)"
+        "--slots", type=whole, default=1, metavar="N", help="how many slots it takes (default 1)"
     )
     parser.add_argument("--model", default="", help="the model it uses, shown in status")
     parser.add_argument(
