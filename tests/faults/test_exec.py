@@ -77,6 +77,12 @@ def test_a_command_killed_by_a_signal_kills_the_wrapper_the_same_way(home: Path)
     assert run("--", "sh", "-c", "kill -SEGV $$").returncode == -signal.SIGSEGV
 
 
+@pytest.mark.parametrize("options", [[], ["--runtime", "claude"]])
+def test_a_command_killed_by_a_signal_leaves_no_mailbox_behind(home: Path, options: list[str]) -> None:
+    assert run(*options, "--", "sh", "-c", "kill -KILL $$").returncode == -signal.SIGKILL
+    assert [path for path in home.rglob("*") if path.is_socket()] == []
+
+
 def test_a_command_that_does_not_exist_is_told_before_waiting(home: Path) -> None:
     cap_of(1)
     done = run("--", "no-such-command-here")

@@ -178,6 +178,7 @@ def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]
         lease.release(Outcome.ABANDONED)
         raise
     lease.release(_outcome(status), words=_ended(status))
+    thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
     return die_like(status)
 
 
