@@ -104,7 +104,14 @@ class Throttled(FlyballError):  # noqa: N818 (said by callers, like StopIteratio
 
 
 class AgentError(FlyballError):
-    """A program flyball launched could not be started or behaved impossibly."""
+    """A program flyball launched could not be started or behaved impossibly.
+
+    ``exit_code`` is what a shell says of it: 127 not found, 126 not runnable.
+    """
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class SourceError(FlyballError):

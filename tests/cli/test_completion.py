@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,26 +21,66 @@ def test_a_script_knows_every_verb_and_the_arguments_of_its_actions(cli: Cli, sh
         assert word in result.out, word
 
 
-def test_bash_completes_actions_options_and_choices(cli: Cli) -> None:
-    script = cli("completion", "bash").out
+class Bash:
+    """A shell that has read the script: what it completes a line to."""
 
-    def completed(*words: str) -> list[str]:
+    def __init__(self, cli: Cli) -> None:
+        self._script = cli("completion", "bash").out
+
+    def completed(self, *words: str) -> list[str]:
         typed = " ".join(f"'{word}'" for word in words)
-        ask = f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _shtab_flyball; echo ${{COMPREPLY[@]}}"
-        done = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
-        return done.stdout.split()
+        place = f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}"
+        return self.says(f"{place}; _shtab_flyball; echo ${{COMPREPLY[@]}}").split()
 
+    def says(self, command: str) -> str:
+        line = ["bash", "-c", f"{self._script}\n{command}"]
+        return subprocess.run(line, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def bash(cli: Cli) -> Bash:
+    return Bash(cli)
+
+
+def test_bash_completes_actions_options_and_choices(bash: Bash) -> None:
+    completed = bash.completed
     assert completed("flyball", "pool", "se") == ["set"]
     assert completed("flyball", "pool", "set", "x", "--trial") == ["--trial-clean", "--trial-timeout"]
     assert completed("flyball", "pool", "set", "x", "--share", "s") == ["strict"]
     assert completed("flyball", "pool", "set", "x", "--heart") == ["--heartbeat"]
     assert completed("flyball", "pool", "set", "x", "--allotment", "d") == ["demand"]
+    assert sorted(completed("flyball", "completion", "")) == sorted(SHELLS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["classify --stdout", "pool import", "batch submit", "exec -- cat", "exec --pool x -- cat a"],
+)
+def test_bash_completes_files_where_a_file_belongs(bash: Bash, tmp_path: Path, line: str) -> None:
+    (tmp_path / "xylem.log").touch()
+    found = bash.completed("flyball", *line.split(), str(tmp_path / "xyl"))
+    assert found == [str(tmp_path / "xylem.log")]
+
+
+def test_bash_completes_folders_only_where_a_folder_belongs(bash: Bash, tmp_path: Path) -> None:
+    (tmp_path / "xylem.log").touch()
+    (tmp_path / "xylem").mkdir()
+    found = bash.completed("flyball", "project", "add", str(tmp_path / "xyl"))
+    assert found == [str(tmp_path / "xylem")]
+
+
+def test_bash_completes_commands_after_the_dashes(bash: Bash) -> None:
+    assert "cat" in bash.completed("flyball", "exec", "--", "ca")
+
+
+def test_bash_completes_files_where_nothing_better_is_known(bash: Bash) -> None:
+    assert "-o default" in bash.says("complete -p flyball")
 
 
 def test_an_unknown_shell_is_told_which_ones_there_are(cli: Cli) -> None:
     result = cli("completion", "nushell")
     assert result.code == 2
-    assert "there is no completion for 'nushell'; there is for bash, zsh, fish, tcsh" in result.err
+    assert "cannot be 'nushell'; choose one of bash, zsh, fish, tcsh" in result.err
 
 
 def test_json_wraps_the_script(cli: Cli) -> None:

@@ -9,6 +9,17 @@ from flyball.governor.governor import Governor
 from tests.cli.kit import Cli
 
 
+def test_a_memory_floor_that_nothing_can_start_above_is_warned_of(cli: Cli) -> None:
+    result = cli("machine", "set", "--memory-floor", "1000TiB")
+    assert result.code == 0
+    assert "nothing will start: this machine has " in result.out
+    assert "flyball machine set --memory-floor off" in cli("machine", "show").out
+    refused = cli("exec", "--no-wait", "--", "true")
+    assert refused.code == 75
+    assert "the floor is 1048576000 MiB\n" in refused.err, "and no promise of a slot"
+    assert "nothing will start" not in cli("machine", "set", "--memory-floor", "1MiB").out
+
+
 def test_there_are_no_limits_out_of_the_box_and_showing_makes_no_state(cli: Cli) -> None:
     result = cli("machine", "show")
     assert "No limit over all pools" in result.out

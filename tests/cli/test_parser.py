@@ -25,6 +25,18 @@ from tests.cli.kit import Cli
         ("pool set x --controller mesured", "--controller: cannot be 'mesured'; did you mean measured?"),
         ("pool set x --profile robots", "--profile: cannot be 'robots'; choose one of mixed, agents, calls"),
         ("pool set x --cap many", "--cap: 'many' is not a whole number; see flyball pool set --help"),
+        (
+            "pool set -- -x --cap 2",
+            "--cap is in the wrong place; options come after the action and before any --",
+        ),
+        (
+            "pool --cap=2 set x",
+            "--cap is in the wrong place; options come after the action and before any --",
+        ),
+        ("exec --slots x -- true", "--slots: 'x' is not a whole number; see flyball exec --help"),
+        ("exec --priority high -- true", "--priority: 'high' is not a whole number"),
+        ("why x --limit -1", "--limit: '-1' is below 0; see flyball why --help"),
+        ("demo --seed x", "--seed: 'x' is not a whole number"),
         ("pool", "required: ACTION; see flyball pool --help"),
         ("why", "required: NAME|PID; see flyball why --help"),
         ("why a b", "too many words: b; see flyball why --help"),

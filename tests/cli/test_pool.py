@@ -94,6 +94,18 @@ def test_a_static_pool_is_said_to_be_fixed(cli: Cli) -> None:
     assert out == "openai: 4 slots, fixed; --adaptive lets it find the real limit\n"
 
 
+def test_a_pool_that_its_controller_fixes_is_not_said_to_move(cli: Cli) -> None:
+    out = cli("pool", "set", "x", "--cap", "4", "--controller", "fixed").out
+    way_out = "--controller measured lets it find the real limit"
+    assert out == f"x: 4 slots, fixed by its controller; {way_out}; controller fixed\n"
+    assert "cap       4, fixed by its controller\n" in cli("status").out
+
+
+def test_one_slot_is_one(cli: Cli) -> None:
+    assert "x: 1 slot now, moves between" in cli("pool", "set", "x", "--cap", "1").out
+    assert "adaptive, 1 slot now" in cli("pool", "show", "x").out
+
+
 def test_a_setting_that_a_static_pool_does_not_use_is_said_to_be_unused(cli: Cli) -> None:
     assert "spacing 3 s (unused while static)" in cli("pool", "set", "x", "--static", "--spacing", "3s").out
 

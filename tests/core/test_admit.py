@@ -42,6 +42,18 @@ def test_a_full_pool_denies() -> None:
     assert why(replace(ASK, slots=2), in_use=3) is Reason.CAP
 
 
+@pytest.mark.parametrize(("slots", "in_use", "lacks"), [(1, 4, ""), (2, 3, "asks for 2, 1 free")])
+def test_an_ask_for_several_says_how_many_it_lacks(slots: int, in_use: int, lacks: str) -> None:
+    counts = PoolCounts(in_use, in_use)
+    denial = judge(replace(ASK, slots=slots), LIMITS, Meters(), counts, ALONE, MACHINE, T0)
+    assert denial == Denial(Reason.CAP, detail=lacks)
+
+
+def test_a_pool_above_its_cap_has_none_free_and_no_fewer() -> None:
+    denial = judge(replace(ASK, slots=2), LIMITS, Meters(), PoolCounts(7, 7), ALONE, MACHINE, T0)
+    assert denial == Denial(Reason.CAP, detail="asks for 2, 0 free")
+
+
 # -- closed -----------------------------------------------------------------------------------------
 
 
@@ -219,6 +231,11 @@ def test_a_known_time_is_the_estimate() -> None:
 
 def test_without_any_history_nothing_is_promised() -> None:
     assert _estimate(Denial(Reason.CAP)) is None
+
+
+def test_nobody_knows_when_memory_comes_back() -> None:
+    assert _estimate(Denial(Reason.MEMORY, T0 + 5)) is None
+    assert _estimate(Denial(Reason.MEMORY, T0 + 5), hold_s=80.0, position=2) is None
 
 
 def test_the_pools_own_pace_is_the_estimate() -> None:

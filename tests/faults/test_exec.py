@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 
 import flyball
 from flyball.governor.status import PoolStatus
+from flyball.stores.handout import HOLD_SAMPLE
 
 EXEC = [sys.executable, "-m", "flyball", "exec"]
 
@@ -75,11 +77,26 @@ def test_a_command_killed_by_a_signal_kills_the_wrapper_the_same_way(home: Path)
     assert run("--", "sh", "-c", "kill -SEGV $$").returncode == -signal.SIGSEGV
 
 
+@pytest.mark.parametrize("options", [[], ["--runtime", "claude"]])
+def test_a_command_killed_by_a_signal_leaves_no_mailbox_behind(home: Path, options: list[str]) -> None:
+    assert run(*options, "--", "sh", "-c", "kill -KILL $$").returncode == -signal.SIGKILL
+    assert [path for path in home.rglob("*") if path.is_socket()] == []
+
+
 def test_a_command_that_does_not_exist_is_told_before_waiting(home: Path) -> None:
     cap_of(1)
     done = run("--", "no-such-command-here")
     assert done.returncode == 127
-    assert "was not found" in done.stderr
+    assert done.stderr == "flyball: no-such-command-here was not found\n"
+    as_json = json.loads(run("--json", "--", "no-such-command-here").stderr)
+    assert (as_json["message"], as_json["exit"]) == ("no-such-command-here was not found", 127)
+
+
+def test_an_empty_word_and_a_folder_are_called_what_they_are(home: Path, tmp_path: Path) -> None:
+    empty, folder = run("--", ""), run("--", str(tmp_path))
+    assert (empty.returncode, folder.returncode) == (127, 126)
+    assert empty.stderr == "flyball: the command is an empty word; say what to run after --\n"
+    assert folder.stderr == f"flyball: {tmp_path} is a folder, not a command\n"
 
 
 def test_a_file_that_may_not_be_executed_is_126(home: Path, tmp_path: Path) -> None:
@@ -99,6 +116,68 @@ def test_a_waiter_under_nohup_outlives_the_terminal_it_was_left_in(
     first.terminate()
     assert night.communicate(timeout=15)[0] == "ran\n"
     assert night.returncode == 0
+
+
+@pytest.mark.parametrize("way", [["--"], ["--replace", "--"], ["--runtime", "claude", "--"]])
+@pytest.mark.parametrize(
+    ("text", "code", "why"),
+    [
+        ("#!/no/such/sh -e\n", 127, "its first line names '/no/such/sh', which does not exist"),
+        ("#!/bin/sh\r\necho x\r\n", 127, r"its first line names '/bin/sh\r', which does not exist"),
+        ("echo x\n", 126, "it is no program; a script begins with a line such as #!/bin/sh"),
+        ("#!/\n", 126, "Permission denied"),
+    ],
+)
+def test_a_script_that_the_system_refuses_ends_as_in_a_shell_and_leaves_no_lease(
+    home: Path, tmp_path: Path, way: list[str], text: str, code: int, why: str
+) -> None:
+    script = tmp_path / "x"
+    script.write_text(text)
+    script.chmod(0o755)
+    done = run(*way, str(script))
+    assert (done.returncode, done.stderr) == (code, f"flyball: cannot run {script}: {why}\n")
+    assert pool().in_use == 0
+
+
+def test_a_new_pool_named_almost_like_another_is_asked_about_once(home: Path) -> None:
+    cap_of(2)
+    hint = "flyball: this is a new pool; did you mean 'anthropic'?\n"
+    assert [run("--pool", "anthropc", "--", "true").stderr for _ in range(2)] == [hint, ""]
+    assert "did you mean" in json.loads(run("--json", "--pool", "antropic", "--", "true").stderr)["words"]
+
+
+def test_a_new_pool_is_not_asked_about_where_it_was_meant(home: Path) -> None:
+    cap_of(2)
+    cap_of(1, "anthropic-2")
+    assert run("--pool", "anthropic-2", "--", "true").stderr == ""
+    assert run("--pool", "gpu", "--", "true").stderr == ""
+    assert run("--quiet", "--pool", "anthropic-3", "--", "true").stderr == ""
+
+
+def test_a_pool_in_use_that_begins_another_block_of_ids_is_not_new(home: Path) -> None:
+    cap_of(2)
+    gov = flyball.Governor()
+    for _ in range(HOLD_SAMPLE):
+        gov.acquire_nowait("anthropic-2").release()
+    state = sqlite3.connect(home / "governor.db")
+    state.execute("UPDATE pool SET next_id = (next_id / 1000 + 1) * 1000 WHERE name = 'anthropic-2'")
+    state.commit()
+    state.close()
+    assert run("--pool", "anthropic-2", "--", "true").stderr == ""
+    lease = gov.acquire_nowait("anthropic-2")
+    lease.release()
+    assert lease.id % 1000 == 2, "the one before began a block"
+
+
+def test_a_resource_that_is_named_twice_is_taken_twice(home: Path) -> None:
+    gov = flyball.Governor()
+    gov.change_machine(resources={"docker": 3, "gpu": 1})
+    lease = gov.acquire_nowait(resources={"docker": 2})
+    done = run("--no-wait", "--resource", "docker", "--resource", "gpu", "--resource=docker=1", "--", "true")
+    assert done.returncode == 75
+    assert "resource 'docker' has 1 free, 2 needed" in done.stderr
+    assert run("--no-wait", "--resource", "docker", "--resource", "gpu", "--", "true").returncode == 0
+    lease.release()
 
 
 def test_no_wait_on_a_full_pool_is_75_and_says_who_holds_it(

@@ -45,6 +45,18 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(("said", "project"), [(True, "blog"), (False, "root")])
+def test_who_stands_in_a_removed_folder_belongs_to_what_it_was_in(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, said: bool, project: str
+) -> None:
+    folder = repository / "build"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    monkeypatch.setenv("PWD", str(folder) if said else "")
+    assert default_project() == project
+
+
 def test_the_project_is_the_repository_around_the_folder(repository: Path) -> None:
     deep = repository / "src" / "deep"
     deep.mkdir(parents=True)

@@ -25,6 +25,7 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.core.verdict import span_words
 from flyball.errors import StoreError
 from flyball.governor import nested
+from flyball.governor.doors import thread_mail
 from flyball.governor.location import mail_home
 from flyball.governor.runfolder import STDERR, STDOUT, RunFolder, follow, readable_descriptors, sweep
 from flyball.governor.shim import GatedChild, die_like, passing_on, stopped_by_signals
@@ -65,6 +66,7 @@ class AgentRun:
             wait_s = retry_wait_s(ending, tries) if tries <= self.retries else None
             if wait_s is None:
                 self._say(ending, given_up(ending) if tries <= self.retries else "")
+                thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
                 return EXIT_LIMITED if ending.end is End.LIMITED else die_like(status)
             with stopped_by_signals():
                 how = "" if ending.progress.session is not None else ", from the start"

@@ -12,7 +12,7 @@ from typing import Any
 
 from flyball.cli.render import Block, Column, Line, Table, Words, print_json, say, show
 from flyball.cli.subverbs import add_action
-from flyball.cli.units import command, counted
+from flyball.cli.units import command, counted, whole
 from flyball.clients.message_batches import (
     KEY_VARIABLE,
     MAX_TOKENS,
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument("file", metavar="FILE", help="the prompts; - reads them from stdin")
     submit.add_argument("--model", required=True, help="the model's full name, as the provider knows it")
     submit.add_argument(
-        "--max-tokens", type=int, default=MAX_TOKENS, metavar="N", help=f"longest answer ({MAX_TOKENS})"
+        "--max-tokens", type=whole, default=MAX_TOKENS, metavar="N", help=f"longest answer ({MAX_TOKENS})"
     )
     submit.add_argument("--yes", action="store_true", help="the confirmation, for this one batch")
     listing = add_action(actions, "list", "show the batches of the key", "flyball batch list")

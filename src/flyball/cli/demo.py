@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from flyball.cli import demo_screen as screen
 from flyball.cli.render import BLANK, Block, Line, allow_any_name, print_json, show
-from flyball.cli.units import duration
+from flyball.cli.units import duration, whole
 from flyball.core.settings import PoolChanges, resolve_pool
 from flyball.errors import UsageError
 from flyball.sim.capacity import Capacity
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"about how long both runs take together (default {SECONDS:g}s)",
     )
     length.add_argument("--quick", action="store_true", help=f"the same as --seconds {QUICK_SECONDS:g}")
-    parser.add_argument("--seed", type=int, default=1, help="which calls to make (default 1)")
+    parser.add_argument("--seed", type=whole, default=1, help="which calls to make (default 1)")
     parser.add_argument(
         "--agent", action="store_true", help="be the scripted agent: do what the prompt on stdin says"
     )

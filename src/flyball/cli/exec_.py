@@ -9,14 +9,22 @@ import time
 
 from flyball.core.model import Outcome
 from flyball.core.verdict import Verdict, span_words
-from flyball.errors import AgentError, UsageError
+from flyball.errors import AgentError, StoreError, UsageError
 from flyball.governor import nested
 from flyball.governor.asking import Asking
 from flyball.governor.caller import default_project, name_of
 from flyball.governor.doors import thread_mail
 from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease
-from flyball.governor.shim import GatedChild, become, die_like, passing_on, stopped_by_signals
+from flyball.governor.shim import (
+    NOT_FOUND,
+    NOT_RUNNABLE,
+    GatedChild,
+    become,
+    die_like,
+    passing_on,
+    stopped_by_signals,
+)
 from flyball.runtimes.known import COMMAND, NAMES, pool_of, runtime_of
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
@@ -26,19 +34,17 @@ EXAMPLE = """flyball exec -- claude -p "fix the failing tests"
 flyball exec --pool openai --project blog --wait 10m -- codex exec "..."
 flyball exec --retry-limited 3 -- claude -p "..." --output-format stream-json --verbose > run.jsonl
 exit status: the command's own; 75 if no slot came in time or a limit ended it; 126, 127 if it cannot run"""
-_NOT_FOUND = 127
-_NOT_RUNNABLE = 126
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flyball.cli.units import count, duration, key_count
+    from flyball.cli.units import count, duration, key_count, whole
 
     parser.add_argument("--pool", help="the limited resource (default: by the command, else anthropic)")
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
     parser.add_argument("--name", help="the task's name in status and messages (default: command and pid)")
-    parser.add_argument("--priority", type=int, default=0, help="higher first; above 0 may use the reserve")
+    parser.add_argument("--priority", type=whole, default=0, help="higher first; above 0 may use the reserve")
     parser.add_argument(
-        "--slots", type=int, default=1, metavar="N", help="how many slots it takes (default 1)"
+        "--slots", type=whole, default=1, metavar="N", help="how many slots it takes (default 1)"
     )
     parser.add_argument("--model", default="", help="the model it uses, shown in status")
     parser.add_argument(
@@ -74,9 +80,7 @@ def run(args: argparse.Namespace) -> int:
     argv = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not argv:
         raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
-    problem = _cannot_run(argv[0])
-    if problem is not None:
-        return problem
+    _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
     governor, asking = Governor(), _asking(args, argv, runtime)
     if args.replace and (args.retry_limited or args.runtime):
@@ -114,10 +118,16 @@ def _asking(args: argparse.Namespace, argv: list[str], runtime: str) -> Asking:
         name=args.name if args.name is not None else name_of(argv[0]),
         slots=args.slots,
         priority=args.priority,
-        resources=dict(args.resource),
+        resources=_summed(args.resource),
         model=args.model,
         pid=os.getpid(),
     )
+
+
+def _summed(units: list[tuple[str, int]]) -> dict[str, int]:
+    """A kind that is named twice is wanted twice."""
+    kinds = {kind for kind, _ in units}
+    return {kind: sum(count for other, count in units if other == kind) for kind in sorted(kinds)}
 
 
 def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Lease:
@@ -133,7 +143,29 @@ def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Le
     if told:
         waited_s = time.monotonic() - started
         _say(args, f"granted after {span_words(waited_s)}: {lease.pool}", lease.verdict)
+    if args.pool is not None and not lease.nested:
+        _doubt_new_pool(governor, lease, args)
     return lease
+
+
+def _doubt_new_pool(governor: Governor, lease: Lease, args: argparse.Namespace) -> None:
+    """A pool made by this very ask may be a slip of the pen. The first lease of a pool begins a block of ids,
+    so all others are not even looked at."""
+    from flyball.stores.rows import ID_BLOCK
+
+    if lease.id % ID_BLOCK != 1:
+        return
+    from flyball.core.nearest import did_you_mean
+
+    try:
+        pools = {pool.name: pool for pool in governor.store.snapshot().pools}
+    except StoreError:
+        return
+    ours = pools.pop(lease.pool, None)
+    # Whoever named settings for it was asked then; where somebody has held slots before, it is not new.
+    new = ours is not None and not ours.named and not ours.hold_mean_s
+    if new and (meant := did_you_mean(lease.pool, pools)):
+        _say(args, f"this is a new pool; {meant}", lease.verdict)
 
 
 def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
@@ -146,6 +178,7 @@ def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]
         lease.release(Outcome.ABANDONED)
         raise
     lease.release(_outcome(status), words=_ended(status))
+    thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
     return die_like(status)
 
 
@@ -182,16 +215,18 @@ def _ended(status: int) -> str:
     return f"failed: exit status {code}" if code else "finished"
 
 
-def _cannot_run(command: str) -> int | None:
+def _check_runnable(command: str) -> None:
     """Find out before waiting in line that the command does not exist."""
     folders = [""] if os.sep in command else os.get_exec_path()
     paths = [os.path.join(folder, command) for folder in folders]
     if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths):
-        return None
-    exists = os.path.exists(command) and os.sep in command
-    words = "is not executable" if exists else "was not found"
-    print(f"flyball: {command} {words}", file=sys.stderr)
-    return _NOT_RUNNABLE if exists else _NOT_FOUND
+        return
+    if not command:
+        raise AgentError("the command is an empty word; say what to run after --", exit_code=NOT_FOUND)
+    if os.sep not in command or not os.path.exists(command):
+        raise AgentError(f"{command} was not found", exit_code=NOT_FOUND)
+    words = "is a folder, not a command" if os.path.isdir(command) else "is not executable"
+    raise AgentError(f"{command} {words}", exit_code=NOT_RUNNABLE)
 
 
 def _say(args: argparse.Namespace, words: str, verdict: Verdict) -> None:

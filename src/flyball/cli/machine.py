@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 
-from flyball.cli.render import Block, Column, Line, Table, Words, print_json, show
+from flyball.cli.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.subverbs import add_action
 from flyball.cli.units import key_limit, size_or_off, size_words, whole_or_off
 from flyball.core.settings import MachineChanges, check_name
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.status import MachineStatus
-from flyball.host.memory import free_bytes
+from flyball.host.memory import free_bytes, total_bytes
 
 SUMMARY = "Set or show the limits over all pools. A set changes only what it names; all are off by default."
 EXAMPLE = """flyball machine set --ceiling 20 --memory-floor 2GiB --resource docker=2
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**asdict(machine), "memory_free_bytes": free_bytes()})
     else:
-        show(machine_screen(machine, free_bytes()))
+        show(machine_screen(machine, free_bytes(), total_bytes()))
     return 0
 
 
@@ -76,7 +77,9 @@ def _set(governor: Governor, args: argparse.Namespace) -> None:
     governor.change_machine(**changes)
 
 
-def machine_screen(machine: MachineStatus, memory_free: int | None) -> list[Block]:
+def machine_screen(
+    machine: MachineStatus, memory_free: int | None, memory_total: int | None
+) -> Iterator[Block]:
     floor = machine.memory_floor_bytes
     free = f"{size_words(memory_free)} free" if memory_free is not None else "unknown here"
     rows: list[list[Words]] = [
@@ -94,4 +97,10 @@ def machine_screen(machine: MachineStatus, memory_free: int | None) -> list[Bloc
     words = (
         "Over all pools of this machine:" if limited else "No limit over all pools: each pool has its own."
     )
-    return [Line(words), Table([Column("LIMIT"), Column("VALUE"), Column("NOW", wraps=True)], rows)]
+    yield Line(words)
+    yield Table([Column("LIMIT"), Column("VALUE"), Column("NOW", wraps=True)], rows)
+    if floor is not None and memory_total is not None and floor > memory_total:
+        has = f"this machine has {size_words(memory_total)} of memory in all"
+        yield Line(
+            f"nothing will start: {has}; flyball machine set --memory-floor off", Piece("careful", Style.WARN)
+        )

@@ -2,13 +2,14 @@
 
 0   done            75  limited: no slot now, try later (EX_TEMPFAIL)
 1   something is wrong with what was looked at (doctor)
-2   wrong usage     74  the state could not be read or written (EX_IOERR)
+2   wrong usage     74  the state or the output could not be read or written (EX_IOERR)
 70  a bug in flyball (EX_SOFTWARE)
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typing import Protocol, cast
 
 from flyball import __version__
 from flyball.cli.parser import Parser
-from flyball.errors import FlyballError, InvariantError, RefusedError, StoreError, UsageError
+from flyball.errors import AgentError, FlyballError, InvariantError, RefusedError, StoreError, UsageError
 
 EXIT_USAGE = 2
 EXIT_BUG = 70
@@ -75,7 +76,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The console script. Returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(words)
+        try:
+            return _run(words)
+        finally:
+            # What cannot be written shows here, not after the last word of ours, as Python's complaint.
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except UsageError as error:
         return _fail(words, error, EXIT_USAGE)
     except RefusedError as error:
@@ -84,14 +90,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(words, error, EXIT_STORE)
     except InvariantError as error:
         return _fail(words, error, EXIT_BUG)
+    except AgentError as error:
+        return _fail(words, error, error.exit_code)
     except FlyballError as error:
         return _fail(words, error, 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader of our output went away (`flyball status | head`); there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 1
+    except OSError as error:
+        _forget_output()
+        return _fail(words, OSError(_os_words(error)), EXIT_STORE)
+
+
+def _forget_output() -> None:
+    """Python writes what is left of it when it ends, and would fail again."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _os_words(error: OSError) -> str:
+    """What the system refused, and where."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current folder does not exist any more; go to another one"
+    where = f" {error.filename}" if error.filename is not None else ""
+    return f"cannot read or write{where}: {error.strerror or error}"
 
 
 def _run(words: list[str]) -> int:

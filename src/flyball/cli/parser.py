@@ -29,7 +29,10 @@ class Parser(argparse.ArgumentParser):
         option = next((word.partition("=")[0] for word in words.split() if word.startswith("-")), "")
         if not option:
             return f"too many words: {words}"
-        hint = _hint(option.lstrip("-"), [known.lstrip("-") for known in _options(self)], dashes="--")
+        known = list(_options(self))
+        if option in known:
+            return f"{option} is in the wrong place; options come after the action and before any --"
+        hint = _hint(option.lstrip("-"), [other.lstrip("-") for other in known], dashes="--")
         return f"unknown option {option}; {hint}" if hint else f"unknown option {option}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

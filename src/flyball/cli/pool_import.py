@@ -42,9 +42,7 @@ class ImportReport:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    file = parser.add_argument("file", metavar="FILE", type=Path, help="usually ~/.koryph/governor.json")
-    # Read by the completion scripts.
-    vars(file)["complete"] = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
+    parser.add_argument("file", metavar="FILE", type=Path, help="usually ~/.koryph/governor.json")
     parser.add_argument("--dry-run", action="store_true", help="say what would change, change nothing")
 
 

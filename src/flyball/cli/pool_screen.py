@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from flyball.cli.render import Block, Column, Line, Piece, Style, Table, Words
+from flyball.cli.units import counted
 from flyball.core.cap import cap_of
 from flyball.core.control.named import controller_of
 from flyball.core.control.named import named as controller_named
@@ -110,15 +111,17 @@ def _as_mapping(settings: PoolSettings) -> dict[str, object]:
 
 def one_line(view: PoolView) -> str:
     """What the pool now is, for after a change."""
-    s = view.settings
-    if s["adaptive"]:
+    s, slots = view.settings, counted(view.cap_now, "slot")
+    if not s["adaptive"]:
+        words = f"{view.name}: {slots}, fixed; --adaptive lets it find the real limit"
+    elif not resolve_pool(view.named).adapts:
+        way_out = f"--controller {CONTROLLERS[0]} lets it find the real limit"
+        words = f"{view.name}: {slots}, fixed by its controller; {way_out}"
+    else:
         words = (
-            f"{view.name}: {view.cap_now} slots now, moves between {s['cap_floor']} and {s['cap_ceiling']} "
+            f"{view.name}: {slots} now, moves between {s['cap_floor']} and {s['cap_ceiling']} "
             f"by itself; --static fixes it at {s['cap']}"
         )
-    else:
-        slots = "slot" if s["cap"] == 1 else "slots"
-        words = f"{view.name}: {s['cap']} {slots}, fixed; --adaptive lets it find the real limit"
     others = [key for key in view.named if key not in _SAID and s[key] != {}]
     return "; ".join([words, *(f"{_flag(key).lstrip('-')} {_in_force(view, key)}" for key in others)])
 
@@ -147,7 +150,8 @@ def window_note(name: str) -> str:
 
 def pool_screen(view: PoolView) -> Iterator[Block]:
     kind = "adaptive" if view.settings["adaptive"] else "static"
-    state = f"{view.cap_now} slots now" if view.used else "nobody has used it yet; it starts like this"
+    slots = f"{counted(view.cap_now, 'slot')} now"
+    state = slots if view.used else "nobody has used it yet; it starts like this"
     yield Line([Piece(view.name, Style.STRONG), f"  {kind}, {state}"])
     rows: list[list[Words]] = [[f"--{kind}", "yes", _source(view, "adaptive")]]
     for key, flag in _FLAGS.items():

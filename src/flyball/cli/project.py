@@ -27,10 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added = add_action(
         actions, "add", "register a project; flyball run does it by itself", "flyball project add ~/blog"
     )
-    path = added.add_argument("path", nargs="?", type=Path, help="a folder of it (default: this one)")
-    path.metavar = "PATH"
-    # Read by the completion scripts.
-    vars(path)["complete"] = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/", "tcsh": "d"}
+    added.add_argument(
+        "path", nargs="?", type=Path, metavar="PATH", help="a folder of it (default: this one)"
+    )
     listed = add_action(actions, "list", "list the registered projects", "flyball project list --json")
     shown = add_action(actions, "show", "show a project and its settings", "flyball project show blog")
     shown.add_argument("id", nargs="?", metavar="ID", help="the project (default: the one of this folder)")

@@ -8,6 +8,7 @@ Names come from anywhere, so nothing in them is taken for markup or for a termin
 
 from __future__ import annotations
 
+import errno
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -77,7 +78,7 @@ BLANK = Line("")
 
 def show(blocks: Iterable[Block], stream: TextIO | None = None) -> None:
     """Print blocks the way the stream can take them."""
-    out = stream if stream is not None else sys.stdout
+    out = stream if stream is not None else _stdout()
     allow_any_name(out)
     if out.isatty():
         screen = console(out)
@@ -88,16 +89,25 @@ def show(blocks: Iterable[Block], stream: TextIO | None = None) -> None:
 
 def say(line: str) -> None:
     """One line on stdout."""
-    allow_any_name(sys.stdout)
-    print(safe(line))
+    out = _stdout()
+    allow_any_name(out)
+    print(safe(line), file=out)
 
 
 def print_json(record: object) -> None:
     """A record on stdout, indented."""
     import msgspec
 
-    allow_any_name(sys.stdout)
-    print(msgspec.json.format(msgspec.json.encode(record), indent=2).decode())
+    out = _stdout()
+    allow_any_name(out)
+    print(msgspec.json.format(msgspec.json.encode(record), indent=2).decode(), file=out)
+
+
+def _stdout() -> TextIO:
+    """Python has none for a caller that closed it, and would print to nowhere without a word."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "standard output is closed")
+    return sys.stdout
 
 
 def allow_any_name(out: TextIO) -> None:

@@ -102,7 +102,9 @@ def _use(pool: PoolStatus) -> Iterator[str | Piece]:
 
 def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
     """Labelled lines: what decides who starts next."""
-    if pool.adaptive:
+    if pool.adaptive and pool.controller == "fixed":
+        yield "cap", f"{pool.cap}, fixed by its controller"
+    elif pool.adaptive:
         moved = "adaptive" if pool.controller == CONTROLLERS[0] else pool.controller
         bounds = f"{pool.cap} now, {moved} between {pool.cap_floor} and {pool.cap_ceiling}"
         closed = "; breaker closed" if pool.breaker == "closed" else ""

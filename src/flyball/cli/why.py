@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flyball.cli.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.screen import breaker_words, rest_words
-from flyball.cli.units import command, whole
+from flyball.cli.units import command, count
 from flyball.core.model import Fact
 from flyball.core.nearest import nearest
 from flyball.core.verdict import span_words
@@ -79,7 +79,7 @@ class Answer:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="NAME|PID", help="a task, project/task, or a process id")
     parser.add_argument(
-        "--limit", type=whole, default=10, metavar="N", help="how many past verdicts to show (10)"
+        "--limit", type=count, default=10, metavar="N", help="how many past verdicts to show (10)"
     )
     parser.add_argument("--json", action="store_true", help="the answer as JSON")
 
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         status, facts, now = status_of(reader, resolve()), reader.facts(limit=_ALL_FACTS), reader.now()
     finally:
         reader.close()
-    answer = answer_for(args.query, status, facts, now=now, limit=max(0, args.limit))
+    answer = answer_for(args.query, status, facts, now=now, limit=args.limit)
     if args.json:
         print_json(answer)
     else:

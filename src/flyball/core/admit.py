@@ -97,11 +97,12 @@ def _judge_room(
 ) -> Denial | None:
     cap = limits.ceiling if trial else limits.cap
     if counts.in_use + ask.slots > cap:
-        return Denial(Reason.CAP)
+        return Denial(Reason.CAP, detail=_lacks(ask, cap - counts.in_use))
     # A reserve never takes the last slot: at a cap of 1 ordinary work would stop for good.
     reserve = min(limits.reserve, cap - 1)
     if ask.priority <= 0 and reserve and counts.low_in_use + ask.slots > cap - reserve:
-        return Denial(Reason.RESERVE)
+        left = cap - reserve - counts.low_in_use
+        return Denial(Reason.RESERVE, detail=_lacks(ask, left, beside=" beside the reserve"))
     if project.maximum is not None and project.in_use + ask.slots > project.maximum:
         return Denial(Reason.MAXIMUM, detail=f"{project.name!r} is at its maximum of {project.maximum}")
     shared = limits.share is ShareRule.STRICT and not trial and not _fits_reserve(ask, counts, reserve)
@@ -109,6 +110,11 @@ def _judge_room(
         detail = f"{project.name!r} uses {project.in_use} of its fair share {project.share or 0}"
         return Denial(Reason.SHARE, until=limits.valid_until, detail=detail)
     return None
+
+
+def _lacks(ask: Candidate, left: int, *, beside: str = "") -> str:
+    """A pool may look free to whoever sees its counts only: an ask for several says how many it lacks."""
+    return f"asks for {ask.slots}, {max(0, left)} free{beside}" if ask.slots > 1 else ""
 
 
 def _judge_windows(ask: Candidate, meters: Meters, now: float) -> Denial | None:
@@ -218,6 +224,8 @@ def estimate_s(
     denial: Denial, meters: Meters, counts: PoolCounts, *, position: int, now: float
 ) -> float | None:
     """When a slot may come, from now: the known time, or the pool's own pace; None if unknown."""
+    if denial.reason is Reason.MEMORY:
+        return None  # its time is when to look again, and no end of a lease of ours need free any memory
     known = max(0.0, denial.until - now) if denial.until is not None else 0.0
     if denial.reason is not Reason.SHARE and denial.until is not None and position <= 1:
         return known

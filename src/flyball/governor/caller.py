@@ -24,11 +24,20 @@ WORKTREES = "worktrees"
 
 def default_project(folder: Path | None = None) -> str:
     """The project that a folder belongs to."""
-    here = (folder or Path.cwd()).absolute()
+    here = (folder or _here()).absolute()
     top = worktree_around(here)
     main = None if top is None else main_worktree(top)
     same = here if top is None or main is None else main / here.relative_to(top)
     return _registered(same, here) or _named(main or top or here)
+
+
+def _here() -> Path:
+    """Where we are; for whoever stands in a folder that was removed, where its shell says that was."""
+    try:
+        return Path.cwd()
+    except OSError:
+        said = os.environ.get("PWD", "")
+        return Path(said if os.path.isabs(said) else os.sep)
 
 
 def worktree_around(folder: Path) -> Path | None:

@@ -18,6 +18,7 @@ TERM and HUP are passed on, stop and continue are followed, and the launcher end
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ from typing import NoReturn
 
 from flyball.errors import AgentError
 
+NOT_RUNNABLE, NOT_FOUND = 126, 127
 _GATE_CLOSED = 125
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -41,6 +43,7 @@ class GatedChild:
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], *, redirect: Mapping[int, int] | None = None
     ) -> None:
+        self._program = argv[0]
         gate, self._gate = os.pipe()
         failure, self._failure = os.pipe()
         self.pid = os.fork()
@@ -63,7 +66,7 @@ class GatedChild:
             why = failure.read().decode(errors="replace")
         if why:
             os.waitpid(self.pid, 0)
-            raise AgentError(why)
+            raise cannot_run(self._program, int(why)) if why.isdigit() else AgentError(why)
 
     def cancel(self) -> None:
         """End the child without having run anything."""
@@ -101,7 +104,32 @@ def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
     try:
         os.execvpe(argv[0], list(argv), dict(env))
     except OSError as error:
-        raise AgentError(f"cannot run {argv[0]}: {error.strerror}") from error
+        raise cannot_run(argv[0], error.errno or errno.EIO) from error
+
+
+def cannot_run(program: str, number: int) -> AgentError:
+    """What it means that the system refuses to run a program that is there and executable."""
+    code = NOT_FOUND if number == errno.ENOENT else NOT_RUNNABLE
+    why = os.strerror(number)
+    if number == errno.ENOEXEC:
+        why = "it is no program; a script begins with a line such as #!/bin/sh"
+    elif number == errno.ENOENT and (interpreter := _interpreter(program)):
+        why = f"its first line names {interpreter!r}, which does not exist"
+    return AgentError(f"cannot run {program}: {why}", exit_code=code)
+
+
+def _interpreter(program: str) -> str:
+    """What a script's first line names; empty where there is none."""
+    import shutil  # it loads compressors, and only a failure needs it
+
+    try:
+        with open(shutil.which(program) or program, "rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return ""
+    # A carriage return belongs to the name: the line was written on Windows, and that is what is wrong.
+    words = line.removeprefix(b"#!").removesuffix(b"\n").replace(b"\t", b" ").split(b" ")
+    return os.fsdecode(next(filter(None, words), b"")) if line.startswith(b"#!") else ""
 
 
 def die_like(status: int) -> int:
@@ -130,7 +158,7 @@ def _become_behind_gate(
             _restore_signals()
             os.execvpe(argv[0], list(argv), dict(env))
     except OSError as error:
-        os.write(failure, f"cannot run {argv[0]}: {error.strerror}".encode(errors="replace"))
+        os.write(failure, str(error.errno or errno.EIO).encode())
     except BaseException as error:
         os.write(failure, repr(error).encode(errors="replace"))
     finally:

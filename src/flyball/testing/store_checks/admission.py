@@ -27,6 +27,25 @@ def a_lease_of_many_slots_counts_each_of_them(s: Scene) -> None:
 
 
 @store_check
+def an_ask_for_several_slots_says_how_many_it_lacks(s: Scene) -> None:
+    s.static(4)
+    s.take(slots=3)
+    expect_equal(s.refused(Reason.CAP, slots=2).detail, "asks for 2, 1 free", "what a refused ask lacks")
+    waits = s.look(s.park(slots=3))
+    expect_equal(waits.detail, "asks for 3, 1 free", "what a waiting ask lacks")
+    s.take(slots=1, priority=1)
+    expect_equal(s.refused(Reason.CAP).detail, "", "what an ask for one slot lacks is no news")
+
+
+@store_check
+def an_ask_for_several_slots_says_how_many_the_reserve_leaves(s: Scene) -> None:
+    s.static(6, reserve=2)
+    s.take(slots=3)
+    lacks = s.refused(Reason.RESERVE, slots=2).detail
+    expect_equal(lacks, "asks for 2, 1 free beside the reserve", "what it lacks")
+
+
+@store_check
 def a_pool_nobody_configured_admits_eight(s: Scene) -> None:
     for _ in range(8):
         s.take(pool="new")

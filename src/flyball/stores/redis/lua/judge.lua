@@ -30,13 +30,20 @@ function admit.fits_share(ask, use)
   return ask.slots > 1 and use.in_use == 0 and now - ask.asked_at >= pool.ageing_s
 end
 
+function admit.lacks(ask, left, beside)
+  return ask.slots > 1 and format('asks for %d, %d free%s', ask.slots, max(0, left), beside) or nil
+end
+
 function admit.judge_room(ask, use, trial)
   local cap = trial and pool.ceiling or pool.cap
-  if pool.in_use + ask.slots > cap then return {reason = 'cap'} end
+  if pool.in_use + ask.slots > cap then
+    return {reason = 'cap', detail = admit.lacks(ask, cap - pool.in_use, '')}
+  end
   -- A reserve never takes the last slot: at a cap of 1 ordinary work would stop for good.
   local reserve = min(pool.reserve, cap - 1)
   if ask.priority <= 0 and reserve ~= 0 and pool.low_in_use + ask.slots > cap - reserve then
-    return {reason = 'reserve'}
+    local left = cap - reserve - pool.low_in_use
+    return {reason = 'reserve', detail = admit.lacks(ask, left, ' beside the reserve')}
   end
   if use.maximum and use.in_use + ask.slots > use.maximum then
     return {reason = 'maximum', detail = format('%s is at its maximum of %d', admit.quoted(use.name), use.maximum)}
