@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -260,6 +261,52 @@ def test_a_home_that_is_no_folder_and_a_file_that_is_one_are_unusable(cli: Cli) 
     cli.home.mkdir(mode=0o700)
     cli.database.mkdir(mode=0o700)
     assert kinds(cli, "--fix") == {("unusable", ""): False}
+
+
+def _powerless(*words: str) -> subprocess.CompletedProcess[str]:
+    """Root may read and write anything; modes mean something only without its powers."""
+    command = [sys.executable, "-m", "flyball", *words]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("running as root without setpriv: nothing is barred here")
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--", *command]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("governor.db", 0o400), ("governor.db", 0), ("governor.db.lock", 0o400)]
+)
+def test_a_file_one_may_not_write_is_a_problem_and_ones_own_is_made_usable_again(
+    cli: Cli, name: str, mode: int
+) -> None:
+    cli("pool", "set", "anthropic", "--cap", "3")
+    (cli.home / name).chmod(mode)
+    assert _powerless("exec", "--", "true").returncode == 74
+    found = _powerless("doctor")
+    assert found.returncode == 1
+    assert f"{name} is {mode:04o}" in found.stdout
+    assert "make the folder" not in found.stdout
+    fixed = _powerless("doctor", "--fix")
+    assert (fixed.returncode, fixed.stdout.split()[:3]) == (0, ["healthy,", "1", "fixed"])
+    assert stat.S_IMODE((cli.home / name).stat().st_mode) == 0o600
+    assert _powerless("exec", "--", "true").returncode == 0
+
+
+def test_a_lock_that_is_no_file_is_unusable(cli: Cli) -> None:
+    cli.home.mkdir(mode=0o700)
+    (cli.home / "governor.db.lock").mkdir()
+    assert kinds(cli, "--fix") == {("unusable", ""): False}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("place", ["/proc/nope", "/proc/self"])
+def test_a_home_where_nothing_can_be_made_is_a_problem_though_root_may_write_it(
+    cli: Cli, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_HOME", place)
+    assert cli("exec", "--", "true").code == 74
+    assert cli("doctor").code == 1
+    assert kinds(cli) == {("unusable", ""): False}
 
 
 # -- around it ----------------------------------------------------------------------------------

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from flyball.cli import findings, fleet_findings, place
+from flyball.cli import access, findings, fleet_findings, place
 from flyball.cli.findings import Finding, Severity
 from flyball.errors import StoreError, StoreUnreadableError
 from flyball.governor.governor import Governor
@@ -39,16 +39,22 @@ class Patient:
 
     def check(self) -> Checkup:
         path = self.path
-        found = [*place.of_environment(path), *place.of_folder(path.parent)]
-        if not os.path.exists(path):
+        exists = os.path.exists(path)
+        found = [*place.of_environment(path), *access.of_folder(path.parent, used=exists)]
+        files = [*access.of_files(path)]
+        found += files
+        if not exists:
             return Checkup(str(path), False, tuple(found))
         seen = examine(path)
         found += [
-            *place.of_permissions(path),
+            *access.of_permissions(path),
             *place.of_lock(path),
             *place.of_sockets(mail_home(self.address)),
         ]
-        found += [*place.of_file(path, seen), *place.of_clock(seen.clock)]
+        # A file that may not be opened is said once, with what to do about it.
+        if not files or seen.ailment is not Ailment.BARRED:
+            found += place.of_file(path, seen)
+        found += place.of_clock(seen.clock)
         if seen.ailment is None:
             found += self._of_state()
         return Checkup(str(path), True, tuple(found))
@@ -76,7 +82,7 @@ class Patient:
         return place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))
 
     def _of_failure(self, error: StoreError | OSError) -> Finding:
-        return place.unusable(str(error))
+        return access.unusable(str(error))
 
     # -- mending ----------------------------------------------------------------------------------
 
@@ -103,17 +109,14 @@ class Patient:
     def _repairs(self) -> Sequence[tuple[tuple[str, ...], Callable[[], None]]]:
         """In this order: a file must be there and private before anything in it is touched."""
         return (
-            (("permissions",), self._make_private),
+            (("permissions",), partial(access.make_private, self.path)),
+            (("barred",), partial(access.make_usable, self.path)),
             (("damaged",), self._set_aside),
             (("old-layout", "other-boot"), self._open),
             (("dead-lease", "dead-ask", "stale-demand"), self._bury),
             (("miscount",), self._recount),
             (("sockets",), self._sweep),
         )
-
-    def _make_private(self) -> None:
-        for path, mode in place.private_paths(self.path):
-            path.chmod(stat.S_IMODE(path.stat().st_mode) & mode)
 
     def _set_aside(self) -> None:
         self._aside = set_aside(self.path, still_bad=self._is_damaged)

@@ -1,4 +1,4 @@
-"""What the doctor can find about the place of the state: settings, disk, permissions, lock, file, clock.
+"""What the doctor can find about the place of the state: settings, disk, lock, file, clock.
 
 Works on a file that cannot be opened as a store. Writes nothing.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from flyball.cli.access import unusable
 from flyball.cli.findings import AHEAD_S, FIX, Finding, Severity
 from flyball.cli.units import counted
 from flyball.core.verdict import span_words
@@ -50,21 +50,6 @@ def of_environment(path: Path) -> Iterator[Finding]:
         yield _two_homes(path)
 
 
-def of_folder(folder: Path) -> Iterator[Finding]:
-    """A folder that is there must be usable; one that is not must be possible to make."""
-    try:
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            yield unusable(f"{folder} is not a folder")
-        elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            yield unusable(f"{folder} may not be read and written by you")
-    except FileNotFoundError:
-        above = next(parent for parent in folder.parents if parent.exists())
-        if not os.access(above, os.W_OK | os.X_OK):
-            yield unusable(f"{folder} cannot be made: {above} may not be written by you")
-    except OSError as error:
-        yield unusable(f"{folder}: {error.strerror}")
-
-
 def _two_homes(path: Path) -> Finding:
     other = home() / FILE_NAME
     used = other.exists()
@@ -77,28 +62,6 @@ def _two_homes(path: Path) -> Finding:
         else "FLYBALL_URL wins",
         remedy="unset one of them, everywhere alike",
     )
-
-
-def private_paths(path: Path) -> list[tuple[Path, int]]:
-    """What must be private, with the permissions it should have."""
-    files = [Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm", ".lock")]
-    folders = [path.parent] if path.parent == home() and path.parent != Path.home() else []
-    return [(file, 0o600) for file in files if file.exists()] + [(folder, 0o700) for folder in folders]
-
-
-def of_permissions(path: Path) -> Iterator[Finding]:
-    modes = {p: stat.S_IMODE(p.stat().st_mode) for p, _ in private_paths(path)}
-    shared = [p for p, mode in modes.items() if mode & 0o077]
-    if shared:
-        told = ", ".join(f"{p if p.is_dir() else p.name} is {modes[p]:04o}" for p in shared)
-        mine = all(p.stat().st_uid == os.getuid() for p in shared)
-        yield Finding(
-            kind="permissions",
-            words=f"other users may read or change the state: {told}",
-            meaning="names of projects and tasks are visible, or anybody may take every slot",
-            remedy=f"{FIX} makes it private" if mine else f"its owner should run {FIX}",
-            fixable=mine,
-        )
 
 
 def of_lock(path: Path) -> Iterator[Finding]:
@@ -190,15 +153,6 @@ def set_aside_as(finding: Finding, path: Path, aside: Path) -> Finding:
         words=f"{path} was damaged and is now {aside}; a new, empty state was started",
         meaning="settings are the defaults again; work that runs now is not counted, and whoever waits "
         "waits in the old file: start both again",
-    )
-
-
-def unusable(words: str) -> Finding:
-    return Finding(
-        kind="unusable",
-        words=words,
-        meaning="the state cannot be used from here, so nothing is admitted",
-        remedy="make the folder readable and writable, or set FLYBALL_HOME to one that is",
     )
 
 
