@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flyball.cli import access, findings, fleet_findings, place
 from flyball.cli.findings import Finding, Severity
-from flyball.errors import StoreError, StoreUnreadableError
+from flyball.errors import StoreError, StoreFullError, StoreUnreadableError
 from flyball.governor.governor import Governor
 from flyball.governor.location import mail_home, on_server, open_reader, path_of, resolve, shown
 from flyball.governor.status import PoolStatus, status_of
@@ -41,8 +41,8 @@ class Patient:
         path = self.path
         exists = os.path.exists(path)
         found = [*place.of_environment(path), *access.of_folder(path.parent, used=exists)]
-        files = [*access.of_files(path)]
-        found += files
+        reasons = [*place.of_disk(path), *access.of_files(path)]
+        found += reasons
         if not exists:
             return Checkup(str(path), False, tuple(found))
         seen = examine(path)
@@ -51,8 +51,8 @@ class Patient:
             *place.of_lock(path),
             *place.of_sockets(mail_home(self.address)),
         ]
-        # A file that may not be opened is said once, with what to do about it.
-        if not files or seen.ailment is not Ailment.BARRED:
+        # Why a file could not be opened is said once, with what to do about it.
+        if not reasons or seen.ailment is not Ailment.BARRED:
             found += place.of_file(path, seen)
         found += place.of_clock(seen.clock)
         if seen.ailment is None:
@@ -82,7 +82,8 @@ class Patient:
         return place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))
 
     def _of_failure(self, error: StoreError | OSError) -> Finding:
-        return access.unusable(str(error))
+        full = isinstance(error, StoreFullError)
+        return place.disk_full(str(error)) if full else access.unusable(str(error))
 
     # -- mending ----------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from flyball.core.verdict import span_words
 from flyball.errors import StoreError
 from flyball.governor.location import FILE_NAME, home
 from flyball.host.clock import OFF_LIMIT_S, boot_seconds
-from flyball.host.filesystem import network_type
+from flyball.host.filesystem import is_full, network_type
 from flyball.host.lockfile import LockFile
 from flyball.host.process import boot_id
 from flyball.stores.sqlite.examine import Ailment, ClockRow, Examination
@@ -48,6 +48,21 @@ def of_environment(path: Path) -> Iterator[Finding]:
         )
     if os.environ.get("FLYBALL_URL") and os.environ.get("FLYBALL_HOME") and home() / FILE_NAME != path:
         yield _two_homes(path)
+
+
+def of_disk(path: Path) -> Iterator[Finding]:
+    folder = next(parent for parent in path.parents if os.path.isdir(parent))
+    if is_full(str(folder)):
+        yield disk_full(f"no space is left on the disk of {folder}")
+
+
+def disk_full(words: str) -> Finding:
+    return Finding(
+        kind="disk-full",
+        words=words,
+        meaning="the state cannot grow: asks and releases fail as soon as it has to; what runs goes on",
+        remedy="free some disk space, or set FLYBALL_HOME to a folder on another disk, everywhere alike",
+    )
 
 
 def _two_homes(path: Path) -> Finding:
