@@ -112,6 +112,21 @@ def test_a_full_disk_is_called_that_by_who_reads_who_asks_and_the_doctor(tmp_pat
     assert "I/O error" not in done.stdout + done.stderr
 
 
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare to mount a tiny disk")
+def test_exec_says_in_one_line_that_its_slot_could_not_be_given_back_and_who_takes_it(tmp_path: Path) -> None:
+    flyball_, at_once = f"{sys.executable} -m flyball", "exec --pool w --project blog --name t-1 --no-wait"
+    done = _on_tiny_disk(
+        tmp_path / "disk",
+        f"{flyball_} pool set w --cap 1 --static > /dev/null; fill='cat /dev/zero > {tmp_path}/disk/filler'; "
+        f'{flyball_} {at_once} -- sh -c "$fill 2> /dev/null; exit 7"; echo $?; '
+        f"rm $FLYBALL_HOME/filler; {flyball_} {at_once} -- echo next",
+    )
+    assert done.stdout == "7\nnext\n", done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("flyball: the slot of blog/t-1 on w could not be given back now (no space left")
+    assert line.endswith("whoever asks next takes it back")
+
+
 def _on_tiny_disk(disk: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script whose FLYBALL_HOME is a disk of half a megabyte."""
     disk.mkdir()

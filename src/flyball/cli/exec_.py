@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 
 from flyball.core.model import Outcome
 from flyball.core.verdict import Verdict, span_words
-from flyball.errors import AgentError, UsageError
+from flyball.errors import AgentError, StoreError, UsageError
 from flyball.governor import nested
 from flyball.governor.asking import Asking
 from flyball.governor.caller import default_project, name_of
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         return problem
     runtime = args.runtime or runtime_of(argv)
     governor, asking = Governor(), _asking(args, argv, runtime)
+    governor.on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
         raise UsageError("--replace leaves nobody behind to read or retry; drop it, or the other option")
     if runtime != COMMAND and not args.replace:
@@ -192,6 +194,23 @@ def _cannot_run(command: str) -> int | None:
     words = "is not executable" if exists else "was not found"
     print(f"flyball: {command} {words}", file=sys.stderr)
     return _NOT_RUNNABLE if exists else _NOT_FOUND
+
+
+def _say_kept(args: argparse.Namespace, lease: Lease, error: StoreError) -> None:
+    """We are about to end, as its command did: what the dead hold is taken back by whoever needs it."""
+    words = (
+        f"the slot of {lease.project}/{lease.name} on {lease.pool} could not be given back now ({error}); "
+        "its command has ended, so whoever asks next takes it back"
+    )
+    if args.json:
+        import json
+
+        words = json.dumps({"release": "kept", "words": words, "pool": lease.pool})
+    else:
+        words = f"flyball: {words}"
+    # Whether or not anybody reads it, the exit status stays the command's.
+    with suppress(OSError):
+        print(words, file=sys.stderr, flush=True)
 
 
 def _say(args: argparse.Namespace, words: str, verdict: Verdict) -> None:
