@@ -187,6 +187,17 @@ def test_a_damaged_page_is_noticed(cli: Cli, governor: Governor) -> None:
     assert kinds(cli, "--fix") == {("damaged", ""): True}
 
 
+def test_an_emptied_file_is_taken_for_a_new_one_and_noted(cli: Cli) -> None:
+    cli("pool", "set", "anthropic", "--cap", "3")
+    os.truncate(cli.database, 0)
+    result = cli("doctor", "--fix")
+    assert result.code == 0
+    assert result.out.startswith("healthy, 1 note")
+    assert f"{cli.database} is empty" in result.out
+    assert cli("exec", "--pool", "w", "--no-wait", "--", "true").code == 0
+    assert kinds(cli) == {}
+
+
 def test_learned_state_that_cannot_be_read_is_damage_too(cli: Cli, governor: Governor) -> None:
     governor.set_pool("anthropic", cap=3)
     governor.close()

@@ -54,7 +54,7 @@ class Patient:
         # Why a file could not be opened is said once, with what to do about it.
         if not reasons or seen.ailment is not Ailment.BARRED:
             found += place.of_file(path, seen)
-        found += place.of_clock(seen.clock)
+        found += [*place.of_emptiness(path), *place.of_clock(seen.clock)]
         if seen.ailment is None:
             found += self._of_state()
         return Checkup(str(path), True, tuple(found))

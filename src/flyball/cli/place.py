@@ -160,6 +160,19 @@ def of_file(path: Path, seen: Examination) -> Iterator[Finding]:
         yield unusable(f"{path}: {seen.words}")
 
 
+def of_emptiness(path: Path) -> Iterator[Finding]:
+    """What an interrupted first use leaves looks like a file that was emptied: either is taken for new."""
+    if path.is_file() and path.stat().st_size == 0:
+        yield Finding(
+            kind="empty",
+            severity=Severity.NOTE,
+            words=f"{path} is empty: its first use was interrupted, or somebody emptied it",
+            meaning="the next use starts it anew; settings and leases that were in it are gone",
+            remedy="if it was in use before, put a copy of yours in its place or set the pools again; "
+            "let work that runs finish first, for it is not counted",
+        )
+
+
 def set_aside_as(finding: Finding, path: Path, aside: Path) -> Finding:
     """The damaged file is out of the way: say loudly what that means."""
     return replace(
