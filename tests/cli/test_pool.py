@@ -89,6 +89,14 @@ def test_an_adaptive_pool_is_said_to_move_between_its_bounds(cli: Cli) -> None:
     assert out == "anthropic: 6 slots now, moves between 1 and 12 by itself; --static fixes it at 6\n"
 
 
+def test_a_time_of_zero_that_turns_nothing_off_says_what_it_means(cli: Cli) -> None:
+    cli("pool", "set", "anthropic", "--retry-after-max", "0", "--trial-timeout", "0", "--spacing", "0")
+    shown = {line.split()[0]: line for line in cli("pool", "show", "anthropic").out.splitlines()}
+    assert "no Retry-After is heeded" in shown["--retry-after-max"]
+    assert "at once" in shown["--trial-timeout"]
+    assert shown["--spacing"].split()[1] == "off"
+
+
 def test_a_static_pool_is_said_to_be_fixed(cli: Cli) -> None:
     out = cli("pool", "set", "openai", "--cap", "4", "--static").out
     assert out == "openai: 4 slots, fixed; --adaptive lets it find the real limit\n"
