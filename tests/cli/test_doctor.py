@@ -18,6 +18,7 @@ from flyball.core.breaker import BreakerState
 from flyball.core.learned import CapState
 from flyball.core.model import Phase
 from flyball.core.plan import Memory
+from flyball.core.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from flyball.host import filesystem
@@ -66,6 +67,31 @@ def test_dead_leases_and_asks_are_found_and_taken_back(cli: Cli, governor: Gover
     # The slot went on to whoever waited for it.
     (pool,) = governor.status().pools
     assert [lease.pid for lease in pool.leases] == [waiter]
+
+
+def test_a_dead_lease_is_a_problem_where_it_keeps_somebody_waiting_in_another_pool(
+    cli: Cli, governor: Governor, people: People
+) -> None:
+    governor.set_machine(MachineSettings(ceiling=1))
+    holder = people.holds("anthropic", "blog", "t-1")
+    people.waits("openai", "shop", "t-2")
+    people.dies(holder)
+    assert cli("doctor").code == 1
+
+
+def test_a_dead_lease_that_fills_the_cap_is_a_problem(cli: Cli, governor: Governor, people: People) -> None:
+    governor.set_pool("anthropic", cap=1, adaptive=False)
+    people.dies(people.holds("anthropic", "blog", "t-1"))
+    assert cli("doctor").code == 1
+
+
+def test_a_dead_lease_that_nobody_needs_is_only_noted_such_as_what_replace_leaves(cli: Cli) -> None:
+    command = [sys.executable, "-m", "flyball", "exec", "--pool", "w", "--replace", "--", "true"]
+    assert subprocess.run(command, timeout=60).returncode == 0
+    found = cli("doctor")
+    assert (found.code, found.out.split()[:3]) == (0, ["healthy,", "1", "note"])
+    assert "nobody needs it now" in found.out
+    assert kinds(cli, "--fix") == {("dead-lease", "w"): True}
 
 
 def test_demand_that_ran_out_or_lost_its_process_is_stale(cli: Cli, governor: Governor) -> None:

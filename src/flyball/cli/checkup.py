@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from flyball.cli.findings import Finding, Severity
 from flyball.errors import StoreError, StoreFullError, StoreUnreadableError
 from flyball.governor.governor import Governor
 from flyball.governor.location import mail_home, on_server, open_reader, path_of, resolve, shown
-from flyball.governor.status import PoolStatus, status_of
+from flyball.governor.status import Status, status_of
+from flyball.stores.port import Store
 from flyball.stores.sqlite.examine import Ailment, Examination, examine, set_aside
 from flyball.wake.mailbox import folder_for, sweep
 
@@ -60,23 +61,31 @@ class Patient:
         return Checkup(str(path), True, tuple(found))
 
     def _of_state(self) -> list[Finding]:
-        pools: tuple[PoolStatus, ...] = ()
         try:
             reader = open_reader(self.address)
             try:
                 census, now, wrong = reader.census(), reader.now(), reader.miscounts()
-                # Where rows are missing the pools cannot be judged before they are counted again.
-                with suppress(LookupError) if wrong else nullcontext():
-                    pools = status_of(reader, self.address).pools
+                status = self._status(reader, miscounted=bool(wrong))
             finally:
                 reader.close()
         except StoreUnreadableError as error:
             return [*self._of_damage(error)]
         except StoreError as error:
             return [self._of_failure(error)]
-        found = [*findings.of_the_dead(findings.dead_in(census, now), now), *findings.of_counts(wrong)]
+        pools, dead = status.pools if status is not None else (), findings.dead_in(census, now)
+        hindering = findings.in_the_way(dead, census, status)
+        found = [*findings.of_the_dead(dead, now, in_the_way=hindering), *findings.of_counts(wrong)]
         found += [*findings.of_pools(pools), *fleet_findings.of_fleet(pools)]
         return [*found, *findings.of_the_future(census, now)]
+
+    def _status(self, reader: Store, *, miscounted: bool) -> Status | None:
+        """None where rows are missing: pools cannot be judged before they are counted again."""
+        try:
+            return status_of(reader, self.address)
+        except LookupError:
+            if not miscounted:
+                raise
+            return None
 
     def _of_damage(self, error: StoreUnreadableError) -> Iterable[Finding]:
         return place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))
