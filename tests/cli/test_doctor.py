@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -17,6 +18,7 @@ from flyball.core.breaker import BreakerState
 from flyball.core.learned import CapState
 from flyball.core.model import Phase
 from flyball.core.plan import Memory
+from flyball.core.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from flyball.host import filesystem
@@ -65,6 +67,31 @@ def test_dead_leases_and_asks_are_found_and_taken_back(cli: Cli, governor: Gover
     # The slot went on to whoever waited for it.
     (pool,) = governor.status().pools
     assert [lease.pid for lease in pool.leases] == [waiter]
+
+
+def test_a_dead_lease_is_a_problem_where_it_keeps_somebody_waiting_in_another_pool(
+    cli: Cli, governor: Governor, people: People
+) -> None:
+    governor.set_machine(MachineSettings(ceiling=1))
+    holder = people.holds("anthropic", "blog", "t-1")
+    people.waits("openai", "shop", "t-2")
+    people.dies(holder)
+    assert cli("doctor").code == 1
+
+
+def test_a_dead_lease_that_fills_the_cap_is_a_problem(cli: Cli, governor: Governor, people: People) -> None:
+    governor.set_pool("anthropic", cap=1, adaptive=False)
+    people.dies(people.holds("anthropic", "blog", "t-1"))
+    assert cli("doctor").code == 1
+
+
+def test_a_dead_lease_that_nobody_needs_is_only_noted_such_as_what_replace_leaves(cli: Cli) -> None:
+    command = [sys.executable, "-m", "flyball", "exec", "--pool", "w", "--replace", "--", "true"]
+    assert subprocess.run(command, timeout=60).returncode == 0
+    found = cli("doctor")
+    assert (found.code, found.out.split()[:3]) == (0, ["healthy,", "1", "note"])
+    assert "nobody needs it now" in found.out
+    assert kinds(cli, "--fix") == {("dead-lease", "w"): True}
 
 
 def test_demand_that_ran_out_or_lost_its_process_is_stale(cli: Cli, governor: Governor) -> None:
@@ -186,6 +213,17 @@ def test_a_damaged_page_is_noticed(cli: Cli, governor: Governor) -> None:
     assert kinds(cli, "--fix") == {("damaged", ""): True}
 
 
+def test_an_emptied_file_is_taken_for_a_new_one_and_noted(cli: Cli) -> None:
+    cli("pool", "set", "anthropic", "--cap", "3")
+    os.truncate(cli.database, 0)
+    result = cli("doctor", "--fix")
+    assert result.code == 0
+    assert result.out.startswith("healthy, 1 note")
+    assert f"{cli.database} is empty" in result.out
+    assert cli("exec", "--pool", "w", "--no-wait", "--", "true").code == 0
+    assert kinds(cli) == {}
+
+
 def test_learned_state_that_cannot_be_read_is_damage_too(cli: Cli, governor: Governor) -> None:
     governor.set_pool("anthropic", cap=3)
     governor.close()
@@ -260,6 +298,52 @@ def test_a_home_that_is_no_folder_and_a_file_that_is_one_are_unusable(cli: Cli) 
     cli.home.mkdir(mode=0o700)
     cli.database.mkdir(mode=0o700)
     assert kinds(cli, "--fix") == {("unusable", ""): False}
+
+
+def _powerless(*words: str) -> subprocess.CompletedProcess[str]:
+    """Root may read and write anything; modes mean something only without its powers."""
+    command = [sys.executable, "-m", "flyball", *words]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("running as root without setpriv: nothing is barred here")
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--", *command]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("governor.db", 0o400), ("governor.db", 0), ("governor.db.lock", 0o400)]
+)
+def test_a_file_one_may_not_write_is_a_problem_and_ones_own_is_made_usable_again(
+    cli: Cli, name: str, mode: int
+) -> None:
+    cli("pool", "set", "anthropic", "--cap", "3")
+    (cli.home / name).chmod(mode)
+    assert _powerless("exec", "--", "true").returncode == 74
+    found = _powerless("doctor")
+    assert found.returncode == 1
+    assert f"{name} is {mode:04o}" in found.stdout
+    assert "make the folder" not in found.stdout
+    fixed = _powerless("doctor", "--fix")
+    assert (fixed.returncode, fixed.stdout.split()[:3]) == (0, ["healthy,", "1", "fixed"])
+    assert stat.S_IMODE((cli.home / name).stat().st_mode) == 0o600
+    assert _powerless("exec", "--", "true").returncode == 0
+
+
+def test_a_lock_that_is_no_file_is_unusable(cli: Cli) -> None:
+    cli.home.mkdir(mode=0o700)
+    (cli.home / "governor.db.lock").mkdir()
+    assert kinds(cli, "--fix") == {("unusable", ""): False}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("place", ["/proc/nope", "/proc/self"])
+def test_a_home_where_nothing_can_be_made_is_a_problem_though_root_may_write_it(
+    cli: Cli, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_HOME", place)
+    assert cli("exec", "--", "true").code == 74
+    assert cli("doctor").code == 1
+    assert kinds(cli) == {("unusable", ""): False}
 
 
 # -- around it ----------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ def test_status_and_why_name_who_holds_and_who_waits(cli: Cli, governor: Governo
 
 
 def test_the_doctor_finds_and_takes_back_a_dead_lease(cli: Cli, governor: Governor, people: People) -> None:
+    governor.set_pool("anthropic", cap=1, adaptive=False)
     pid = people.holds("anthropic", "blog", "t-14")
     assert cli("doctor").code == 0
     people.dies(pid)

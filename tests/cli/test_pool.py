@@ -89,6 +89,14 @@ def test_an_adaptive_pool_is_said_to_move_between_its_bounds(cli: Cli) -> None:
     assert out == "anthropic: 6 slots now, moves between 1 and 12 by itself; --static fixes it at 6\n"
 
 
+def test_a_time_of_zero_that_turns_nothing_off_says_what_it_means(cli: Cli) -> None:
+    cli("pool", "set", "anthropic", "--retry-after-max", "0", "--trial-timeout", "0", "--spacing", "0")
+    shown = {line.split()[0]: line for line in cli("pool", "show", "anthropic").out.splitlines()}
+    assert "no Retry-After is heeded" in shown["--retry-after-max"]
+    assert "at once" in shown["--trial-timeout"]
+    assert shown["--spacing"].split()[1] == "off"
+
+
 def test_a_static_pool_is_said_to_be_fixed(cli: Cli) -> None:
     out = cli("pool", "set", "openai", "--cap", "4", "--static").out
     assert out == "openai: 4 slots, fixed; --adaptive lets it find the real limit\n"
@@ -143,6 +151,9 @@ def test_naming_nothing_is_wrong_usage_with_an_example(cli: Cli) -> None:
         (["--reserve", "8"], "reserve must be between 0 and cap - 1"),
         (["--settle", "soon"], "'soon' is not a duration; write 90s, 10m or 1h30m"),
         (["--break", "0"], "break_s must be above 0 seconds"),
+        (["--break", "2h", "--break-max", "30m"], "raise the longest or lower the break"),
+        (["--break", "2h"], "break_s 7200 is above break_max_s 3600"),
+        (["--break-max", "1m"], "break_s 300 is above break_max_s 60"),
         (["--weight", "blog"], "'blog' is not NAME=NUMBER"),
         (["--weight", "blog=-1"], "'blog=-1' is not NAME=NUMBER"),
         (["--max", "blog"], "'blog' is not NAME=NUMBER"),

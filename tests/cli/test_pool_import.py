@@ -82,6 +82,16 @@ def test_settings_are_named_under_the_agents_profile_and_koryphs_own_controller(
     }
 
 
+def test_a_break_longer_than_our_longest_is_taken_over_as_the_longest(
+    cli: Cli, governor: Governor, tmp_path: Path
+) -> None:
+    file = tmp_path / "governor.json"
+    file.write_text(json.dumps({"pools": {"anthropic": {**learned(), "break_seconds": 7200}}}))
+    assert cli("pool", "import", str(file)).code == 0
+    named = governor.named_settings("anthropic")
+    assert (named["break_s"], named["break_max_s"]) == (7200.0, 7200.0)
+
+
 def test_an_open_breaker_stays_open_for_the_rest_of_its_break() -> None:
     breaker = one({"pools": {"anthropic": learned()}}).memory.breaker
     assert (breaker.phase, breaker.open_until, breaker.reopens) == (Phase.OPEN, NOW + 200, 1)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 
@@ -132,6 +136,43 @@ def test_a_run_that_ended_says_how(cli: Cli, governor: Governor) -> None:
     out = cli("why", "t-1").out
     ended = "limited: the provider throttled it (429), retry after 45 s (after 1 s)"
     assert f"blog/t-1 neither runs nor waits now; last ended 1 s ago: {ended}" in out
+
+
+def test_a_run_that_was_killed_while_it_rested_is_not_said_to_be_tried_again(
+    cli: Cli, governor: Governor
+) -> None:
+    asking = asking_for("anthropic", project="blog", name="t-1")
+    governor.rest(asking, for_s=15, why="limited: throttled (429); trying again in 15 s")
+    edit(cli, "UPDATE claim SET start = 1")
+    out = cli("why", "t-1").out
+    assert "dead, will not be tried again" in out
+    assert "again  " not in out
+    governor.reap()
+    assert "trying again in 15 s; it was killed before that" in cli("why", "t-1").out
+
+
+def test_a_run_that_was_told_to_stop_while_it_rested_gave_up(cli: Cli, governor: Governor) -> None:
+    asking = asking_for("anthropic", project="blog", name="t-1")
+    with suppress(SystemExit), governor.rest(asking, for_s=15, why="limited; trying again in 15 s"):
+        raise SystemExit(143)
+    assert "gave up after resting" in cli("why", "t-1").out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_waiter_that_is_told_to_stop_is_remembered_like_one_whose_time_was_up(
+    cli: Cli, governor: Governor, people: People, number: int
+) -> None:
+    governor.set_pool("anthropic", cap=1, adaptive=False)
+    people.holds("anthropic", "blog", "t-1")
+    command = ["exec", "--project", "blog", "--name", "t-2", "--", "true"]
+    waiter = subprocess.Popen([sys.executable, "-m", "flyball", *command], stderr=subprocess.PIPE)
+    assert waiter.stderr is not None
+    waiter.stderr.readline()
+    edit(cli, "UPDATE claim SET asked_at = asked_at - 60 WHERE granted_at IS NULL")
+    waiter.send_signal(number)
+    waiter.communicate(timeout=60)
+    assert waiter.returncode == 128 + number
+    assert "gave up after waiting" in cli("why", "t-2").out
 
 
 def test_a_run_that_waits_out_a_limit_says_until_when(cli: Cli, governor: Governor) -> None:

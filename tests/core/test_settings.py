@@ -110,6 +110,27 @@ def test_zero_turns_spacing_off() -> None:
 
 # -- merging ----------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"break_s": 7200.0, "break_max_s": 1800.0}),
+        ({}, {"break_s": 7200.0}),
+        ({"break_s": 600.0}, {"break_max_s": 60.0}),
+        ({"break_s": 600.0}, {"profile": "calls"}),
+    ],
+)
+def test_a_break_above_the_longest_break_is_refused(old: PoolChanges, new: PoolChanges) -> None:
+    with pytest.raises(UsageError, match="raise the longest or lower the break"):
+        merge_changes(old, new)
+
+
+def test_a_state_with_such_a_break_from_before_is_still_read_and_changed_elsewhere() -> None:
+    before = PoolChanges(break_s=7200.0, break_max_s=1800.0)
+    assert merge_changes(before, {"cap": 3})["cap"] == 3
+    assert merge_changes(before, {"break_s": 60.0})["break_s"] == 60.0
+
+
 _changes = st.fixed_dictionaries(
     {},
     optional={

@@ -91,11 +91,46 @@ def test_a_really_full_disk_never_masks_the_callers_error(home: Path, tmp_path: 
         "gov.acquire_nowait('p').release()\n"
         "print('in use:', [p.in_use for p in gov.status().pools if p.name == 'p'])\n"
     )
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = (
-        f"mount -t tmpfs -o size=512k tmpfs {disk} && FLYBALL_HOME={disk} exec {sys.executable} {script}"
+    done = _on_tiny_disk(tmp_path / "disk", f"exec {sys.executable} {script}")
+    assert "disk: No space left on device" in done.stdout, done.stderr
+    assert "caller sees: 'mine'" in done.stdout
+    assert done.stdout.endswith("in use: [0]\n")
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare to mount a tiny disk")
+@pytest.mark.parametrize("verb", ["status", "exec -- true", "doctor"])
+def test_a_full_disk_is_called_that_by_who_reads_who_asks_and_the_doctor(tmp_path: Path, verb: str) -> None:
+    flyball_ = f"{sys.executable} -m flyball"
+    done = _on_tiny_disk(
+        tmp_path / "disk",
+        f"chmod 700 $FLYBALL_HOME && {flyball_} pool set anthropic --cap 2 && echo made; "
+        f"cat /dev/zero > $FLYBALL_HOME/filler 2>/dev/null; {flyball_} {verb}; echo $?",
     )
+    assert "made" in done.stdout, done.stderr
+    assert done.stdout.endswith("1\n" if verb == "doctor" else "74\n")
+    assert "free some disk space" in (done.stdout if verb == "doctor" else done.stderr)
+    assert "I/O error" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare to mount a tiny disk")
+def test_exec_says_in_one_line_that_its_slot_could_not_be_given_back_and_who_takes_it(tmp_path: Path) -> None:
+    flyball_, at_once = f"{sys.executable} -m flyball", "exec --pool w --project blog --name t-1 --no-wait"
+    done = _on_tiny_disk(
+        tmp_path / "disk",
+        f"{flyball_} pool set w --cap 1 --static > /dev/null; fill='cat /dev/zero > {tmp_path}/disk/filler'; "
+        f'{flyball_} {at_once} -- sh -c "$fill 2> /dev/null; exit 7"; echo $?; '
+        f"rm $FLYBALL_HOME/filler; {flyball_} {at_once} -- echo next",
+    )
+    assert done.stdout == "7\nnext\n", done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("flyball: the slot of blog/t-1 on w could not be given back now (no space left")
+    assert line.endswith("whoever asks next takes it back")
+
+
+def _on_tiny_disk(disk: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell script whose FLYBALL_HOME is a disk of half a megabyte."""
+    disk.mkdir()
+    mounted = f"mount -t tmpfs -o size=512k tmpfs {disk} && export FLYBALL_HOME={disk} && {script}"
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mounted],
         capture_output=True,
@@ -104,9 +139,7 @@ def test_a_really_full_disk_never_masks_the_callers_error(home: Path, tmp_path: 
     )
     if "Operation not permitted" in done.stderr and not done.stdout:
         pytest.skip("this system does not allow mounting in a user namespace")
-    assert "disk: No space left on device" in done.stdout, done.stderr
-    assert "caller sees: 'mine'" in done.stdout
-    assert done.stdout.endswith("in use: [0]\n")
+    return done
 
 
 def test_a_home_that_may_not_be_written_is_refused_but_can_still_be_read(home: Path) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from flyball.cli import findings, fleet_findings, place
+from flyball.cli import access, findings, fleet_findings, place
 from flyball.cli.findings import Finding, Severity
-from flyball.errors import StoreError, StoreUnreadableError
+from flyball.errors import StoreError, StoreFullError, StoreUnreadableError
 from flyball.governor.governor import Governor
 from flyball.governor.location import mail_home, on_server, open_reader, path_of, resolve, shown
-from flyball.governor.status import PoolStatus, status_of
+from flyball.governor.status import Status, status_of
+from flyball.stores.port import Store
 from flyball.stores.sqlite.examine import Ailment, Examination, examine, set_aside
 from flyball.wake.mailbox import folder_for, sweep
 
@@ -39,44 +40,59 @@ class Patient:
 
     def check(self) -> Checkup:
         path = self.path
-        found = [*place.of_environment(path), *place.of_folder(path.parent)]
-        if not os.path.exists(path):
+        exists = os.path.exists(path)
+        found = [*place.of_environment(path), *access.of_folder(path.parent, used=exists)]
+        reasons = [*place.of_disk(path), *access.of_files(path)]
+        found += reasons
+        if not exists:
             return Checkup(str(path), False, tuple(found))
         seen = examine(path)
         found += [
-            *place.of_permissions(path),
+            *access.of_permissions(path),
             *place.of_lock(path),
             *place.of_sockets(mail_home(self.address)),
         ]
-        found += [*place.of_file(path, seen), *place.of_clock(seen.clock)]
+        # Why a file could not be opened is said once, with what to do about it.
+        if not reasons or seen.ailment is not Ailment.BARRED:
+            found += place.of_file(path, seen)
+        found += [*place.of_emptiness(path), *place.of_clock(seen.clock)]
         if seen.ailment is None:
             found += self._of_state()
         return Checkup(str(path), True, tuple(found))
 
     def _of_state(self) -> list[Finding]:
-        pools: tuple[PoolStatus, ...] = ()
         try:
             reader = open_reader(self.address)
             try:
                 census, now, wrong = reader.census(), reader.now(), reader.miscounts()
-                # Where rows are missing the pools cannot be judged before they are counted again.
-                with suppress(LookupError) if wrong else nullcontext():
-                    pools = status_of(reader, self.address).pools
+                status = self._status(reader, miscounted=bool(wrong))
             finally:
                 reader.close()
         except StoreUnreadableError as error:
             return [*self._of_damage(error)]
         except StoreError as error:
             return [self._of_failure(error)]
-        found = [*findings.of_the_dead(findings.dead_in(census, now), now), *findings.of_counts(wrong)]
+        pools, dead = status.pools if status is not None else (), findings.dead_in(census, now)
+        hindering = findings.in_the_way(dead, census, status)
+        found = [*findings.of_the_dead(dead, now, in_the_way=hindering), *findings.of_counts(wrong)]
         found += [*findings.of_pools(pools), *fleet_findings.of_fleet(pools)]
         return [*found, *findings.of_the_future(census, now)]
+
+    def _status(self, reader: Store, *, miscounted: bool) -> Status | None:
+        """None where rows are missing: pools cannot be judged before they are counted again."""
+        try:
+            return status_of(reader, self.address)
+        except LookupError:
+            if not miscounted:
+                raise
+            return None
 
     def _of_damage(self, error: StoreUnreadableError) -> Iterable[Finding]:
         return place.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))
 
     def _of_failure(self, error: StoreError | OSError) -> Finding:
-        return place.unusable(str(error))
+        full = isinstance(error, StoreFullError)
+        return place.disk_full(str(error)) if full else access.unusable(str(error))
 
     # -- mending ----------------------------------------------------------------------------------
 
@@ -103,17 +119,14 @@ class Patient:
     def _repairs(self) -> Sequence[tuple[tuple[str, ...], Callable[[], None]]]:
         """In this order: a file must be there and private before anything in it is touched."""
         return (
-            (("permissions",), self._make_private),
+            (("permissions",), partial(access.make_private, self.path)),
+            (("barred",), partial(access.make_usable, self.path)),
             (("damaged",), self._set_aside),
             (("old-layout", "other-boot"), self._open),
             (("dead-lease", "dead-ask", "stale-demand"), self._bury),
             (("miscount",), self._recount),
             (("sockets",), self._sweep),
         )
-
-    def _make_private(self) -> None:
-        for path, mode in place.private_paths(self.path):
-            path.chmod(stat.S_IMODE(path.stat().st_mode) & mode)
 
     def _set_aside(self) -> None:
         self._aside = set_aside(self.path, still_bad=self._is_damaged)

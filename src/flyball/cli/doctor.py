@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fix",
         action="store_true",
-        help="mend what is safe: take back dead leases, drop stale demand, count again, make files private, "
-        "set a damaged file aside (never deletes), put changed guards right, "
+        help="mend what is safe: take back dead leases, drop stale demand, count again, make files private "
+        "and your own usable, set a damaged file aside (never deletes), put changed guards right, "
         "remove worktrees and branches as flyball gc does",
     )
     parser.add_argument("--json", action="store_true", help="the findings as JSON")

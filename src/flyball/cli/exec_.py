@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 
 from flyball.core.model import Outcome
 from flyball.core.verdict import Verdict, span_words
@@ -83,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
     _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
     governor, asking = Governor(), _asking(args, argv, runtime)
+    governor.on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
         raise UsageError("--replace leaves nobody behind to read or retry; drop it, or the other option")
     if runtime != COMMAND and not args.replace:
@@ -227,6 +229,23 @@ def _check_runnable(command: str) -> None:
         raise AgentError(f"{command} was not found", exit_code=NOT_FOUND)
     words = "is a folder, not a command" if os.path.isdir(command) else "is not executable"
     raise AgentError(f"{command} {words}", exit_code=NOT_RUNNABLE)
+
+
+def _say_kept(args: argparse.Namespace, lease: Lease, error: StoreError) -> None:
+    """We are about to end, as its command did: what the dead hold is taken back by whoever needs it."""
+    words = (
+        f"the slot of {lease.project}/{lease.name} on {lease.pool} could not be given back now ({error}); "
+        "its command has ended, so whoever asks next takes it back"
+    )
+    if args.json:
+        import json
+
+        words = json.dumps({"release": "kept", "words": words, "pool": lease.pool})
+    else:
+        words = f"flyball: {words}"
+    # Whether or not anybody reads it, the exit status stays the command's.
+    with suppress(OSError):
+        print(words, file=sys.stderr, flush=True)
 
 
 def _say(args: argparse.Namespace, words: str, verdict: Verdict) -> None:

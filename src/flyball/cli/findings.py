@@ -18,7 +18,7 @@ from flyball.core.settings import LEASE_BACKSTOP_S
 from flyball.core.verdict import span_words
 from flyball.core.window import Source
 from flyball.governor.flow import lives
-from flyball.governor.status import PoolStatus
+from flyball.governor.status import PoolStatus, Status
 from flyball.host.process import alive
 from flyball.stores.port import Census, Demand
 from flyball.stores.seen import Miscount
@@ -80,21 +80,31 @@ def _stale_ask(claim: Claim, now: float) -> bool:
     return not claim.held and alive(claim.holder) is None and now - claim.asked_at > LEASE_BACKSTOP_S
 
 
-def of_the_dead(dead: Dead, now: float) -> Iterator[Finding]:
+def in_the_way(dead: Dead, census: Census, status: Status | None) -> frozenset[str]:
+    """The pools whose dead leases keep somebody waiting, or fill the cap.
+
+    Elsewhere the next ask that needs the slot takes it back: such as what ``exec --replace`` leaves, always.
+    """
+    pools = frozenset(c.pool for c in dead.claims if c.held and not c.rests)
+    if status is None:
+        return pools
+    gone = {c.id for c in dead.claims}
+    waiting = {c.pool for c in census.claims if not c.held and c.id not in gone}
+    # What they hold beside their slots may be what another pool's line waits for.
+    shared = waiting and (
+        status.machine.ceiling is not None or any(c.resources for c in dead.claims if c.held)
+    )
+    full = {pool.name for pool in status.pools if pool.free == 0}
+    return pools if shared else pools & (waiting | full)
+
+
+def of_the_dead(dead: Dead, now: float, *, in_the_way: frozenset[str]) -> Iterator[Finding]:
     for pool in sorted({c.pool for c in dead.claims} | {d.pool for d in dead.demands}):
         leases = [c for c in dead.claims if c.pool == pool and c.held]
         asks = [c for c in dead.claims if c.pool == pool and not c.held]
         demands = [d for d in dead.demands if d.pool == pool]
         if leases:
-            slots = sum(c.slots for c in leases)
-            yield Finding(
-                kind="dead-lease",
-                pool=pool,
-                words=f"{counted(len(leases), 'dead lease')}: {_who(leases)}",
-                meaning=f"{counted(slots, 'slot')} still counted for processes that are gone",
-                remedy=f"an ask that needs the slot takes it back by itself; {FIX} does it now",
-                fixable=True,
-            )
+            yield _of_leases(pool, leases, hinder=pool in in_the_way)
         if asks:
             yield Finding(
                 kind="dead-ask",
@@ -106,6 +116,20 @@ def of_the_dead(dead: Dead, now: float) -> Iterator[Finding]:
             )
         if demands:
             yield _of_demands(pool, demands, now)
+
+
+def _of_leases(pool: str, leases: Sequence[Claim], *, hinder: bool) -> Finding:
+    slots = sum(c.slots for c in leases)
+    return Finding(
+        kind="dead-lease",
+        pool=pool,
+        severity=Severity.PROBLEM if hinder else Severity.NOTE,
+        words=f"{counted(len(leases), 'dead lease')}: {_who(leases)}",
+        meaning=f"{counted(slots, 'slot')} still counted for processes that are gone"
+        + ("" if hinder else "; nobody needs it now"),
+        remedy=f"an ask that needs the slot takes it back by itself; {FIX} does it now",
+        fixable=True,
+    )
 
 
 def _of_demands(pool: str, demands: Sequence[Demand], now: float) -> Finding:

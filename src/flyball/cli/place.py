@@ -1,4 +1,4 @@
-"""What the doctor can find about the place of the state: settings, disk, permissions, lock, file, clock.
+"""What the doctor can find about the place of the state: settings, disk, lock, file, clock.
 
 Works on a file that cannot be opened as a store. Writes nothing.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from flyball.cli.access import unusable
 from flyball.cli.findings import AHEAD_S, FIX, Finding, Severity
 from flyball.cli.units import counted
 from flyball.core.verdict import span_words
 from flyball.errors import StoreError
 from flyball.governor.location import FILE_NAME, home
 from flyball.host.clock import OFF_LIMIT_S, boot_seconds
-from flyball.host.filesystem import network_type
+from flyball.host.filesystem import is_full, network_type
 from flyball.host.lockfile import LockFile
 from flyball.host.process import boot_id
 from flyball.stores.sqlite.examine import Ailment, ClockRow, Examination
@@ -50,19 +50,19 @@ def of_environment(path: Path) -> Iterator[Finding]:
         yield _two_homes(path)
 
 
-def of_folder(folder: Path) -> Iterator[Finding]:
-    """A folder that is there must be usable; one that is not must be possible to make."""
-    try:
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            yield unusable(f"{folder} is not a folder")
-        elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            yield unusable(f"{folder} may not be read and written by you")
-    except FileNotFoundError:
-        above = next(parent for parent in folder.parents if parent.exists())
-        if not os.access(above, os.W_OK | os.X_OK):
-            yield unusable(f"{folder} cannot be made: {above} may not be written by you")
-    except OSError as error:
-        yield unusable(f"{folder}: {error.strerror}")
+def of_disk(path: Path) -> Iterator[Finding]:
+    folder = next(parent for parent in path.parents if os.path.isdir(parent))
+    if is_full(str(folder)):
+        yield disk_full(f"no space is left on the disk of {folder}")
+
+
+def disk_full(words: str) -> Finding:
+    return Finding(
+        kind="disk-full",
+        words=words,
+        meaning="the state cannot grow: asks and releases fail as soon as it has to; what runs goes on",
+        remedy="free some disk space, or set FLYBALL_HOME to a folder on another disk, everywhere alike",
+    )
 
 
 def _two_homes(path: Path) -> Finding:
@@ -77,28 +77,6 @@ def _two_homes(path: Path) -> Finding:
         else "FLYBALL_URL wins",
         remedy="unset one of them, everywhere alike",
     )
-
-
-def private_paths(path: Path) -> list[tuple[Path, int]]:
-    """What must be private, with the permissions it should have."""
-    files = [Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm", ".lock")]
-    folders = [path.parent] if path.parent == home() and path.parent != Path.home() else []
-    return [(file, 0o600) for file in files if file.exists()] + [(folder, 0o700) for folder in folders]
-
-
-def of_permissions(path: Path) -> Iterator[Finding]:
-    modes = {p: stat.S_IMODE(p.stat().st_mode) for p, _ in private_paths(path)}
-    shared = [p for p, mode in modes.items() if mode & 0o077]
-    if shared:
-        told = ", ".join(f"{p if p.is_dir() else p.name} is {modes[p]:04o}" for p in shared)
-        mine = all(p.stat().st_uid == os.getuid() for p in shared)
-        yield Finding(
-            kind="permissions",
-            words=f"other users may read or change the state: {told}",
-            meaning="names of projects and tasks are visible, or anybody may take every slot",
-            remedy=f"{FIX} makes it private" if mine else f"its owner should run {FIX}",
-            fixable=mine,
-        )
 
 
 def of_lock(path: Path) -> Iterator[Finding]:
@@ -182,6 +160,19 @@ def of_file(path: Path, seen: Examination) -> Iterator[Finding]:
         yield unusable(f"{path}: {seen.words}")
 
 
+def of_emptiness(path: Path) -> Iterator[Finding]:
+    """What an interrupted first use leaves looks like a file that was emptied: either is taken for new."""
+    if path.is_file() and path.stat().st_size == 0:
+        yield Finding(
+            kind="empty",
+            severity=Severity.NOTE,
+            words=f"{path} is empty: its first use was interrupted, or somebody emptied it",
+            meaning="the next use starts it anew; settings and leases that were in it are gone",
+            remedy="if it was in use before, put a copy of yours in its place or set the pools again; "
+            "let work that runs finish first, for it is not counted",
+        )
+
+
 def set_aside_as(finding: Finding, path: Path, aside: Path) -> Finding:
     """The damaged file is out of the way: say loudly what that means."""
     return replace(
@@ -190,15 +181,6 @@ def set_aside_as(finding: Finding, path: Path, aside: Path) -> Finding:
         words=f"{path} was damaged and is now {aside}; a new, empty state was started",
         meaning="settings are the defaults again; work that runs now is not counted, and whoever waits "
         "waits in the old file: start both again",
-    )
-
-
-def unusable(words: str) -> Finding:
-    return Finding(
-        kind="unusable",
-        words=words,
-        meaning="the state cannot be used from here, so nothing is admitted",
-        remedy="make the folder readable and writable, or set FLYBALL_HOME to one that is",
     )
 
 

@@ -144,7 +144,12 @@ _CLOSING = (
     ("trial-clean", "trial_clean_s", "120s", "a trial that runs this long without a throttle closes it"),
     ("trial-timeout", "trial_timeout_s", "30m", "a trial that vanished this long ago opens it again"),
     ("spacing", "spacing_s", "3s", "time between two starts; 0 turns it off"),
-    ("retry-after-max", "retry_after_max_s", "15m", "believe a provider's Retry-After up to this"),
+    (
+        "retry-after-max",
+        "retry_after_max_s",
+        "15m",
+        "believe a provider's Retry-After up to this; 0: not at all",
+    ),
 )
 _KEYS = tuple(PoolChanges.__annotations__)
 

@@ -160,12 +160,20 @@ def pool_screen(view: PoolView) -> Iterator[Block]:
     yield Table([Column("SETTING"), Column("VALUE"), Column("FROM", wraps=True)], rows)
 
 
+_AT_ZERO = {
+    "retry_after_max_s": "0 s: no Retry-After is heeded",
+    "trial_clean_s": "0 s: at once",
+    "trial_timeout_s": "0 s: at once",
+}
+"""Where 0 does not turn the setting off, but is the shortest time of all."""
+
+
 def value_words(key: str, value: object) -> str:
     if isinstance(value, Mapping):
         words = (f"{name}={v:g}" if not isinstance(v, str) else f"{name}={v}" for name, v in value.items())
         return ", ".join(sorted(words)) or "none"
     if key.endswith("_s") and isinstance(value, (int, float)):
-        return span_exactly(value)
+        return _AT_ZERO[key] if value == 0 and key in _AT_ZERO else span_exactly(value)
     return str(value)
 
 

@@ -216,14 +216,20 @@ def _standing(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
     for resting in match.resting:
         yield Line([who, " ", Piece("rests", Style.WARN), f" for {span_words(resting.rest.resting_s)}"])
         yield Line(rest_words(resting.rest), label="why", indent=2)
-        yield Line(f"in {span_words(resting.rest.tries_again_in_s)}", label="again", indent=2)
+        if resting.rest.alive is not False:
+            yield Line(f"in {span_words(resting.rest.tries_again_in_s)}", label="again", indent=2)
     if not match.running and not match.waiting and not match.resting:
         last = match.facts[-1] if match.facts else None
-        words = f"; last {last.kind} {span_words(last.s_ago)} ago: {_told(last)}" if last else ""
-        yield Line([who, f" neither runs nor waits now{words}"])
+        yield Line([who, f" neither runs nor waits now{_last_words(last) if last else ''}"])
     for name in sorted({r.pool for r in match.running} | {w.pool for w in match.waiting}):
         if pools[name].breaker != "closed":
             yield Line(breaker_words(pools[name]), label="breaker", indent=2)
+
+
+def _last_words(last: PastFact) -> str:
+    words = f"; last {last.kind} {span_words(last.s_ago)} ago: {_told(last)}"
+    # Whoever comes back from a rest runs or waits, and is then remembered for how that ended.
+    return f"{words}; it was killed before that" if last.kind == "rests" else words
 
 
 def _runs(running: Running) -> list[str | Piece]:

@@ -157,6 +157,9 @@ def _changes(record: _Record) -> PoolChanges:
         seconds = record.whole(theirs)
         if seconds > 0:
             changes[ours] = float(seconds)  # type: ignore[literal-required]
+    if changes.get("break_s", 0.0) > resolve_pool({"profile": "agents"}).break_max_s:
+        # A long break is taken over as it is, and then is also the longest.
+        changes["break_max_s"] = changes["break_s"]
     return changes
 
 

@@ -240,8 +240,19 @@ def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
             merged[key] = {  # type: ignore[typeddict-item]
                 name: value for name, value in entries.items() if value not in (0, "0")
             }
-    resolve_pool(merged)
+    settings = resolve_pool(merged)
+    if new.keys() & {"break_s", "break_max_s", "profile"}:
+        _check_break(settings)
     return merged
+
+
+def _check_break(s: PoolSettings) -> None:
+    """Only who changes it is told: a state that has such a pair from before stays readable."""
+    if s.break_s > s.break_max_s:
+        raise UsageError(
+            f"break_s {s.break_s:g} is above break_max_s {s.break_max_s:g}, the longest break; "
+            "raise the longest or lower the break"
+        )
 
 
 def _choice(name: str, word: str, words: type[Enum]) -> Enum:

@@ -259,15 +259,15 @@ def _admit(store: Store, ask: Ask, *, wait: bool, observers: Sequence[Observer])
     return verdict
 
 
-def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[bool]:
-    """End a lease. A store that cannot be written now keeps the release for later: False."""
+def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[StoreError | None]:
+    """End a lease. A store that cannot be written now keeps the release for later: then, why it cannot."""
     try:
         after = yield Call(lambda: store.release(what))
-    except StoreError:
+    except StoreError as error:
         store.remember(what)
-        return False
+        return error
     yield from settle(store, after, observers)
-    return True
+    return None
 
 
 def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:

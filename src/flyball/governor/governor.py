@@ -21,7 +21,7 @@ from flyball.governor import flow, nested
 from flyball.governor.asking import Asking, ask_of, asking_for, check_timeout
 from flyball.governor.caller import default_project
 from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
-from flyball.governor.lease import Lease, Slot, release_of
+from flyball.governor.lease import Lease, OnKept, Slot, log_kept, release_of
 from flyball.governor.location import on_server, open_box, open_reader, open_store, resolve, shown
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from flyball.core.model import Holder
     from flyball.core.plan import Memory
     from flyball.core.renewal import Renewal, Reply
+    from flyball.errors import StoreError
     from flyball.governor.asking import AskOptions
     from flyball.governor.heartbeat import Heartbeat
     from flyball.governor.share import Share, ShareOptions
@@ -57,6 +58,8 @@ class Governor:
         self.observers = list(observers)
         self.place = shown(self.address)
         """The address for people: without credentials."""
+        self.on_kept: OnKept = log_kept
+        """Hears of a release that could not be written now, and why."""
         self._store: Store | None = None
         self._heart: Heartbeat | None = None
         self._lock = threading.Lock()
@@ -176,7 +179,7 @@ class Governor:
             store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
         )
 
-        def undo(verdict: Verdict) -> flow.Flow[bool]:
+        def undo(verdict: Verdict) -> flow.Flow[StoreError | None]:
             return flow.release(store, Release(verdict.claim_id, Outcome.ABANDONED), self.observers)
 
         return self._keep(Lease(self, asking, await run_async(steps, mail, undo)))
@@ -233,13 +236,9 @@ class Governor:
             self._heart.let_go(lease.pool)
         return True
 
-    def _say_kept(self, lease: Lease, done: bool) -> None:
-        if not done:
-            import logging
-
-            logging.getLogger("flyball").warning(
-                "could not write the release of %r; it goes out with the next call", lease
-            )
+    def _say_kept(self, lease: Lease, error: StoreError | None) -> None:
+        if error is not None:
+            self.on_kept(lease, error)
             if self._heart is not None:
                 self._heart.owe(lease.pool)
 

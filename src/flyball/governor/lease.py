@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flyball.core.model import Outcome
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict, one_line
-from flyball.errors import Throttled, UsageError
+from flyball.errors import StoreError, Throttled, UsageError
 from flyball.stores.port import Release
 
 if TYPE_CHECKING:
@@ -119,6 +120,9 @@ class Lease:
         return f"<Lease {self.id} of {self.pool!r} for {self.project}/{self.name}, {state}>"
 
 
+OnKept = Callable[[Lease, StoreError], None]
+
+
 class Slot:
     """``with`` and ``async with`` around one lease. One use each."""
 
@@ -161,6 +165,15 @@ def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
     told = one_line(words) if words else ""
     ended = outcome if isinstance(outcome, Outcome) else _outcome_named(outcome)
     return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets, told)
+
+
+def log_kept(lease: Lease, error: StoreError) -> None:
+    """For a program that goes on: its next call writes it."""
+    import logging
+
+    logging.getLogger("flyball").warning(
+        "could not write the release of %r (%s); it goes out with the next call", lease, error
+    )
 
 
 def _outcome_named(word: str) -> Outcome:

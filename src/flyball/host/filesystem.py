@@ -1,4 +1,7 @@
-"""Is a folder on a local disk? Locks and shared memory do not work reliably across a network."""
+"""Is a folder on a local disk, and is there room on it?
+
+Locks and shared memory do not work reliably across a network.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,17 @@ def network_type(path: str) -> str:
     """The kind of network file system ``path`` is on; empty for a local one or an unknown system."""
     kind = _mount_type(os.path.realpath(path))
     return kind if kind in NETWORK_TYPES else ""
+
+
+def is_full(path: str) -> bool:
+    """Is there no room for us on the disk of ``path``? False where the system does not say."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return False
+    # Some keep a rest that only root may use; some, such as /proc, have no size at all.
+    room = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+    return disk.f_blocks > 0 and room == 0
 
 
 def _mount_type(path: str) -> str:

@@ -172,6 +172,10 @@ class Verbs(SettingVerbs):
         claim, row = found
         desk = PoolDesk(rows, claim.pool, self._world, row=row)
         if claim.rests:
+            if release.outcome is Outcome.ABANDONED:
+                # It said that it would be tried again: now it will not.
+                rested = f"gave up after resting {span_words(desk.now - claim.asked_at)}"
+                desk.tell([ask_fact(claim, desk.now, "gave up", rested)])
             rows.remove(claim.id)
             return desk.done()
         if claim.held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from flyball.errors import (
     StoreReadOnlyError,
     StoreUnreadableError,
 )
+from flyball.host.filesystem import is_full
 
 GARBLED = "its schema is garbled"
 _DAMAGE = ("malformed", "not a database", "Could not decode")
@@ -24,8 +26,11 @@ def as_store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError, *, bus
     if isinstance(error, UnicodeDecodeError):
         # SQLite quotes what it found in the schema; Python cannot read the quotation.
         name, words = "SQLITE_CORRUPT", GARBLED
-    if name.startswith("SQLITE_FULL") or (name == "SQLITE_IOERR_WRITE"):
-        return StoreFullError(f"no space left to write {path}; free some disk space and try again")
+    if name.startswith("SQLITE_FULL") or name == "SQLITE_IOERR_WRITE":
+        return full(path)
+    # Who only reads needs room too, for the index beside the file; SQLite does not say what was missing.
+    if name.startswith("SQLITE_IOERR") and is_full(str(path.parent)):
+        return full(path)
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")) or "readonly" in words:
         return unwritable(path, words)
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_AUTH")):
@@ -41,6 +46,17 @@ def as_store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError, *, bus
             f"{path} is damaged ({words}); `flyball doctor --fix` sets it aside and starts a new one"
         )
     return StoreError(f"{path}: {words}")
+
+
+def full(path: Path) -> StoreFullError:
+    return StoreFullError(f"no space left to write {path}; free some disk space and try again")
+
+
+def refused_by_system(path: Path, error: OSError) -> StoreError:
+    """Why a file or folder of the state could not be made."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return full(path)
+    return unwritable(path, error.strerror or str(error))
 
 
 def unwritable(path: Path, words: str) -> StoreReadOnlyError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from flyball.errors import StoreError, StoreUnreadableError
 from flyball.host.filesystem import network_type
 from flyball.host.lockfile import LockFile
-from flyball.stores.sqlite.ailments import unwritable
+from flyball.stores.sqlite.ailments import refused_by_system
 from flyball.stores.sqlite.clock import StoreClock
 
 APPLICATION_ID = 0x666C7962  # "flyb"
@@ -57,7 +57,7 @@ def prepare_home(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise unwritable(path, error.strerror or str(error)) from error
+        raise refused_by_system(path, error) from error
 
 
 def open_for_writing(path: Path, clock: StoreClock, lock: LockFile) -> sqlite3.Connection:

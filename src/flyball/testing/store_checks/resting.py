@@ -68,6 +68,16 @@ def a_rest_ends_when_it_is_released_and_says_nothing_about_the_pool(s: Scene) ->
 
 
 @store_check
+def a_rest_that_is_given_up_is_remembered_as_that(s: Scene) -> None:
+    claim_id = _rest(s)
+    s.wait(30)
+    s.release(claim_id, Outcome.ABANDONED)
+    told = [(fact.kind, fact.words) for fact in s.store.facts(limit=1)]
+    expect_equal(told, [("gave up", "gave up after resting 30 s")], "what is remembered last")
+    expect_equal(s.seen().resting, (), "after it")
+
+
+@store_check
 def a_rest_is_over_when_its_time_or_its_process_is(s: Scene) -> None:
     dead = _rest(s)
     s.bury(dead)

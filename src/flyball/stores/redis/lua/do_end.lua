@@ -11,6 +11,9 @@ if unready then return unready end
 
 if stage == '' then
   if claim.slots == 0 then
+    if r.outcome == 'abandoned' then
+      desk.tell(claim, 'gave up', 'gave up after resting ' .. answers.span_words(now - claim.asked_at))
+    end
     claims.remove(claim)
     return desk.done('ended')
   end
