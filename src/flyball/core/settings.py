@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypedDict, cast
 
+from flyball.core.checks import NAME_LIMIT as NAME_LIMIT
+from flyball.core.checks import check_name as check_name
 from flyball.core.terms import AllotRule, FoldRule, ShareTerms, terms_for
 from flyball.core.window import rate
 from flyball.errors import UsageError
@@ -32,7 +34,6 @@ CONFIRM_S = 60.0
 KEY_TTL_S = 24 * 3600.0
 """How long an ask under a key is remembered."""
 KEY_LIMIT = 255
-NAME_LIMIT = 200
 
 
 class ShareRule(Enum):
@@ -349,18 +350,3 @@ def merge_machine(old: MachineSettings, new: MachineChanges) -> MachineSettings:
 def _whole_or_bytes(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{name} must be a whole number above 0, not {value!r}")
-
-
-def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_LIMIT) -> str:
-    """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
-    if not isinstance(value, str):
-        raise UsageError(f"{what} must be text, not {type(value).__name__}")
-    if 0 < len(value) <= limit and value.isprintable():
-        return value
-    if not value and not empty:
-        raise UsageError(f"{what} must not be empty")
-    if len(value) > limit:
-        raise UsageError(f"{what} is {len(value)} characters long; at most {limit}")
-    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
-        raise UsageError(f"{what} {value!r} contains control characters")
-    return value

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flyball.core.answer import from_http
+from flyball.core.checks import check_amounts
 from flyball.core.gate import Start
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import UsageError
@@ -180,6 +181,7 @@ class CallSlot:
 
     def settle(self, **actual: float) -> None:
         """Say what the call really used of the limiter's windows: ``settle(tokens=1830)``."""
+        check_amounts("what was used", actual)
         notes = self._noted()
         notes.actual = {**notes.actual, **actual}
 
@@ -264,6 +266,8 @@ class AskedSlot(CallSlot):
     def __init__(self, priority: int, cost: Mapping[str, float] | None, timeout: float | None) -> None:
         if timeout is not None and not timeout >= 0:
             raise UsageError(f"timeout must be 0 or more seconds, or None for ever; not {timeout!r}")
+        if cost is not None:
+            check_amounts("the cost", cost)
         self._priority, self._cost, self._timeout = priority, cost or NO_COST, timeout
 
     async def __aenter__(self) -> CallSlot:

@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from flyball.core.checks import check_amounts
 from flyball.core.model import Outcome
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict, one_line
@@ -94,6 +95,7 @@ class Lease:
 
     def settle(self, **used: float) -> None:
         """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
+        check_amounts("what was used", used)
         self.used.update(used)
 
     def release(self, outcome: Outcome | str = Outcome.FINISHED, *, words: str = "") -> None:

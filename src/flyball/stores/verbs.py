@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.admit import Denial
+from flyball.core.checks import check_amounts, check_name
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
-from flyball.core.settings import KEY_LIMIT, check_name
+from flyball.core.settings import KEY_LIMIT
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict, free, span_words
 from flyball.errors import UsageError
@@ -348,10 +349,8 @@ def check_ask(ask: Ask) -> None:
     # type() and not isinstance: True is no number of slots.
     if type(ask.slots) is not int or type(ask.priority) is not int:
         raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
-    for window, amount in ask.cost.items():
-        check_name("window", window)
-        if type(amount) not in (int, float) or not 0 <= amount < 1e15:
-            raise UsageError(f"the cost in {window!r} must be a number of 0 or more, not {amount!r}")
+    if ask.cost:
+        check_amounts("the cost", ask.cost)
     if ask.ttl_s is not None:
         check_ttl(ask.ttl_s)
     if ask.key:

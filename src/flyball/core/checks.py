@@ -1,0 +1,38 @@
+"""What a caller may say, whatever it is for: names and amounts. Bad input is refused before it is stored.
+
+One machine's state is shared by every program on it: a name that cannot be shown or a number that is none,
+once written, is everybody's trouble. So each rule stands here once, and every way in goes by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flyball.errors import UsageError
+
+NAME_LIMIT = 200
+AMOUNT_LIMIT = 1e15
+
+
+def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_LIMIT) -> str:
+    """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
+    if not isinstance(value, str):
+        raise UsageError(f"{what} must be text, not {type(value).__name__}")
+    if 0 < len(value) <= limit and value.isprintable():
+        return value
+    if not value and not empty:
+        raise UsageError(f"{what} must not be empty")
+    if len(value) > limit:
+        raise UsageError(f"{what} is {len(value)} characters long; at most {limit}")
+    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+        raise UsageError(f"{what} {value!r} contains control characters")
+    return value
+
+
+def check_amounts(what: str, amounts: Mapping[str, float]) -> None:
+    """What a call costs or used, by window: finite numbers of 0 or more."""
+    for window, amount in amounts.items():
+        check_name("window", window)
+        # type() and not isinstance: True is no amount.
+        if type(amount) not in (int, float) or not 0 <= amount < AMOUNT_LIMIT:
+            raise UsageError(f"{what} in {window!r} must be a number of 0 or more, not {amount!r:.80}")
