@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from flyball import Governor, Limiter
-from flyball.errors import UsageError
+from flyball.core.signals import Signal, SignalKind
+from flyball.errors import StoreError, Throttled, UsageError
+from flyball.testing import FaultyStore
 from tests.governor.people import nothing_left, pool
 
 NO_AMOUNTS: list[Any] = [float("nan"), float("inf"), -1, None, "12", True, 10**400]
@@ -42,3 +45,46 @@ def test_a_limiter_is_told_of_numbers_only(amount: Any) -> None:
     with pytest.raises(UsageError, match="'tokens' must be a number"):
         limiter.slot(cost={"tokens": amount})
     assert limiter.stats().in_use == 0
+
+
+# -- leaving a block --------------------------------------------------------------------------------
+
+NO_WAITS: list[Any] = [float("nan"), float("inf"), -1, "7", [1], 10**400]
+
+
+@pytest.mark.parametrize("wait", NO_WAITS, ids=lambda w: f"{w!r:.5}")
+def test_a_throttle_with_a_senseless_wait_is_still_a_throttle(gov: Governor, wait: Any) -> None:
+    with pytest.raises(Throttled, match="slow"), gov.slot("p"):
+        raise Throttled("slow", retry_after_s=wait)
+    gov.report("p", Signal(SignalKind.THROTTLED, retry_after_s=wait))
+    assert nothing_left(gov)
+    assert pool(gov).throttle_count == 2
+
+
+@pytest.mark.parametrize("wait", NO_WAITS, ids=lambda w: f"{w!r:.5}")
+def test_a_limiter_outlives_a_throttle_with_a_senseless_wait(wait: Any) -> None:
+    limiter = Limiter(maximum=1)
+    with pytest.raises(Throttled, match="slow"), limiter.slot():
+        raise Throttled("slow", retry_after_s=wait)
+    assert limiter.stats().in_use == 0
+
+
+def test_a_store_that_fails_to_hear_of_a_throttle_neither_keeps_the_slot_nor_hides_it(
+    broken: FaultyStore, gov: Governor, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken.break_on("report", error=StoreError("no space left"))
+    with pytest.raises(Throttled, match="slow"), gov.slot("p"):
+        raise Throttled("slow")
+    assert nothing_left(gov)
+    with pytest.raises(Throttled, match="slow"), gov.acquire("p"):
+        raise Throttled("slow")
+
+    async def in_a_loop() -> None:
+        async with gov.slot("p"):
+            raise Throttled("slow")
+
+    with pytest.raises(Throttled, match="slow"):
+        asyncio.run(in_a_loop())
+    assert nothing_left(gov)
+    assert [record.name for record in caplog.records] == ["flyball"] * 3
+    assert "no space left" in caplog.text

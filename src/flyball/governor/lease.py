@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -91,7 +93,8 @@ class Lease:
     def hear(self, error: BaseException | None) -> None:
         """A ``Throttled`` that ends the block says what nobody else could read."""
         if isinstance(error, Throttled) and not self.rejected:
-            self.report(Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error)))
+            with beside(error, self):
+                self.report(Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error)))
 
     def settle(self, **used: float) -> None:
         """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
@@ -113,8 +116,11 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.hear(error)
-        self.release(outcome_of(kind))
+        try:
+            self.hear(error)
+        finally:
+            with beside(error, self):
+                self.release(outcome_of(kind))
 
     def __repr__(self) -> str:
         state = "released" if self._released else "held"
@@ -136,8 +142,7 @@ class Slot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
-            self._lease.hear(error)
-            self._governor.release(self._lease, outcome_of(kind))
+            self._lease.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Lease:
         self._lease = await self._governor.acquire_asking_async(self._asking, timeout=self._timeout)
@@ -147,8 +152,24 @@ class Slot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
-            self._lease.hear(error)
-            await self._governor.release_async(self._lease, outcome_of(kind))
+            try:
+                self._lease.hear(error)
+            finally:
+                with beside(error, self._lease):
+                    await self._governor.release_async(self._lease, outcome_of(kind))
+
+
+@contextmanager
+def beside(error: BaseException | None, lease: object) -> Iterator[None]:
+    """What fails while an error leaves a block is told to the log: the caller's own error goes on up."""
+    try:
+        yield
+    except Exception:
+        if error is None:
+            raise
+        import logging
+
+        logging.getLogger("flyball").exception("ending the block of %r failed besides", lease)
 
 
 def outcome_of(kind: type[BaseException] | None) -> Outcome:
