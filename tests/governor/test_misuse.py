@@ -11,7 +11,7 @@ from flyball import Governor, Limiter
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
 from flyball.testing import FaultyStore
-from tests.governor.people import nothing_left, pool
+from tests.governor.people import Person, nothing_left, pool, wait_for_line
 
 NO_AMOUNTS: list[Any] = [float("nan"), float("inf"), -1, None, "12", True, 10**400]
 
@@ -88,3 +88,45 @@ def test_a_store_that_fails_to_hear_of_a_throttle_neither_keeps_the_slot_nor_hid
     assert nothing_left(gov)
     assert [record.name for record in caplog.records] == ["flyball"] * 3
     assert "no space left" in caplog.text
+
+
+# -- a slot is for one block ------------------------------------------------------------------------
+
+
+def test_a_slot_used_again_is_refused_and_leaves_nothing_behind(gov: Governor) -> None:
+    gov.set_pool("p", cap=4)
+    slot = gov.slot("p")
+    with slot, pytest.raises(UsageError, match="one use"), slot:
+        pass
+    assert nothing_left(gov)
+    with pytest.raises(UsageError, match="one use"), slot:
+        pass
+    assert nothing_left(gov)
+
+
+def test_a_slot_used_again_in_a_loop_is_refused_and_leaves_nothing_behind(gov: Governor) -> None:
+    gov.set_pool("p", cap=4)
+
+    async def twice() -> None:
+        slot = gov.slot("p")
+        async with slot:
+            with pytest.raises(UsageError, match="one use"):
+                async with slot:
+                    pass
+        with pytest.raises(UsageError, match="one use"):
+            async with slot:
+                pass
+
+    asyncio.run(twice())
+    assert nothing_left(gov)
+
+
+def test_a_slot_that_is_still_waited_for_is_in_use(gov: Governor) -> None:
+    first, slot = gov.acquire("p"), gov.slot("p")
+    waiting = Person(slot.__enter__)
+    wait_for_line(gov)
+    with pytest.raises(UsageError, match="one use"), slot:
+        pass
+    first.release()
+    waiting.outcome().release()
+    assert nothing_left(gov)

@@ -131,11 +131,12 @@ class Slot:
     """``with`` and ``async with`` around one lease. One use each."""
 
     def __init__(self, governor: Governor, asking: Asking, timeout: float | None) -> None:
-        self._governor, self._asking, self._timeout = governor, asking, timeout
+        self._governor, self._timeout = governor, timeout
+        self._unused = [asking]
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
-        self._lease = self._governor.acquire_asking(self._asking, timeout=self._timeout)
+        self._lease = self._governor.acquire_asking(self._take(), timeout=self._timeout)
         return self._lease
 
     def __exit__(
@@ -144,8 +145,15 @@ class Slot:
         if self._lease is not None:
             self._lease.__exit__(kind, error, trace)
 
+    def _take(self) -> Asking:
+        """The ask, once: a second use would lose the first one's lease. Of two threads one gets it."""
+        try:
+            return self._unused.pop()
+        except IndexError:
+            raise UsageError("a slot has one use: call slot() again for each block") from None
+
     async def __aenter__(self) -> Lease:
-        self._lease = await self._governor.acquire_asking_async(self._asking, timeout=self._timeout)
+        self._lease = await self._governor.acquire_asking_async(self._take(), timeout=self._timeout)
         return self._lease
 
     async def __aexit__(
