@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from flyball import Governor, Limiter
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
 from flyball.testing import FaultyStore
-from tests.governor.people import Person, nothing_left, pool, wait_for_line
+from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 
 NO_AMOUNTS: list[Any] = [float("nan"), float("inf"), -1, None, "12", True, 10**400]
 
@@ -130,3 +133,44 @@ def test_a_slot_that_is_still_waited_for_is_in_use(gov: Governor) -> None:
     first.release()
     waiting.outcome().release()
     assert nothing_left(gov)
+
+
+# -- a lease belongs to one state -------------------------------------------------------------------
+
+
+def test_a_lease_of_other_state_is_refused_and_frees_nobodys_slot(gov: Governor, tmp_path: Path) -> None:
+    with closing(Governor(f"sqlite://{tmp_path}/other.db")) as other:
+        mine, foreign = gov.acquire("p"), other.acquire("p")
+        assert mine.id == foreign.id
+        with pytest.raises(UsageError, match="the governor that gave it"):
+            gov.release(foreign)
+        with pytest.raises(UsageError, match="the governor that gave it"):
+            gov.rebind(foreign, os.getpid())
+        with pytest.raises(UsageError, match="the governor that gave it"):
+            asyncio.run(gov.release_async(foreign))
+        assert (in_use(gov), in_use(other)) == (1, 1)
+        other.release(foreign)
+        assert (in_use(gov), in_use(other)) == (1, 0)
+
+
+def test_what_one_governor_keeps_in_memory_is_not_anothers() -> None:
+    one, other = Governor("memory:"), Governor("memory:")
+    one.acquire("p")
+    with pytest.raises(UsageError, match="of its own"):
+        one.release(other.acquire("p"))
+    assert in_use(one) == 1
+
+
+def test_governors_of_one_file_release_each_others_leases(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    urls = [f"sqlite://{tmp_path}/state.db", f"sqlite://{tmp_path}/link/state.db"]
+    with (
+        closing(Governor(urls[0])) as one,
+        closing(Governor(urls[0])) as same,
+        closing(Governor(urls[1])) as linked,
+    ):
+        for other in (same, linked):
+            lease = one.acquire("p")
+            assert other.rebind(lease, os.getpid())
+            other.release(lease)
+            assert nothing_left(one)

@@ -212,6 +212,7 @@ class Governor:
 
         ``words`` say how its work ended, for ``flyball why``.
         """
+        lease.check_place(self)
         what = release_of(lease, outcome, words)
         if self._may_release(lease):
             self._say_kept(lease, run_sync(flow.release(self.store, what, self.observers), None))
@@ -220,6 +221,7 @@ class Governor:
         self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED, *, words: str = ""
     ) -> None:
         """``release`` for an event loop."""
+        lease.check_place(self)
         what = release_of(lease, outcome, words)
         if self._may_release(lease):
             steps = flow.release(self.store, what, self.observers)
@@ -320,6 +322,7 @@ class Governor:
 
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""
+        lease.check_place(self)
         bound, after = self.store.rebind(lease.id, identify(pid), launcher_pid=os.getpid())
         self._settle(after)
         return bound

@@ -110,6 +110,19 @@ class Lease:
         first, self._released = not self._released, True
         return first and not self.nested
 
+    def check_place(self, governor: Governor) -> None:
+        """Its id means something else, or somebody else's slot, to a governor of other state."""
+        mine = self._governor
+        if mine is governor:
+            return
+        from flyball.governor.location import same_place
+
+        if not same_place(mine.address, governor.address):
+            raise UsageError(
+                f"{self!r} is kept in {mine.place}, and this governor's state is {governor.place}"
+                f"{' of its own' if mine.place == governor.place else ''}; use the governor that gave it"
+            )
+
     def __enter__(self) -> Lease:
         return self
 

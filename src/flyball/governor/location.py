@@ -62,6 +62,14 @@ def _on_postgres(address: str) -> bool:
     return address.partition("://")[0] in POSTGRES
 
 
+def same_place(one: str, other: str) -> bool:
+    """Do two addresses lead to the same state? Memory is its governor's own."""
+    if one == other:
+        return one != "memory:"
+    file, another = path_of(one), path_of(other)
+    return file is not None and another is not None and os.path.realpath(file) == os.path.realpath(another)
+
+
 def path_of(address: str) -> Path | None:
     """The file behind an address; None for memory and for a server."""
     return Path(address.removeprefix("sqlite://")) if address.startswith("sqlite://") else None
