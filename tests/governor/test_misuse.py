@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flyball import Governor, Limiter
+from flyball import Governor, Limiter, MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
 from flyball.testing import FaultyStore
@@ -174,3 +174,18 @@ def test_governors_of_one_file_release_each_others_leases(tmp_path: Path) -> Non
             assert other.rebind(lease, os.getpid())
             other.release(lease)
             assert nothing_left(one)
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+def test_limits_of_the_machine_that_are_none_change_nothing(gov: Governor) -> None:
+    gov.change_machine(ceiling=3)
+    nonsense: list[Any] = [None, 5, "x"]
+    for machine in nonsense:
+        with pytest.raises(UsageError, match="MachineSettings"):
+            gov.set_machine(machine)
+    misspelt: dict[str, Any] = {"cieling": 4}
+    with pytest.raises(UsageError, match="'cieling'; known: ceiling"):
+        gov.change_machine(**misspelt)
+    assert gov.store.machine() == MachineSettings(ceiling=3)

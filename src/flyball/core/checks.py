@@ -12,6 +12,18 @@ from flyball.errors import UsageError
 
 NAME_LIMIT = 200
 AMOUNT_LIMIT = 1e15
+_UNSHOWN = frozenset(
+    [
+        *range(0x20),
+        *range(0x7F, 0xA0),
+        # What ends a line, and what turns the order of what follows.
+        *(0x061C, 0x200E, 0x200F, 0x2028, 0x2029),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    ]
+)
+"""Characters that no name may hold: a screen obeys them instead of showing them. Others that merely have no
+shape of their own, such as what joins two emoji into one, are fine."""
 
 
 def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_LIMIT) -> str:
@@ -24,7 +36,7 @@ def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_
         raise UsageError(f"{what} must not be empty")
     if len(value) > limit:
         raise UsageError(f"{what} is {len(value)} characters long; at most {limit}")
-    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+    if any(ord(c) in _UNSHOWN or 0xD800 <= ord(c) <= 0xDFFF for c in value):
         raise UsageError(f"{what} {value!r} contains control characters")
     return value
 

@@ -14,7 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from flyball.core.model import Fact, Outcome
-from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineChanges, MachineSettings, PoolChanges
+from flyball.core.settings import (
+    DEFAULT_POOL,
+    DEMAND_TTL_S,
+    MachineChanges,
+    MachineSettings,
+    PoolChanges,
+    check_machine,
+)
 from flyball.core.signals import Signal
 from flyball.core.verdict import Verdict, free, one_line
 from flyball.governor import flow, nested
@@ -365,6 +372,7 @@ class Governor:
 
     def set_machine(self, machine: MachineSettings) -> None:
         """Replace the machine-wide limits."""
+        check_machine(machine)
         self._settle(self.store.set_machine(machine))
 
     def change_machine(self, **changes: Unpack[MachineChanges]) -> None:
