@@ -189,3 +189,29 @@ def test_limits_of_the_machine_that_are_none_change_nothing(gov: Governor) -> No
     with pytest.raises(UsageError, match="'cieling'; known: ceiling"):
         gov.change_machine(**misspelt)
     assert gov.store.machine() == MachineSettings(ceiling=3)
+
+
+# -- asking -----------------------------------------------------------------------------------------
+
+NO_TIMEOUTS: list[Any] = [float("nan"), float("-inf"), 10**400, 1e300, "5", True, [1]]
+
+
+@pytest.mark.parametrize("timeout", NO_TIMEOUTS, ids=lambda t: f"{t!r:.5}")
+def test_a_timeout_that_is_no_time_is_refused_and_leaves_no_ask(gov: Governor, timeout: Any) -> None:
+    gov.acquire("p")
+    with pytest.raises(UsageError, match="timeout must be"), gov.slot("p", timeout=timeout):
+        pass
+    with pytest.raises(UsageError, match="timeout must be"):
+        asyncio.run(gov.acquire_async("p", timeout=timeout))
+    with pytest.raises(UsageError, match="timeout must be"):
+        Limiter().slot(timeout=timeout)
+    assert pool(gov).waiting == 0
+
+
+def test_an_endless_timeout_waits_for_ever(gov: Governor) -> None:
+    first = gov.acquire("p")
+    waiting = Person(lambda: gov.acquire("p", timeout=float("inf")))
+    wait_for_line(gov)
+    first.release()
+    waiting.outcome().release()
+    assert nothing_left(gov)

@@ -1,4 +1,4 @@
-"""What a caller may say, whatever it is for: names and amounts. Bad input is refused before it is stored.
+"""What a caller may say, whatever it is for: names, amounts, times. It is refused before it is stored.
 
 One machine's state is shared by every program on it: a name that cannot be shown or a number that is none,
 once written, is everybody's trouble. So each rule stands here once, and every way in goes by it.
@@ -6,6 +6,7 @@ once written, is everybody's trouble. So each rule stands here once, and every w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from flyball.errors import UsageError
@@ -48,3 +49,14 @@ def check_amounts(what: str, amounts: Mapping[str, float]) -> None:
         # type() and not isinstance: True is no amount.
         if type(amount) not in (int, float) or not 0 <= amount < AMOUNT_LIMIT:
             raise UsageError(f"{what} in {window!r} must be a number of 0 or more, not {amount!r:.80}")
+
+
+def check_timeout(timeout: float | None) -> None:
+    """How long somebody is ready to wait."""
+    if timeout is None:
+        return
+    said: object = timeout
+    number = isinstance(said, int | float) and not isinstance(said, bool)
+    # A float may be endless; a whole number too large for one fails in the middle of the wait.
+    if not number or not (0 <= timeout < AMOUNT_LIMIT or timeout == math.inf):
+        raise UsageError(f"timeout must be 0 or more seconds, or None for ever; not {timeout!r:.80}")

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flyball.core.answer import from_http
-from flyball.core.checks import check_amounts
+from flyball.core.checks import check_amounts, check_timeout
 from flyball.core.gate import Start
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import UsageError
@@ -264,8 +264,7 @@ class AskedSlot(CallSlot):
     __slots__ = ("_cost", "_priority", "_timeout")
 
     def __init__(self, priority: int, cost: Mapping[str, float] | None, timeout: float | None) -> None:
-        if timeout is not None and not timeout >= 0:
-            raise UsageError(f"timeout must be 0 or more seconds, or None for ever; not {timeout!r}")
+        check_timeout(timeout)
         if cost is not None:
             check_amounts("the cost", cost)
         self._priority, self._cost, self._timeout = priority, cost or NO_COST, timeout
