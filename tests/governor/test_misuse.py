@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -91,6 +91,15 @@ def test_a_store_that_fails_to_hear_of_a_throttle_neither_keeps_the_slot_nor_hid
     assert nothing_left(gov)
     assert [record.name for record in caplog.records] == ["flyball"] * 3
     assert "no space left" in caplog.text
+
+
+def test_words_that_are_no_text_are_refused_and_the_lease_stays(gov: Governor) -> None:
+    lease, number = gov.acquire("p"), cast("str", 5)
+    with pytest.raises(UsageError, match="as text, not 5"):
+        lease.release(words=number)
+    assert in_use(gov) == 1
+    lease.release(words="done")
+    assert nothing_left(gov)
 
 
 # -- a slot is for one block ------------------------------------------------------------------------

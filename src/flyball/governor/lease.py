@@ -202,6 +202,8 @@ def outcome_of(kind: type[BaseException] | None) -> Outcome:
 
 def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
     """What the end of a lease says, for a store."""
+    if not isinstance(words, str):
+        raise UsageError(f"words say how it ended, as text, not {words!r:.80}")
     told = one_line(words) if words else ""
     ended = outcome if isinstance(outcome, Outcome) else _outcome_named(outcome)
     return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets, told)

@@ -43,7 +43,8 @@ def resolve(url: str | None = None) -> str:
         return address
     scheme, _, rest = address.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
-        return address
+        # A path of two slashes is the same file under another name.
+        return f"sqlite:///{rest.lstrip('/')}"
     if scheme in SERVERS and rest.strip("/"):
         return check_server(address)
     raise UsageError(
