@@ -144,6 +144,27 @@ def test_a_slot_that_is_still_waited_for_is_in_use(gov: Governor) -> None:
     assert nothing_left(gov)
 
 
+@pytest.mark.parametrize("asked", [{}, {"timeout": 5}], ids=["plain", "asked"])
+def test_a_limiters_slot_used_again_is_refused_and_leaves_nothing_behind(asked: Any) -> None:
+    limiter = Limiter(maximum=4, cap=4)
+
+    async def in_a_loop() -> None:
+        slot = limiter.slot(**asked)
+        async with slot:
+            with pytest.raises(UsageError, match="one use"):
+                async with slot:
+                    pass
+            assert limiter.stats().in_use == 1
+
+    slot = limiter.slot(**asked)
+    with slot, pytest.raises(UsageError, match="one use"), slot:
+        pass
+    with pytest.raises(UsageError, match="one use"):
+        slot.enter_nowait()
+    asyncio.run(in_a_loop())
+    assert limiter.stats().in_use == 0
+
+
 # -- a lease belongs to one state -------------------------------------------------------------------
 
 

@@ -48,7 +48,9 @@ def check_amounts(what: str, amounts: Mapping[str, float]) -> None:
         check_name("window", window)
         # type() and not isinstance: True is no amount.
         if type(amount) not in (int, float) or not 0 <= amount < AMOUNT_LIMIT:
-            raise UsageError(f"{what} in {window!r} must be a number of 0 or more, not {amount!r:.80}")
+            raise UsageError(
+                f"{what} in {window!r} must be a number from 0 to {AMOUNT_LIMIT:g}, not {amount!r:.80}"
+            )
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -59,4 +61,6 @@ def check_timeout(timeout: float | None) -> None:
     number = isinstance(said, int | float) and not isinstance(said, bool)
     # A float may be endless; a whole number too large for one fails in the middle of the wait.
     if not number or not (0 <= timeout < AMOUNT_LIMIT or timeout == math.inf):
-        raise UsageError(f"timeout must be 0 or more seconds, or None for ever; not {timeout!r:.80}")
+        raise UsageError(
+            f"timeout must be from 0 to {AMOUNT_LIMIT:g} seconds, or None for ever; not {timeout!r:.80}"
+        )
