@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from flyball.core.checks import check_amounts
 from flyball.core.model import Outcome
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from flyball.core.headers import HeaderLines
     from flyball.governor.asking import Asking
     from flyball.governor.governor import Governor
+
+T = TypeVar("T")
 
 
 class Lease:
@@ -149,7 +151,7 @@ class Slot:
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
-        self._lease = self._governor.acquire_asking(self._take(), timeout=self._timeout)
+        self._lease = self._governor.acquire_asking(take_once(self._unused), timeout=self._timeout)
         return self._lease
 
     def __exit__(
@@ -158,15 +160,10 @@ class Slot:
         if self._lease is not None:
             self._lease.__exit__(kind, error, trace)
 
-    def _take(self) -> Asking:
-        """The ask, once: a second use would lose the first one's lease. Of two threads one gets it."""
-        try:
-            return self._unused.pop()
-        except IndexError:
-            raise UsageError("a slot has one use: call slot() again for each block") from None
-
     async def __aenter__(self) -> Lease:
-        self._lease = await self._governor.acquire_asking_async(self._take(), timeout=self._timeout)
+        self._lease = await self._governor.acquire_asking_async(
+            take_once(self._unused), timeout=self._timeout
+        )
         return self._lease
 
     async def __aexit__(
@@ -178,6 +175,14 @@ class Slot:
             finally:
                 with beside(error, self._lease):
                     await self._governor.release_async(self._lease, outcome_of(kind))
+
+
+def take_once(unused: list[T]) -> T:
+    """The ask of a slot, once: a second use would lose the first one's lease. Of two threads one gets it."""
+    try:
+        return unused.pop()
+    except IndexError:
+        raise UsageError("a slot has one use: call slot() again for each block") from None
 
 
 @contextmanager
