@@ -15,7 +15,7 @@ Errors carry fields as well as prose, so callers never parse a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flyball.core.verdict import Verdict
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
 class FlyballError(Exception):
     """Base of everything flyball raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross processes (``multiprocessing``) and are copied, whatever their class is made from."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[FlyballError], args: tuple[Any, ...]) -> FlyballError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class UsageError(FlyballError, ValueError):
@@ -46,7 +56,7 @@ class RefusedError(FlyballError):
 
     @property
     def retry_after_s(self) -> float | None:
-        """When asking again could help, in seconds; None where only a person can change it."""
+        """When asking again could help, in seconds; None where nobody knows."""
         return self.verdict.retry_after_s
 
 

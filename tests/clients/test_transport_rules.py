@@ -17,6 +17,11 @@ from tests.clients.transports import OVER, URL, client_of
 # -- which requests, which pool ----------------------------------------------------------------------
 
 
+def test_prefixes_given_as_one_text_are_refused_not_read_by_letter(lib: Any, night: Night) -> None:
+    with pytest.raises(UsageError, match=r"only=\['/v1/messages'\]"):
+        client_of(lib, Listener(), Scripted(lib, [200]), night, only="/v1/messages")
+
+
 def test_only_the_named_paths_and_addresses_are_governed(lib: Any, night: Night) -> None:
     gate = Listener()
     only = ["/v1/messages", "https://api.example.com/v2/"]

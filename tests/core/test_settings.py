@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +15,10 @@ from flyball.core.settings import (
     PoolChanges,
     PoolSettings,
     ShareRule,
+    check_machine,
     check_name,
     merge_changes,
+    merge_machine,
     resolve_pool,
 )
 from flyball.errors import UsageError
@@ -181,12 +185,52 @@ def test_a_machine_limit_that_makes_no_sense_is_refused(fields: dict[str, object
         MachineSettings(**fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["a", "my app/ü 🚀", "x" * NAME_LIMIT, "provider:account", "'; DROP TABLE"])
+@pytest.mark.parametrize(
+    "new",
+    [
+        {"weights": {"a\nb": 2.0}},
+        {"maxima": {"a\u202eb": 2}},
+        {"windows": {"": "60/min"}},
+        {"weights": 5},
+        {"maxima": None},
+    ],
+)
+def test_what_a_pool_is_told_by_name_has_names_that_can_be_shown(new: PoolChanges) -> None:
+    with pytest.raises(UsageError):
+        merge_changes({}, new)
+
+
+def test_a_name_that_is_stored_already_can_be_removed() -> None:
+    assert merge_changes({"weights": {"a\x7f": 2.0}}, {"weights": {"a\x7f": 0}})["weights"] == {}
+
+
+@pytest.mark.parametrize("new", [{"cieling": 3}, {"resources": {"a\nb": 1}}, {"resources": 5}])
+def test_a_change_of_the_machines_limits_that_makes_no_sense_is_refused(new: Any) -> None:
+    with pytest.raises(UsageError):
+        merge_machine(MachineSettings(ceiling=3), new)
+
+
+@pytest.mark.parametrize("machine", [None, 5, "x", {"ceiling": 3}, MachineSettings(resources={"": 1})])
+def test_only_limits_replace_the_machines_limits(machine: Any) -> None:
+    with pytest.raises(UsageError):
+        check_machine(machine)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "my app/ü 🚀", "👩\u200d🚀", "a\u00a0b", "x" * NAME_LIMIT, "provider:account", "'; DROP TABLE"],
+)
 def test_any_printable_name_is_fine(name: str) -> None:
     assert check_name("pool", name) == name
 
 
-@pytest.mark.parametrize("name", ["", "a\nb", "\x00", "x" * (NAME_LIMIT + 1), "\ud83d", 7, None])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "a\nb", "\x00", "x" * (NAME_LIMIT + 1), "\ud83d", 7, None),
+        *("a\x7f", "a\x85b", "\x9b31m", "a\u202eb", "a\u2028b", "\u2066a"),
+    ],
+)
 def test_a_name_that_cannot_be_shown_or_stored_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="project"):
         check_name("project", name)

@@ -43,6 +43,10 @@ def test_an_address_that_cannot_be_used_is_refused_with_the_ones_that_can(url: s
         Governor(url)
 
 
+def test_more_slashes_than_needed_are_the_same_file() -> None:
+    assert resolve("sqlite:////tmp/x.db") == resolve("sqlite:///tmp/x.db") == "sqlite:///tmp/x.db"
+
+
 def test_a_password_is_never_repeated() -> None:
     with pytest.raises(UsageError) as raised:
         resolve("mysql://user:secret@box:6379/0?password=secret")

@@ -69,3 +69,18 @@ def test_nonsense_in_the_environment_is_ignored(
     monkeypatch.setenv(VARIABLE, text)
     with gov.slot("p", timeout=0) as lease:
         assert not lease.nested
+
+
+@pytest.mark.parametrize("found", [10**30, 2**63, 0, -1, True, 1.5, "1", None])
+def test_an_id_that_no_lease_can_have_is_ignored(
+    gov: Governor, found: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, json.dumps([{"at": gov.place, "pool": "p", "id": found}]))
+    assert inherited(gov.address, "p") is None
+    with gov.slot("p", timeout=0) as lease:
+        assert not lease.nested
+
+
+def test_an_environment_nested_beyond_reading_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "[" * 100_000)
+    assert inherited("sqlite:///x.db", "p") is None

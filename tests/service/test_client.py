@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,37 @@ def test_a_block_holds_a_slot_and_says_how_it_ended(desk: Desk, client: Client) 
         raise flyball.Throttled(retry_after_s=3)
     assert desk.now["in_use"] == 0
     assert desk.now["status"]["throttle_count"] >= 1
+
+
+def test_a_slot_used_again_is_refused_and_the_first_lease_goes_back(desk: Desk, client: Client) -> None:
+    slot = client.slot(desk.pool, project="blog", name="t-1")
+    with slot, pytest.raises(flyball.UsageError, match="one use"), slot:
+        pass
+    assert desk.now["in_use"] == 0
+    with pytest.raises(flyball.UsageError, match="timeout must be"):
+        client.acquire(desk.pool, timeout=float("nan"))
+
+
+def test_a_server_that_goes_away_hides_no_error_of_the_block(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def in_a_thread(server: Running, up: ExitStack) -> None:
+        with Client(server.url, policy=NO_RETRY) as client, client.slot("p", project="blog", name="t-1"):
+            up.close()
+            raise flyball.Throttled("mine")
+
+    async def in_a_loop(server: Running, up: ExitStack) -> None:
+        client = AsyncClient(server.url, policy=NO_RETRY)
+        async with client, client.slot("p", project="blog", name="t-2"):
+            await asyncio.to_thread(up.close)
+            raise flyball.Throttled("mine")
+
+    for work in (in_a_thread, lambda server, up: asyncio.run(in_a_loop(server, up))):
+        with ExitStack() as up:
+            server = up.enter_context(Running(Governor("memory:"), tmp_path))
+            with pytest.raises(flyball.Throttled, match="mine"):
+                work(server, up)
+    assert caplog.text.count("failed besides") == 2
 
 
 def test_a_line_is_stood_in_until_the_slot_comes(desk: Desk, client: Client) -> None:

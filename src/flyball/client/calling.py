@@ -23,7 +23,7 @@ from flyball.client.policy import Policy, named_policy
 from flyball.core.model import Outcome
 from flyball.core.settings import DEFAULT_POOL
 from flyball.errors import FlyballError, UsageError
-from flyball.governor.asking import AskOptions, asking_for
+from flyball.governor.asking import AskOptions, asking_for, check_timeout
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -64,6 +64,7 @@ class _Common:
         return self._told
 
     def _wish(self, pool: str, timeout: float | None, options: AskOptions) -> flow.Wish:
+        check_timeout(timeout)
         asking = asking_for(pool, **options)
         body: dict[str, Any] = {
             "project": asking.project,

@@ -10,7 +10,7 @@ from flyball.client.flow import Send
 from flyball.core.model import Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import Throttled
-from flyball.governor.lease import outcome_of
+from flyball.governor.lease import beside, outcome_of, take_once
 
 if TYPE_CHECKING:
     from flyball.client.calling import AsyncClient, Client
@@ -116,11 +116,11 @@ class RemoteSlot:
     """``with`` around one lease. One use."""
 
     def __init__(self, acquire: Callable[[], RemoteLease]) -> None:
-        self._acquire = acquire
+        self._unused = [acquire]
         self._lease: RemoteLease | None = None
 
     def __enter__(self) -> RemoteLease:
-        self._lease = self._acquire()
+        self._lease = take_once(self._unused)()
         return self._lease
 
     def __exit__(
@@ -128,20 +128,24 @@ class RemoteSlot:
     ) -> None:
         if self._lease is not None:
             said = throttle_in(error)
-            if said is not None:
-                self._lease.report(said)
-            self._lease.release(outcome_of(kind))
+            try:
+                if said is not None:
+                    with beside(error, self._lease):
+                        self._lease.report(said)
+            finally:
+                with beside(error, self._lease):
+                    self._lease.release(outcome_of(kind))
 
 
 class AsyncRemoteSlot:
     """``async with`` around one lease. One use."""
 
     def __init__(self, acquire: Callable[[], Awaitable[AsyncRemoteLease]]) -> None:
-        self._acquire = acquire
+        self._unused = [acquire]
         self._lease: AsyncRemoteLease | None = None
 
     async def __aenter__(self) -> AsyncRemoteLease:
-        self._lease = lease = await self._acquire()
+        self._lease = lease = await take_once(self._unused)()
         return lease
 
     async def __aexit__(
@@ -149,6 +153,10 @@ class AsyncRemoteSlot:
     ) -> None:
         if self._lease is not None:
             said = throttle_in(error)
-            if said is not None:
-                await self._lease.report(said)
-            await self._lease.release(outcome_of(kind))
+            try:
+                if said is not None:
+                    with beside(error, self._lease):
+                        await self._lease.report(said)
+            finally:
+                with beside(error, self._lease):
+                    await self._lease.release(outcome_of(kind))

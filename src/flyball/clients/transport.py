@@ -81,6 +81,10 @@ class Rules:
     estimate: Callable[[Any], Mapping[str, float]] | None = None
     world: World = REAL
 
+    def __post_init__(self) -> None:
+        if isinstance(self.only, str):
+            raise UsageError(f"only is a list of prefixes: only=[{self.only!r}]")
+
     def ask(self, request: Any) -> SlotOptions:
         said: SlotOptions = {}
         if self.slot_timeout_s is not None:

@@ -17,12 +17,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypedDict, cast
+from typing import TypedDict, TypeVar, cast
 
+from flyball.core.checks import NAME_LIMIT as NAME_LIMIT
+from flyball.core.checks import check_name as check_name
 from flyball.core.terms import AllotRule, FoldRule, ShareTerms, terms_for
 from flyball.core.window import rate
 from flyball.errors import UsageError
 
+V = TypeVar("V")
 DEFAULT_POOL = "anthropic"
 DEMAND_TTL_S = 600.0
 LEASE_BACKSTOP_S = 24 * 3600.0
@@ -32,7 +35,6 @@ CONFIRM_S = 60.0
 KEY_TTL_S = 24 * 3600.0
 """How long an ask under a key is remembered."""
 KEY_LIMIT = 255
-NAME_LIMIT = 200
 
 
 class ShareRule(Enum):
@@ -236,7 +238,7 @@ def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
     merged: PoolChanges = {**old, **new}
     for key in ("weights", "maxima", "windows"):
         if key in new:
-            entries = {**old.get(key, {}), **new[key]}
+            entries = {**old.get(key, {}), **_by_name(key, new[key])}
             merged[key] = {  # type: ignore[typeddict-item]
                 name: value for name, value in entries.items() if value not in (0, "0")
             }
@@ -253,6 +255,19 @@ def _check_break(s: PoolSettings) -> None:
             f"break_s {s.break_s:g} is above break_max_s {s.break_max_s:g}, the longest break; "
             "raise the longest or lower the break"
         )
+
+
+_NAMED_BY = {"weights": "project", "maxima": "project", "windows": "window", "resources": "resource"}
+
+
+def _by_name(what: str, given: Mapping[str, V]) -> Mapping[str, V]:
+    """What a person says by name. Looked at when it is said: what is stored already is never in the way."""
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{what} must say a value for each {_NAMED_BY[what]}, not {given!r:.80}")
+    for name, value in given.items():
+        if value not in (0, "0"):
+            check_name(_NAMED_BY[what], name)
+    return given
 
 
 def _choice(name: str, word: str, words: type[Enum]) -> Enum:
@@ -349,7 +364,11 @@ class MachineSettings:
 
 def merge_machine(old: MachineSettings, new: MachineChanges) -> MachineSettings:
     """``old`` with what ``new`` names. Resources merge by kind; 0 removes one."""
-    resources = {**old.resources, **new.get("resources", {})}
+    unknown = sorted(set(new) - set(MachineChanges.__annotations__))
+    if unknown:
+        known = ", ".join(sorted(MachineChanges.__annotations__))
+        raise UsageError(f"unknown machine limit {unknown[0]!r}; known: {known}")
+    resources = {**old.resources, **_by_name("resources", new.get("resources", {}))}
     return MachineSettings(
         ceiling=new.get("ceiling", old.ceiling),
         memory_floor_bytes=new.get("memory_floor_bytes", old.memory_floor_bytes),
@@ -362,16 +381,8 @@ def _whole_or_bytes(name: str, value: object) -> None:
         raise UsageError(f"{name} must be a whole number above 0, not {value!r}")
 
 
-def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_LIMIT) -> str:
-    """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
-    if not isinstance(value, str):
-        raise UsageError(f"{what} must be text, not {type(value).__name__}")
-    if 0 < len(value) <= limit and value.isprintable():
-        return value
-    if not value and not empty:
-        raise UsageError(f"{what} must not be empty")
-    if len(value) > limit:
-        raise UsageError(f"{what} is {len(value)} characters long; at most {limit}")
-    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
-        raise UsageError(f"{what} {value!r} contains control characters")
-    return value
+def check_machine(machine: MachineSettings) -> None:
+    """Refuse what does not say which limits are meant."""
+    if not isinstance(machine, MachineSettings):
+        raise UsageError(f"the machine's limits are a MachineSettings, not {machine!r:.80}")
+    _by_name("resources", machine.resources)

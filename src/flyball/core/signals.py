@@ -87,3 +87,11 @@ class Signal:
     certainty: Certainty = Certainty.STATED
     buckets: tuple[Bucket, ...] = ()
     """What the answer's headers said about quotas, whatever its kind."""
+
+    def __post_init__(self) -> None:
+        # A throttle counts, whatever nonsense came with it: no wait is made of what is none.
+        if self.retry_after_s is not None and self.retry_after_s != 0:
+            # Few signals name a wait, and a program that hears none need not load what reads them.
+            from flyball.core.spans import clamped_s
+
+            object.__setattr__(self, "retry_after_s", clamped_s(self.retry_after_s))

@@ -61,12 +61,14 @@ def sensible_s(seconds: float | None) -> float | None:
 
 
 def clamped_s(seconds: float | None) -> float | None:
-    """A wait that is later than now, and a month if it is longer.
+    """A wait that is later than now, and a month if it is longer; None for what is no number.
 
     >>> clamped_s(-1), clamped_s(7), clamped_s(366 * 86400) == LONGEST_WAIT_S
     (None, 7, True)
     """
-    return min(seconds, LONGEST_WAIT_S) if seconds is not None and seconds > 0 else None
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        return None
+    return min(seconds, LONGEST_WAIT_S)
 
 
 def first_s(waits: Iterable[float | None]) -> float | None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flyball.core.checks import AMOUNT_LIMIT
+
 MARK = b'"usage'
 """Whatever tells of it has this. Inside a JSON string its quote would be escaped."""
 _INSIDE = ("message", "response")
@@ -61,4 +63,5 @@ class Meter:
 
 
 def _count(value: object) -> float:
-    return float(value) if type(value) is int and 0 <= value < 2**53 else 0.0
+    # However many of them are added up, the sum is an amount (see checks.py).
+    return float(value) if type(value) is int and 0 <= value < AMOUNT_LIMIT / 100 else 0.0

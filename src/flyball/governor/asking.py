@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
+from flyball.core.checks import check_timeout as check_timeout
 from flyball.core.model import Ask
 from flyball.core.settings import DEFAULT_POOL
-from flyball.errors import UsageError
 from flyball.governor.caller import default_name, default_project
 from flyball.host.process import me
 
@@ -69,11 +69,6 @@ def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
         os.getpid(),
         dict(options.get("cost") or {}),
     )
-
-
-def check_timeout(timeout: float | None) -> None:
-    if timeout is not None and not timeout >= 0:
-        raise UsageError(f"timeout must be 0 or more seconds, not {timeout!r}")
 
 
 def ask_of(asking: Asking, mailbox: str) -> Ask:

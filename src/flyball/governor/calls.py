@@ -34,7 +34,7 @@ class Calls:
             slot = CallSlot()
         else:
             slot = AskedSlot(priority, cost, timeout)
-        slot._desk = self._desk
+        slot._door = slot._desk = self._desk
         return slot
 
     def release(self, slot: CallSlot) -> None:

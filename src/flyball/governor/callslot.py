@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flyball.core.answer import from_http
+from flyball.core.checks import check_amounts, check_timeout
 from flyball.core.gate import Start
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import UsageError
@@ -32,7 +33,7 @@ _SAYS_NOTHING = Signal(SignalKind.UNKNOWN)
 
 
 class _Ended:
-    """Stands in for the turnstile of a slot that was given back: there is no easy way through."""
+    """Stands in for the turnstile of a slot that was entered or given back: there is no easy way through."""
 
     left, high = 0, -1
 
@@ -56,9 +57,12 @@ class Notes:
 class CallSlot:
     """``with`` and ``async with`` around one call, or what ``acquire`` returned. One use each."""
 
-    __slots__ = ("_desk", "_in_flight", "_notes", "_sent_at")
+    __slots__ = ("_desk", "_door", "_in_flight", "_notes", "_sent_at")
 
+    _door: Turnstile
+    """Where to enter: once. A second use, at the same time or later, would lose the first one's pass."""
     _desk: Turnstile
+    """Where to give back."""
     _notes: Notes | None
     _sent_at: float
     _in_flight: int
@@ -66,13 +70,14 @@ class CallSlot:
     # -- getting it -------------------------------------------------------------------------------
 
     async def __aenter__(self) -> CallSlot:
-        desk = self._desk
+        desk = self._door
+        self._door = _ENDED
         if desk.left > 0:
             free = desk.free
             try:
                 free.pop()
             except IndexError:
-                return await self._wait_async()
+                return await self._wait_async(desk)
             desk.left -= 1
             self._notes = None
             self._sent_at = now = desk.clock()
@@ -80,16 +85,17 @@ class CallSlot:
             if now < desk.fence_at:
                 return self
             self._put_back()
-        return await self._wait_async()
+        return await self._wait_async(desk)
 
     def __enter__(self) -> CallSlot:
-        desk = self._desk
+        desk = self._door
+        self._door = _ENDED
         if desk.left > 0:
             free = desk.free
             try:
                 free.pop()
             except IndexError:
-                return self._wait()
+                return self._wait(desk)
             desk.left -= 1
             self._notes = None
             self._sent_at = now = desk.clock()
@@ -97,7 +103,7 @@ class CallSlot:
             if now < desk.fence_at:
                 return self
             self._put_back()
-        return self._wait()
+        return self._wait(desk)
 
     def _put_back(self) -> None:
         """The time of a ready pass was over when it was taken: it goes back unused, and the gate is asked."""
@@ -106,16 +112,16 @@ class CallSlot:
 
     def enter_nowait(self) -> CallSlot:
         """Enter, or raise at once what stands in the way."""
-        desk = self._usable()
+        desk = self._take()
         start = desk.enter(self.cost)
         if start is None:
             raise refusal(desk.verdict(self.cost))
         return self._started(start)
 
-    async def _wait_async(self) -> CallSlot:
+    async def _wait_async(self, desk: Turnstile) -> CallSlot:
         import asyncio
 
-        desk = self._usable()
+        _check_unused(desk)
         start = desk.enter(self.cost)
         if start is None:
             waiter = TaskWaiter(desk, asyncio.get_running_loop(), self.priority, self.cost)
@@ -123,8 +129,8 @@ class CallSlot:
             start = await waiter.wait(self.timeout)
         return self._started(start)
 
-    def _wait(self) -> CallSlot:
-        desk = self._usable()
+    def _wait(self, desk: Turnstile) -> CallSlot:
+        _check_unused(desk)
         start = desk.enter(self.cost)
         if start is None:
             waiter = ThreadWaiter(desk, self.priority, self.cost)
@@ -136,10 +142,11 @@ class CallSlot:
         self._notes = Notes(start)
         return self
 
-    def _usable(self) -> Turnstile:
-        if self._desk is _ENDED:
-            raise UsageError("this slot was given back; ask the limiter for another")
-        return self._desk
+    def _take(self) -> Turnstile:
+        desk = self._door
+        self._door = _ENDED
+        _check_unused(desk)
+        return desk
 
     # Ordinary calls carry none of these; ``AskedSlot`` does.
     @property
@@ -180,6 +187,7 @@ class CallSlot:
 
     def settle(self, **actual: float) -> None:
         """Say what the call really used of the limiter's windows: ``settle(tokens=1830)``."""
+        check_amounts("what was used", actual)
         notes = self._noted()
         notes.actual = {**notes.actual, **actual}
 
@@ -243,6 +251,11 @@ class CallSlot:
         desk.end(notes.start, signal, heard=heard, actual=notes.actual)
 
 
+def _check_unused(desk: Turnstile) -> None:
+    if desk is _ENDED:
+        raise UsageError("a slot has one use; ask the limiter for another")
+
+
 def _last_word(notes: Notes, error: BaseException | None) -> tuple[Signal, bool]:
     """The signal the call ends with, and whether the gate knows it already."""
     said = notes.signal
@@ -262,15 +275,16 @@ class AskedSlot(CallSlot):
     __slots__ = ("_cost", "_priority", "_timeout")
 
     def __init__(self, priority: int, cost: Mapping[str, float] | None, timeout: float | None) -> None:
-        if timeout is not None and not timeout >= 0:
-            raise UsageError(f"timeout must be 0 or more seconds, or None for ever; not {timeout!r}")
+        check_timeout(timeout)
+        if cost is not None:
+            check_amounts("the cost", cost)
         self._priority, self._cost, self._timeout = priority, cost or NO_COST, timeout
 
     async def __aenter__(self) -> CallSlot:
-        return await self._wait_async()
+        return await self._wait_async(self._take())
 
     def __enter__(self) -> CallSlot:
-        return self._wait()
+        return self._wait(self._take())
 
     @property
     def priority(self) -> int:

@@ -14,7 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from flyball.core.model import Fact, Outcome
-from flyball.core.settings import DEFAULT_POOL, DEMAND_TTL_S, MachineChanges, MachineSettings, PoolChanges
+from flyball.core.settings import (
+    DEFAULT_POOL,
+    DEMAND_TTL_S,
+    MachineChanges,
+    MachineSettings,
+    PoolChanges,
+    check_machine,
+)
 from flyball.core.signals import Signal
 from flyball.core.verdict import Verdict, free, one_line
 from flyball.governor import flow, nested
@@ -215,6 +222,7 @@ class Governor:
 
         ``words`` say how its work ended, for ``flyball why``.
         """
+        lease.check_place(self)
         what = release_of(lease, outcome, words)
         if self._may_release(lease):
             self._say_kept(lease, run_sync(flow.release(self.store, what, self.observers), None))
@@ -223,6 +231,7 @@ class Governor:
         self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED, *, words: str = ""
     ) -> None:
         """``release`` for an event loop."""
+        lease.check_place(self)
         what = release_of(lease, outcome, words)
         if self._may_release(lease):
             steps = flow.release(self.store, what, self.observers)
@@ -319,6 +328,7 @@ class Governor:
 
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""
+        lease.check_place(self)
         bound, after = self.store.rebind(lease.id, identify(pid), launcher_pid=os.getpid())
         self._settle(after)
         return bound
@@ -361,6 +371,7 @@ class Governor:
 
     def set_machine(self, machine: MachineSettings) -> None:
         """Replace the machine-wide limits."""
+        check_machine(machine)
         self._settle(self.store.set_machine(machine))
 
     def change_machine(self, **changes: Unpack[MachineChanges]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from flyball.core.checks import check_amounts
 from flyball.core.model import Outcome
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict, one_line
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from flyball.core.headers import HeaderLines
     from flyball.governor.asking import Asking
     from flyball.governor.governor import Governor
+
+T = TypeVar("T")
 
 
 class Lease:
@@ -91,10 +95,12 @@ class Lease:
     def hear(self, error: BaseException | None) -> None:
         """A ``Throttled`` that ends the block says what nobody else could read."""
         if isinstance(error, Throttled) and not self.rejected:
-            self.report(Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error)))
+            with beside(error, self):
+                self.report(Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error)))
 
     def settle(self, **used: float) -> None:
         """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
+        check_amounts("what was used", used)
         self.used.update(used)
 
     def release(self, outcome: Outcome | str = Outcome.FINISHED, *, words: str = "") -> None:
@@ -106,14 +112,30 @@ class Lease:
         first, self._released = not self._released, True
         return first and not self.nested
 
+    def check_place(self, governor: Governor) -> None:
+        """Its id means something else, or somebody else's slot, to a governor of other state."""
+        mine = self._governor
+        if mine is governor:
+            return
+        from flyball.governor.location import same_place
+
+        if not same_place(mine.address, governor.address):
+            raise UsageError(
+                f"{self!r} is kept in {mine.place}, and this governor's state is {governor.place}"
+                f"{' of its own' if mine.place == governor.place else ''}; use the governor that gave it"
+            )
+
     def __enter__(self) -> Lease:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.hear(error)
-        self.release(outcome_of(kind))
+        try:
+            self.hear(error)
+        finally:
+            with beside(error, self):
+                self.release(outcome_of(kind))
 
     def __repr__(self) -> str:
         state = "released" if self._released else "held"
@@ -127,30 +149,56 @@ class Slot:
     """``with`` and ``async with`` around one lease. One use each."""
 
     def __init__(self, governor: Governor, asking: Asking, timeout: float | None) -> None:
-        self._governor, self._asking, self._timeout = governor, asking, timeout
+        self._governor, self._timeout = governor, timeout
+        self._unused = [asking]
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
-        self._lease = self._governor.acquire_asking(self._asking, timeout=self._timeout)
+        self._lease = self._governor.acquire_asking(take_once(self._unused), timeout=self._timeout)
         return self._lease
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
-            self._lease.hear(error)
-            self._governor.release(self._lease, outcome_of(kind))
+            self._lease.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Lease:
-        self._lease = await self._governor.acquire_asking_async(self._asking, timeout=self._timeout)
+        self._lease = await self._governor.acquire_asking_async(
+            take_once(self._unused), timeout=self._timeout
+        )
         return self._lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
-            self._lease.hear(error)
-            await self._governor.release_async(self._lease, outcome_of(kind))
+            try:
+                self._lease.hear(error)
+            finally:
+                with beside(error, self._lease):
+                    await self._governor.release_async(self._lease, outcome_of(kind))
+
+
+def take_once(unused: list[T]) -> T:
+    """The ask of a slot, once: a second use would lose the first one's lease. Of two threads one gets it."""
+    try:
+        return unused.pop()
+    except IndexError:
+        raise UsageError("a slot has one use: call slot() again for each block") from None
+
+
+@contextmanager
+def beside(error: BaseException | None, lease: object) -> Iterator[None]:
+    """What fails while an error leaves a block is told to the log: the caller's own error goes on up."""
+    try:
+        yield
+    except Exception:
+        if error is None:
+            raise
+        import logging
+
+        logging.getLogger("flyball").exception("ending the block of %r failed besides", lease)
 
 
 def outcome_of(kind: type[BaseException] | None) -> Outcome:
@@ -162,6 +210,8 @@ def outcome_of(kind: type[BaseException] | None) -> Outcome:
 
 def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
     """What the end of a lease says, for a store."""
+    if not isinstance(words, str):
+        raise UsageError(f"words say how it ended, as text, not {words!r:.80}")
     told = one_line(words) if words else ""
     ended = outcome if isinstance(outcome, Outcome) else _outcome_named(outcome)
     return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets, told)

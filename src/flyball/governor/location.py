@@ -43,7 +43,8 @@ def resolve(url: str | None = None) -> str:
         return address
     scheme, _, rest = address.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
-        return address
+        # A path of two slashes is the same file under another name.
+        return f"sqlite:///{rest.lstrip('/')}"
     if scheme in SERVERS and rest.strip("/"):
         return check_server(address)
     raise UsageError(
@@ -60,6 +61,14 @@ def on_server(address: str) -> bool:
 
 def _on_postgres(address: str) -> bool:
     return address.partition("://")[0] in POSTGRES
+
+
+def same_place(one: str, other: str) -> bool:
+    """Do two addresses lead to the same state? Memory is its governor's own."""
+    if one == other:
+        return one != "memory:"
+    file, another = path_of(one), path_of(other)
+    return file is not None and another is not None and os.path.realpath(file) == os.path.realpath(another)
 
 
 def path_of(address: str) -> Path | None:

@@ -1,13 +1,14 @@
 """A lease that ``exec`` passes on: work inside it uses it instead of waiting for itself.
 
 ``FLYBALL_LEASE`` names the leases a process runs under. They count only while the store still knows them,
-so a daemon that outlives its ``exec`` asks like everyone else.
+so a daemon that outlives its ``exec`` asks like everyone else. What cannot be understood counts as none.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from typing import TypeGuard
 
 from flyball.core.model import Claim
 from flyball.errors import UsageError
@@ -30,7 +31,7 @@ def inherited(address: str, pool: str) -> int | None:
     at = shown(address) if entries else ""
     for entry in entries:
         found = entry.get("id")
-        if entry.get("at") == at and entry.get("pool") == pool and isinstance(found, int):
+        if entry.get("at") == at and entry.get("pool") == pool and _is_id(found):
             return found
     return None
 
@@ -44,12 +45,16 @@ def check_fits(slots: int, outer: Claim) -> None:
         )
 
 
+def _is_id(found: object) -> TypeGuard[int]:
+    return type(found) is int and 0 < found < 2**63
+
+
 def _entries() -> list[dict[str, object]]:
     text = os.environ.get(VARIABLE)
     if not text:
         return []
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

@@ -33,6 +33,6 @@ def slot(pool: str = DEFAULT_POOL, *, timeout: float | None = None, **ask: Unpac
 
     State is shared by every process of the machine (``FLYBALL_HOME``, ``FLYBALL_URL``). Waits until a slot is
     free, at most ``timeout`` seconds, then raises ``WaitTimeoutError``. ``AskOptions`` lists what else an ask
-    may say: project, name, slots, priority, resources, model.
+    may say: project, name, slots, priority, resources, model, cost.
     """
     return shared_governor().slot(pool, timeout=timeout, **ask)

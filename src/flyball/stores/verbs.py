@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.admit import Denial
+from flyball.core.checks import check_amounts, check_name
 from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
-from flyball.core.settings import KEY_LIMIT, check_name
+from flyball.core.settings import KEY_LIMIT
 from flyball.core.signals import Signal
 from flyball.core.verdict import Kind, Reason, Verdict, free, span_words
 from flyball.errors import UsageError
@@ -317,7 +318,7 @@ class Verbs(SettingVerbs):
             return reply, joined(carried, desk.done())
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
-        check_name("project", project)
+        check_demand(project, ttl_s)
         with self._write() as rows:
             carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
@@ -349,23 +350,34 @@ def check_ask(ask: Ask) -> None:
     check_name("pool", ask.pool)
     check_name("project", ask.project)
     check_name("name", ask.name)
+    if ask.model != "":
+        check_name("model", ask.model, empty=True)
     # type() and not isinstance: True is no number of slots.
     if type(ask.slots) is not int or type(ask.priority) is not int:
         raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
-    for window, amount in ask.cost.items():
-        check_name("window", window)
-        if type(amount) not in (int, float) or not 0 <= amount < 1e15:
-            raise UsageError(f"the cost in {window!r} must be a number of 0 or more, not {amount!r}")
+    if ask.cost:
+        check_amounts("the cost", ask.cost)
     if ask.ttl_s is not None:
         check_ttl(ask.ttl_s)
     if ask.key:
         check_name("key", ask.key, limit=KEY_LIMIT)
-    if ask.slots < 1:
-        raise UsageError(f"slots must be at least 1, not {ask.slots}")
+    if not 1 <= ask.slots <= SLOTS_LIMIT:
+        raise UsageError(f"slots must be from 1 to {SLOTS_LIMIT}, not {ask.slots!r:.80}")
     if abs(ask.priority) > PRIORITY_LIMIT:
         raise UsageError(
             f"priority must be between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}, not {ask.priority}"
         )
+    for kind, units in ask.resources.items():
+        check_name("resource", kind)
+        if type(units) is not int:
+            raise UsageError(f"units of resource {kind!r} must be a whole number, not {units!r:.80}")
+
+
+def check_demand(project: str, ttl_s: float) -> None:
+    """Refuse what announces nothing; a time that is over takes an announcement back."""
+    check_name("project", project)
+    if type(ttl_s) not in (int, float) or not ttl_s <= TTL_LIMIT_S:
+        raise UsageError(f"a demand lasts at most {TTL_LIMIT_S:g} s, not {ttl_s!r:.80}")
 
 
 def check_ttl(ttl_s: float) -> None:
@@ -374,6 +386,7 @@ def check_ttl(ttl_s: float) -> None:
 
 
 PRIORITY_LIMIT = 1000
+SLOTS_LIMIT = 1_000_000_000
 TTL_LIMIT_S = 7 * 86400.0
 
 

@@ -35,7 +35,7 @@ from flyball.stores.redis.looking import OnImage, RedisLooking
 from flyball.stores.redis.registry import SPACE
 from flyball.stores.redis.server import Ears, Server, split_space
 from flyball.stores.redis.steps import Unheard
-from flyball.stores.verbs import check_ask, check_ttl
+from flyball.stores.verbs import check_ask, check_demand, check_ttl
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
@@ -252,7 +252,7 @@ class RedisStore(RedisLooking):
         return share_records.reply_of(head), after
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
-        check_name("project", project)
+        check_demand(project, ttl_s)
         check_name("pool", pool)
         after = After()
         self._carry(after)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from flyball.core.settings import NAME_LIMIT
 from flyball.core.verdict import Kind, Reason
@@ -192,6 +195,13 @@ def nonsense_is_refused_and_changes_nothing(s: Scene) -> None:
         replace(good, slots=-1),
         replace(good, slots=True),
         replace(good, slots=1.5),  # type: ignore[arg-type]
+        replace(good, slots=2**63),
+        replace(good, slots=10**30),
+        replace(good, model=None),  # type: ignore[arg-type]
+        replace(good, model=["m"]),  # type: ignore[arg-type]
+        replace(good, model="a\nb"),
+        replace(good, model="\ud800"),
+        replace(good, cost={"tokens": float("nan")}),
         replace(good, priority=1001),
         replace(good, priority="1"),  # type: ignore[arg-type]
         replace(good, pool=""),
@@ -201,12 +211,28 @@ def nonsense_is_refused_and_changes_nothing(s: Scene) -> None:
         replace(good, project="\ud800"),
         replace(good, project="x" * (NAME_LIMIT + 1)),
         replace(good, resources={"undeclared": 1}),
+        replace(good, resources={"undeclared": "1"}),  # type: ignore[dict-item]
+        replace(good, resources={"": 1}),
     ]
     for ask in nonsense:
-        try:
-            s.store.admit(ask, park=True)
-        except UsageError:
-            continue
-        raise AssertionError(f"accepted {ask!r}")
+        _check_refused(partial(s.store.admit, ask, park=True), ask)
+        if not ask.resources:
+            _check_refused(partial(s.store.hold, ask), ask)
     expect_equal(s.store.census().claims, (), "claims")
     expect_equal(s.store.facts(limit=10), [], "facts of steps that never happened")
+
+
+@store_check
+def a_demand_without_a_time_is_refused_and_changes_nothing(s: Scene) -> None:
+    senseless: list[Any] = [float("nan"), float("inf"), 1e9, "600", None]
+    for ttl_s in senseless:
+        _check_refused(partial(s.demand, "a", ttl_s=ttl_s), ttl_s)
+    expect_equal(s.store.census().demands, (), "demands")
+
+
+def _check_refused(say: Callable[[], object], what: object) -> None:
+    try:
+        say()
+    except UsageError:
+        return
+    raise AssertionError(f"accepted {what!r}")

@@ -1,0 +1,15 @@
+"""What a provider's answer says was used, whatever it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from flyball.core.checks import check_amounts
+from flyball.core.used import Meter
+
+
+@pytest.mark.parametrize("count", [10**13 - 1, 10**15, 2**60, -1, True, "9", None])
+def test_whatever_an_answer_counts_its_use_is_an_amount(count: object) -> None:
+    meter = Meter()
+    meter.note({"usage": {"input_tokens": count, "prompt_tokens": count, "output_tokens": count}})
+    check_amounts("what was used", meter.used)
