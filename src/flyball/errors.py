@@ -106,7 +106,10 @@ class StoreClosedError(StoreError):
 
 
 class Throttled(FlyballError):  # noqa: N818 (said by callers, like StopIteration: news, not a failure of flyball)
-    """Raise it inside a slot when the provider said to slow down in a way only you can read."""
+    """Raise it inside a slot when the provider said to slow down in a way only you can read.
+
+    ``retry_after_s``: how long it asked you to stay away, if it did; what is no such time counts as none.
+    """
 
     def __init__(self, message: str = "throttled", *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
