@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flyball.governor.flow import Call, Flow, Wait, Woken
-from flyball.wake.mailbox import LOOK, OVERFLOW, Box, grant_of
+from flyball.wake.mailbox import LOOK, Box, grant_of
 
 if TYPE_CHECKING:
     import asyncio
+
+    from flyball.governor.loopmail import LoopMail
 
 R = TypeVar("R")
 
@@ -91,82 +93,6 @@ def _wait_sync(wait: Wait, box: Box | None) -> Woken:
 # -- async ------------------------------------------------------------------------------------------
 
 
-class LoopMail:
-    """One mailbox for all waiters of one event loop. ``granted`` asks the store whose turn has come."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, box: Box | None, granted: Callable[[str], list[int]]
-    ) -> None:
-        self.loop, self.box = loop, box
-        self._granted = granted
-        self._waiting: dict[int, asyncio.Future[Woken]] = {}
-        self._early: dict[int, Woken] = {}
-        if self.box is not None:
-            loop.add_reader(self.box.fileno(), self._read)
-
-    def _read(self) -> None:
-        if self.box is None:
-            return
-        told = self.box.drain()
-        for word in told:
-            if word < LOOK:
-                self._wake(grant_of(word), Woken.GRANT)
-            else:
-                self._wake(word, Woken.MAIL)
-        if self._waiting and (LOOK in told or (self.box.lossy and len(told) >= OVERFLOW)):
-            # A socket holds about ten messages, a channel none for who does not listen: ask for all grants
-            # at once.
-            asked = self.loop.run_in_executor(_executor(), self._granted, self.box.address)
-            asked.add_done_callback(self._hear)
-
-    def _hear(self, asked: asyncio.Future[list[int]]) -> None:
-        # A store that cannot answer now is no harm: waiters also look by themselves.
-        if not asked.cancelled() and asked.exception() is None:
-            for claim_id in asked.result():
-                if claim_id in self._waiting:
-                    self._wake(claim_id, Woken.MAIL)
-
-    def _wake(self, claim_id: int, how: Woken) -> None:
-        future = self._waiting.get(claim_id)
-        if future is None:
-            self._early[claim_id] = how
-        else:
-            _finish(future, how)
-
-    async def wait(self, wait: Wait) -> Woken:
-        early = self._early.pop(wait.claim_id, None)
-        if early is not None:
-            return early
-        future: asyncio.Future[Woken] = self.loop.create_future()
-        self._waiting[wait.claim_id] = future
-        # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.
-        timer = self.loop.call_later(wait.timeout_s, _finish, future, Woken.TIMER)
-        watched = wait.watch.fds if wait.watch else ()
-        for fd in watched:
-            self.loop.add_reader(fd, _finish, future, Woken.DEATH)
-        try:
-            return await future
-        finally:
-            timer.cancel()
-            for fd in watched:
-                self.loop.remove_reader(fd)
-            self._waiting.pop(wait.claim_id, None)
-            if len(self._early) > 4096:
-                self._early.clear()
-
-    def close(self) -> None:
-        if self.box is not None:
-            if not self.loop.is_closed():
-                self.loop.remove_reader(self.box.fileno())
-            self.box.close()
-            self.box = None
-
-
-def _finish(future: asyncio.Future[Woken], result: Woken) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
 async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]] | None = None) -> R:
     """Drive a flow on the running loop. ``undo`` gives back a result that a cancellation makes useless."""
     cancelled: BaseException | None = None
@@ -203,7 +129,7 @@ async def _call_in_thread(call: Call) -> tuple[asyncio.Future[Any], asyncio.Canc
     """The finished call, and the cancellation that arrived meanwhile: no store call is left half done."""
     import asyncio
 
-    task = asyncio.get_running_loop().run_in_executor(_executor(), call.run)
+    task = asyncio.get_running_loop().run_in_executor(store_thread(), call.run)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -216,7 +142,7 @@ async def _call_in_thread(call: Call) -> tuple[asyncio.Future[Any], asyncio.Canc
 _executors: dict[int, Any] = {}
 
 
-def _executor() -> Any:
+def store_thread() -> Any:
     """One background thread per process; a forked child starts its own."""
     pid = os.getpid()
     if pid not in _executors:

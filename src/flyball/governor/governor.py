@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -27,15 +26,15 @@ from flyball.core.verdict import Verdict, free, one_line
 from flyball.governor import flow, nested
 from flyball.governor.asking import Asking, ask_of, asking_for, check_timeout
 from flyball.governor.caller import default_project
-from flyball.governor.doors import LoopMail, run_async, run_sync, thread_mail
+from flyball.governor.doors import run_async, run_sync, thread_mail
 from flyball.governor.lease import Lease, OnKept, Slot, log_kept, release_of
 from flyball.governor.location import on_server, open_box, open_reader, open_store, resolve, shown
+from flyball.governor.loopmail import LoopMail, LoopMails
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
 from flyball.stores.port import After, Release, Store
 
 if TYPE_CHECKING:
-    import asyncio
     from typing import Unpack
 
     from flyball.core.model import Holder
@@ -70,9 +69,7 @@ class Governor:
         self._store: Store | None = None
         self._heart: Heartbeat | None = None
         self._lock = threading.Lock()
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._loops = LoopMails()
         survive_forks(self, rank=0)
 
     @property
@@ -91,7 +88,7 @@ class Governor:
     def after_fork_in_child(self) -> None:
         """The parent's event loops and their mailboxes are not ours."""
         self._lock = threading.Lock()
-        self._loops = weakref.WeakKeyDictionary()
+        self._loops = LoopMails()
         self._heart = None
 
     def _keep(self, lease: Lease) -> Lease:
@@ -209,11 +206,7 @@ class Governor:
 
         loop, store = asyncio.get_running_loop(), self.store
         with self._lock:
-            mail = self._loops.get(loop)
-            if mail is None:
-                box = open_box(self.address, store)
-                mail = self._loops[loop] = LoopMail(loop, box, store.granted)
-            return mail
+            return self._loops.of(loop, lambda: open_box(self.address, store), store.granted)
 
     # -- ending -----------------------------------------------------------------------------------
 
@@ -398,8 +391,7 @@ class Governor:
     def close(self) -> None:
         """Let go of files. Leases that are still held stay held."""
         with self._lock:
-            for mail in list(self._loops.values()):
-                mail.close()
+            self._loops.close()
             if self._heart is not None:
                 self._heart.close()
                 self._heart = None

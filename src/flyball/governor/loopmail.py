@@ -1,0 +1,134 @@
+"""Mailboxes of event loops: one for all waiters of a loop.
+
+An event loop comes and goes (``asyncio.run`` makes one for each call), and a mailbox is a socket and a file,
+so nothing here keeps a loop: neither its mailbox, nor what waits in it. A loop that was closed takes its
+mailbox with it: when it is forgotten, or at the latest when another loop asks for one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flyball.governor.doors import store_thread
+from flyball.governor.flow import Wait, Woken
+from flyball.wake.mailbox import LOOK, OVERFLOW, Box, grant_of
+
+if TYPE_CHECKING:
+    import asyncio
+
+Granted = Callable[[str], list[int]]
+"""Asks the store whose turn has come, by mailbox."""
+
+
+class LoopMails:
+    """The mail of every event loop that asks one governor; the caller lets in one thread at a time."""
+
+    def __init__(self) -> None:
+        self._mails: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def of(
+        self, loop: asyncio.AbstractEventLoop, open_box: Callable[[], Box | None], granted: Granted
+    ) -> LoopMail:
+        mail = self._mails.get(loop)
+        if mail is None:
+            self._sweep()
+            mail = self._mails[loop] = LoopMail(loop, open_box(), granted)
+        return mail
+
+    def _sweep(self) -> None:
+        for loop, mail in list(self._mails.items()):
+            if loop.is_closed():
+                mail.close()
+                del self._mails[loop]
+
+    def close(self) -> None:
+        for mail in list(self._mails.values()):
+            mail.close()
+
+
+class LoopMail:
+    """One mailbox for all waiters of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, box: Box | None, granted: Granted) -> None:
+        self.box = box
+        self._loop = weakref.ref(loop)
+        self._granted = granted
+        self._waiting: weakref.WeakValueDictionary[int, asyncio.Future[Woken]] = weakref.WeakValueDictionary()
+        self._early: dict[int, Woken] = {}
+        if self.box is not None:
+            loop.add_reader(self.box.fileno(), self._read)
+
+    def _read(self) -> None:
+        if self.box is None:
+            return
+        told = self.box.drain()
+        for word in told:
+            if word < LOOK:
+                self._wake(grant_of(word), Woken.GRANT)
+            else:
+                self._wake(word, Woken.MAIL)
+        if self._waiting and (LOOK in told or (self.box.lossy and len(told) >= OVERFLOW)):
+            # A socket holds about ten messages, a channel none for who does not listen: ask for all grants
+            # at once.
+            self._ask_for_all(self.box)
+
+    def _ask_for_all(self, box: Box) -> None:
+        from asyncio import get_running_loop
+
+        asked = get_running_loop().run_in_executor(store_thread(), self._granted, box.address)
+        asked.add_done_callback(self._hear)
+
+    def _hear(self, asked: asyncio.Future[list[int]]) -> None:
+        # A store that cannot answer now is no harm: waiters also look by themselves.
+        if not asked.cancelled() and asked.exception() is None:
+            for claim_id in asked.result():
+                if claim_id in self._waiting:
+                    self._wake(claim_id, Woken.MAIL)
+
+    def _wake(self, claim_id: int, how: Woken) -> None:
+        future = self._waiting.get(claim_id)
+        if future is None:
+            self._early[claim_id] = how
+        else:
+            _finish(future, how)
+
+    async def wait(self, wait: Wait) -> Woken:
+        from asyncio import get_running_loop
+
+        early = self._early.pop(wait.claim_id, None)
+        if early is not None:
+            return early
+        loop = get_running_loop()
+        future: asyncio.Future[Woken] = loop.create_future()
+        self._waiting[wait.claim_id] = future
+        # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.
+        timer = loop.call_later(wait.timeout_s, _finish, future, Woken.TIMER)
+        watched = wait.watch.fds if wait.watch else ()
+        for fd in watched:
+            loop.add_reader(fd, _finish, future, Woken.DEATH)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            for fd in () if loop.is_closed() else watched:
+                loop.remove_reader(fd)
+            self._waiting.pop(wait.claim_id, None)
+            if len(self._early) > 4096:
+                self._early.clear()
+
+    def close(self) -> None:
+        if self.box is not None:
+            loop = self._loop()
+            if loop is not None and not loop.is_closed():
+                loop.remove_reader(self.box.fileno())
+            self.box.close()
+            self.box = None
+
+
+def _finish(future: asyncio.Future[Woken], result: Woken) -> None:
+    if not future.done():
+        future.set_result(result)
