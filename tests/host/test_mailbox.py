@@ -161,3 +161,22 @@ def test_sockets_nobody_listens_on_are_swept(home: Path) -> None:
 def test_sweeping_what_is_not_there_is_harmless(home: Path) -> None:
     assert sweep(home / "nothing") == []
     discard(str(home / "nothing"))
+
+
+def test_a_mailbox_whose_file_and_folder_were_removed_is_reachable_again_under_its_address(
+    home: Path, box: Mailbox
+) -> None:
+    shutil.rmtree(folder_for(home))
+    assert send(box.address, 7) is Delivery.NOBODY
+    assert box.mend()
+    assert send(box.address, 8) is Delivery.SENT
+    assert box.drain() == [8]
+    assert not box.mend()
+
+
+def test_a_mailbox_is_not_put_back_where_somebody_else_could_listen_in(home: Path, box: Mailbox) -> None:
+    shutil.rmtree(folder_for(home))
+    folder_for(home).mkdir()
+    folder_for(home).chmod(0o777)
+    assert not box.mend()
+    assert send(box.address, 7) is Delivery.NOBODY

@@ -71,6 +71,8 @@ def run_sync(flow: Flow[R], box: Box | None) -> R:
 def _wait_sync(wait: Wait, box: Box | None) -> Woken:
     poller = select.poll()
     if box is not None:
+        if box.mend():
+            return Woken.MAIL
         poller.register(box.fileno(), select.POLLIN)
     for fd in wait.watch.fds if wait.watch else ():
         poller.register(fd, select.POLLIN)

@@ -103,6 +103,8 @@ class LoopMail:
         if early is not None:
             return early
         loop = get_running_loop()
+        if self._mend(loop):
+            return Woken.MAIL
         future: asyncio.Future[Woken] = loop.create_future()
         self._waiting[wait.claim_id] = future
         # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.
@@ -119,6 +121,18 @@ class LoopMail:
             self._waiting.pop(wait.claim_id, None)
             if len(self._early) > 4096:
                 self._early.clear()
+
+    def _mend(self, loop: asyncio.AbstractEventLoop) -> bool:
+        if self.box is None:
+            return False
+        before = self.box.fileno()
+        if not self.box.mend():
+            return False
+        loop.remove_reader(before)
+        loop.add_reader(self.box.fileno(), self._read)
+        # The others of this loop may have missed something, too.
+        self._ask_for_all(self.box)
+        return True
 
     def close(self) -> None:
         if self.box is not None:

@@ -59,6 +59,9 @@ class Box(Protocol):
 
     def drain(self) -> list[int]: ...
 
+    def mend(self) -> bool:
+        """Make it reachable again, under its address. True if it was not: what was sent meanwhile is lost."""
+
     def close(self) -> None: ...
 
 
@@ -71,13 +74,11 @@ class Mailbox:
         self._pid = os.getpid()
         # Processes of two pid namespaces may share the folder, and a pid.
         self.address = str(folder / f"{self._pid}-{next(_numbers)}-{os.urandom(3).hex()}")
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.address)
+        self._socket = _listening(self.address)
         # Left to the garbage collector, the socket may go before whoever would have closed it.
         self._forget = weakref.finalize(self, self._socket.close)
-        self._socket.bind(self.address)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -104,6 +105,19 @@ class Mailbox:
             found.append(claim_id)
         return found
 
+    def mend(self) -> bool:
+        """A cleaner, or a person, may have removed the file: the socket lives on, and nobody can reach it."""
+        if os.path.exists(self.address):
+            return False
+        try:
+            _private(Path(self.address).parent)
+            fresh = _listening(self.address)
+        except OSError:
+            return False
+        self._forget()
+        self._socket, self._forget = fresh, weakref.finalize(self, fresh.close)
+        return True
+
     def close(self) -> None:
         self._socket.close()
         if self.ours:
@@ -113,6 +127,17 @@ class Mailbox:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+
+def _listening(address: str) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        made.setblocking(False)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def open_mailbox(home: Path) -> Mailbox | None:
@@ -141,7 +166,10 @@ def runtime_folder() -> Path:
 def mail_folder(home: Path) -> Path:
     """The folder for sockets, made private; refused if somebody else could listen in."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = folder_for(home)
+    return _private(folder_for(home))
+
+
+def _private(folder: Path) -> Path:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     for part in (folder, folder.parent):

@@ -97,6 +97,10 @@ class ChannelBox:
             found.append(claim_id)
         return found
 
+    def mend(self) -> bool:
+        """The listening thread sees to it, and says ``LOOK`` when it does."""
+        return False
+
     def close(self) -> None:
         self._closed = True
         self._board.forget(self._number)
