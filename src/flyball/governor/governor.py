@@ -177,7 +177,7 @@ class Governor:
         if held is not None:
             return held
         mail = self._loop_mail()
-        ask = ask_of(asking, mail.box.address if wait and mail.box else "")
+        ask = ask_of(asking, mail.address if wait else "")
         store = self.store
         steps = flow.acquire(
             store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
@@ -186,7 +186,9 @@ class Governor:
         def undo(verdict: Verdict) -> flow.Flow[StoreError | None]:
             return flow.release(store, Release(verdict.claim_id, Outcome.ABANDONED), self.observers)
 
-        return self._keep(Lease(self, asking, await run_async(steps, mail, undo)))
+        with mail:
+            verdict = await run_async(steps, mail, undo)
+        return self._keep(Lease(self, asking, verdict))
 
     def _inherited(self, asking: Asking) -> Lease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
@@ -389,15 +391,18 @@ class Governor:
         return self.store.facts(limit=limit)
 
     def close(self) -> None:
-        """Let go of files. Leases that are still held stay held."""
+        """Let go of files. Leases that are still held stay held, and the next call opens what it needs."""
         with self._lock:
-            self._loops.close()
             if self._heart is not None:
                 self._heart.close()
                 self._heart = None
             if self._store is not None:
                 self._store.close()
-            self._store = None
+            # What is in memory is nowhere else.
+            if self.address != "memory:":
+                self._store = None
+            # Last, so that waiters who look now see that it was closed.
+            self._loops.close()
 
     def _settle(self, after: After) -> None:
         run_sync(flow.settle(self.store, after, self.observers), None)

@@ -3,12 +3,16 @@
 An event loop comes and goes (``asyncio.run`` makes one for each call), and a mailbox is a socket and a file,
 so nothing here keeps a loop: neither its mailbox, nor what waits in it. A loop that was closed takes its
 mailbox with it: when it is forgotten, or at the latest when another loop asks for one.
+
+A mailbox is closed when its governor is, but not under those who wait: their asks carry its address. They are
+told to look, and the last of them closes it.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flyball.governor.doors import store_thread
@@ -46,12 +50,13 @@ class LoopMails:
                 del self._mails[loop]
 
     def close(self) -> None:
-        for mail in list(self._mails.values()):
+        mails, self._mails = self._mails, weakref.WeakKeyDictionary()
+        for mail in list(mails.values()):
             mail.close()
 
 
 class LoopMail:
-    """One mailbox for all waiters of one event loop."""
+    """One mailbox for all waiters of one event loop. Whoever waits is inside it, as a ``with`` block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, box: Box | None, granted: Granted) -> None:
         self.box = box
@@ -59,8 +64,22 @@ class LoopMail:
         self._granted = granted
         self._waiting: weakref.WeakValueDictionary[int, asyncio.Future[Woken]] = weakref.WeakValueDictionary()
         self._early: dict[int, Woken] = {}
+        self._inside, self._last = 0, False
         if self.box is not None:
             loop.add_reader(self.box.fileno(), self._read)
+
+    @property
+    def address(self) -> str:
+        """Empty where there is no mailbox to be had: then the waiter polls."""
+        return self.box.address if self.box is not None else ""
+
+    def __enter__(self) -> None:
+        self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._inside -= 1
+        if self._last and not self._inside:
+            self._shut()
 
     def _read(self) -> None:
         if self.box is None:
@@ -135,12 +154,40 @@ class LoopMail:
         return True
 
     def close(self) -> None:
+        """From any thread."""
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            self._shut()
+        elif loop is _running_loop() or not loop.is_running():
+            self._close_soon()
+        else:
+            # A loop that is closed meanwhile takes its mailbox with it.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._close_soon)
+
+    def _close_soon(self) -> None:
+        self._last = True
+        for future in list(self._waiting.values()):
+            _finish(future, Woken.MAIL)
+        if not self._inside:
+            self._shut()
+
+    def _shut(self) -> None:
         if self.box is not None:
             loop = self._loop()
             if loop is not None and not loop.is_closed():
                 loop.remove_reader(self.box.fileno())
             self.box.close()
             self.box = None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    from asyncio import get_running_loop
+
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _finish(future: asyncio.Future[Woken], result: Woken) -> None:
