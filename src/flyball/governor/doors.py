@@ -2,23 +2,29 @@
 
 Sync waits in ``poll`` on the thread's own mailbox. Async has one mailbox per event loop and runs store calls
 on one background thread, so that a busy file never stalls the loop. Cancelling an async wait first lets the
-store call in progress finish, so that a slot granted at that moment is given back, not lost.
+store call in progress finish, so that a slot granted at that moment is given back, not lost. A loop may also
+be closed with tasks in it, which cannot await any more: a thread of its own gives up what they asked for.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flyball.governor.flow import Call, Flow, Wait, Woken
+from flyball.errors import RefusedError, StoreError
+from flyball.governor.flow import Call, Effect, Flow, Wait, Woken
 from flyball.wake.mailbox import LOOK, Box, grant_of
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
     from flyball.governor.loopmail import LoopMail
 
@@ -95,21 +101,32 @@ def _wait_sync(wait: Wait, box: Box | None) -> Woken:
 # -- async ------------------------------------------------------------------------------------------
 
 
+_under_way: set[Flow[Any]] = set()
+"""The collector ends a task and all that only the task knows, in any order; a flow is ended by its driver."""
+
+
 async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]] | None = None) -> R:
     """Drive a flow on the running loop. ``undo`` gives back a result that a cancellation makes useless."""
     cancelled: BaseException | None = None
+    _under_way.add(flow)
     try:
         effect = next(flow)
         while True:
+            begun: Future[Any] | None = None
             try:
                 if isinstance(effect, Call):
-                    done, late = await _call_in_thread(effect)
+                    begun = store_thread().submit(effect.run)
+                    done, late = await _finished(begun)
                     cancelled = cancelled or late
                     result = done.result()
                 elif cancelled is not None:
                     raise cancelled
                 else:
                     result = await mail.wait(effect)
+            except GeneratorExit:
+                aside(partial(_give_up, flow, begun, undo))
+                cancelled = None
+                raise
             except BaseException as error:
                 effect = flow.throw(error)
             else:
@@ -120,6 +137,8 @@ async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]
         if cancelled is not None and error is not cancelled:
             raise cancelled from error
         raise
+    finally:
+        _under_way.discard(flow)
     if cancelled is not None:
         if undo is not None:
             await run_async(undo(value), mail)
@@ -127,11 +146,11 @@ async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]
     return value
 
 
-async def _call_in_thread(call: Call) -> tuple[asyncio.Future[Any], asyncio.CancelledError | None]:
+async def _finished(begun: Future[Any]) -> tuple[asyncio.Future[Any], asyncio.CancelledError | None]:
     """The finished call, and the cancellation that arrived meanwhile: no store call is left half done."""
     import asyncio
 
-    task = asyncio.get_running_loop().run_in_executor(store_thread(), call.run)
+    task = asyncio.wrap_future(begun, loop=asyncio.get_running_loop())
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -139,6 +158,46 @@ async def _call_in_thread(call: Call) -> tuple[asyncio.Future[Any], asyncio.Canc
         except asyncio.CancelledError as error:
             cancelled = error
     return task, cancelled
+
+
+def _give_up(flow: Flow[R], begun: Future[Any] | None, undo: Callable[[R], Flow[Any]] | None) -> None:
+    """End a flow that nobody awaits any more, in this thread; a call that was begun finishes first."""
+    gone = GeneratorExit()
+    try:
+        effect = flow.throw(gone) if begun is None else _answered(flow, begun.result)
+        while True:
+            effect = _answered(flow, effect.run) if isinstance(effect, Call) else flow.throw(gone)
+    except StopIteration as stop:
+        if undo is not None:
+            run_sync(undo(stop.value), None)
+    except (GeneratorExit, StoreError, RefusedError):
+        # A store that cannot be written now was told by the flow to remember.
+        return
+
+
+def _answered(flow: Flow[Any], run: Callable[[], Any]) -> Effect:
+    try:
+        result = run()
+    except Exception as error:
+        return flow.throw(error)
+    return flow.send(result)
+
+
+def aside(work: Callable[[], object]) -> None:
+    """Soon, in a thread of its own. For what the garbage collector ends: it may have come while this thread
+    holds any lock, so nothing can be done on the spot, and even ``threading.Thread`` has locks.
+    """
+    with suppress(RuntimeError):  # the process ends, and with it what it asked for and held
+        _thread.start_new_thread(work, ())
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    from asyncio import get_running_loop
+
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        return None
 
 
 _executors: dict[int, Any] = {}

@@ -26,7 +26,7 @@ from flyball.core.verdict import Verdict, free, one_line
 from flyball.governor import flow, nested
 from flyball.governor.asking import Asking, ask_of, asking_for, check_timeout
 from flyball.governor.caller import default_project
-from flyball.governor.doors import run_async, run_sync, thread_mail
+from flyball.governor.doors import aside, run_async, run_sync, running_loop, thread_mail
 from flyball.governor.lease import Lease, OnKept, Slot, log_kept, release_of
 from flyball.governor.location import on_server, open_box, open_reader, open_store, resolve, shown
 from flyball.governor.loopmail import LoopMail, LoopMails
@@ -227,6 +227,10 @@ class Governor:
     ) -> None:
         """``release`` for an event loop."""
         lease.check_place(self)
+        if running_loop() is None:
+            # The loop was closed with the block in it: the collector ends it, and nothing can be awaited.
+            aside(lambda: self.release(lease, outcome, words=words))
+            return
         what = release_of(lease, outcome, words)
         if self._may_release(lease):
             steps = flow.release(self.store, what, self.observers)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flyball.governor.doors import store_thread
+from flyball.governor.doors import running_loop, store_thread
 from flyball.governor.flow import Wait, Woken
 from flyball.wake.mailbox import LOOK, OVERFLOW, Box, grant_of
 
@@ -158,7 +158,7 @@ class LoopMail:
         loop = self._loop()
         if loop is None or loop.is_closed():
             self._shut()
-        elif loop is _running_loop() or not loop.is_running():
+        elif loop is running_loop() or not loop.is_running():
             self._close_soon()
         else:
             # A loop that is closed meanwhile takes its mailbox with it.
@@ -179,15 +179,6 @@ class LoopMail:
                 loop.remove_reader(self.box.fileno())
             self.box.close()
             self.box = None
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    from asyncio import get_running_loop
-
-    try:
-        return get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _finish(future: asyncio.Future[Woken], result: Woken) -> None:
