@@ -13,7 +13,7 @@ import pytest
 from flyball import Governor
 from flyball.errors import AtCapacityError
 from flyball.stores.port import Release
-from tests.governor.people import in_use, nothing_left, pool
+from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 
 
 def in_child(work: Callable[[], object]) -> None:
@@ -70,6 +70,27 @@ def test_a_child_asks_and_gives_back_for_itself(gov: Governor) -> None:
 
     in_child(child)
     assert [shown.id for shown in pool(gov).leases] == [parent.id]
+
+
+@pytest.mark.parametrize("url", ["memory"], indirect=True)
+def test_in_memory_a_child_starts_with_the_settings_and_without_its_parents_claims(gov: Governor) -> None:
+    """Nobody could tell the child that its parent gave them back."""
+    lease = gov.acquire("p")
+    waiting = Person(lambda: gov.acquire("p"))
+    wait_for_line(gov)
+    gov.demand("p", "shop")
+
+    def child() -> None:
+        assert nothing_left(gov)
+        assert gov.recount() == []
+        with gov.acquire("p", timeout=8):
+            refused(gov)
+
+    in_child(child)
+    assert (in_use(gov), pool(gov).waiting) == (1, 1)
+    lease.release()
+    waiting.outcome().release()
+    assert nothing_left(gov)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

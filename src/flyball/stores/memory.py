@@ -32,10 +32,24 @@ class MemoryStore(Verbs):
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """A copy of the state goes on by itself. What could not be written is the parent's to write."""
+        """A copy of the settings and of what was learned goes on by itself, and nobody holds or asks in it.
+
+        Claims and demands are the parent's; nobody would hear of their end here. What could not be written
+        is the parent's to write.
+        """
         self._lock = threading.RLock()
         self._unwritten_lock = threading.RLock()
         self._unwritten = []
+        if not self._inside:  # else a signal's handler forked, in the middle of a step that goes on here, too
+            self._forget_claims()
+
+    def _forget_claims(self) -> None:
+        with self._write() as rows:
+            for claim in rows.claims(None):
+                rows.remove(claim.id)
+                rows.drop_receipt(claim.id)
+            for demand in rows.demands(None):
+                rows.drop_demand(demand)
 
     @contextmanager
     def _alone(self) -> Iterator[MemoryRows]:
