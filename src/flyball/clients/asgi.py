@@ -51,12 +51,16 @@ class Shed:
         try:
             await self.app(scope, receive, watched)
         except BaseException as error:
-            if isinstance(error, Exception):  # being cancelled says nothing about the application
-                hold.tell(signal_of(None), news=True)
-            await hold.free(error)
+            try:
+                if isinstance(error, Exception):  # being cancelled says nothing about the application
+                    await hold.tell(signal_of(None), news=True)
+            finally:
+                await hold.free(error)
             raise
-        hold.tell(signal_of(status), news=True)
-        await hold.free()
+        try:
+            await hold.tell(signal_of(status), news=True)
+        finally:
+            await hold.free()
 
 
 async def _refuse(send: Send, error: RefusedError) -> None:

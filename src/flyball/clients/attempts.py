@@ -96,7 +96,7 @@ def pursue(
         try:
             answer = yield from attempt()
             news = episode.is_news(answer.judged.signal)
-            hold.tell(answer.judged.signal, news=news)
+            yield hold.tell(answer.judged.signal, news=news)
             wait_s = _wait_s(answer, number, policy, world)
             if wait_s is None or not _affordable(answer, gate, policy, world, told=news):
                 return answer, hold

@@ -41,16 +41,6 @@ class _Held:
     def held(self) -> bool:
         return not self._freed.locked()
 
-    def tell(self, signal: Signal, *, news: bool) -> None:
-        """Report what the provider said, if it is news. A report that cannot be written costs no answer."""
-        if not news:
-            self._repeated = True
-            return
-        try:
-            self._ticket.report(signal)
-        except StoreError as error:
-            logging.getLogger("flyball").warning("could not report %s: %s", signal.kind.value, error)
-
     def settle(self, used: Mapping[str, float]) -> None:
         """What the call really used of the gate's windows, where the gate has some and the answer said so."""
         settle = getattr(self._ticket, "settle", None)
@@ -76,6 +66,16 @@ class Hold(_Held):
     def of(cls, gate: Gate, ask: SlotOptions) -> Hold:
         entry = gate.slot(**ask)
         return cls(entry, entry.__enter__())
+
+    def tell(self, signal: Signal, *, news: bool) -> None:
+        """Report what the provider said, if it is news. A report that cannot be written costs no answer."""
+        if not news:
+            self._repeated = True
+            return
+        try:
+            self._ticket.report(signal)
+        except StoreError as error:
+            _warn_untold(signal, error)
 
     def free(self, error: BaseException | None = None) -> None:
         if self._take():
@@ -106,6 +106,20 @@ class AsyncHold(_Held):
         entry = gate.slot(**ask)
         return cls(entry, await entry.__aenter__(), asyncio.get_running_loop())
 
+    async def tell(self, signal: Signal, *, news: bool) -> None:
+        """As a thread's; where the report is written, the loop goes on meanwhile."""
+        if not news:
+            self._repeated = True
+            return
+        report_async = getattr(self._ticket, "report_async", None)
+        try:
+            if report_async is None:
+                self._ticket.report(signal)
+            else:
+                await report_async(signal)
+        except StoreError as error:
+            _warn_untold(signal, error)
+
     async def free(self, error: BaseException | None = None) -> None:
         if self._take():
             await self._entry.__aexit__(*self._ends(error))
@@ -129,6 +143,10 @@ _leaving: set[asyncio.Task[None]] = set()
 
 async def _leave(entry: Entry) -> None:
     await entry.__aexit__(None, None, None)
+
+
+def _warn_untold(signal: Signal, error: StoreError) -> None:
+    logging.getLogger("flyball").warning("could not report %s: %s", signal.kind.value, error)
 
 
 def warn_lost(lost: object) -> None:

@@ -50,9 +50,14 @@ async def read_opening_async(stream: Any, limit: int) -> Opening[AsyncIterator[b
     return Opening(tuple(head), None)
 
 
-def _tell(hold: Hold | AsyncHold, said: Signal | None) -> None:
+def _tell(hold: Hold, said: Signal | None) -> None:
     if said is not None and hold.held:
         hold.tell(said, news=True)
+
+
+async def _tell_async(hold: AsyncHold, said: Signal | None) -> None:
+    if said is not None and hold.held:
+        await hold.tell(said, news=True)
 
 
 class Relay:
@@ -109,14 +114,14 @@ class AsyncRelay:
         try:
             if self._opening.rest is not None:
                 async for part in self._opening.rest:
-                    _tell(self._hold, self._ear.hear(part))
+                    await _tell_async(self._hold, self._ear.hear(part))
                     yield part
         except Exception as error:
             if isinstance(error, self._late):
-                self._hold.tell(unanswered(error), news=True)
+                await self._hold.tell(unanswered(error), news=True)
             await self._hold.free(error)
             raise
-        _tell(self._hold, self._ear.end())
+        await _tell_async(self._hold, self._ear.end())
         self._hold.settle(self._ear.used)
         await self._hold.free()
 

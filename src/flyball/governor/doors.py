@@ -160,6 +160,15 @@ async def _finished(begun: Future[Any]) -> tuple[asyncio.Future[Any], asyncio.Ca
     return task, cancelled
 
 
+async def call_async(run: Callable[[], R]) -> R:
+    """One call that may block, while the loop goes on. Cancelled, it ends when the call has."""
+    done, cancelled = await _finished(store_thread().submit(run))
+    if cancelled is not None:
+        raise cancelled from done.exception()
+    value: R = done.result()
+    return value
+
+
 def _give_up(flow: Flow[R], begun: Future[Any] | None, undo: Callable[[R], Flow[Any]] | None) -> None:
     """End a flow that nobody awaits any more, in this thread; a call that was begun finishes first."""
     gone = GeneratorExit()

@@ -13,6 +13,7 @@ from flyball.core.model import Outcome
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.core.verdict import Verdict, one_line
 from flyball.errors import StoreError, Throttled, UsageError
+from flyball.governor.doors import call_async
 from flyball.stores.port import Release
 
 if TYPE_CHECKING:
@@ -71,6 +72,22 @@ class Lease:
         The body tells a throttle from a window that is used up; it is only looked at when the status is an
         error. A throttle takes effect at once, for every process; successes travel with the release.
         """
+        signal, first = self._take_in(status, headers, body)
+        if signal.kind is not SignalKind.OK:
+            self._pass_on(signal, first=first)
+        return signal
+
+    async def report_async(
+        self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None
+    ) -> Signal:
+        """``report`` for an event loop, which goes on while the state is written."""
+        signal, first = self._take_in(status, headers, body)
+        if signal.kind is not SignalKind.OK:
+            await call_async(lambda: self._pass_on(signal, first=first))
+        return signal
+
+    def _take_in(self, status: int | Signal, headers: HeaderLines | None, body: Body) -> tuple[Signal, bool]:
+        """What it means, and whether it is the first thing heard."""
         if isinstance(status, Signal):
             signal = status
         elif not isinstance(status, int):
@@ -86,17 +103,24 @@ class Lease:
             self.oks += 1
             # What was left is known for the time of the grant, so only the first answer says it.
             self.buckets = signal.buckets if first else ()
-        if signal.kind is not SignalKind.OK:
-            self._governor.report(
-                self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first
-            )
-        return signal
+        return signal, first
+
+    def _pass_on(self, signal: Signal, *, first: bool) -> None:
+        self._governor.report(
+            self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first
+        )
 
     def hear(self, error: BaseException | None) -> None:
         """A ``Throttled`` that ends the block says what nobody else could read."""
         if isinstance(error, Throttled) and not self.rejected:
             with beside(error, self):
-                self.report(Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error)))
+                self.report(_said(error))
+
+    async def hear_async(self, error: BaseException | None) -> None:
+        """``hear`` for an event loop."""
+        if isinstance(error, Throttled) and not self.rejected:
+            with beside(error, self):
+                await self.report_async(_said(error))
 
     def settle(self, **used: float) -> None:
         """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
@@ -174,7 +198,7 @@ class Slot:
     ) -> None:
         if self._lease is not None:
             try:
-                self._lease.hear(error)
+                await self._lease.hear_async(error)
             finally:
                 with beside(error, self._lease):
                     await self._governor.release_async(self._lease, outcome_of(kind))
@@ -199,6 +223,10 @@ def beside(error: BaseException | None, lease: object) -> Iterator[None]:
         import logging
 
         logging.getLogger("flyball").exception("ending the block of %r failed besides", lease)
+
+
+def _said(error: Throttled) -> Signal:
+    return Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error))
 
 
 def outcome_of(kind: type[BaseException] | None) -> Outcome:
