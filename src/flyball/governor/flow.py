@@ -33,6 +33,7 @@ from flyball.errors import (
     TooLargeError,
     WaitTimeoutError,
 )
+from flyball.host.log import tell_log
 from flyball.host.process import DeathWatch, alive, exists, here
 from flyball.stores.port import After, Census, Release, Store, Wake
 from flyball.wake.mailbox import LOOK, Delivery, discard, grant_of, send
@@ -344,9 +345,7 @@ def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
             try:
                 observer(fact)
             except Exception:
-                import logging
-
-                logging.getLogger("flyball").exception("an observer failed on %r", fact)
+                tell_log("an observer failed on %r", fact, error=True)
 
 
 def _delivered(wake: Wake) -> bool:

@@ -14,6 +14,7 @@ from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKi
 from flyball.core.verdict import Verdict, one_line
 from flyball.errors import StoreError, Throttled, UsageError
 from flyball.governor.doors import call_async
+from flyball.host.log import tell_log
 from flyball.stores.port import Release
 
 if TYPE_CHECKING:
@@ -220,9 +221,7 @@ def beside(error: BaseException | None, lease: object) -> Iterator[None]:
     except Exception:
         if error is None:
             raise
-        import logging
-
-        logging.getLogger("flyball").exception("ending the block of %r failed besides", lease)
+        tell_log("ending the block of %r failed besides", lease, error=True)
 
 
 def _said(error: Throttled) -> Signal:
@@ -247,11 +246,7 @@ def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
 
 def log_kept(lease: Lease, error: StoreError) -> None:
     """For a program that goes on: its next call writes it."""
-    import logging
-
-    logging.getLogger("flyball").warning(
-        "could not write the release of %r (%s); it goes out with the next call", lease, error
-    )
+    tell_log("could not write the release of %r (%s); it goes out with the next call", lease, error)
 
 
 def _outcome_named(word: str) -> Outcome:

@@ -27,6 +27,7 @@ from flyball.core.verdict import Verdict, free
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
+from flyball.host.log import tell_log
 from flyball.stores.desk import World
 from flyball.stores.port import After, Release
 from flyball.stores.rows import Rows
@@ -353,12 +354,10 @@ class SqliteStore(Verbs):
             return
         self._looked_at = now
         if opening.file_id(self.path) != self._file:
-            import logging
-
-            logging.getLogger("flyball").warning(
-                "%s was removed or replaced; from now on the new one counts, without the leases of the old",
-                self.path,
+            words = (
+                "%s was removed or replaced; from now on the new one counts, without the leases of the old"
             )
+            tell_log(words, self.path)
             self._rows.connection.close()
             self._rows = None
 
