@@ -110,11 +110,7 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 def _version(path: Path, connection: sqlite3.Connection) -> int:
     """The schema's version. Refuses files that are not ours or from the future."""
-    # In one statement: somebody may be making the tables between two.
-    version, application, tables = connection.execute(
-        "SELECT (SELECT user_version FROM pragma_user_version),"
-        " (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)"
-    ).fetchone()
+    version, application, tables = _marks(connection)
     if (version or tables) and application != APPLICATION_ID:
         raise StoreUnreadableError(f"{path} is a database of another program; set FLYBALL_HOME elsewhere")
     if version > SCHEMA_VERSION:
@@ -123,6 +119,21 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
             f"{SCHEMA_VERSION}); upgrade flyball, or set FLYBALL_HOME to another folder"
         )
     return int(version)
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Version, whose it is, and how many tables: of one moment, for somebody may be making them just now."""
+    began = not connection.in_transaction
+    if began:
+        connection.execute("BEGIN")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    finally:
+        if began:
+            connection.execute("ROLLBACK")
+    return version, application, tables
 
 
 def _upgrade(path: Path, clock: StoreClock, connection: sqlite3.Connection) -> None:
