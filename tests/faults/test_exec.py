@@ -254,7 +254,8 @@ def test_a_wrapper_told_to_stop_while_waiting_gives_its_place_back(
     started("--", "sleep", "30")
     until(lambda: pool().in_use == 1, "the first to run")
     waiter = started("--", "true")
-    until(lambda: pool().waiting == 1, "the second to wait")
+    assert waiter.stderr is not None
+    assert "waiting" in waiter.stderr.readline()
     waiter.terminate()
     assert waiter.wait(timeout=15) == 128 + signal.SIGTERM
     assert pool().waiting == 0
