@@ -20,10 +20,11 @@ from flyball.client.flow import LOST, Answer, Nap, Send
 from flyball.client.heart import Heart
 from flyball.client.lease import AsyncRemoteLease, AsyncRemoteSlot, Held, OnLost, RemoteLease, RemoteSlot
 from flyball.client.policy import Policy, named_policy
+from flyball.core.checks import check_timeout
 from flyball.core.model import Outcome
 from flyball.core.settings import DEFAULT_POOL
 from flyball.errors import FlyballError, UsageError
-from flyball.governor.asking import AskOptions, asking_for, check_timeout
+from flyball.governor.asking import AskOptions, asking_for
 
 if TYPE_CHECKING:
     from typing import Unpack

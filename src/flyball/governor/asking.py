@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
-from flyball.core.checks import check_timeout as check_timeout
 from flyball.core.model import Ask
 from flyball.core.settings import DEFAULT_POOL
 from flyball.governor.caller import default_name, default_project

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from flyball.core.checks import check_timeout
 from flyball.core.model import Fact, Outcome
 from flyball.core.settings import (
     DEFAULT_POOL,
@@ -24,7 +25,7 @@ from flyball.core.settings import (
 from flyball.core.signals import Signal
 from flyball.core.verdict import Verdict, free, one_line
 from flyball.governor import flow, nested
-from flyball.governor.asking import Asking, ask_of, asking_for, check_timeout
+from flyball.governor.asking import Asking, ask_of, asking_for
 from flyball.governor.caller import default_project
 from flyball.governor.doors import aside, run_async, run_sync, running_loop, thread_mail
 from flyball.governor.lease import Lease, OnKept, Slot, log_kept, release_of

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flyball.host.lockfile import LockFile
 from flyball.stores.sqlite.ailments import GARBLED
-from flyball.stores.sqlite.opening import APPLICATION_ID, SCHEMA_VERSION
+from flyball.stores.sqlite.opening import APPLICATION_ID, SCHEMA_VERSION, marks
 
 
 class Ailment(Enum):
@@ -67,9 +67,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _look(connection: sqlite3.Connection) -> Examination:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    version, application, tables = marks(connection)
     if not version and not tables:
         return Examination()
     if application != APPLICATION_ID:

@@ -110,7 +110,7 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 def _version(path: Path, connection: sqlite3.Connection) -> int:
     """The schema's version. Refuses files that are not ours or from the future."""
-    version, application, tables = _marks(connection)
+    version, application, tables = marks(connection)
     if (version or tables) and application != APPLICATION_ID:
         raise StoreUnreadableError(f"{path} is a database of another program; set FLYBALL_HOME elsewhere")
     if version > SCHEMA_VERSION:
@@ -121,7 +121,7 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
+def marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
     """Version, whose it is, and how many tables: of one moment, for somebody may be making them just now."""
     began = not connection.in_transaction
     if began:

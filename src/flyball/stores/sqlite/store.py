@@ -146,8 +146,11 @@ class SqliteStore(Verbs):
                 self._mutex.release()
 
     def abort(self) -> None:
-        """Something stopped a step of this thread, at whatever point: nothing of it stays open or locked."""
-        if not self._together:
+        """Something stopped a step of this thread, at whatever point: nothing of it stays open or locked.
+
+        Once the mutex is gone, whatever is open is somebody else's.
+        """
+        if self._mutex._is_owned() and not self._together:  # type: ignore[attr-defined]
             if self._rows is not None:
                 _roll_back(self._rows.connection)
             self._lock_kept = self._inside = False
@@ -169,6 +172,7 @@ class SqliteStore(Verbs):
                 self._lock_kept = False
                 self._open_step(rows)
         except BaseException as error:
+            self.abort()
             self._inside = False
             self._mutex.release()
             raise self._translate(error) from error.__cause__
@@ -196,6 +200,9 @@ class SqliteStore(Verbs):
             rows = self._ready()
             self._close_step(rows, error)
             self._checkpoint_now_and_then(rows.connection)
+        except BaseException:
+            self.abort()
+            raise
         finally:
             self._inside = False
             self._mutex.release()
