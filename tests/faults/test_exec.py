@@ -225,7 +225,7 @@ def test_the_lease_survives_a_killed_wrapper_and_dies_with_the_command(
 ) -> None:
     cap_of(1)
     wrapper = started("--", "sleep", "60")
-    until(lambda: pool().in_use == 1 and pool().leases[0].pid != wrapper.pid, "the lease to be the child's")
+    until(lambda: any(_name(lease.pid) == "sleep" for lease in pool().leases), "the command to run")
     command = pool().leases[0].pid
     wrapper.kill()
     wrapper.wait()
