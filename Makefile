@@ -68,7 +68,7 @@ pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versio
 	@for name in base dev spec; do \
 		echo "requirements/$$name.txt"; \
 		$(PINS)/bin/uv pip compile --quiet --universal --python-version 3.11 $(UPGRADE) \
-			--no-header --no-emit-index-url --no-emit-find-links --no-emit-package flyball \
+			--no-header --no-emit-index-url --no-emit-find-links --no-emit-package flyball-governor \
 			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
 	done
 
@@ -87,6 +87,7 @@ $(READY): requirements/dev.txt pyproject.toml | python
 	@echo "making $(VENV)"
 	@"$(PYTHON)" -m venv $(VENV)
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@$(VENV)/bin/pip uninstall --quiet --quiet --yes flyball  # what the distribution was called before
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(VENV)/bin/pip check >/dev/null || { $(VENV)/bin/pip check; echo "run 'make pins', then try again"; exit 1; }
 	@touch $@

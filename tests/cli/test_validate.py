@@ -70,7 +70,7 @@ def test_all_wrong_keys_are_found_at_once(project: Project) -> None:
 
 def test_a_project_for_a_newer_flyball_is_told_to_upgrade(project: Project) -> None:
     project.says('[project]\nid = "blog"\nengine = "99+"\n')
-    assert "pip install --upgrade" in project.found()["project.engine"]
+    assert "needs flyball 99 or newer" in project.found()["project.engine"]
 
 
 def test_landing_by_itself_without_a_gate_is_a_problem(project: Project) -> None:

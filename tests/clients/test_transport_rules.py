@@ -117,5 +117,5 @@ def test_the_door_opens_on_httpx2_and_on_httpx_if_asked() -> None:
 
 def test_without_either_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flyball.clients.door.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"flyball\[http\]"):
+    with pytest.raises(UsageError, match=r"flyball-governor\[http\]"):
         flyball.httpx_client("p")

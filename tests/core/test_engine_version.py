@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.engine_version import minimum, satisfies, upgrade_words
+from flyball.core.engine_version import minimum, satisfies, too_old_words
 from flyball.errors import UsageError
 
 
@@ -71,8 +71,8 @@ def test_the_same_or_a_newer_one_will(version: str, required: str) -> None:
     assert satisfies(version, required)
 
 
-def test_the_upgrade_hint_can_be_pasted() -> None:
-    assert upgrade_words("0.1.0", ">=0.2.3").endswith("pip install --upgrade 'flyball>=0.2.3'")
+def test_what_is_needed_and_what_is_here_are_both_said() -> None:
+    assert too_old_words("0.1.0", ">=0.2.3") == "needs flyball 0.2.3 or newer, and this is 0.1.0"
 
 
 _numbers = st.lists(st.integers(0, 99), min_size=1, max_size=4)

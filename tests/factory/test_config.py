@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flyball.errors import UsageError
 from flyball.factory.config import ProjectConfig
 from flyball.factory.config_reading import check_runnable, judge, load_config, read_config
+from flyball.host.installing import upgrade_command
 from tests.factory.powerless import run_powerless
 
 SMALLEST = '[project]\nid = "blog"\n'
@@ -258,7 +259,8 @@ def test_a_project_for_a_newer_flyball_is_answered_with_an_upgrade_even_if_its_k
     tmp_path: Path,
 ) -> None:
     words = refused(tmp_path, '[project]\nid = "blog"\nengine = "99.1+"\nshiny = 1\n[new]\n')
-    assert "pip install --upgrade 'flyball>=99.1'" in words
+    assert "needs flyball 99.1 or newer" in words
+    assert upgrade_command() in words
     assert "shiny" not in words
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from flyball.host.installing import extra_command
 from flyball.service.server import bind
 from flyball.service.tokens import Keyring, Scope, TokenFile
 from tests.cli.kit import Cli
@@ -112,7 +113,7 @@ def test_serve_asks_for_its_extra(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("flyball.cli.serve.find_spec", lambda name: None)
     result = cli("serve", "--port", "0")
     assert result.code == 2
-    assert "pip install 'flyball[serve]'" in result.err
+    assert extra_command("serve") in result.err
 
 
 def test_telemetry_that_is_asked_for_and_missing_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +121,7 @@ def test_telemetry_that_is_asked_for_and_missing_is_said(cli: Cli, monkeypatch: 
     monkeypatch.setattr("flyball.cli.serve.find_spec", lambda name: None if "opentele" in name else object())
     result = cli("serve", "--port", "0")
     assert result.code == 2
-    assert "pip install 'flyball[otel]'" in result.err
+    assert extra_command("otel") in result.err
 
 
 def test_the_board_needs_no_extra_and_no_state(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

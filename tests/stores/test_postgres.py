@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from flyball.errors import (
     UsageError,
 )
 from flyball.governor.location import open_store
+from flyball.host.installing import extra_command
 from flyball.stores.postgres.address import parse
 from flyball.stores.postgres.server import Server
 from flyball.stores.postgres.store import PostgresStore
@@ -260,7 +262,7 @@ def test_an_address_is_shown_without_anything_secret() -> None:
 
 def test_without_its_driver_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(UsageError, match=r"pip install 'flyball\[postgres\]'"):
+    with pytest.raises(UsageError, match=re.escape(extra_command("postgres"))):
         open_store("postgresql://127.0.0.1/db")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flyball.cli.render import say
 from flyball.cli.units import whole
 from flyball.errors import UsageError
+from flyball.host.installing import extra_command
 
 if TYPE_CHECKING:
     import socket
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--port is between 0 and 65535, not {args.port}")
     missing = [name for name in ("litestar", "uvicorn", "httptools") if find_spec(name) is None]
     if missing:
-        raise UsageError(f"serving needs more ({', '.join(missing)}): pip install 'flyball[serve]'")
+        raise UsageError(f"flyball serve needs {', '.join(missing)}; install with: {extra_command('serve')}")
     _serve(args)
     return 0
 
@@ -94,7 +95,10 @@ def _telemetry(registry: Registry) -> Telemetry | None:
     if not wanted(os.environ):
         return None
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-        raise UsageError("OTEL_... asks for OpenTelemetry, which is not there: pip install 'flyball[otel]'")
+        raise UsageError(
+            "OTEL_... asks for OpenTelemetry, which is not installed; "
+            f"install it with: {extra_command('otel')}, or unset OTEL_..."
+        )
     from flyball.observe.otel import from_environment
 
     return from_environment(registry, os.environ)

@@ -41,4 +41,14 @@ else:
             raise AttributeError(f"module 'flyball.client' has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(f"flyball.client.{_WHERE[name]}"), name)
+        try:
+            return getattr(import_module(f"flyball.client.{_WHERE[name]}"), name)
+        except ModuleNotFoundError as error:
+            if error.name != "httpx2":
+                raise
+            from flyball.errors import UsageError
+            from flyball.host.installing import extra_command
+
+            raise UsageError(
+                f"a client of flyball serve needs httpx2; install it with: {extra_command('http')}"
+            ) from error

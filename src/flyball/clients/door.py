@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from flyball.clients.transport import RuleOptions, Rules
 from flyball.errors import UsageError
+from flyball.host.installing import extra_command
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -108,4 +109,4 @@ def _installed() -> Library:
         return "httpx2"
     if find_spec("httpx") is not None:
         return "httpx"
-    raise UsageError("neither httpx2 nor httpx is installed; try: pip install 'flyball[http]'")
+    raise UsageError(f"neither httpx2 nor httpx is installed; install one with: {extra_command('http')}")

@@ -50,13 +50,10 @@ def satisfies(version: str, requirement: str) -> bool:
     return _padded(have, length) >= _padded(lowest, length)
 
 
-def upgrade_words(version: str, requirement: str) -> str:
-    """What to tell somebody whose flyball is too old, to be put behind what asks for more."""
+def too_old_words(version: str, requirement: str) -> str:
+    """What to say about a flyball that is too old, behind the name of what asks for a newer one."""
     wanted = ".".join(str(number) for number in minimum(requirement))
-    return (
-        f"needs flyball {wanted} or newer, and this is {version}; "
-        f"upgrade with: pip install --upgrade 'flyball>={wanted}'"
-    )
+    return f"needs flyball {wanted} or newer, and this is {version}"
 
 
 def _numbers(text: str) -> Numbers:

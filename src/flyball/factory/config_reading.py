@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from flyball import __version__
-from flyball.core.engine_version import satisfies, upgrade_words
+from flyball.core.engine_version import satisfies, too_old_words
 from flyball.core.nearest import did_you_mean
 from flyball.core.spans import duration_s
 from flyball.errors import UsageError
@@ -29,6 +29,7 @@ from flyball.factory.config import FILE_NAME, ProjectConfig
 from flyball.factory.config_checks import ConfigProblem, gate_problem, problems_of
 from flyball.factory.config_landing import StagePart
 from flyball.factory.config_words import DURATION_SUFFIX, choices, expected_words, shown, wrong_entries
+from flyball.host.installing import upgrade_command
 
 _LARGEST = 1 << 20
 _PARTS = {key.name: key for key in fields(ProjectConfig)}
@@ -127,7 +128,8 @@ def _too_old(document: Mapping[str, Any]) -> ConfigProblem | None:
             return None
     except UsageError as error:
         return ConfigProblem("project.engine", str(error))
-    return ConfigProblem("project.engine", upgrade_words(__version__, required))
+    words = too_old_words(__version__, required)
+    return ConfigProblem("project.engine", f"{words}; in your clone of flyball: {upgrade_command()}")
 
 
 # -- one key at a time ----------------------------------------------------------------------------

@@ -171,7 +171,7 @@ def _metrics() -> str:
     words = f"""\
 `GET /metrics`, for Prometheus; `flyball serve --grafana` prints a board. `flyball_http_...` counts what this
 server was asked; `flyball_pool_...` what it sees of the store once a second. Labels are bounded:
-{bounds}; what comes later is `{OTHER}`. With `pip install 'flyball[otel]'` and `OTEL_...` set, the
+{bounds}; what comes later is `{OTHER}`. With the extra `otel` and `OTEL_...` set, the
 same goes to OpenTelemetry, with a span for each request.
 """
     return "\n".join(["## Metrics\n", words, "| name | kind | labels | |", "|---|---|---|---|", *rows, ""])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flyball.core.model import Holder
 from flyball.errors import UsageError
+from flyball.host.installing import extra_command
 from flyball.stores.desk import World
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def open_postgres(url: str, *, chance: Callable[[], float], here: Callable[[], H
     except ImportError as error:
         raise UsageError(
             "FLYBALL_URL names a PostgreSQL server, and its driver is not installed: "
-            "pip install 'flyball[postgres]'"
+            f"{extra_command('postgres')}"
         ) from error
     from flyball.stores.postgres.server import Server
     from flyball.stores.postgres.store import PostgresStore

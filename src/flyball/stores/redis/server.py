@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
+from flyball.host.installing import extra_command
 from flyball.stores.redis.ailments import translated
 from flyball.stores.redis.lines import lines_to
 
@@ -339,6 +340,6 @@ def _driver() -> Any:
         import redis.retry
     except ImportError as error:
         raise UsageError(
-            "FLYBALL_URL names a Redis server, and its driver is not installed: pip install 'flyball[redis]'"
+            f"FLYBALL_URL names a Redis server, and its driver is not installed: {extra_command('redis')}"
         ) from error
     return redis
