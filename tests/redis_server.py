@@ -26,10 +26,12 @@ def executable() -> str:
 class RedisServer:
     """One server process. ``stop`` and ``start`` again keep its data if it saves any."""
 
-    def __init__(self, *options: str, tcp: bool = False) -> None:
+    def __init__(self, *options: str, tcp: bool = False, program: str = "") -> None:
+        """``program``: another server than the wheel's, such as ``valkey-server``."""
         # A unix socket's path must be short.
         self.folder = Path(tempfile.mkdtemp(prefix="fb-redis-"))
         self._options = options
+        self._program = program or executable()
         self.port = _free_port() if tcp else 0
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -44,7 +46,7 @@ class RedisServer:
         return self._process.pid
 
     def start(self) -> None:
-        command = [executable(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         command += ["--unixsocket", str(self.folder / "s"), "--save", "", "--databases", "16"]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen([*command, *self._options], stdout=log, stderr=log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,25 +16,37 @@ from flyball.testing import FLEET_CHECKS, FakeWorld, Scene, make_redis
 from tests.redis_server import RedisServer
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RedisServer]:
-    """A cluster of one: it has all slots, and refuses commands whose keys are not in the same."""
-    server = RedisServer("--cluster-enabled", "yes", "--cluster-node-timeout", "500", tcp=True)
-    link = Server(server.url)
-    link.ask("CLUSTER", "ADDSLOTS", *range(16384))
-    deadline = time.monotonic() + 20
-    while "cluster_state:ok" not in str(link.ask("CLUSTER", "INFO")):
+def valkey() -> str:
+    found = shutil.which("valkey-server")
+    if found is None:
+        pytest.skip("NOTICE: valkey-server is not installed, no cluster of Valkey was tested")
+    return found
+
+
+@pytest.fixture(scope="module", params=["redis", "valkey"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Two nodes with half of the slots each: neither lets a script touch a key of the other."""
+    program = valkey() if request.param == "valkey" else ""
+    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+    nodes = [RedisServer(*options, tcp=True, program=program) for _ in range(2)]
+    links = [Server(node.url) for node in nodes]
+    for number, link in enumerate(links):
+        link.ask("CLUSTER", "ADDSLOTS", *range(number * 8192, (number + 1) * 8192))
+    links[0].ask("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+    deadline = time.monotonic() + 30
+    while not all("cluster_state:ok" in str(link.ask("CLUSTER", "INFO")) for link in links):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    link.close()
-    yield server
-    server.close()
+    for link in links:
+        link.close()
+    yield nodes[0].url.replace("redis://", "redis+cluster://")
+    for node in nodes:
+        node.close()
 
 
 @pytest.fixture
-def scene(cluster: RedisServer) -> Iterator[Scene]:
-    url = cluster.url.replace("redis://", "redis+cluster://")
-    scene = Scene(lambda world: make_redis(world, url))
+def scene(cluster: str) -> Iterator[Scene]:
+    scene = Scene(lambda world: make_redis(world, cluster))
     yield scene
     scene.close()
 
@@ -43,8 +56,8 @@ def test(check: Callable[[Scene], None], scene: Scene) -> None:
     check(scene)
 
 
-def test_who_waits_on_a_cluster_is_told(cluster: RedisServer) -> None:
-    gov = Governor(f"{cluster.url.replace('redis://', 'redis+cluster://')}?space=told")
+def test_who_waits_on_a_cluster_is_told(cluster: str) -> None:
+    gov = Governor(f"{cluster}?space=told")
     gov.set_pool("p", cap=1, adaptive=False)
     lease = gov.acquire("p")
     took: list[float] = []
@@ -65,6 +78,18 @@ def test_who_waits_on_a_cluster_is_told(cluster: RedisServer) -> None:
         thread.join()
     gov.close()
     assert max(took) - began < 1.0
+
+
+def test_a_share_of_a_pool_on_any_node_gets_slots(cluster: str) -> None:
+    gov = Governor(f"{cluster}?space=shares")
+    pools = [f"p{number}" for number in range(4)]
+    ready = []
+    for pool in pools:
+        gov.set_pool(pool, cap=3, adaptive=False, heartbeat_s=0.1)
+        with gov.share(pool) as share:
+            ready.append(share.wait_ready(timeout=15))
+    gov.close()
+    assert ready == [True] * len(pools)
 
 
 def test_a_server_without_its_slots_says_so() -> None:

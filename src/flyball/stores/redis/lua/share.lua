@@ -44,7 +44,8 @@ end
 -- Since when everything is remembered. One key for all pools: a cluster has no place for it, so there nobody
 -- knows but the pool itself.
 function shares.life_since(epoch)
-  if string.find(call('INFO', 'server'), 'redis_mode:cluster', 1, true) then return now end
+  -- Redis and Valkey name their mode differently, and this alike.
+  if string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) then return now end
   local key = match(PREFIX, '^(.*){[^{]*}:$') .. 'life'
   local since, of = match(call('GET', key) or '', '^([^\t]*)\t(.*)$')
   if of == epoch then return tonumber(since) end
