@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flyball.errors import RefusedError, StoreError
 from flyball.governor.flow import Call, Effect, Flow, Wait, Woken
-from flyball.wake.mailbox import LOOK, Box, grant_of
+from flyball.wake.mailbox import LOOK, Box
 
 if TYPE_CHECKING:
     import asyncio
@@ -92,8 +92,6 @@ def _wait_sync(wait: Wait, box: Box | None) -> Woken:
             return Woken.DEATH
         # Mail for an earlier claim of this thread is old news.
         while box is not None and (told := box.receive()) is not None:
-            if told == grant_of(wait.claim_id):
-                return Woken.GRANT
             if told in (wait.claim_id, LOOK):
                 return Woken.MAIL
 

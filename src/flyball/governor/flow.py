@@ -4,8 +4,8 @@ A flow is a generator that yields effects and is sent their results. It decides 
 store does) and performs nothing (the drivers in doors.py do); it knows the order of things:
 
     admit -> granted, or parked
-    parked: sleep on the mailbox or the timer, whichever is first; told that it is granted, it is
-    told anything else, or nothing for long: look -> granted, or sleep again
+    parked: sleep on the mailbox or the timer, whichever is first
+    woken: look -> granted, or sleep again; only the store says who has a slot, a wake never does
     one of the line also watches the holders, so that a killed one's slot comes back while everyone sleeps
     the store does not answer: whoever asks first is told so; whoever stands in line waits until it does
     given up (timeout, Ctrl-C, cancelled): withdraw the ask, or give back the lease it just became
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from flyball.core.model import Ask, Claim, Fact, Outcome
 from flyball.core.settings import LEASE_BACKSTOP_S
-from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict, free, one_line
+from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict, one_line
 from flyball.errors import (
     AtCapacityError,
     PoolClosedError,
@@ -36,7 +36,7 @@ from flyball.errors import (
 from flyball.host.log import tell_log
 from flyball.host.process import DeathWatch, alive, exists, here
 from flyball.stores.port import After, Census, Release, Store, Wake
-from flyball.wake.mailbox import LOOK, Delivery, discard, grant_of, send
+from flyball.wake.mailbox import LOOK, Delivery, discard, send
 
 HEARD_S = 4.0
 """A host beats once a second; for so long after a beat it counts as there."""
@@ -71,7 +71,6 @@ class Wait:
 
 
 class Woken(Enum):
-    GRANT = "grant"
     MAIL = "mail"
     DEATH = "death"
     TIMER = "timer"
@@ -155,10 +154,6 @@ class _Waiter:
         watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
         nap_s = self._nap_s(watching=watching)
         woken = yield from self._sleep(nap_s, watching=watching)
-        if woken is Woken.GRANT:
-            seen = self.verdict
-            self.verdict = free(seen.pool, seen.claim_id, in_use=seen.in_use, cap=seen.cap)
-            return
         if self._deadline is not None and time.monotonic() >= self._deadline:
             # One last look: a slot handed to us in the meantime is ours, and the dead hold none.
             yield from reap(self.store, self.ask.pool, self.observers)
@@ -350,10 +345,7 @@ def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
 
 def _delivered(wake: Wake) -> bool:
     """False only for a waiter that is certainly dead. One that cannot be reached but lives will look."""
-    # One whose life nobody here can check has to come and show that it lives.
-    sure = wake.granted and wake.holder.pid and here(wake.holder)
-    word = grant_of(wake.claim_id) if sure else wake.claim_id
-    if not wake.mailbox or send(wake.mailbox, word) in (Delivery.SENT, Delivery.FULL):
+    if not wake.mailbox or send(wake.mailbox, wake.claim_id) in (Delivery.SENT, Delivery.FULL):
         return True
     if alive(wake.holder) is not False:
         return True

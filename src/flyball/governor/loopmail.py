@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from flyball.governor.doors import running_loop, store_thread
 from flyball.governor.flow import Wait, Woken
-from flyball.wake.mailbox import LOOK, OVERFLOW, Box, grant_of
+from flyball.wake.mailbox import LOOK, OVERFLOW, Box
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,7 +63,7 @@ class LoopMail:
         self._loop = weakref.ref(loop)
         self._granted = granted
         self._waiting: weakref.WeakValueDictionary[int, asyncio.Future[Woken]] = weakref.WeakValueDictionary()
-        self._early: dict[int, Woken] = {}
+        self._early: set[int] = set()
         self._inside, self._last = 0, False
         if self.box is not None:
             loop.add_reader(self.box.fileno(), self._read)
@@ -85,11 +85,8 @@ class LoopMail:
         if self.box is None:
             return
         told = self.box.drain()
-        for word in told:
-            if word < LOOK:
-                self._wake(grant_of(word), Woken.GRANT)
-            else:
-                self._wake(word, Woken.MAIL)
+        for claim_id in told:
+            self._wake(claim_id)
         if self._waiting and (LOOK in told or (self.box.lossy and len(told) >= OVERFLOW)):
             # A socket holds about ten messages, a channel none for who does not listen: ask for all grants
             # at once.
@@ -106,21 +103,21 @@ class LoopMail:
         if not asked.cancelled() and asked.exception() is None:
             for claim_id in asked.result():
                 if claim_id in self._waiting:
-                    self._wake(claim_id, Woken.MAIL)
+                    self._wake(claim_id)
 
-    def _wake(self, claim_id: int, how: Woken) -> None:
+    def _wake(self, claim_id: int) -> None:
         future = self._waiting.get(claim_id)
         if future is None:
-            self._early[claim_id] = how
+            self._early.add(claim_id)
         else:
-            _finish(future, how)
+            _finish(future, Woken.MAIL)
 
     async def wait(self, wait: Wait) -> Woken:
         from asyncio import get_running_loop
 
-        early = self._early.pop(wait.claim_id, None)
-        if early is not None:
-            return early
+        if wait.claim_id in self._early:
+            self._early.discard(wait.claim_id)
+            return Woken.MAIL
         loop = get_running_loop()
         if self._mend(loop):
             return Woken.MAIL

@@ -269,7 +269,7 @@ class MemoryRows:
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         claim = self._claims.get(claim_id)
-        if claim is None:
+        if claim is None or not claim.held:
             return False
         self._set(self._claims, claim_id, replace(claim, holder=holder, launcher_pid=launcher_pid))
         return True

@@ -29,7 +29,7 @@ class Wake:
     claim_id: int
     holder: Holder
     granted: bool = False
-    """It has a slot: whoever can be told so need not look."""
+    """It has a slot. Good for a waiter of the process that took this very step; the others look."""
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class Store(Protocol):
         """Keep a release that could not be written; it rides in this process's next step."""
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
-        """Make ``holder`` the one whose life the lease follows. False: the lease is gone."""
+        """Make ``holder`` the process whose life the lease follows. False: it is not a lease (any more)."""
 
     def hold(self, ask: Ask) -> tuple[int, After]:
         """Record work that already runs; may exceed the cap. Recorded twice, it counts once."""

@@ -139,7 +139,8 @@ class Rows(Protocol):
 
     def remove(self, claim_id: int) -> None: ...
 
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool: ...
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+        """False: it is not a lease."""
 
     def confirm(self, claim_id: int) -> None:
         """Its holder has shown that it lives: the lease no longer expires."""

@@ -1,8 +1,8 @@
 """A unix datagram socket that other processes can drop a claim's id into.
 
-The message says "look at this claim", and the store says what is true; or, after the step that granted it,
-"this claim is granted" (``grant_of``), which saves its owner the look. A full mailbox means that its owner
-has plenty of reasons to look already; a mailbox nobody listens on means that its owner is gone.
+The message says "look at this claim", and the store says what is true: any process of this user can write
+into a mailbox, so a message proves nothing. A full mailbox means that its owner has plenty of reasons to look
+already; a mailbox on which no process listens means that its owner is gone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ OVERFLOW = 8
 """This many messages in one go: more may have been dropped, look at everything."""
 LOOK = -1
 """In place of a claim: something may have been missed, look at everything."""
-
-
-def grant_of(claim_id: int) -> int:
-    """In place of a claim: it was granted; and back again. Such numbers lie below ``LOOK``."""
-    return LOOK - claim_id
 
 
 _numbers = count(1)

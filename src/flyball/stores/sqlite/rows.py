@@ -156,7 +156,9 @@ class SqliteRows:
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         done = self._run(
-            f"UPDATE claim SET ({columns.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?) WHERE id = ?",
+            f"""
+            UPDATE claim SET ({columns.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?)
+            WHERE id = ? AND granted_at IS NOT NULL""",
             (*columns.of_holder(holder), launcher_pid, claim_id),
         )
         return done.rowcount == 1

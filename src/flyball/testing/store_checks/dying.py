@@ -69,6 +69,17 @@ def a_lease_that_is_gone_cannot_be_rebound(s: Scene) -> None:
 
 
 @store_check
+def an_ask_that_waits_cannot_be_rebound(s: Scene) -> None:
+    s.static(1)
+    s.take()
+    launcher = s.holder()
+    ask = s.park(holder=launcher)
+    rebound, _ = s.store.rebind(ask, s.holder(), launcher_pid=launcher.pid)
+    expect(not rebound, "bound a process to a slot that it does not have")
+    expect_equal(s.claim(ask).holder, launcher, "whose ask it is")
+
+
+@store_check
 def burying_the_same_claim_twice_frees_one_slot(s: Scene) -> None:
     s.static(2)
     lease = s.take()
