@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flyball.cli.findings import FIX, Finding
 from flyball.governor.location import home
+from flyball.host.user_home import user_home
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -112,7 +113,7 @@ def _is_mine(path: Path) -> bool:
 
 def _private_paths(path: Path) -> list[tuple[Path, int]]:
     """What must be private, with the permissions it should have."""
-    folders = [path.parent] if path.parent == home() and path.parent != Path.home() else []
+    folders = [path.parent] if path.parent == home() and path.parent != user_home() else []
     return [(file, _FILE_MODE) for file in _files(path)] + [(folder, _FOLDER_MODE) for folder in folders]
 
 

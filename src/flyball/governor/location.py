@@ -13,6 +13,7 @@ from flyball.errors import StoreError, UsageError
 from flyball.host import memory as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me
+from flyball.host.user_home import user_home
 from flyball.stores.desk import World
 from flyball.wake.mailbox import open_mailbox, runtime_folder
 
@@ -33,7 +34,25 @@ def home() -> Path:
     named = os.environ.get("FLYBALL_HOME")
     if named is not None and not named.strip():
         raise UsageError("FLYBALL_HOME is set but empty; unset it or name a folder")
-    return Path(named).expanduser().absolute() if named else Path.home() / ".flyball"
+    if named:
+        folder = os.path.expanduser(named)
+        if folder.startswith("~"):
+            raise UsageError(
+                f"FLYBALL_HOME is {named!r}, and there is no such home folder; name an absolute path"
+            )
+        return Path(folder).absolute()
+    users = user_home()
+    if users is None:
+        raise UsageError(
+            f"there is no folder for flyball's state: HOME is not set, and user {os.getuid()} has no entry "
+            "in the password file; set FLYBALL_HOME to a folder that this user may write"
+        )
+    if not users.is_absolute() or os.environ.get("HOME") == "":
+        raise UsageError(
+            f"HOME is {os.environ.get('HOME', '')!r}, which is not an absolute path; "
+            "correct it, or set FLYBALL_HOME to a folder for flyball's state"
+        )
+    return users / ".flyball"
 
 
 def resolve(url: str | None = None) -> str:

@@ -94,7 +94,7 @@ def _of_folder(profile: Profile) -> Iterator[str]:
         yield f"{profile.runtime} has no folder of its own to log in to"
     elif not folder.is_absolute():
         yield f"config_dir {profile.config_dir} must be absolute, or begin with ~"
-    elif _same(folder, Path(_DEFAULTS[profile.runtime]).expanduser()):
+    elif _same(folder, Path(os.path.expanduser(_DEFAULTS[profile.runtime]))):
         words = f"{profile.config_dir} is where {profile.runtime} looks by itself"
         yield f"{words}; leave --config-dir out for that"
 

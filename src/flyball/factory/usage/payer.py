@@ -52,4 +52,4 @@ def payer_of(account: Account, *, environ: Mapping[str, str] | None = None) -> P
 def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where claude keeps what it did for whoever is logged in."""
     named = environ.get(CONFIG_DIR)
-    return Path(named).expanduser() if named else Path.home() / ".claude"
+    return Path(os.path.expanduser(named or "~/.claude"))
