@@ -12,7 +12,7 @@ Its output may go to files instead of the launcher's own (``runfolder.py``): no 
 command and what it writes, so a launcher that dies breaks none.
 
 While the command runs the launcher is transparent: the terminal's signals reach the command by themselves,
-TERM and HUP are passed on, stop and continue are followed, and the launcher ends the way the command ended.
+TERM, HUP and CONT are passed on, a stop is followed, and the launcher ends the way the command ended.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from types import FrameType
 from typing import NoReturn
 
 from flyball.errors import AgentError
+from flyball.host.process import is_stopped
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 _GATE_CLOSED = 125
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
@@ -91,7 +92,10 @@ class GatedChild:
             return None
         if not os.WIFSTOPPED(status):
             return status
-        # The command was stopped: stop with it, and when continued, continue it.
+        # The command was stopped: stop with it, and when continued, continue it. Ctrl-Z stops us both: then
+        # we may get to this report only after the shell has continued us, and it is out of date.
+        if not is_stopped(self.pid):
+            return None
         os.kill(os.getpid(), signal.SIGSTOP)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
@@ -173,7 +177,9 @@ def _restore_signals() -> None:
 
 
 class passing_on:  # noqa: N801 - used as a statement
-    """While in the block: forward TERM and HUP to a child, leave the terminal's signals to the terminal.
+    """While in the block: forward signals such as TERM to a child, leave the terminal's to the terminal.
+
+    CONT too: the shell that continues us wants the command to go on, and may have reached us first.
 
     Enter it before the gate opens: from its first moment on the command gets what is meant for it.
     """

@@ -105,6 +105,26 @@ def exists(pid: int) -> bool:
         return _answers(pid)
 
 
+def is_stopped(pid: int) -> bool:
+    """Does the process stand still, by Ctrl-Z, SIGSTOP or a debugger? False where that cannot be seen."""
+    if not _PROC:
+        return _is_stopped_by_psutil(pid)
+    try:
+        return _stat_fields(pid)[0] in (b"T", b"t")
+    except OSError:
+        return False
+
+
+def _is_stopped_by_psutil(pid: int) -> bool:
+    import psutil
+
+    try:
+        stopped = psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
+        return False
+    return bool(stopped)
+
+
 def _answers(pid: int) -> bool:
     """Is there any process of this number?"""
     try:
@@ -126,14 +146,19 @@ def _start_of(pid: int) -> int | None:
     return _start_from_proc(pid) if _PROC else _start_from_psutil(pid)
 
 
+def _stat_fields(pid: int) -> list[bytes]:
+    """What /proc says of a process, from its state on."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        text = file.read()
+    # The command name may contain anything, spaces and brackets included: count from its end.
+    return text[text.rfind(b")") + 2 :].split()
+
+
 def _start_from_proc(pid: int) -> int | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
+        fields = _stat_fields(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command name may contain anything, spaces and brackets included: count from its end.
-    fields = text[text.rfind(b")") + 2 :].split()
     state, threads, start = fields[0], int(fields[17]), int(fields[19])
     # A first thread that ended shows as a zombie while the others still run, and still hold their locks.
     return None if state in (b"Z", b"X") and threads <= 1 else start
