@@ -32,8 +32,8 @@ def worked(site: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_what_was_merged_and_what_was_wasted_are_told_apart(cli: Cli, worked: Project) -> None:
     found = cli("metrics", "--json").json
     assert (found["merged"], found["blocked"], found["under_way"]) == (1, 1, 0)
-    assert found["spend_per_merged"] == {"tokens": 1000, "usd": 1.5}
-    assert found["wasted"] == {"tokens": 1000, "usd": 0.25}
+    assert found["spend_per_merged"] == {"tokens": 1000, "usd": 1.5, "unpriced": 0}
+    assert found["wasted"] == {"tokens": 1000, "usd": 0.25, "unpriced": 0}
     assert list(found["models"]) == ["sonnet", "haiku"]
 
 

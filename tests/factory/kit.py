@@ -83,7 +83,8 @@ class Project:
                 "grace_s": 1,
             },
             "run": {"width": 3, "backoff_s": 0},
-            "gate": {"commands": [GREEN]},
+            # Most stories here count what the gate does for a landing; test_base_gate.py is about the base.
+            "gate": {"commands": [GREEN], "check_base": False},
             "merge": {"policy": "auto", "protected": ["secrets/"]},
         }
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "FLYBALL_", "XDG_"))}

@@ -20,7 +20,7 @@ from flyball.factory.usage.lookout import Lookout
 from flyball.factory.usage.payer import Payer
 from flyball.factory.usage.quotas import QuotaBook
 
-WORK = Payer(name="work", runtime="codex")
+WORK = Payer(name="work", runtime="opencode")
 START = 1_000_000 * 18_000.0
 """A five-hour window begins."""
 TASK = ("task", "sonnet")

@@ -143,7 +143,7 @@ def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
 
 
 def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None:
-    lookout = Lookout(Payer(name="work", runtime="codex"), tmp_path)
+    lookout = Lookout(Payer(name="work", runtime="opencode"), tmp_path)
     assert not lookout.watched
     assert lookout.due_in_s is None
     assert [each.enforced for each in lookout.standings] == [False, False]
@@ -152,7 +152,7 @@ def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None
 def test_what_an_agent_cost_counts_before_any_source_says_so(tmp_path: Path) -> None:
     QuotaBook(tmp_path, "work").declare("5h", usd=10.0)
     wall = [NOW]
-    lookout = Lookout(Payer(name="work", runtime="codex"), tmp_path, wall=lambda: wall[0])
+    lookout = Lookout(Payer(name="work", runtime="opencode"), tmp_path, wall=lambda: wall[0])
     lookout.look_now()
     assert lookout.standings[0].full == 0.0
     wall[0] += 1

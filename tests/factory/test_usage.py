@@ -303,4 +303,4 @@ def test_where_nobody_can_say_anything_that_is_said(tmp_path: Path) -> None:
             raise OSError("the disk is gone")
 
     seen = Usage([Broken("first")], Broken("ledger")).look(NOW)
-    assert (seen.spend, seen.source, seen.silent) == (None, "nobody", ["the disk is gone"] * 2)
+    assert (seen.spend, seen.source, seen.silent) == (None, "none", ["the disk is gone"] * 2)

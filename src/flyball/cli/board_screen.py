@@ -99,16 +99,24 @@ def _more(number: int) -> Iterator[Line]:
 
 
 def _rows_table(rows: Sequence[Row], at: float) -> Table:
-    """Numbers that nobody reports get no column."""
-    tokens, cost = any(row.tokens for row in rows), any(row.cost_usd for row in rows)
+    """Numbers that no agent reports get no column. An agent that counts its tokens has cost something,
+    known or not."""
+    tokens = any(row.tokens for row in rows)
+    cost = tokens or any(row.cost_usd is not None for row in rows)
     columns = [Column("TASK"), Column("STATE"), Column("AGENT"), Column("AGE", right=True)]
     columns += [Column("TOKENS", right=True)] * tokens + [Column("COST", right=True)] * cost
     cells: list[list[Words]] = []
     for row in rows:
         numbers: list[Words] = [amount(row.tokens) if row.tokens else ""] * tokens
-        numbers += [f"${row.cost_usd:.2f}" if row.cost_usd else ""] * cost
+        numbers += [_cost(row)] * cost
         cells.append([row.task, _state(row), row.agent, _age(row, at), *numbers, _detail(row)])
     return Table([*columns, Column("", wraps=True)], cells)
+
+
+def _cost(row: Row) -> str:
+    if row.cost_usd is not None:
+        return f"${row.cost_usd:.2f}"
+    return "unknown" if row.tokens else ""
 
 
 def _state(row: Row) -> Piece:

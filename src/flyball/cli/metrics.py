@@ -95,8 +95,14 @@ def _cost(found: Measures) -> str:
 
 
 def _spend(spend: Spend) -> str:
+    return f"{_dollars(spend)} ({counted(spend.tokens, 'token')})"
+
+
+def _dollars(spend: Spend) -> str:
+    if spend.usd is None:
+        return "unknown cost"
     usd = f"${spend.usd:.2f}" if spend.usd >= 0.01 or not spend.usd else f"${spend.usd:.2g}"
-    return f"{usd} ({counted(spend.tokens, 'token')})"
+    return f"at least {usd}" if spend.unpriced else usd
 
 
 def _waits(found: Measures) -> Iterator[Block]:

@@ -169,6 +169,7 @@ def _show(args: argparse.Namespace, here: _Here) -> int:
 def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     from flyball.factory.usage.quotas import A_PERSON
 
+    _check_priced(here.payer, args.window)
     book = here.lookout.book
     terms, now = book.named(args.window), time.time()
     spent, source = args.spent, A_PERSON
@@ -179,6 +180,14 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)
     words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"
     return _set(args, here, f"{words} ${quota.ceiling_usd:.2f}")
+
+
+def _check_priced(payer: Payer, window: str) -> None:
+    if payer.unpriced:
+        raise UsageError(
+            f"the {window} window of {payer.name} could not be measured: {payer.unpriced}; "
+            "agent.max_turns and agent.max_s in flyball.toml bound an agent without dollars"
+        )
 
 
 def _measured(standing: Standing, name: str) -> float:
@@ -192,6 +201,7 @@ def _measured(standing: Standing, name: str) -> float:
 
 
 def _declare(args: argparse.Namespace, here: _Here) -> int:
+    _check_priced(here.payer, args.window)
     quota = here.lookout.book.declare(args.window, usd=args.usd, length_s=args.length)
     words = f"the {quota.name} window ({span_words(quota.length_s)}) holds ${quota.ceiling_usd:.2f}"
     return _set(args, here, words)

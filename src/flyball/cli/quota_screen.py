@@ -43,7 +43,7 @@ def quota_screen(
     if lessons is not None and lessons.costs:
         yield Line(_score_words(score(lessons.costs)), label="estimates", indent=2)
     open_ones = [each.name for each in standings if not each.enforced]
-    if open_ones:
+    if open_ones and not payer.unpriced:
         example = f"flyball quota calibrate --window {open_ones[0]} --used 62%"
         yield Line(f"{example} (what the provider's own usage page shows)", label="next", indent=2)
 
@@ -59,7 +59,7 @@ def _row(each: Standing, thresholds: Thresholds, now: float) -> list[Words]:
     return [
         each.name,
         Piece(str(used), _STYLES[level] if each.enforced else Style.QUIET),
-        _figure(each.spent, "${:.2f}"),
+        _figure(each.spent, "${:.2f}") or "unknown",
         _figure(each.ceiling, "${:.2f}"),
         span_words(max(0.0, each.end - now)),
         words,

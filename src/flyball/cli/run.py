@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ EXAMPLE = """flyball run
 flyball run --dry-run
 flyball run --only t-1 --only t-2 --width 2
 flyball run --budget-guard advisory
-exit status: 0 all landed, or waiting for a person; 1 something is blocked; 75 paused by a limit, or left
+exit status: 0 all landed, or waiting for a person; 1 something is blocked, or the gate is red on the
+default branch itself; 75 paused by a limit, or left
 undone because somebody drained or stopped it"""
 BLOCKED, PAUSED = 1, 75
 
@@ -50,12 +52,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="when the account's windows are used up, go on with its API key, which costs money per call; "
         "the project and the profile must allow it too",
     )
+    parser.add_argument(
+        "--skip-base-gate",
+        action="store_true",
+        help="start agents though the gate may be red on the default branch itself: for a task that mends it",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would start and why the rest waits")
     parser.add_argument("--json", action="store_true", help="the result as JSON, and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
-    from flyball.factory.conduct import check_account, conduct
+    from flyball.factory.conduct import check_start, conduct
     from flyball.factory.config_reading import load_config
     from flyball.factory.root import find_root
 
@@ -64,13 +71,14 @@ def run(args: argparse.Namespace) -> int:
     _check(args, config)
     if args.dry_run:
         return _dry_run(args, root, config)
-    check_account(config)
+    terms = _terms(args)
+    check_start(config, terms)
     _register(config, root)
     from flyball.cli.run_screen import watcher_for
 
     wish = _wish(args, config)
     with watcher_for(quiet=args.json) as watcher:
-        report, signalled = conduct(root, config, wish, _terms(args), watcher=watcher)
+        report, signalled = conduct(root, config, wish, terms, watcher=watcher)
     code = _exit_code(report, signalled)
     if args.json:
         print_json({**_record(report), "exit": code})
@@ -106,6 +114,7 @@ def _terms(args: argparse.Namespace) -> Terms:
         default_model=args.default_model,
         guard=args.budget_guard,
         allow_api_spend=args.allow_api_spend,
+        check_base=not args.skip_base_gate,
     )
 
 
@@ -139,9 +148,10 @@ def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int
 def _exit_code(report: Report, signalled: int | None) -> int:
     if signalled is not None:
         return 128 + signalled
-    if report.paused or report.stopped or report.left:
+    if report.paused or report.stopped or (report.left and not report.red_base):
         return PAUSED
-    return BLOCKED if report.blocked or report.waiting or report.problems else 0
+    stuck = report.red_base or report.blocked or report.waiting or report.problems
+    return BLOCKED if stuck else 0
 
 
 def _record(report: Report) -> dict[str, object]:
@@ -155,6 +165,8 @@ def _record(report: Report) -> dict[str, object]:
         "problems": [{"where": each.where, "words": each.words} for each in report.problems],
         "paused": report.paused,
         "stopped": report.stopped,
-        "cost_usd": round(report.cost_usd, 6),
+        "red_base": asdict(report.red_base) if report.red_base is not None else None,
+        "cost_usd": round(report.spend.usd, 6) if report.spend.usd is not None else None,
+        "unpriced_launches": report.spend.unpriced,
         "notes": report.notes,
     }

@@ -24,6 +24,8 @@ from flyball.cli.render import (
     renderable,
     safe,
 )
+from flyball.cli.units import counted
+from flyball.core.measures import Spend
 from flyball.factory.board import Row, board_of
 
 if TYPE_CHECKING:
@@ -181,14 +183,24 @@ def ended(report: Report) -> Iterator[Block]:
     if report.unstarted:
         named = ", ".join(report.unstarted[:20]) + (" ..." if len(report.unstarted) > 20 else "")
         yield Line(f"{len(report.unstarted)} not started: {named}", label="left", indent=2)
+    if report.red_base is not None:
+        yield Line(report.red_base.words(), label=Piece("red base", Style.BAD), indent=2)
     if report.paused:
         yield Line(f"{report.paused}; flyball run goes on", label="paused", indent=2)
-    elif report.left or report.unstarted:
+    elif (report.left or report.unstarted) and report.red_base is None:
         yield Line("flyball run goes on from here", label="next", indent=2)
-    if report.cost_usd:
-        yield Line(f"${report.cost_usd:.2f}, as far as its agents say", label="cost", indent=2)
+    if report.spend.usd or report.spend.unpriced:
+        yield Line(cost_words(report.spend), label="cost", indent=2)
     for note in report.notes:
         yield Line(note, label="note", indent=2)
+
+
+def cost_words(spend: Spend) -> str:
+    silent = f"{counted(spend.unpriced, 'agent')} did not say"
+    if spend.usd is None:
+        return f"unknown: {silent}"
+    usd = f"${spend.usd:.2f}"
+    return f"at least {usd}; {silent}" if spend.unpriced else f"{usd}, as far as its agents say"
 
 
 def _left(name: str, why: str, label: str, style: Style) -> Line:

@@ -10,6 +10,7 @@ one needed, or worked. ``_STRETCHES`` says which stretch is which; what is not i
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,7 @@ _STRETCHES: Final[Mapping[tuple[Step, Mark], str]] = {
 }
 _OWN = "flyball itself"
 _PAUSE = "a pause after it was {cause}"
-_SPENDS = frozenset({Step.END, Step.STAGE, Step.REVIEW})
+_TOLD_AT_ITS_END = frozenset({"ended", "tokens", "cost_usd"})
 _ENDS: Final[Mapping[Step, str]] = {Step.MERGED: "merged", Step.BLOCK: "blocked", Step.PARK: "parked"}
 UNKNOWN_MODEL = "unknown"
 
@@ -44,10 +45,16 @@ UNKNOWN_MODEL = "unknown"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
     tokens: int = 0
-    usd: float = 0.0
+    usd: float | None = 0.0
+    """As far as it was reported; None: agents worked, and none of them said what it cost."""
+    unpriced: int = 0
+    """Launches that did not say what they cost."""
 
     def __add__(self, other: Spend) -> Spend:
-        return Spend(tokens=self.tokens + other.tokens, usd=self.usd + other.usd)
+        usd, unpriced = (self.usd or 0.0) + (other.usd or 0.0), self.unpriced + other.unpriced
+        return Spend(
+            tokens=self.tokens + other.tokens, usd=None if unpriced and not usd else usd, unpriced=unpriced
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +105,18 @@ class Measures:
     models: Mapping[str, ByModel]
 
 
+def spend_of(entry: Entry) -> Spend | None:
+    """What an agent used that ends with this entry; None: no agent ends with it."""
+    told = not entry.fields.keys().isdisjoint(_TOLD_AT_ITS_END)
+    # The agent of a stage or a review is over before it is known what comes of it.
+    ended = entry.mark is Mark.DONE if entry.step is Step.END else told
+    if entry.step not in (Step.END, Step.STAGE, Step.REVIEW) or not ended:
+        return None
+    cost = entry.fields.get("cost_usd")
+    usd = float(cost) if isinstance(cost, int | float) and math.isfinite(cost) and cost >= 0 else None
+    return Spend(tokens=int(entry.fields.get("tokens") or 0), usd=usd, unpriced=int(usd is None))
+
+
 def trips_of(entries: Iterable[Entry]) -> list[Trip]:
     """Every trip, in the order of its beginning. Entries come in the order of the ledger."""
     books: dict[str, _Book] = {}
@@ -138,7 +157,10 @@ def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) ->
 
 
 def _each(spend: Spend, count: int) -> Spend | None:
-    return Spend(tokens=round(spend.tokens / count), usd=spend.usd / count) if count else None
+    if not count:
+        return None
+    usd = spend.usd / count if spend.usd is not None else None
+    return replace(spend, tokens=round(spend.tokens / count), usd=usd)
 
 
 def _waits(trips: Iterable[Trip]) -> dict[str, float]:
@@ -163,7 +185,7 @@ def _models(trips: Iterable[Trip]) -> dict[str, ByModel]:
             last = found[trip.model]
             merged = last.merged + (trip.end == "merged")
             found[trip.model] = replace(last, merged=merged, launches=last.launches + trip.launches)
-    return dict(sorted(found.items(), key=lambda item: (-item[1].spend.usd, item[0])))
+    return dict(sorted(found.items(), key=lambda item: (-(item[1].spend.usd or 0.0), item[0])))
 
 
 class _Book:
@@ -182,8 +204,8 @@ class _Book:
         if entry.step is Step.LAUNCH and entry.mark is Mark.DONE:
             self.launches += 1
             self.model = entry.fields.get("model") or UNKNOWN_MODEL
-        if entry.step in _SPENDS and entry.mark is Mark.DONE:
-            self._spend(entry)
+        if (spent := spend_of(entry)) is not None:
+            self._spend(entry, spent)
         if entry.step is Step.BACK:
             self.cause = str(entry.fields.get("cause", "sent back"))
         if entry.step is not Step.TELL:  # which may come after the end
@@ -203,10 +225,7 @@ class _Book:
         if seconds:
             self.waits[what] += seconds
 
-    def _spend(self, entry: Entry) -> None:
-        spent = Spend(
-            tokens=int(entry.fields.get("tokens") or 0), usd=float(entry.fields.get("cost_usd") or 0.0)
-        )
+    def _spend(self, entry: Entry, spent: Spend) -> None:
         # What the runtime says it used is surer than what it was asked for.
         model = entry.fields.get("model") or self.model or UNKNOWN_MODEL
         if entry.step is Step.END:

@@ -27,6 +27,8 @@ from flyball.errors import UsageError
 
 V = TypeVar("V")
 DEFAULT_POOL = "anthropic"
+RESERVED = "flyball:"
+"""Pools whose names begin like this are flyball's own; what is shown to people leaves them out."""
 DEMAND_TTL_S = 600.0
 LEASE_BACKSTOP_S = 24 * 3600.0
 """How long a lease counts whose holder cannot be checked from here (other host, other pid namespace)."""

@@ -206,7 +206,8 @@ class SlotRun:
     identity: str = ""
     """Whose account the last launch was verified to use."""
     tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = None
+    """Of its agents together; None: none of them said what it cost."""
     end: str = ""
     reason: str = ""
     cause: Cause | None = None

@@ -84,8 +84,9 @@ def _launched(slot: SlotRun, entry: Entry) -> SlotRun:
 
 
 def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
-    tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd") or 0.0
-    return replace(slot, tokens=slot.tokens + tokens, cost_usd=slot.cost_usd + cost)
+    tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd")
+    known = slot.cost_usd if cost is None else (slot.cost_usd or 0.0) + cost
+    return replace(slot, tokens=slot.tokens + tokens, cost_usd=known)
 
 
 def _kept(slot: SlotRun, entry: Entry) -> SlotRun:

@@ -43,6 +43,7 @@ class Row:
     """Wall clock of the last change of state."""
     tokens: int | None = None
     cost_usd: float | None = None
+    """None: not known."""
     activity: str = ""
     stuck: bool = False
     back: str = ""
@@ -106,7 +107,7 @@ def board_of(run: Run) -> Board:
         ],
         more_waiting=max(0, len(deferrals) - _SHOWN),
         merged=len(report.merged),
-        ending=report.stopped or report.paused,
+        ending=report.stopped or report.paused or (report.red_base.words() if report.red_base else ""),
         account=shop.account.words,
         notes=[
             *filter(None, [run.pool.words]),
@@ -125,7 +126,8 @@ def _trip_row(trip: Any) -> Row:
     slot, agent = trip.slot, trip.agent
     progress = agent.progress if agent is not None else None
     tokens = progress.tokens.total if progress is not None and progress.tokens else None
-    spent = slot.cost_usd + (progress.cost_usd or 0.0 if progress is not None else 0.0)
+    costs = [slot.cost_usd, progress.cost_usd if progress is not None else None]
+    known = [each for each in costs if each is not None]
     return Row(
         task=slot.task,
         title=trip.task.title,
@@ -134,7 +136,7 @@ def _trip_row(trip: Any) -> Row:
         agent=(progress.model if progress is not None and progress.model else "") or trip.shop.runtime.name,
         since=slot.since,
         tokens=(tokens or 0) + slot.tokens or None,
-        cost_usd=spent or None,
+        cost_usd=sum(known) if known else None,
         activity=progress.activity if progress is not None else "",
         stuck=agent.stuck if agent is not None else False,
         back=f"{slot.cause.value}: {_one_line(slot.reason)}" if slot.cause is not None else "",
@@ -152,7 +154,7 @@ def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
         agent=slot.model or runtime,
         since=slot.since,
         tokens=slot.tokens or None,
-        cost_usd=slot.cost_usd or None,
+        cost_usd=slot.cost_usd,
         why="" if slot.state is State.MERGED else _one_line(slot.reason),
         folder=slot.folder,
         pr_url=slot.pr_url,

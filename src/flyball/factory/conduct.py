@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flyball.core.budget import Guard, guard_of
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.board import BoardFile, board_of
@@ -23,9 +24,11 @@ from flyball.factory.config import ProjectConfig
 from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock, holder_of
+from flyball.factory.only_run import OnlyRun
 from flyball.factory.orphans import GitLock
 from flyball.factory.report import Report, Terms, Wish
 from flyball.factory.run import Run
+from flyball.factory.unmeasurable import check_measurable, unmeasurable
 from flyball.factory.workshop import open_workshop, state_folder
 from flyball.governor import nested
 from flyball.governor.location import home
@@ -136,11 +139,12 @@ class Conductor:
         return [message for _, message in found]
 
 
-def check_account(config: ProjectConfig) -> None:
-    """Is it the account that was named, and can agents be kept where they belong? Before anything is
-    touched."""
+def check_start(config: ProjectConfig, terms: Terms) -> None:
+    """Is it the account that was named, can agents be kept where they belong, and can what bounds them be
+    measured? Before anything is touched."""
     open_account(config, home()).verified()
     check_sandbox(config.guard.sandbox)
+    check_measurable(config, home(), guard_of(terms.guard, config.budget.guard))
 
 
 def conduct(
@@ -157,20 +161,23 @@ def conduct(
     ``by_hand``: do this with one task, and nothing else.
     """
     if by_hand is None:
-        check_account(config)
+        check_start(config, terms)
     # Agents get slots of their own, even if we were started under somebody's lease.
     os.environ.pop(nested.VARIABLE, None)
     state = state_folder(root)
     lock, box = LongLock(state / LOCK), open_mailbox(home())
     if not lock.take(mailbox=box.address if box else "", project=config.project.id):
         raise UsageError(_taken(state))
-    orphans = GitLock(state)
+    orphans, only = GitLock(state), OnlyRun(root, config.project.id)
     try:
+        if by_hand is None:
+            only.take()
         orphans.take()
         run_id = _run_name(state)
         return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, by_hand))
     finally:
         orphans.release()
+        only.release()
         lock.release()
         if box is not None:
             box.close()
@@ -195,6 +202,7 @@ async def _conducted(
         default_model=terms.default_model,
         guard=terms.guard,
         allow_api_spend=terms.allow_api_spend,
+        check_base=terms.check_base,
     )
     loop = asyncio.get_running_loop()
     run = Run(shop, wish)
@@ -205,8 +213,12 @@ async def _conducted(
     if box is not None:
         loop.add_reader(box.fileno(), _mail_came, box, run)
     try:
+        if by_hand is None and shop.purse.guard is not Guard.OFF:
+            for each in unmeasurable(config, home()):
+                run.report.note(str(each))
         _let_old_requests_go(shop.ledger)
         shop.ledger.load()
+        await shop.base_gate.end_leftover()
         report = await (run.go() if by_hand is None else run.go_alone(by_hand.alone))
         return report, conductor.signal
     finally:

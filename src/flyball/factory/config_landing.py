@@ -23,6 +23,13 @@ class GatePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     timeout_s: Annotated[float, Meta(gt=0, description="Time for each of them.")] = 1800.0
+    check_base: Annotated[
+        bool,
+        Meta(
+            description="Run them on the default branch before the first agent of a run starts, and start "
+            "none where they are red there. A commit on which they were green is not tried again."
+        ),
+    ] = True
 
 
 class StagePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,28 +9,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import posixpath
 import shlex
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flyball.core.model import Holder
 from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
 from flyball.core.verdict import span_words
 from flyball.factory.gate_log import kept_short
 from flyball.factory.ledger import Ledger
 from flyball.factory.process import Process, Watch
+from flyball.factory.worktree import git_dir
 from flyball.governor import nested
 from flyball.governor.kept import STARTED, STDERR, STDOUT, exit_code
+from flyball.host.wholefile import replace_file
 
 LOG = "gate.log"
 _SHOWN_BYTES = 6000
 _SHOWN_LINES = 60
 _GRACE_S = 5.0
+_KEPT = 50
+"""So many green commits are remembered."""
 _UNRUNNABLE: Mapping[int | None, str] = {126: "it cannot be run", 127: "it was not found"}
 """What a shell exits with for a command that never began."""
 
@@ -40,6 +46,7 @@ class Red:
     why: str
     detail: str
     command: str = ""
+    log: str = ""
     unrunnable: bool = False
     """The shell could not find it, or could not run what it found."""
 
@@ -50,19 +57,53 @@ class Gate:
     timeout_s: float
     ledger: Ledger
     watch: Watch
+    green: Path
+    """Where it is kept which commits were green."""
 
-    async def run(self, tasks: Sequence[Task], tree: Path, folder: Path) -> Red | None:
+    async def run(
+        self,
+        tasks: Sequence[Task],
+        tree: Path,
+        folder: Path,
+        *,
+        began: Callable[[Process], None] = lambda _: None,
+    ) -> Red | None:
         """Run every command in order; the first that fails, or None if all are green. For all of the tasks
-        whose work is in the tree."""
+        whose work is in the tree; ``began`` is told of each command before it may do anything."""
+        commit = (git_dir(tree) / "HEAD").read_text(encoding="utf-8").strip()
         for number, command in enumerate(self.commands, 1):
-            red = await self._one(tasks, command, tree, folder / f"gate-{number}")
+            red = await self._one(tasks, command, tree, folder / f"gate-{number}", began)
             if red is not None:
                 return red
         for task in tasks:
             self.ledger.note(task.id, Step.GATE, Mark.DONE)
+        self._remember(commit)
         return None
 
-    async def _one(self, tasks: Sequence[Task], command: str, tree: Path, folder: Path) -> Red | None:
+    def saw_green(self, commit: str) -> bool:
+        """Have these very commands been green on this very commit?"""
+        return [commit, list(self.commands)] in self._seen_green()
+
+    def _remember(self, commit: str) -> None:
+        seen = [each for each in self._seen_green() if each[0] != commit]
+        with contextlib.suppress(OSError):
+            replace_file(self.green, json.dumps([*seen, [commit, list(self.commands)]][-_KEPT:]).encode())
+
+    def _seen_green(self) -> list[list[object]]:
+        try:
+            found = json.loads(self.green.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return []
+        return [each for each in found if isinstance(each, list) and each] if isinstance(found, list) else []
+
+    async def _one(
+        self,
+        tasks: Sequence[Task],
+        command: str,
+        tree: Path,
+        folder: Path,
+        began: Callable[[Process], None],
+    ) -> Red | None:
         folder = _new(folder)
         log = folder / LOG
         log.touch()
@@ -73,6 +114,7 @@ class Gate:
         told = {"command": command, "gate": process.holder, "folder_of_gate": str(folder)}
         for task in tasks:
             self.ledger.note(task.id, Step.GATE, Mark.BEGUN, **told)
+        began(process)
         process.open_gate()
         try:
             async with kept_short(log):
@@ -80,7 +122,8 @@ class Gate:
         except TimeoutError:
             await self._end(process)
             limit = span_words(self.timeout_s)
-            return Red(f"`{command}` took longer than {limit} (gate.timeout_s)", _end_of(log))
+            why = f"`{command}` took longer than {limit} (gate.timeout_s)"
+            return Red(why, _end_of(log), command=command, log=str(log))
         except asyncio.CancelledError:
             await asyncio.shield(self._end(process))
             raise
@@ -89,7 +132,7 @@ class Gate:
         how = f"exited with {code}" if code is not None and code >= 0 else "was killed"
         how += f": {_UNRUNNABLE[code]}" if code in _UNRUNNABLE else ""
         why = f"`{command}` {how}; its output is in {log}"
-        return Red(why, _end_of(log), command=command, unrunnable=code in _UNRUNNABLE)
+        return Red(why, _end_of(log), command=command, log=str(log), unrunnable=code in _UNRUNNABLE)
 
     async def _end(self, process: Process) -> None:
         await process.stop(self.watch, grace_s=_GRACE_S)
@@ -102,10 +145,12 @@ class Gate:
 
     async def end_leftover(self, slot: SlotRun) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
-        if slot.gate is None:
-            return
-        folder = Path(slot.gate_folder)
-        await Process(folder, slot.gate, slot.gate).stop(self.watch, grace_s=_GRACE_S)
+        if slot.gate is not None:
+            await self.end(slot.gate, Path(slot.gate_folder))
+
+    async def end(self, holder: Holder, folder: Path) -> None:
+        """One that another engine started."""
+        await Process(folder, holder, holder).stop(self.watch, grace_s=_GRACE_S)
         # Its keeper ends what it left running, and says last how it ended; somebody may have killed it too.
         end = time.monotonic() + _GRACE_S
         while (folder / STARTED).exists() and exit_code(folder) is None and time.monotonic() < end:

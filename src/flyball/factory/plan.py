@@ -32,6 +32,7 @@ from flyball.factory.purse import Purse
 from flyball.factory.report import Terms, Wish
 from flyball.factory.repository import Repository
 from flyball.factory.tasks.sources import open_source
+from flyball.factory.unmeasurable import unmeasurable
 from flyball.factory.usage.api_key import api_key_for
 from flyball.factory.usage.lookout import Lookout
 from flyball.factory.usage.payer import payer_of
@@ -107,6 +108,7 @@ class _Planning:
         room = max(0, min(width, max(1, purse.width(width))) - len(unfinished))
         choice, _ = paid_choice(self._choosing(unfinished), room, purse, self._route_for)
         again = self._landing_again()
+        unmeasured = unmeasurable(config, home())
         under_way = [*unfinished, *again, *(item.task.id for item in choice.items)]
         return Plan(
             project=config.project.id,
@@ -123,8 +125,15 @@ class _Planning:
                 for each in choice.deferrals
                 if each.task_id not in under_way
             ],
-            problems=[f"{each.where}: {each.words}" for each in self._loaded.problems],
-            notes=[*purse.notes(width), *self._hosts(under_way)],
+            problems=[
+                *(str(each) for each in unmeasured if each.refuses(purse.guard)),
+                *(f"{each.where}: {each.words}" for each in self._loaded.problems),
+            ],
+            notes=[
+                *(str(each) for each in unmeasured if not each.refuses(purse.guard)),
+                *purse.notes(width),
+                *self._hosts(under_way),
+            ],
         )
 
     # -- what is ready --------------------------------------------------------------------------------------

@@ -40,13 +40,14 @@ from flyball.core.budget import (
     worst,
 )
 from flyball.core.estimate import Estimate
+from flyball.core.measures import Spend, spend_of
 from flyball.core.reset import SlowStart
 from flyball.core.standing import Report, Standing
 from flyball.core.verdict import span_words
 from flyball.factory.config_account import BudgetPart
 from flyball.factory.ledger import Ledger
 from flyball.factory.usage.api_key import ApiKey
-from flyball.factory.usage.ledgers import Lessons, cost_of
+from flyball.factory.usage.ledgers import Lessons
 from flyball.factory.usage.lookout import Lookout
 from flyball.factory.usage.payer import Payer
 
@@ -107,7 +108,7 @@ class Purse:
         self.lessons = Lessons()
         self._lookout = lookout if self.guard is not Guard.OFF else None
         self._running: dict[str, _Running] = {}
-        self._run_usd, self._after = 0.0, 0
+        self._run_spend, self._after = Spend(), 0
         self._slow: SlowStart | None = None
         self._news = asyncio.Event()
         self.standings: tuple[Standing, ...] = ()
@@ -303,15 +304,21 @@ class Purse:
     def task_usd(self, task: str) -> float:
         """What a task's trip has cost so far."""
         slot, running = self._ledger.slots.get(task), self._running.get(task, _Running())
-        return (slot.cost_usd if slot else 0.0) + running.cost_usd
+        return ((slot.cost_usd if slot else None) or 0.0) + running.cost_usd
 
     @property
     def run_usd(self) -> float:
-        """What this run has cost so far."""
+        """What this run has cost so far, as far as its agents say."""
+        return (self.run_spend.usd or 0.0) + sum(each.cost_usd for each in self._running.values())
+
+    @property
+    def run_spend(self) -> Spend:
+        """What those agents of this run used that are over."""
         for entry in self._ledger.launches(after=self._after):
             self._after = entry.id
-            self._run_usd += cost_of(entry) if entry.run == self._ledger.run else 0.0
-        return self._run_usd + sum(each.cost_usd for each in self._running.values())
+            spent = spend_of(entry) if entry.run == self._ledger.run else None
+            self._run_spend += spent if spent is not None else Spend()
+        return self._run_spend
 
     def _run_left(self, limit: float) -> float:
         """What the run may still cost, beside what its agents are expected to."""

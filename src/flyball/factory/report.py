@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flyball.core.deferral import Deferral
+from flyball.core.measures import Spend
+from flyball.factory.base_gate import RedBase
 from flyball.factory.tasks.port import Problem
 
 
@@ -31,6 +33,8 @@ class Terms:
     guard: str | None = None
     """What the run says about budgets; None: what the project says."""
     allow_api_spend: bool = False
+    check_base: bool = True
+    """False: start agents though the gate may be red on the base."""
 
 
 @dataclass(slots=True)
@@ -49,8 +53,10 @@ class Report:
     problems: Sequence[Problem] = ()
     paused: str = ""
     stopped: str = ""
-    cost_usd: float = 0.0
-    """What the run's agents cost, as far as they say."""
+    red_base: RedBase | None = None
+    """Why no agent was started."""
+    spend: Spend = field(default_factory=Spend)
+    """What the run's agents used, as far as they say."""
     notes: list[str] = field(default_factory=list)
 
     def note(self, words: str) -> None:

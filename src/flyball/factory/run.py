@@ -59,6 +59,7 @@ class Run:
         self._wake = asyncio.Event()
         shop.places.told = shop.purse.told = self._wake.set
         shop.said = self.report.note
+        shop.base_gate.told = self._base_tried
         self.frontier = Frontier(shop, changed=self.wake, note=self.report.note)
         self._capacity: Mapping[str, int] = {}
         self._waves = 0
@@ -104,13 +105,26 @@ class Run:
                 trip.stop()
         self.wake()
 
+    def _base_tried(self) -> None:
+        """Where the gate is red before any work was added, no agent is started; what runs finishes and
+        lands."""
+        base = self.shop.base_gate
+        if base.untried:
+            self.report.note(f"the gate could not be tried on the base: {base.untried}")
+        if base.red is not None:
+            self.report.red_base = base.red
+            for trip in list(self.trips.values()):
+                trip.leave()
+        self.wake()
+
     def resize(self, width: int) -> None:
         self.shop.places.resize(width)
         self.wake()
 
     @property
     def ending(self) -> bool:
-        return bool(self.report.stopped or self.report.paused or self._failed)
+        report = self.report
+        return bool(report.stopped or report.paused or report.red_base or self._failed)
 
     # -- the loop -------------------------------------------------------------------------------------
 
@@ -157,7 +171,8 @@ class Run:
         shut_out = [trip.shut_out for trip in self.trips.values() if trip.shut_out]
         short = self.paying.short
         shut_out += [short.words] if short is not None else []
-        if not shut_out or any(trip.busy for trip in self.trips.values()):
+        begins = bool(self.choice.items) and self.shop.base_gate.pending
+        if begins or not shut_out or any(trip.busy for trip in self.trips.values()):
             self._shut_out_since = None
             return
         now, patience_s = asyncio.get_running_loop().time(), self.shop.config.run.patience_s
@@ -188,6 +203,9 @@ class Run:
             return
         room = 0 if self.wish.once and self._waves else self._room()
         self.choice = self.paying.choose(self._chosen, room)
+        if self.choice.items and self.shop.base_gate.pending:
+            self.shop.base_gate.start()
+            return
         await self.pool.demand(bool(self.choice.items or self.trips))
         for item in self.choice.items:
             self._begin(item)
@@ -357,6 +375,7 @@ class Run:
     async def _close(self) -> None:
         for trip in list(self.trips.values()):
             trip.stop()
+        await self.shop.base_gate.close()
         while self.trips:
             await asyncio.sleep(0.02)
         await self.pool.demand(False)
@@ -364,7 +383,7 @@ class Run:
     def _reported(self) -> Report:
         report = self.report
         report.problems = self.frontier.loaded.problems
-        report.cost_usd = self.shop.purse.run_usd
+        report.spend = self.shop.purse.run_spend
         if self.ending:
             undone = self._chosen(len(self.frontier.loaded.tasks))
             waits = [each.task_id for each in undone.deferrals if each.reason in _IN_THE_WAY]

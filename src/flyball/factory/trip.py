@@ -218,6 +218,10 @@ class Trip:
             return Next(move=Move.LEAVE)
         self.waits.wants_place = False
         await self.waits.until(self.slot.until, self.slot.reason)
+        if self.shop.base_gate.pending:
+            self.waits.say("waits for the gate on the base")
+        if await self.shop.base_gate.is_red():
+            return Next(move=Move.LEAVE)
         if overspent := await self.waits.paid_for(self.attempts.admitted):
             return Next(move=Move.BLOCK, why=overspent)
         try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from flyball.core.budget import guard_of
 from flyball.core.footprint import check_footprint, footprint_of
 from flyball.core.labels import Spelling
 from flyball.core.needs import Waits
@@ -64,6 +65,7 @@ def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator
     yield from _of_prompt(config, root)
     yield from _of_personas(config, root)
     yield from _of_account(config)
+    yield from _of_ceilings(config)
     yield from _of_gate(config, root, on_path)
     yield from _of_pulls(config, root)
     program = config.agent.command[0] if config.agent.command else config.agent.runtime
@@ -89,6 +91,19 @@ def _of_account(config: ProjectConfig) -> Iterator[Finding]:
         open_account(config, home())
     except (UsageError, StoreError) as error:
         yield Finding(ACCOUNT, str(error))
+
+
+def _of_ceilings(config: ProjectConfig) -> Iterator[Finding]:
+    from flyball.factory.unmeasurable import unmeasurable
+
+    guard = guard_of(None, config.budget.guard)
+    try:
+        for each in unmeasurable(config, home()):
+            yield Finding(each.key, each.words, "problem" if each.refuses(guard) else "note")
+    except UsageError:
+        return  # said of the account
+    except StoreError as error:
+        yield Finding("budget", str(error))
 
 
 def _of_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from flyball.core.task import Task, ancestors
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import Account, open_account
 from flyball.factory.agent import Ceilings
+from flyball.factory.base_gate import BaseGate
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.config import ProjectConfig
 from flyball.factory.default_branch import DefaultBranch
@@ -62,6 +63,7 @@ class Workshop:
     terms: ProjectTerms
     watch: Watch
     landing: Landing
+    base_gate: BaseGate
     pulls: PullLanding
     places: Places
     purse: Purse
@@ -166,6 +168,7 @@ def open_workshop(
     default_model: str = "",
     guard: str | None = None,
     allow_api_spend: bool = False,
+    check_base: bool = True,
 ) -> Workshop:
     """Open a project for work, inside the running loop."""
     account = open_account(config, home())
@@ -184,7 +187,11 @@ def open_workshop(
     ledger, watch = Ledger(state, run=run), Watch()
     source = open_source(config, root)
     gate = Gate(
-        commands=config.gate.commands or [], timeout_s=config.gate.timeout_s, ledger=ledger, watch=watch
+        commands=config.gate.commands or [],
+        timeout_s=config.gate.timeout_s,
+        ledger=ledger,
+        watch=watch,
+        green=state / "green.json",
     )
     protected = protected_paths(config)
     in_files = config.tasks.folder if config.tasks.source == "files" else None
@@ -230,6 +237,9 @@ def open_workshop(
         ),
         watch=watch,
         landing=landing,
+        base_gate=BaseGate(
+            landing=landing, state=state, wanted=bool(gate.commands) and check_base and config.gate.check_base
+        ),
         pulls=PullLanding(landing=landing, host=lambda: host_of(root, config.merge.host)),
         places=Places(width or config.run.width),
         purse=Purse(

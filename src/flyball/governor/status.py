@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from flyball.core.model import Claim, Phase
 from flyball.core.plan import spacing_of
-from flyball.core.settings import LEASE_BACKSTOP_S
+from flyball.core.settings import LEASE_BACKSTOP_S, RESERVED
 from flyball.core.window import Window
 from flyball.governor.fleet_status import SILENT_S as SILENT_S
 from flyball.governor.fleet_status import HostStatus, ShareStatus, hosts_of, shares_of
@@ -173,9 +173,11 @@ class Status:
     machine: MachineStatus
 
 
-def status_of(store: Store, location: str) -> Status:
+def status_of(store: Store, location: str, *, reserved: bool = False) -> Status:
+    """``reserved``: with the pools that are flyball's own."""
     snapshot = store.snapshot()
-    pools = tuple(_pool(pool, snapshot.now) for pool in snapshot.pools)
+    shown = (pool for pool in snapshot.pools if reserved or not pool.name.startswith(RESERVED))
+    pools = tuple(_pool(pool, snapshot.now) for pool in shown)
     machine = MachineStatus(
         snapshot.machine.ceiling,
         snapshot.machine.memory_floor_bytes,

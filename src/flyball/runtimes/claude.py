@@ -21,6 +21,7 @@ _MANY_OPTIONS = (
 
 class Claude:
     name = "claude"
+    reports_cost = True
     _ONE = frozenset(_ONE_OPTIONS.split())
     _MANY = frozenset(_MANY_OPTIONS.split())
 

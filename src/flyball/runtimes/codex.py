@@ -202,6 +202,7 @@ _ONE_OPTIONS = (
 
 class Codex:
     name = "codex"
+    reports_cost = False
     _ONE = frozenset(_ONE_OPTIONS.split())
 
     def reader(self) -> CodexReader:

@@ -42,6 +42,7 @@ class CommandReader:
 
 class Command:
     name = "command"
+    reports_cost = False
 
     def reader(self) -> CommandReader:
         return CommandReader()

@@ -313,6 +313,7 @@ class _Gathered:
 
 class Gemini:
     name = "gemini"
+    reports_cost = False
 
     def reader(self) -> GeminiReader:
         return GeminiReader()

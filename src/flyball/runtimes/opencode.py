@@ -205,6 +205,7 @@ _ONE_OPTIONS = (
 
 class Opencode:
     name = "opencode"
+    reports_cost = True
     _ONE = frozenset(_ONE_OPTIONS.split())
     _MANY = frozenset({"-f", "--file"})
 

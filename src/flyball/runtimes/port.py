@@ -145,6 +145,11 @@ class Runtime(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def reports_cost(self) -> bool:
+        """Does its output say what a run cost in dollars? Where it does not, no ceiling in dollars holds."""
+        ...
+
     def reader(self) -> Reader: ...
 
     def wrote(self, stdout: bytes, stderr: bytes) -> bool:

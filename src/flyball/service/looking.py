@@ -17,6 +17,7 @@ from typing import Protocol, cast
 import msgspec
 
 from flyball.core.model import Fact
+from flyball.core.settings import RESERVED
 from flyball.errors import StoreError
 from flyball.governor.governor import Governor
 from flyball.governor.location import open_reader, path_of
@@ -81,7 +82,7 @@ class StoreLooker:
             body=_encoder.encode(status),
             plain=msgspec.to_builtins(status),
             snapshots={pool.name: pool for pool in snapshot.pools},
-            facts=tuple(facts),
+            facts=tuple(fact for fact in facts if not fact.pool.startswith(RESERVED)),
             store_now=snapshot.now,
             at=time.monotonic(),
             time=time.time(),

@@ -14,6 +14,7 @@ from pathlib import Path
 from flyball.factory.accounts.account import Account
 from flyball.factory.accounts.credentials import CONFIG_DIRS
 from flyball.factory.accounts.environment import API_KEYS as API_KEYS
+from flyball.runtimes.known import COMMAND, NAMES, load
 
 CLAUDE = "claude"
 CONFIG_DIR = CONFIG_DIRS[CLAUDE]
@@ -31,6 +32,20 @@ class Payer:
     """Where claude keeps its transcripts; None: it is another runtime, or nobody knows."""
     key_env: str = ""
     """The variable with the API key that a person set aside for this account."""
+
+    @property
+    def unpriced(self) -> str:
+        """Why nothing of it can be measured in dollars; empty where its runtime reports them.
+
+        >>> Payer(name="default:claude", runtime="claude").unpriced
+        ''
+        >>> Payer(name="default:codex", runtime="codex").unpriced
+        'codex does not report what its calls cost'
+        """
+        if self.runtime not in NAMES or load(self.runtime).reports_cost:
+            return ""
+        subject = "an agent of the runtime command" if self.runtime == COMMAND else self.runtime
+        return f"{subject} does not report what its calls cost"
 
 
 def payer_of(account: Account, *, environ: Mapping[str, str] | None = None) -> Payer:

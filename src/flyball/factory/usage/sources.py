@@ -33,13 +33,13 @@ class Seen:
 
     at: float
     spend: Spend | None
-    """None: nobody could say anything at all."""
+    """None: no source could say anything at all."""
     silent: Sequence[str] = ()
     """Sources that could not say, each with why."""
 
     @property
     def source(self) -> str:
-        return self.spend.source if self.spend is not None else "nobody"
+        return self.spend.source if self.spend is not None else "none"
 
 
 class Usage:
@@ -82,8 +82,22 @@ class Usage:
         return spend
 
 
+class _Unpriced:
+    """In the place of all sources, where the runtime reports no dollars."""
+
+    name = "none"
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def look(self, now: float) -> Spend:  # noqa: ARG002 - part of the port
+        raise UsageUnknown(self.why)
+
+
 def usage_of(payer: Payer, home: Path, *, own: Path | None = None) -> Usage:
     """``own`` is the state folder of the project that asks, registered or not."""
     folder = payer.folder
     sources: list[UsageSource] = [Ccusage(folder), Transcripts(folder)] if folder is not None else []
+    if payer.unpriced:
+        return Usage((), _Unpriced(payer.unpriced))
     return Usage(sources, Ledgers(home, payer.name, own))

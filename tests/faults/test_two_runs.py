@@ -1,0 +1,111 @@
+"""Two runs of one project, from two clones: on one machine, and from two hosts on one server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.factory.kit import FLYBALL, Project, Ran, until
+from tests.postgres_server import PostgresServer
+from tests.redis_server import RedisServer
+
+HOLDS = "(folder / 'on').touch()\nwait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')"
+
+
+class Clone:
+    """A second clone of a project, with an environment of its own."""
+
+    def __init__(self, project: Project, origin: Path, **env: str) -> None:
+        self.root = project.place / "second" / project.root.name
+        self.env = {**project.env, **env}
+        project.git("clone", "--quiet", str(origin), str(self.root))
+
+    def flyball(self, *words: str) -> Ran:
+        done = subprocess.run(
+            [*FLYBALL, *words],
+            cwd=self.root,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
+def two(request: pytest.FixtureRequest, project: Project, tmp_path: Path) -> tuple[Project, Clone]:
+    """The first clone with a task whose agent waits to be let go, and the second. On a server they are on two
+    hosts, with a home each."""
+    project.task("t-1", act=HOLDS)
+    origin = project.with_origin()
+    second: dict[str, str] = {}
+    if request.param != "sqlite":
+        server: RedisServer | PostgresServer = request.getfixturevalue(f"{request.param}_server")
+        separator = "&" if "?" in server.url else "?"
+        address = f"{server.url}{separator}space={os.urandom(6).hex()}"
+        project.env |= {"FLYBALL_URL": address, "FLYBALL_HOST_ID": "first"}
+        second = {"FLYBALL_HOST_ID": "second", "FLYBALL_HOME": str(tmp_path / "second-home")}
+    clone = Clone(project, origin, **second)
+    if not second:
+        # Where both are registered, the second has to have an id of its own.
+        config = clone.root / "flyball.toml"
+        config.write_text(config.read_text().replace('id = "blog"', 'id = "shop"'))
+    return project, clone
+
+
+def test_a_second_run_of_one_project_is_refused_and_told_where_the_first_is(
+    two: tuple[Project, Clone],
+) -> None:
+    first, clone = two
+    process = first.start("run")
+    first.wait("on")
+    ran = clone.flyball("run")
+    assert ran.code == 2, ran.said
+    assert f"(pid {process.pid}) in " in ran.err
+    assert "on first " in ran.err or "FLYBALL_URL" not in first.env
+    assert "flyball drain" in ran.err
+    assert len(first.began()) == 1
+    first.say("go")
+    assert process.wait(60) == 0
+
+
+def test_status_shows_nothing_of_it(two: tuple[Project, Clone]) -> None:
+    first, clone = two
+    process = first.start("run")
+    first.wait("on")
+    pools = json.loads(clone.flyball("status", "--json").out)["pools"]
+    assert [pool["name"] for pool in pools] == ["anthropic"]
+    first.say("go")
+    assert process.wait(60) == 0
+
+
+def test_a_run_that_is_over_lets_the_next_clone_run(two: tuple[Project, Clone]) -> None:
+    first, clone = two
+    first.say("go")
+    assert first.run().code == 0
+    ran = clone.flyball("run", "--dry-run")
+    assert ran.code == 0, ran.said
+    ran = clone.flyball("run", "--only", "t-1")
+    assert ran.code == 0, ran.said
+
+
+def test_a_run_that_was_killed_lets_the_next_clone_run(two: tuple[Project, Clone]) -> None:
+    """On a server its host says that it is gone, within some seconds."""
+    first, clone = two
+    process = first.start("run")
+    first.wait("on")
+    process.kill()
+    process.wait()
+    first.say("go")
+
+    def runs() -> bool:
+        ran = clone.flyball("run")
+        assert ran.code in (0, 2), ran.said
+        return ran.code == 0
+
+    until(runs, "the second clone to run", limit_s=90)
