@@ -153,41 +153,6 @@ def test_an_empty_origin_takes_the_first_push(project: Project) -> None:
     assert in_origin(project, origin) == project.git("rev-parse", "main")
 
 
-def test_branches_that_have_parted_are_an_error_with_a_way_out(project: Project) -> None:
-    project.task("t-1")
-    origin = project.with_origin()
-    push_from(project, clone_of(project, origin), "lib/x")
-    project.write("lib/y", "mine")
-    project.commit("mine")
-    project.git("fetch", "-q", "origin")
-    before = project.git("rev-parse", "main")
-    ran = project.run()
-    assert ran.code != 0
-    assert "have parted" in ran.said
-    assert "git pull --rebase" in ran.said
-    assert project.git("rev-parse", "main") == before
-    assert project.leases() == []
-
-
-def test_branches_that_part_while_the_agent_works_are_an_error_with_a_way_out(project: Project) -> None:
-    project.task("t-1", act="wait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')")
-    origin = project.with_origin()
-    process = project.start("run")
-    project.read_until(process, "t-1 running")
-    push_from(project, clone_of(project, origin), "lib/x")
-    project.write("lib/y", "mine")
-    project.commit("mine")
-    project.say("go")
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 1, out + err
-    assert "have parted" in out
-    assert project.landed() == []
-    project.git("pull", "-q", "--rebase", "origin", "main")
-    assert project.run().code == 0
-    assert project.landed() == ["t-1"]
-    assert project.worktrees() == []
-
-
 @pytest.mark.parametrize("point", ["after:advance.begun", "before:advance.done", "after:advance.done"])
 def test_a_push_cut_short_is_finished_and_lands_once(project: Project, point: str) -> None:
     project.configure(merge={"push": True})

@@ -1,8 +1,8 @@
 """Examining and mending the project around the current folder: its settings, its tools, what its work left.
 
 What ``flyball validate`` says about settings and tasks is said here too; beside it stands what only shows
-once agents have worked: worktrees and branches that nobody needs, trips that were cut short. Mending removes
-what ``flyball gc`` would remove, and nothing else.
+once agents have worked: worktrees and branches that nobody needs, trips that were cut short, locks that a
+killed git left. Mending removes what ``flyball gc`` would remove and those locks, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from pathlib import Path
 from flyball.cli.checkup import Checkup
 from flyball.cli.findings import FIX, Finding, Severity
 from flyball.cli.units import counted
+from flyball.core.verdict import span_words
 from flyball.errors import FlyballError, StoreError, UsageError
 from flyball.factory.conduct import LOCK, running
 from flyball.factory.gc import Kind, Survey, Thing
+from flyball.factory.git import Git
+from flyball.factory.git_locks import clear, lock_files
 from flyball.factory.locks import LongLock
 from flyball.factory.looking import Project, opened_ledger, project_in
 from flyball.factory.root import find_root
@@ -31,6 +34,7 @@ from flyball.factory.workshop import state_folder
 OLDEST_GIT = (2, 38)
 """The first that can try a merge without a worktree."""
 _NAMED = 5
+_LONG_HELD_S = 60.0
 _ASK_S = 20.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _SOURCE_TOOLS = {"beads": "bd", "github": "gh"}
@@ -58,6 +62,7 @@ class ProjectPatient:
             return Checkup(str(self.root), True, tuple(found))
         found += [
             *of_tools(tools_of(project)),
+            *_of_git_locks(self.root),
             *_of_trips(project),
             *_of_leftovers(project, self._things(project)),
         ]
@@ -68,6 +73,7 @@ class ProjectPatient:
         project, lock = project_in(self.root), LongLock(state_folder(self.root) / LOCK)
         if running(self.root) is None and lock.take(project=project.config.project.id):
             try:
+                clear(_git_folder(self.root))
                 self._clear(project)
             finally:
                 lock.release()
@@ -163,6 +169,34 @@ def of_tools(tools: Sequence[Tool]) -> Iterator[Finding]:
             meaning="branches that have landed cannot be told from those that have not",
             remedy=f"install git {'.'.join(map(str, OLDEST_GIT))} or newer",
         )
+
+
+def _git_folder(root: Path) -> Path:
+    return Path(Git(root)("rev-parse", "--path-format=absolute", "--git-common-dir"))
+
+
+def _of_git_locks(root: Path) -> Iterator[Finding]:
+    try:
+        locks = lock_files(_git_folder(root))
+    except FlyballError:
+        return  # validate says what is wrong with the repository
+    if left := [str(lock.path) for lock in locks if not lock.holders]:
+        yield Finding(
+            kind="git-lock",
+            words=f"git was killed and left {counted(len(left), 'lock file')}: {_names(left)}",
+            meaning="git refuses to change what they guard; no living process holds them",
+            remedy=f"flyball run removes them, {FIX} too",
+            fixable=running(root) is None,
+        )
+    for lock in locks:
+        if lock.holders and lock.age_s > _LONG_HELD_S:
+            yield Finding(
+                kind=f"git-lock-held {lock.path}",
+                words=f"{lock.path} has been there for {span_words(lock.age_s)}",
+                meaning=f"git with pid {', '.join(map(str, lock.holders))} may be at work on what it guards",
+                remedy="let it finish, or end it; then look again",
+                severity=Severity.NOTE,
+            )
 
 
 def _of_trips(project: Project) -> Iterator[Finding]:

@@ -265,7 +265,8 @@ def lands_again(slot: SlotRun) -> bool:
 
 def _is_merged(slot: SlotRun, result: str) -> bool:
     """Its landing says by itself how a pull request is opened after all."""
-    return not slot.pr_number and (result == "gate-broken" or (result == "no-remote" and slot.way == MERGE))
+    merging = slot.way == MERGE and result in ("no-remote", "diverged")
+    return not slot.pr_number and (result == "gate-broken" or merging)
 
 
 def may_let_go(slot: SlotRun) -> bool:

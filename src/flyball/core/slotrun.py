@@ -91,7 +91,7 @@ class Cause(Enum):
     """A person looked at what it came to, and said what is wrong with it."""
 
 
-OUTSIDE = frozenset({"no-remote", "no-gh", "gate-broken", "error"})
+OUTSIDE = frozenset({"no-remote", "diverged", "no-gh", "gate-broken", "error"})
 """What a landing may come to that says nothing about the work."""
 FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
 
@@ -195,6 +195,7 @@ class SlotRun:
     worktree: str = ""
     branch: str = ""
     base: str = ""
+    """The commit below the branch's own ones: where it was made, or was last brought to."""
     folder: str = ""
     holder: Holder | None = None
     keeper: Holder | None = None

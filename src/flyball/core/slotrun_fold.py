@@ -55,9 +55,8 @@ def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
     """A new trip. What was committed and said in an earlier one is still worth going on from."""
     if entry.step is not Step.CLAIM:
         raise InvariantError(f"{entry.task}: {entry.step.value} before it was claimed")
-    kept = {} if slot is None else {"session": slot.session, "branch": slot.branch, "worktree": slot.worktree}
-    if slot is not None and slot.state is State.MERGED:
-        kept = {}
+    again = slot is not None and slot.state is not State.MERGED
+    kept = {name: getattr(slot, name) for name in ("session", "branch", "base", "worktree") if again}
     attempt = 1 if slot is None or slot.state is State.MERGED else slot.attempt + 1
     lesson = slot.reason if slot is not None and slot.state is State.BLOCKED else ""
     return SlotRun(
@@ -68,7 +67,7 @@ def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
         started=entry.at,
         attempt=attempt,
         lesson=lesson,
-        **kept,  # type: ignore[arg-type]
+        **kept,
     )
 
 

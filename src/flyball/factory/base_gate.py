@@ -95,7 +95,7 @@ class BaseGate:
             if landing.gate.saw_green(base):
                 return
             async with landing.alone("the gate on the base"):
-                await off_loop(landing.laying.place.put, base, base)
+                await off_loop(landing.laying.place.put, base, base, base)
                 red = await self._run()
         except Refused as refused:
             self.untried = refused.landed.why

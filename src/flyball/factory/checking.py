@@ -66,7 +66,7 @@ class Checking:
         if not (self.shop.config.stages or self.shop.config.review.on):
             return None
         try:
-            await off_loop(self.shop.landing.fitness.tip_of, self.task.id)
+            await off_loop(self.shop.landing.fitness.tip_of, self.task.id, recorded=self.slot.base)
         except Refused as refused:
             landed, budgets = refused.landed, self.shop.budgets_for(self.task)
             return after_landing(self.slot, budgets, result=landed.result.value, why=landed.why)

@@ -21,6 +21,7 @@ from flyball.factory.accounts.account import open_account
 from flyball.factory.board import BoardFile, board_of
 from flyball.factory.by_hand import HOWS, ByHand
 from flyball.factory.config import ProjectConfig
+from flyball.factory.git_locks import clear
 from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.ledger import Ledger
 from flyball.factory.locks import LongLock, holder_of
@@ -28,6 +29,7 @@ from flyball.factory.only_run import OnlyRun
 from flyball.factory.orphans import GitLock
 from flyball.factory.report import Report, Terms, Wish
 from flyball.factory.run import Run
+from flyball.factory.threads import off_loop
 from flyball.factory.unmeasurable import check_measurable, unmeasurable
 from flyball.factory.workshop import open_workshop, state_folder
 from flyball.governor import nested
@@ -216,6 +218,8 @@ async def _conducted(
         if by_hand is None and shop.purse.guard is not Guard.OFF:
             for each in unmeasurable(config, home()):
                 run.report.note(str(each))
+        for path in await off_loop(clear, shop.repository.common):
+            run.report.note(f"removed {path}, which a git that was killed had left")
         _let_old_requests_go(shop.ledger)
         shop.ledger.load()
         await shop.base_gate.end_leftover()

@@ -89,7 +89,13 @@ class MergePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             examples=[["secrets/"]],
         ),
     ] = []
-    push: Annotated[bool, Meta(description="Push the default branch after each landing.")] = False
+    push: Annotated[
+        bool,
+        Meta(
+            description="Push the default branch after each landing, commits of your own that are on it "
+            "included."
+        ),
+    ] = False
     batch: Annotated[
         int,
         Meta(

@@ -2,6 +2,10 @@
 
 It moves by one compare-and-swap, from the commit that everything before was built on to one that contains it.
 Where landings are pushed, origin is asked first: it is the one that may say no. The user's checkout follows.
+
+Where origin has commits that the branch here has not, work goes on top of both: of origin's where that has
+all of the branch here, else of a merge of the two (joining.py). A pull request is made of origin's branch and
+the work, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,8 +14,11 @@ from dataclasses import dataclass
 
 from flyball.errors import GitError, invariant
 from flyball.factory.checkout import UserCheckout
+from flyball.factory.git import TIMEOUT_S, named
 from flyball.factory.landed import Refused, Result
-from flyball.factory.repository import Repository
+from flyball.factory.repository import Base, Repository, Tips
+
+_NAMED = 5
 
 
 class RuledOut(Refused):
@@ -29,22 +36,68 @@ class DefaultBranch:
         return self.repository.default
 
     def fetched(self, notes: list[str], *, must: bool | None = None) -> tuple[str, str]:
-        """Where it stands, and where the work goes: the same, or what origin has beyond it.
+        """Where it stands, and where work goes that lands in it: the same, or with what origin has beyond it.
 
         ``must``: origin has to be reached; None: where landings are pushed.
         """
-        if self.repository.has_origin:
-            try:
-                self.repository.fetch()
-            except GitError as error:
-                if self.push if must is None else must:
-                    raise Refused(Result.NO_REMOTE, str(error)) from error
-                words = f"could not fetch from origin ({error}); went on with what is here"
-                if words not in notes:
-                    notes.append(words)
+        self.fetch(notes, must=self.push if must is None else must)
         tips = self.repository.tips()
         base = self.repository.base_among(tips)
-        return tips.local or base, base
+        if base.clashing and self.push:
+            raise Refused(Result.DIVERGED, self._clash_words(base))
+        if self.push and (own := self.own_commits(tips.remote, tips.local)):
+            _note(notes, f"origin had not {own} of {self.name}; pushed with the landing")
+        return self._noted(notes, tips, base)
+
+    def _noted(self, notes: list[str], tips: Tips, base: Base) -> tuple[str, str]:
+        if base.clashing:
+            _note(notes, f"{self._clash_words(base)}; went on with {self.name} as it is here")
+        return tips.local or base.commit, base.commit
+
+    def _clash_words(self, base: Base) -> str:
+        words = f"{self.name} and origin/{self.name} clash in {named(base.clashing[:_NAMED])}"
+        return f"{words}; bring them together (git pull --rebase in {self.repository.root})"
+
+    def fetch(self, notes: list[str], *, must: bool, timeout_s: float = TIMEOUT_S) -> None:
+        """Ask origin, where there is one, what it has."""
+        if not self.repository.has_origin:
+            return
+        try:
+            self.repository.fetch(timeout_s=timeout_s)
+        except GitError as error:
+            if must:
+                raise Refused(Result.NO_REMOTE, str(error)) from error
+            _note(notes, f"could not fetch from origin ({error}); went on with what is here")
+
+    def fetched_for_pull(self) -> tuple[str, str]:
+        """What a pull request starts from, which is origin's alone, and what has all that is not the work's
+        own."""
+        self.fetch([], must=True)
+        return self.repository.pull_base(), self.repository.base()
+
+    def own_commits(self, remote: str | None, local: str | None) -> str:
+        """The commits that only this clone has, in words; empty if there are none."""
+        if remote is None or local is None:
+            return ""
+        log = self.repository.git("log", "--no-merges", "--format=%h %s", f"{remote}..{local}").splitlines()
+        more = f" and {len(log) - _NAMED} more" if len(log) > _NAMED else ""
+        return f"{len(log)} commit{'s' * (len(log) > 1)} ({', '.join(log[:_NAMED])}{more})" if log else ""
+
+    def named(self, base: str) -> str:
+        """A name for where work goes, which git knows in every worktree."""
+        tips = self.repository.tips()
+        names = {tips.local: self.name, tips.remote: f"origin/{self.name}"}
+        return names.get(base, base[:12])
+
+    def take_in(self, why: str, notes: list[str], *, must: bool) -> None:
+        """Bring the branch here to where origin is, keeping what only this clone has; a note where they
+        clash. ``must``: origin has to be reached."""
+        self.fetch(notes, must=must)
+        tips = self.repository.tips()
+        old, base = self._noted(notes, tips, self.repository.base_among(tips))
+        if old != base:
+            self.prepare(old=old, new=base)
+            self.move(why, old=old, new=base, push=False)
 
     def prepare(self, *, old: str, new: str) -> None:
         """Before it moves."""
@@ -54,12 +107,12 @@ class DefaultBranch:
 
     def move(self, why: str, *, old: str, new: str, push: bool | None = None) -> bool:
         """False if it is no longer where it stood before the gate, here or at origin."""
-        if (self.push if push is None else push) and not self._pushed(new):
+        if (self.push if push is None else push) and not self.pushed(new):
             return False
         ref = f"refs/heads/{self.name}"
         return self.repository.git.run("update-ref", "-m", f"flyball: {why}", ref, new, old).ok
 
-    def _pushed(self, new: str) -> bool:
+    def pushed(self, new: str) -> bool:
         """False where origin has moved on; any other failure is Refused."""
         to = f"{new}:refs/heads/{self.name}"
         done = self.repository.git.run("push", "--quiet", "origin", to)
@@ -78,6 +131,11 @@ class DefaultBranch:
             return self.checkout.follow()
         except (GitError, OSError) as error:
             return f"the checkout of {self.name} could not be brought along: {error}"
+
+
+def _note(notes: list[str], words: str) -> None:
+    if words not in notes:
+        notes.append(words)
 
 
 def push_words(said: str) -> str:

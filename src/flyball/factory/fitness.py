@@ -1,4 +1,5 @@
-"""May a branch land at all? Asked before anything is rebased or run, and the same for every way to land.
+"""May a branch land at all? Asked before anything is rebased or run, and again of what is to land; the same
+for every way to land.
 
 It is there and has changes. Nothing in it is protected: no path, no symlink, no submodule, whose commit is a
 whole tree that nobody sees in the diff. Where the project asks for it, every commit is signed as it was made;
@@ -29,39 +30,48 @@ class Fitness:
     signed: bool = False
     submodules: bool = False
 
-    def tip_of(self, task_id: str, *, by_hand: bool = False) -> str:
-        """The commit to land; Refused says why there is none."""
+    def tip_of(self, task_id: str, *, recorded: str = "", by_hand: bool = False) -> str:
+        """The commit to land; Refused says why there is none. ``recorded``: what its branch was made from."""
         branch = f"{BRANCHES}{task_id}"
         tips = self.repository.tips(branch)
         if tips.branch is None:
             raise Refused(Result.ERROR, f"the branch {branch} is gone; flyball run starts anew")
-        self.check(branch, self.repository.base_among(tips), tips.branch)
+        known = self.repository.base_among(tips).commit
+        since = self.repository.own_since(tips.branch, known=known, recorded=recorded)
+        self.check(branch, since, tips.branch)
         if by_hand:
             self._check_clean(task_id)
         return tips.branch
 
-    def check(self, branch: str, base: str, tip: str, *, since: str = "") -> None:
-        """Of commits, wherever they come from: Refused if they must not land.
+    def check(self, branch: str, base: str, tip: str, *, seen: str = "") -> None:
+        """Of the commits between the two, wherever they come from: Refused if they must not land.
 
-        ``since``: a commit of ours that was found fit, with its task closed; only what differs from it is
+        ``seen``: a commit of ours that was found fit, with its task closed; only what differs from it is
         looked at.
         """
         changes = self.repository.changed(base, tip)
         if not changes.paths:
             words = "its branch changes nothing; make the task clearer, or close it"
             raise Refused(Result.NO_CHANGES, words)
-        paths = self._differing(changes, since, tip) if since else list(changes.paths)
+        self._check_paths(branch, changes, tip, seen)
+        if self.signed:
+            self._check_signed(tip, base, seen)
+
+    def check_laid(self, branch: str, base: str, laid: str, *, seen: str = "") -> None:
+        """Of the very step that is to land: putting commits elsewhere may change what they come to."""
+        self._check_paths(branch, self.repository.changed(base, laid), laid, seen)
+
+    def _check_paths(self, branch: str, changes: Changes, tip: str, seen: str) -> None:
+        paths = self._differing(changes, seen, tip) if seen else list(changes.paths)
         found = protected_among(paths, self.protected, changes.paths, submodules=changes.submodules)
         if not found and not self.submodules:
             found = [(path, _SUBMODULE) for path in paths if path in changes.submodules]
         if found:
             raise Refused(Result.PROTECTED, self._touches(found, branch))
-        if self.signed:
-            self._check_signed(tip, base, since)
 
-    def _differing(self, changes: Changes, since: str, tip: str) -> list[str]:
+    def _differing(self, changes: Changes, seen: str, tip: str) -> list[str]:
         plain = ("-z", "--name-only", "--no-renames", "--ignore-submodules=none")
-        moved = set(self.repository.git.lines("diff", *plain, since, tip, "--"))
+        moved = set(self.repository.git.lines("diff", *plain, seen, tip, "--"))
         return [path for path in changes.paths if path in moved]
 
     def _touches(self, found: list[tuple[str, str]], branch: str) -> str:
@@ -70,9 +80,9 @@ class Fitness:
         allow = ", or set merge.submodules = true" if found[0][1] == _SUBMODULE else ""
         return f"it changes {paths} (protected: {found[0][1]}); {look}{allow}"
 
-    def _check_signed(self, tip: str, base: str, since: str) -> None:
+    def _check_signed(self, tip: str, base: str, seen: str) -> None:
         git = self.repository.git
-        commits = git("rev-list", tip, f"^{base}", *([f"^{since}"] if since else [])).split()
+        commits = git("rev-list", tip, f"^{base}", *([f"^{seen}"] if seen else [])).split()
         bad = [commit for commit in commits if not git.ok("verify-commit", commit)]
         if bad:
             which = f"{len(bad)} of its {len(commits)} commits" if len(commits) > 1 else "its commit"

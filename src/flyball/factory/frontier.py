@@ -28,9 +28,15 @@ def landed(
     ledger: Ledger, source: TaskSource, repository: Repository, still_open: Collection[str]
 ) -> set[str]:
     """Those among open tasks that have landed, and that nobody has opened again."""
-    untold, git, branch = ledger.untold(), repository.git, repository.default
+    untold, git, tips = ledger.untold(), repository.git, repository.tips()
+    heads = [tip for tip in (tips.local, tips.remote) if tip is not None]
+    if len(heads) > 1 and repository.contains(*heads):
+        # What origin has, the branch here has too, and may have changed since.
+        heads.pop()
     merged = ledger.merged().intersection(still_open)
-    return {each for each in merged if each in untold or source.closed_at(each, git, branch)}
+    return {
+        each for each in merged if each in untold or any(source.closed_at(each, git, head) for head in heads)
+    }
 
 
 class Frontier:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ class Done:
         return self.out.decode("utf-8", "surrogateescape").strip()
 
 
+_LOCKED = re.compile(r"[Uu]nable to create '(.+\.lock)': File exists")
 _FULL = os.strerror(errno.ENOSPC)
 
 
@@ -70,9 +72,15 @@ class Git:
 
     folder: Path
 
-    def __call__(self, *args: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> str:
+    def __call__(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> str:
         """Run it; its output without the last line's end. GitError if it fails."""
-        done = self.run(*args, env=env, stdin=stdin)
+        done = self.run(*args, env=env, stdin=stdin, timeout_s=timeout_s)
         if not done.ok:
             raise GitError(_words(args, self.folder, done), output=done.err[-_OUTPUT_LIMIT:], code=done.code)
         return done.text
@@ -150,6 +158,11 @@ def _author() -> Mapping[str, str]:
 
 
 def _words(args: tuple[str, ...], folder: Path, done: Done) -> str:
+    if (found := _LOCKED.search(done.err)) is not None:
+        held = f"{found[1]} exists: another git is at work there, or one that was killed left it"
+        return (
+            f"git {args[0]} failed in {folder}: {held}; flyball doctor says which, and with --fix removes it"
+        )
     said = (done.err.strip() or done.text).splitlines()
     last = said[-1] if said else f"exit status {done.code}"
     return f"git {args[0]} failed in {folder}: {last.removeprefix('fatal: ').removeprefix('error: ')}"

@@ -19,6 +19,8 @@ class Result(Enum):
     DIRTY = "dirty"
     NO_CHANGES = "no-changes"
     NO_REMOTE = "no-remote"
+    DIVERGED = "diverged"
+    """The default branch here and origin's clash, and landings are pushed."""
     NO_GH = "no-gh"
     """The program that opens pull requests is missing, or does not answer."""
     ERROR = "error"

@@ -75,7 +75,8 @@ class Landing:
         return await answered(self._landed(task, folder, say, by_hand))
 
     async def _landed(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:
-        tip = await off_loop(self.fitness.tip_of, task.id, by_hand=by_hand)
+        recorded = self.ledger.slots[task.id].base
+        tip = await off_loop(self.fitness.tip_of, task.id, recorded=recorded, by_hand=by_hand)
         landed = await self._queue.join(Member(task=task, tip=tip, folder=folder, say=say))
         return landed if landed.result is not Result.MERGED else await self.finished(task, tip, landed)
 

@@ -31,11 +31,13 @@ from flyball.core.slotrun import Mark, Step
 from flyball.core.task import Task
 from flyball.errors import GitError, SourceError
 from flyball.factory.default_branch import DefaultBranch, RuledOut
+from flyball.factory.fitness import Fitness
 from flyball.factory.gate import Gate, Red, named_in
 from flyball.factory.git import named
 from flyball.factory.landed import Landed, Refused, Result
 from flyball.factory.landing_place import LandingPlace
 from flyball.factory.ledger import Ledger
+from flyball.factory.repository import BRANCHES
 from flyball.factory.threads import off_loop, to_the_end
 
 WAITS = "waits for another landing"
@@ -63,16 +65,25 @@ class Laying:
 
     place: LandingPlace
     ledger: Ledger
+    fitness: Fitness
     squash: bool = False
 
     async def lay(
-        self, task: Task, tip: str, base: str, *, first: bool = True
+        self, task: Task, tip: str, base: str, *, first: bool = True, known: str = "", seen: str = ""
     ) -> tuple[list[str] | None, str]:
-        """What clashes, None if nothing does; and the commit that is to land."""
-        self.ledger.note(task.id, Step.REBASE, Mark.BEGUN, base=base)
-        clashing = await off_loop(self.place.put if first else self.place.add, tip, base)
+        """What clashes, None if nothing does; and the commit that is to land. Refused if it must not.
+
+        ``known``: what the branch has from there is not its own; empty: from ``base``. ``seen``: what was
+        found fit before.
+        """
+        self.ledger.note(task.id, Step.REBASE, Mark.BEGUN, onto=base)
+        repository, recorded = self.place.repository, self.ledger.slots[task.id].base
+        since = await off_loop(repository.own_since, tip, known=known or base, recorded=recorded)
+        clashing = await off_loop(self.place.put if first else self.place.add, tip, base, since)
         if clashing is not None:
             return clashing, ""
+        laid, branch = await off_loop(self.place.head), f"{BRANCHES}{task.id}"
+        await off_loop(self.fitness.check_laid, branch, base, laid, seen=seen)
         if self.squash:
             await off_loop(self.place.squash, task, base)
         self.ledger.note(task.id, Step.REBASE)
@@ -129,10 +140,11 @@ class Batch:
             on = stack[-1].new if stack else base
             try:
                 clashing, member.new = await self.laying.lay(member.task, member.tip, on, first=not stack)
-            except (GitError, SourceError) as error:
+            except (GitError, SourceError, Refused) as error:
                 # Its own failure. Whatever it left half done is below nobody else.
                 self._suspects = 0
-                self._over(member, Landed(result=Result.ERROR, why=str(error)))
+                failed = Landed(result=Result.ERROR, why=str(error))
+                self._over(member, error.landed if isinstance(error, Refused) else failed)
                 return []
             if clashing is None:
                 stack.append(member)
@@ -140,7 +152,7 @@ class Batch:
                 self._waiting.remove(member)
                 self._waiting.append(member)
             else:
-                self._over(member, clash(clashing, self.branch.name))
+                self._over(member, clash(clashing, self.branch.named(base)))
         if len(stack) < len(trial):
             self._suspects = 0
         for member in self._waiting:
@@ -202,10 +214,10 @@ async def refused_by(red: Red, place: LandingPlace, base: str) -> Landed:
     return Landed(result=Result.GATE_FAILED, why=red.why, detail=red.detail)
 
 
-def clash(clashing: Sequence[str], default: str) -> Landed:
+def clash(clashing: Sequence[str], onto: str) -> Landed:
     paths = named(clashing) or "its commits"
     return Landed(
         result=Result.CONFLICT,
-        why=f"{paths} clashes with {default}",
-        detail=f"git rebase {default} in the worktree shows it: {paths}",
+        why=f"{paths} clashes with {onto}",
+        detail=f"git rebase {onto} in the worktree shows it: {paths}",
     )

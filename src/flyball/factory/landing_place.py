@@ -13,6 +13,7 @@ from pathlib import Path
 
 from flyball.core.task import Task
 from flyball.errors import GitError
+from flyball.factory import git_locks
 from flyball.factory.git import Git
 from flyball.factory.repository import Repository
 from flyball.factory.tasks.port import Closing, TaskSource
@@ -31,31 +32,32 @@ class LandingPlace:
     def path(self) -> Path:
         return self.worktrees.folder / NAME
 
-    def put(self, tip: str, base: str) -> list[str] | None:
-        """The commits of a branch on top of ``base``; the paths that clash, or None if all went well."""
-        if self.repository.contains(tip, base):
+    def put(self, tip: str, base: str, since: str) -> list[str] | None:
+        """A branch's own commits, those after ``since``, on top of ``base``; the paths that clash, or None if
+        all went well."""
+        if since == base:
             self._cleared(tip)
             return None
         self._cleared(base)
-        return self._picked(tip, base)
+        return self._picked(tip, base, since)
 
-    def add(self, tip: str, base: str) -> list[str] | None:
+    def add(self, tip: str, base: str, since: str) -> list[str] | None:
         """The same on top of what was put here just now, where nobody has been since."""
-        clashing = self._picked(tip, base)
+        clashing = self._picked(tip, base, since)
         if clashing is not None:
             Git(self.path)("checkout", "--quiet", "--force", "--detach", base)
         return clashing
 
-    def _picked(self, tip: str, base: str) -> list[str] | None:
+    def _picked(self, tip: str, base: str, since: str) -> list[str] | None:
         """From a clean tree at ``base``."""
         git = Git(self.path)
         # Three times as quick as a rebase, and the same for a plain row of commits. Whatever is not plain (a
         # merge, a commit that changes nothing any more, a clash) is the rebase's to judge.
-        if git.run("cherry-pick", f"{base}..{tip}").ok:
+        if git.run("cherry-pick", f"{since}..{tip}").ok:
             return None
         git.run("cherry-pick", "--abort")
         git("checkout", "--quiet", "--force", "--detach", tip)
-        if git.run("rebase", "--quiet", base).ok:
+        if git.run("rebase", "--quiet", "--onto", base, since).ok:
             return None
         clashing = git.lines("diff", "-z", "--name-only", "--diff-filter=U")
         git.run("rebase", "--abort")
@@ -99,13 +101,13 @@ class LandingPlace:
         closing = self.source.close_in(task_id, self.path)
         if closing.paths:
             git("add", "--force", "--", *closing.paths)
-            if self._head() == base:
+            if self.head() == base:
                 git("commit", "--quiet", "--no-verify", "--message", f"Close {task_id}: its work was here")
             else:
                 git("commit", "--quiet", "--no-verify", "--amend", "--no-edit", "--allow-empty-message")
-        return closing, self._head()
+        return closing, self.head()
 
-    def _head(self) -> str:
+    def head(self) -> str:
         return (git_dir(self.path) / "HEAD").read_text(encoding="utf-8").strip()
 
     def _cleared(self, tip: str) -> Git:
@@ -114,13 +116,12 @@ class LandingPlace:
         if not self._is_ours():
             self._make(tip)
             return git
+        git_locks.clear(self.repository.common)
         state = git_dir(self.path)
         if any((state / name).exists() for name in ("rebase-merge", "rebase-apply")):
             git.run("rebase", "--abort")
         if (state / "CHERRY_PICK_HEAD").exists() or (state / "sequencer").exists():
             git.run("cherry-pick", "--abort")
-        # We hold the landing's lock: whoever made this one is dead.
-        (state / "index.lock").unlink(missing_ok=True)
         git("checkout", "--quiet", "--force", "--detach", tip)
         # Twice forced: repositories that a gate made inside go too.
         git("clean", "--quiet", "-ffd", *[f"--exclude={name}" for name in self.worktrees.copy])

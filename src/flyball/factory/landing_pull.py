@@ -55,24 +55,31 @@ class PullLanding:
     # -- opening ----------------------------------------------------------------------------------------
 
     async def _opened(self, task: Task, folder: Path, say: Say) -> Landed:
-        tip = await off_loop(self.landing.fitness.tip_of, task.id)
+        recorded = self.landing.ledger.slots[task.id].base
+        tip = await off_loop(self.landing.fitness.tip_of, task.id, recorded=recorded)
         host = await off_loop(self.host)
         async with self.landing.alone(task.id, lambda: say(WAITS)):
             say("")
-            _, base = await off_loop(self.landing.branch.fetched, [], must=True)
-            new = await self._green(task, tip, base, folder)
+            base, ours = await off_loop(self.landing.branch.fetched_for_pull)
+            new = await self._green(task, tip, base, folder, known=ours)
+            left_out = await off_loop(self.landing.branch.own_commits, base, ours)
         # Nobody else is concerned by what follows, and it may take its time.
         self.landing.ledger.note(task.id, Step.PR, Mark.BEGUN, new=new)
         await off_loop(self._push, task.id, tip, new)
         pull = await off_loop(self._found_or_opened, host, task)
         self.landing.ledger.note(task.id, Step.PR, pr_url=pull.url, pr_number=pull.number)
-        return Landed(result=Result.PR_OPENED, why=pull_words(self.landing.ledger.slots[task.id]), commit=new)
+        why = pull_words(self.landing.ledger.slots[task.id])
+        words = f"origin has not {left_out} of {self.landing.branch.name}; pull requests leave them out"
+        return Landed(result=Result.PR_OPENED, why=why, commit=new, notes=(words,) if left_out else ())
 
-    async def _green(self, task: Task, tip: str, base: str, folder: Path) -> str:
+    async def _green(
+        self, task: Task, tip: str, base: str, folder: Path, *, known: str, seen: str = ""
+    ) -> str:
         """The work on top of ``base``, seen green by the gate."""
-        clashing, new = await self.landing.laying.lay(task, tip, base)
+        laying = self.landing.laying
+        clashing, new = await laying.lay(task, tip, base, known=known, seen=seen)
         if clashing is not None:
-            found = clash(clashing, self.landing.branch.name)
+            found = clash(clashing, f"origin/{self.landing.branch.name}")
             raise Refused(found.result, found.why, found.detail)
         red = await self.landing.gate.run([task], self.landing.laying.place.path, folder)
         if red is not None:
@@ -130,12 +137,9 @@ class PullLanding:
         return replace(landed, notes=(*landed.notes, *filter(None, [kept])))
 
     async def _settled(self, task: Task, pull: Pull) -> Landed:
-        """It was merged elsewhere: follow origin, where that is a step forward."""
-        branch, notes = self.landing.branch, list[str]()
-        old, base = await off_loop(branch.fetched, notes, must=True)
-        if old != base:
-            await off_loop(branch.prepare, old=old, new=base)
-            await off_loop(branch.move, task.id, old=old, new=base, push=False)
+        """It was merged elsewhere: follow origin."""
+        notes = list[str]()
+        await off_loop(self.landing.branch.take_in, task.id, notes, must=True)
         followed = await self.landing.follow(task)
         return self.landing.merged(pull.commit or pull.head, *notes, followed)
 
@@ -144,30 +148,33 @@ class PullLanding:
         head = await off_loop(self._head, task.id, pull)
         branch = self.landing.branch
         for _ in range(TRIES):
-            old, base = await off_loop(branch.fetched, [], must=True)
-            await off_loop(self.landing.fitness.check, f"{BRANCHES}{task.id}", base, head, since=seen)
+            base, ours = await off_loop(branch.fetched_for_pull)
+            fork = await off_loop(self.landing.repository.own_since, head, known=base)
+            await off_loop(self.landing.fitness.check, f"{BRANCHES}{task.id}", fork, head, seen=seen)
             new = head
             if head != seen or not await off_loop(self.landing.repository.contains, head, base):
-                new = await self._green(task, head, base, folder)
-            if await to_the_end(self._advance(task, old=old, head=head, new=new)):
-                return self.landing.merged(new, await self.landing.follow(task))
+                new = await self._green(task, head, base, folder, known=ours, seen=seen)
+            notes = list[str]()
+            if await to_the_end(self._advance(task, notes, head=head, new=new)):
+                return self.landing.merged(new, *notes, await self.landing.follow(task))
         words = f"{branch.name} moved {TRIES} times while this was being landed; try again"
         raise Refused(Result.ERROR, words)
 
-    async def _advance(self, task: Task, *, old: str, head: str, new: str) -> bool:
+    async def _advance(self, task: Task, notes: list[str], *, head: str, new: str) -> bool:
+        """At origin, which may say no; then here."""
         branch, git = self.landing.branch, self.landing.repository.git
-        await off_loop(branch.prepare, old=old, new=new)
-        self.landing.ledger.note(task.id, Step.ADVANCE, Mark.BEGUN, old=old, new=new)
+        self.landing.ledger.note(task.id, Step.ADVANCE, Mark.BEGUN, new=new)
         if head != new:
             # So that the host sees that this is what was merged.
             ref = f"refs/heads/{BRANCHES}{task.id}"
             await off_loop(
                 git.run, "push", "--quiet", f"--force-with-lease={ref}:{head}", "origin", f"{new}:{ref}"
             )
-        moved = await off_loop(branch.move, task.id, old=old, new=new, push=True)
-        if moved:
-            self.landing.ledger.note(task.id, Step.ADVANCE)
-        return moved
+        if not await off_loop(branch.pushed, new):
+            return False
+        await off_loop(branch.take_in, task.id, notes, must=False)
+        self.landing.ledger.note(task.id, Step.ADVANCE)
+        return True
 
     def head_of(self, task_id: str) -> str:
         """What the pull request is about now, fetched."""

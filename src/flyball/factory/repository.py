@@ -14,7 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from flyball.errors import GitError, UsageError
-from flyball.factory.git import Git
+from flyball.factory.git import TIMEOUT_S, Git
+from flyball.factory.joining import join
 from flyball.host.lockfile import LockFile
 
 BRANCHES = "agent/"
@@ -48,8 +49,17 @@ class Tips:
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """Where work starts, and where finished work goes."""
+
+    commit: str
+    clashing: tuple[str, ...] = ()
+    """Files in which the default branch here and origin's clash; ``commit`` is then the one here."""
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs since two commits parted."""
+    """What differs between two commits."""
 
     paths: Mapping[str, str]
     """Every path, both sides of a rename, and where it points if it is a symlink now."""
@@ -58,9 +68,11 @@ class Changes:
 
 
 class Repository:
-    def __init__(self, root: Path, *, default_branch: str = "") -> None:
+    def __init__(self, root: Path, *, default_branch: str = "", tasks_folder: str | None = None) -> None:
+        """``tasks_folder``: where tasks are files of the repository."""
         self.git = Git(root)
         self.root = root
+        self._tasks_folder = tasks_folder
         if not self.git.ok("rev-parse", "--git-dir"):
             raise UsageError(f"{root} is not a git repository; run `git init` there first")
         top = Path(self.git("rev-parse", "--show-toplevel"))
@@ -100,6 +112,22 @@ class Repository:
     def contains(self, commit: str, ancestor: str) -> bool:
         return self.git.ok("merge-base", "--is-ancestor", ancestor, commit)
 
+    def fork_point(self, one: str, other: str) -> str | None:
+        """The newest commit that both have."""
+        found = self.git.run("merge-base", one, other)
+        return found.text if found.ok else None
+
+    def own_since(self, tip: str, *, known: str, recorded: str = "") -> str:
+        """The commit below a branch's own ones.
+
+        What it has from ``known`` is not its own, nor what it was made from, ``recorded``: ``known`` may have
+        been rewritten since.
+        """
+        fork = self.fork_point(known, tip)
+        if recorded and self.contains(tip, recorded) and (fork is None or self.contains(recorded, fork)):
+            return recorded
+        return fork or known
+
     def ahead(self, base: str, tip: str) -> int:
         """How many commits ``tip`` has that ``base`` has not."""
         return int(self.git("rev-list", "--count", f"{base}..{tip}"))
@@ -108,19 +136,19 @@ class Repository:
     def has_origin(self) -> bool:
         return self.git.ok("config", "--get", "remote.origin.url")
 
-    def fetch(self) -> None:
+    def fetch(self, *, timeout_s: float = TIMEOUT_S) -> None:
         try:
-            self.fetch_ref(self.default)
+            self.fetch_ref(self.default, timeout_s=timeout_s)
         except GitError as error:
             # An origin that nobody has pushed to yet has nothing to say.
             if "couldn't find remote ref" not in error.output:
                 raise
 
-    def fetch_ref(self, spec: str) -> None:
+    def fetch_ref(self, spec: str, *, timeout_s: float = TIMEOUT_S) -> None:
         """Fetch one branch. git fails here over any worktree whose HEAD is not written yet."""
         for pause_s in _FETCH_AGAIN_S:
             try:
-                self.git("fetch", "--quiet", "--no-tags", "origin", spec)
+                self.git("fetch", "--quiet", "--no-tags", "origin", spec, timeout_s=timeout_s)
             except GitError as error:
                 if _HALF_MADE not in error.output or pause_s is None:
                     raise
@@ -151,26 +179,32 @@ class Repository:
         return Tips(*(found.get(name) for name in names))
 
     def base(self) -> str:
-        """Where new work starts and finished work goes: the newer of origin's default branch and the
-        local."""
-        return self.base_among(self.tips())
+        """Where work starts that lands in the default branch here."""
+        return self.base_among(self.tips()).commit
 
-    def base_among(self, tips: Tips) -> str:
-        """Raises GitError where the two have parted: which of them is right is not ours to say."""
+    def pull_base(self) -> str:
+        """Where work starts that becomes a pull request: origin's default branch, and nothing that only this
+        clone has."""
+        tips = self.tips()
+        return tips.remote or self.base_among(tips).commit
+
+    def base_among(self, tips: Tips) -> Base:
+        """What has all of both: the newer of origin's default branch and the one here, or a merge of them."""
         local, remote = tips.local, tips.remote
         if local is None:
             raise GitError(f"the branch {self.default} is gone")
         if remote is None or remote == local or self.contains(local, remote):
-            return local
+            return Base(local)
         if self.contains(remote, local):
-            return remote
-        words = f"{self.default} and origin/{self.default} have parted"
-        raise GitError(f"{words}; bring them together (git pull --rebase), then flyball run")
+            return Base(remote)
+        joined = join(self.git, self.default, local=local, remote=remote, tasks_folder=self._tasks_folder)
+        return Base(joined.commit or local, joined.clashing)
 
-    def changed(self, base: str, tip: str) -> Changes:
+    def changed(self, old: str, new: str) -> Changes:
+        """What differs between two commits, or trees."""
         # Whatever the repository's own settings hide.
         plain = ("-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
-        parts = self.git.lines("diff", *plain, f"{base}...{tip}", "--")
+        parts = self.git.lines("diff", *plain, old, new, "--")
         found: dict[str, str] = {}
         submodules = set()
         for meta, path in zip(parts[::2], parts[1::2], strict=True):

@@ -33,6 +33,8 @@ from flyball.factory.trip import Trip
 from flyball.factory.workshop import Workshop
 
 _LOOK_AT_POOL_S = 5.0
+_ASK_ORIGIN_S = 30.0
+"""A run that begins waits no longer than this for an origin that does not answer."""
 _LANDING_BACKLOG = 4
 """So many times the width may be waiting to land before no more is started."""
 _PARKED_LIMIT = 2
@@ -135,6 +137,8 @@ class Run:
             self._check_names()
             if loud := await self.paying.open():
                 self.report.note(loud)
+            for words in await off_loop(self._asked_origin):
+                self.report.note(words)
             await self._recover()
             while not await self._round():
                 await self._sleep()
@@ -143,6 +147,17 @@ class Run:
         if self._failed is not None:
             raise self._failed
         return self._reported()
+
+    def _asked_origin(self) -> list[str]:
+        """What others pushed is where work starts; says what the user should know of their own commits."""
+        branch, notes = self.shop.landing.branch, list[str]()
+        branch.fetch(notes, must=False, timeout_s=_ASK_ORIGIN_S)
+        tips = branch.repository.tips()
+        if branch.push and (own := branch.own_commits(tips.remote, tips.local)):
+            notes.append(
+                f"origin has not {own} of {branch.name}; merge.push is on, a landing pushes them too"
+            )
+        return notes
 
     def _check_names(self) -> None:
         known = {task.id for task in self.frontier.loaded.tasks}

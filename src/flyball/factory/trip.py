@@ -248,13 +248,13 @@ class Trip:
 
     async def _worktree(self) -> Worktree:
         self.waits.say("makes its worktree")
-        again = self.slot.launches > 0
-        if not again or self.slot.cause is Cause.REJECTED:
+        if not self.slot.launches or self.slot.cause is Cause.REJECTED:
             await self._tell_source(self.shop.source.claim)
         self.shop.ledger.note(self.task.id, Step.WORKTREE, Mark.BEGUN)
-        tree = await off_loop(self.shop.worktrees.ensure, self.task.id)
-        if again:
-            tree = await off_loop(self.shop.worktrees.refresh, tree)
+        trees, pull = self.shop.worktrees, self.shop.goes_by_pull(self.task)
+        tree = await off_loop(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
+        # Whoever worked here before, and however long ago: no agent works on a stale checkout.
+        tree = await off_loop(trees.refresh, tree, pull=pull)
         self.shop.ledger.note(
             self.task.id, Step.WORKTREE, worktree=str(tree.path), branch=tree.branch, base=tree.base
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.budget import Guard, guard_of
-from flyball.core.labels import Policy, policy_of, retry_tier
+from flyball.core.labels import PR, Policy, policy_of, retry_tier
 from flyball.core.protect import DEFAULT_PROTECTED
 from flyball.core.recovery import Budgets, budgets_for
 from flyball.core.route import IMPLEMENT, Route, Routing, resolve
@@ -106,6 +106,10 @@ class Workshop:
         lineage = (task, *ancestors(task, self.tasks))
         return policy_of(lineage, otherwise=self.config.merge.policy)
 
+    def goes_by_pull(self, task: Task) -> bool:
+        """Is its work to become a pull request?"""
+        return self.policy_for(task).name == PR
+
     def ceilings(self, task: str | None = None) -> Ceilings:
         """Of one agent; for a task also what its budget and the run's leave it."""
         agent = self.config.agent
@@ -175,7 +179,8 @@ def open_workshop(
     payer = payer_of(account)
     api_key = api_key_for(config, payer, wanted=allow_api_spend)
     quiet = guard_of(guard, config.budget.guard) is Guard.OFF
-    repository = Repository(root, default_branch=config.project.default_branch)
+    in_files = config.tasks.folder if config.tasks.source == "files" else None
+    repository = Repository(root, default_branch=config.project.default_branch, tasks_folder=in_files)
     state = state_folder(root)
     worktrees = Worktrees(
         repository=repository,
@@ -194,7 +199,13 @@ def open_workshop(
         green=state / "green.json",
     )
     protected = protected_paths(config)
-    in_files = config.tasks.folder if config.tasks.source == "files" else None
+    fitness = Fitness(
+        repository=repository,
+        worktrees=worktrees,
+        protected=protected,
+        signed=config.merge.signed,
+        submodules=config.merge.submodules,
+    )
     landing = Landing(
         repository=repository,
         worktrees=worktrees,
@@ -202,18 +213,15 @@ def open_workshop(
         ledger=ledger,
         gate=gate,
         laying=Laying(
-            place=LandingPlace(repository, worktrees, source), ledger=ledger, squash=config.merge.squash
+            place=LandingPlace(repository, worktrees, source),
+            ledger=ledger,
+            fitness=fitness,
+            squash=config.merge.squash,
         ),
         branch=DefaultBranch(
             repository, UserCheckout(repository, state, tasks_folder=in_files), push=config.merge.push
         ),
-        fitness=Fitness(
-            repository=repository,
-            worktrees=worktrees,
-            protected=protected,
-            signed=config.merge.signed,
-            submodules=config.merge.submodules,
-        ),
+        fitness=fitness,
         state=state,
         batch=config.merge.batch,
     )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.errors import GitError, UsageError
+from flyball.factory import git_locks
 from flyball.factory.git import Git, named
 from flyball.factory.repository import BRANCHES, Repository
 from flyball.host.apart import run_apart
@@ -60,17 +61,23 @@ class Worktrees:
     def path(self, task_id: str) -> Path:
         return self.folder / task_id
 
-    def ensure(self, task_id: str) -> Worktree:
-        """The task's worktree on its branch: the one that is there, or a new one."""
+    def ensure(self, task_id: str, *, recorded: str = "", pull: bool = False) -> Worktree:
+        """The task's worktree on its branch: the one that is there, or a new one.
+
+        ``recorded``: what the branch was made from. ``pull``: its work is to become a pull request.
+        """
         branch, path = f"{BRANCHES}{task_id}", self.path(task_id)
         tips = self.repository.tips(branch)
-        base = self.repository.base_among(tips)
+        base = self.repository.base_among(tips).commit
+        start = tips.remote or base if pull else base
         there = self._registered(path, branch)
         if not there:
-            self._add(path, branch, base, existing=tips.branch is not None)
+            self._add(path, branch, start, existing=tips.branch is not None)
         self.fill(path)
-        fresh = tips.branch is None and not there
-        return Worktree(path, branch, base if fresh else self._fork_point(base, branch))
+        if tips.branch is None and not there:
+            return Worktree(path, branch, start)
+        tip = self.repository.tip(branch) or base
+        return Worktree(path, branch, self.repository.own_since(tip, known=base, recorded=recorded))
 
     def _registered(self, path: Path, branch: str) -> bool:
         """Is it there and ours? A foreign thing at its place is refused."""
@@ -90,9 +97,8 @@ class Worktrees:
 
     def _settle(self, path: Path, branch: str) -> None:
         """Undo what somebody was killed in the middle of: the branch still stands where it stood before."""
-        state = git_dir(path)
-        (state / "index.lock").unlink(missing_ok=True)
-        if _rebases(state, branch):
+        git_locks.clear(self.repository.common)
+        if _rebases(git_dir(path), branch):
             Git(path).run("rebase", "--abort")
 
     def _back_onto(self, path: Path, branch: str, found: str | None) -> None:
@@ -114,10 +120,6 @@ class Worktrees:
                 # A folder that an agent deleted is still on git's list.
                 git("worktree", "prune")
                 git("worktree", "add", "--quiet", "--no-checkout", *which)
-
-    def _fork_point(self, base: str, branch: str) -> str:
-        found = self.repository.git.run("merge-base", base, f"refs/heads/{branch}")
-        return found.text if found.ok else base
 
     def fill(self, path: Path) -> None:
         """Check out and prepare it, unless that was done. A kill may have left it at any point of that."""
@@ -170,8 +172,7 @@ class Worktrees:
         """
         branch, path = f"{BRANCHES}{task_id}", self.path(task_id)
         if (path / ".git").is_file():
-            # Nobody works here any more: whoever made this one was killed.
-            (git_dir(path) / "index.lock").unlink(missing_ok=True)
+            git_locks.clear(self.repository.common)
             stands_on = head_branch(path)
             if commit:
                 self._commit_all(path, message, detach=stands_on not in (None, branch))
@@ -203,17 +204,26 @@ class Worktrees:
             )
 
     def is_dirty(self, tree: Worktree) -> bool:
-        """Is there uncommitted work? What we copied in is none."""
-        copied = tuple(f"{name.rstrip('/')}/" for name in self.copy)
-        found = tree.git.lines("status", "--porcelain", "-z", "--untracked-files=all")
-        return any(not f"{line[3:]}/".startswith(copied) for line in found)
+        """Is there uncommitted work?"""
+        return bool(self._uncommitted(tree))
 
-    def refresh(self, tree: Worktree) -> Worktree:
-        """Bring its commits onto the default branch before another attempt, where they do not clash there."""
-        base, git = self.repository.base(), tree.git
-        if self.repository.contains(git("rev-parse", "HEAD"), base) or self.is_dirty(tree):
+    def _uncommitted(self, tree: Worktree) -> set[str]:
+        """Paths with work that is not committed; what we copied in is none."""
+        copied = tuple(f"{name.rstrip('/')}/" for name in self.copy)
+        flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all")
+        found = [line[3:] for line in tree.git.lines("status", *flags)]
+        return {path for path in found if not f"{path}/".startswith(copied)}
+
+    def refresh(self, tree: Worktree, *, pull: bool = False) -> Worktree:
+        """Bring its own commits, and no others, onto where such work starts now. It stays as it is where they
+        clash there, or where what is uncommitted would."""
+        base, git = self.repository.pull_base() if pull else self.repository.base(), tree.git
+        if self.repository.contains(git("rev-parse", "HEAD"), base):
             return tree
-        if git.run("rebase", "--quiet", base).ok:
+        moved = git.lines("diff", "-z", "--name-only", "--no-renames", tree.base, base, "--")
+        if not self._uncommitted(tree).isdisjoint(moved):
+            return tree
+        if git.run("rebase", "--quiet", "--autostash", "--onto", base, tree.base).ok:
             return Worktree(tree.path, tree.branch, base)
         git.run("rebase", "--abort")
         return tree
