@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,10 @@ def push_from(project: Project, clone: Path, path: str, text: str = "theirs") ->
     return project.git("rev-parse", "HEAD", cwd=clone)
 
 
+def landed_at_least(project: Project, count: int) -> bool:
+    return len(project.landed()) >= count
+
+
 def subjects(project: Project, revisions: str) -> list[str]:
     return project.git("log", "--reverse", "--format=%s", revisions).splitlines()
 
@@ -43,7 +48,7 @@ def test_all_tasks_land_though_a_teammate_pushes_twice_in_the_middle_of_the_run(
     clone = teammate(project)
     process = project.start("run", "--json")
     for before, held in ((2, "t-3"), (3, "t-5")):
-        until(lambda before=before: len(project.landed()) >= before, f"{before} landings", 90.0)
+        until(partial(landed_at_least, project, before), f"{before} landings", 90.0)
         push_from(project, clone, f"lib/{held}")
         project.say(f"go-{held}")
     out, err = process.communicate(timeout=120)
