@@ -3,72 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import flyball
-from flyball.governor.status import PoolStatus
 from flyball.host.process import identify, me
-from tests.faults.conftest import REPOSITORY
-
-Start = Callable[..., subprocess.Popen[str]]
+from tests.faults.people_kit import Start, cap_of, pool, said, starting, until
 
 
 @pytest.fixture
 def person(home: Path) -> Iterator[Start]:
-    running: list[subprocess.Popen[str]] = []
-
-    def start(role: str, argument: object, *, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        command = [*before, sys.executable, "-m", "tests.faults.people", role, str(argument)]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-        )
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-
-def said(process: subprocess.Popen[str], timeout_s: float = 30) -> str:
-    """The next line the process prints; fails the test if none comes."""
-    assert process.stdout is not None
-    timer = subprocess.Popen(["sh", "-c", f"sleep {timeout_s}; kill -9 {process.pid}"])
-    try:
-        return process.stdout.readline().strip()
-    finally:
-        timer.kill()
-        timer.wait()
-
-
-def pool() -> PoolStatus:
-    return flyball.Governor().status().pools[0]
-
-
-def cap_of(cap: int) -> flyball.Governor:
-    gov = flyball.Governor()
-    gov.set_pool("anthropic", cap=cap, adaptive=False)
-    return gov
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
+    with starting() as start:
+        yield start
 
 
 def test_slots_of_killed_holders_come_back_while_every_waiter_sleeps(person: Start) -> None:
@@ -150,26 +100,6 @@ def test_a_zombie_holds_nothing(home: Path) -> None:
     until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     gov.acquire_nowait(name="next")
     os.waitpid(pid, 0)
-
-
-@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare for another pid namespace")
-def test_a_holder_in_another_pid_namespace_counts_although_its_pid_means_nothing_here(person: Start) -> None:
-    namespace = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
-    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not allow pid namespaces")
-    gov = cap_of(1)
-    holder = person("hold", "inside", before=namespace)
-    assert said(holder) == "held"
-    lease = pool().leases[0]
-    assert lease.alive is None
-    assert lease.expires_in_s == pytest.approx(24 * 3600, abs=60)
-    with pytest.raises(flyball.AtCapacityError):
-        gov.acquire_nowait()
-    waiter = person("wait", "outside")
-    until(lambda: pool().waiting == 1)
-    assert holder.stdin is not None
-    holder.stdin.close()
-    assert said(waiter) == "got"
 
 
 def test_ten_thousand_asks_from_eight_processes_are_all_served(person: Start) -> None:

@@ -58,4 +58,5 @@ def hand_over(gov: Governor, *, by_loop: bool) -> None:
 @pytest.mark.parametrize("by_loop", [False, True])
 def test_a_waiter_that_is_handed_a_slot_looks_once(gov: Governor, found: list[bool], by_loop: bool) -> None:
     hand_over(gov, by_loop=by_loop)
-    assert found == [False]
+    # A loop asks on the spot, and takes the thread's way only where the store is busy.
+    assert found in ([[], [False]] if by_loop else [[False]])

@@ -60,11 +60,11 @@ def test_nobody_listens_where_nobody_ever_did(home: Path) -> None:
     assert send(str(home / "nothing"), 1) is Delivery.NOBODY
 
 
-def test_nobody_listens_behind_a_socket_whose_owner_is_gone(box: Mailbox, home: Path) -> None:
+def test_a_socket_whose_owner_is_gone_refuses(box: Mailbox, home: Path) -> None:
     left = str(home / "left")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
         dead.bind(left)
-    assert send(left, 1) is Delivery.NOBODY
+    assert send(left, 1) is Delivery.REFUSED
 
 
 def test_an_address_that_is_too_long_reaches_nobody() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from flyball.errors import UsageError
 from flyball.host.memory import free_bytes, total_bytes
+from flyball.host.pid_namespaces import FIRST_NAMESPACE, pid_namespace
 from flyball.host.process import DeathWatch, alive, boot_id, here, identify, me
 
 
@@ -74,7 +75,11 @@ def test_nobody_has_no_identity(pid: int) -> None:
 
 def test_who_cannot_be_seen_from_here_is_neither_alive_nor_dead() -> None:
     assert alive(replace(me(), host="elsewhere")) is None
-    assert alive(replace(me(), pidns=me().pidns + 1)) is None
+
+
+def test_a_namespace_without_processes_is_dead_where_all_can_be_seen() -> None:
+    gone = alive(replace(me(), pidns=1))
+    assert gone is (False if pid_namespace() == FIRST_NAMESPACE else None)
 
 
 def test_nobody_survives_a_reboot() -> None:

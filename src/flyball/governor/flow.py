@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from flyball.core.model import Ask, Claim, Fact, Outcome
 from flyball.core.settings import LEASE_BACKSTOP_S
-from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict, one_line
+from flyball.core.verdict import CLOSED_REASONS, Reason, Verdict, free, one_line
 from flyball.errors import (
     AtCapacityError,
     PoolClosedError,
@@ -34,7 +34,7 @@ from flyball.errors import (
     WaitTimeoutError,
 )
 from flyball.host.log import tell_log
-from flyball.host.process import DeathWatch, alive, exists, here
+from flyball.host.process import DeathWatch, alive, beside_us, exists, here
 from flyball.stores.port import After, Census, Release, Store, Wake
 from flyball.wake.mailbox import LOOK, Delivery, discard, send
 
@@ -71,6 +71,8 @@ class Wait:
 
 
 class Woken(Enum):
+    GRANT = "grant"
+    """The driver was told to look, did so, and the store said that the claim is a lease."""
     MAIL = "mail"
     DEATH = "death"
     TIMER = "timer"
@@ -154,6 +156,10 @@ class _Waiter:
         watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
         nap_s = self._nap_s(watching=watching)
         woken = yield from self._sleep(nap_s, watching=watching)
+        if woken is Woken.GRANT:
+            seen = self.verdict
+            self.verdict = free(seen.pool, seen.claim_id, in_use=seen.in_use, cap=seen.cap)
+            return
         if self._deadline is not None and time.monotonic() >= self._deadline:
             # One last look: a slot handed to us in the meantime is ours, and the dead hold none.
             yield from reap(self.store, self.ask.pool, self.observers)
@@ -345,9 +351,12 @@ def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
 
 def _delivered(wake: Wake) -> bool:
     """False only for a waiter that is certainly dead. One that cannot be reached but lives will look."""
-    if not wake.mailbox or send(wake.mailbox, wake.claim_id) in (Delivery.SENT, Delivery.FULL):
+    delivery = send(wake.mailbox, wake.claim_id) if wake.mailbox else Delivery.SENT
+    if delivery in (Delivery.SENT, Delivery.FULL):
         return True
-    if alive(wake.holder) is not False:
+    # A closed socket says of a process in another pid namespace what its pid cannot.
+    closed = delivery is Delivery.REFUSED and beside_us(wake.holder)
+    if not closed and alive(wake.holder) is not False:
         return True
     discard(wake.mailbox)
     return False

@@ -33,7 +33,7 @@ from flyball.governor.location import on_server, open_box, open_reader, open_sto
 from flyball.governor.loopmail import LoopMail, LoopMails
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
-from flyball.stores.port import After, Release, Store
+from flyball.stores.port import After, AtHand, Release, Store
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -209,7 +209,8 @@ class Governor:
 
         loop, store = asyncio.get_running_loop(), self.store
         with self._lock:
-            return self._loops.of(loop, lambda: open_box(self.address, store), store.granted)
+            now = store.is_granted_now if isinstance(store, AtHand) else lambda _claim_id: False
+            return self._loops.of(loop, lambda: open_box(self.address, store), store.granted, now)
 
     # -- ending -----------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Granted = Callable[[str], list[int]]
 """Asks the store whose turn has come, by mailbox."""
+GrantedNow = Callable[[int], bool]
+"""Asks the store for one claim, without waiting: False where it cannot say."""
 
 
 class LoopMails:
@@ -35,12 +37,16 @@ class LoopMails:
         )
 
     def of(
-        self, loop: asyncio.AbstractEventLoop, open_box: Callable[[], Box | None], granted: Granted
+        self,
+        loop: asyncio.AbstractEventLoop,
+        open_box: Callable[[], Box | None],
+        granted: Granted,
+        granted_now: GrantedNow,
     ) -> LoopMail:
         mail = self._mails.get(loop)
         if mail is None:
             self._sweep()
-            mail = self._mails[loop] = LoopMail(loop, open_box(), granted)
+            mail = self._mails[loop] = LoopMail(loop, open_box(), granted, granted_now)
         return mail
 
     def _sweep(self) -> None:
@@ -58,10 +64,16 @@ class LoopMails:
 class LoopMail:
     """One mailbox for all waiters of one event loop. Whoever waits is inside it, as a ``with`` block."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, box: Box | None, granted: Granted) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        box: Box | None,
+        granted: Granted,
+        granted_now: GrantedNow,
+    ) -> None:
         self.box = box
         self._loop = weakref.ref(loop)
-        self._granted = granted
+        self._granted, self._granted_now = granted, granted_now
         self._waiting: weakref.WeakValueDictionary[int, asyncio.Future[Woken]] = weakref.WeakValueDictionary()
         self._early: set[int] = set()
         self._inside, self._last = 0, False
@@ -113,6 +125,11 @@ class LoopMail:
             _finish(future, Woken.MAIL)
 
     async def wait(self, wait: Wait) -> Woken:
+        woken = await self._woken(wait)
+        # A look on the spot costs less than waking the store's thread for it.
+        return Woken.GRANT if woken is Woken.MAIL and self._granted_now(wait.claim_id) else woken
+
+    async def _woken(self, wait: Wait) -> Woken:
         from asyncio import get_running_loop
 
         if wait.claim_id in self._early:

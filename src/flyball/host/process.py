@@ -19,6 +19,7 @@ from typing import Any
 from flyball.core.model import Holder
 from flyball.core.settings import check_name
 from flyball.errors import StoreError, UsageError
+from flyball.host.pid_namespaces import pid_namespace, sight
 
 _PROC = Path("/proc/self/stat").exists()
 HOST_VARIABLE = "FLYBALL_HOST_ID"
@@ -38,14 +39,6 @@ def boot_id() -> str:
         ["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=False
     )
     return found.stdout.strip() or "unknown"
-
-
-@lru_cache(maxsize=1)
-def pid_namespace() -> int:
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return 0
 
 
 @lru_cache(maxsize=1)
@@ -81,14 +74,20 @@ def here(holder: Holder) -> bool:
     return (holder.host, holder.boot, holder.pidns) == (host_name(), boot_id(), pid_namespace())
 
 
+def beside_us(holder: Holder) -> bool:
+    """Is it of another pid namespace under the same kernel? A container often has a host name of its own."""
+    return holder.boot == boot_id() and holder.pidns != pid_namespace()
+
+
 def alive(holder: Holder) -> bool | None:
     """Does the holder still run? None where that cannot be known from here."""
+    if beside_us(holder):
+        seen = sight(holder, _start_of)
+        return True if seen.pid is not None else False if seen.sure else None
     if holder.host != host_name():
         return None
     if holder.boot != boot_id():
         return False
-    if holder.pidns != pid_namespace():
-        return None
     try:
         return _start_of(holder.pid) == holder.start
     except OSError:
@@ -178,6 +177,13 @@ def _start_from_psutil(pid: int) -> int | None:
         raise PermissionError(errno.EPERM, str(error)) from error
 
 
+def _pid_here(holder: Holder) -> int | None:
+    """The pid that a holder has for us; None where it cannot be known."""
+    if beside_us(holder):
+        return sight(holder, _start_of).pid
+    return holder.pid if here(holder) else None
+
+
 class DeathWatch:
     """File descriptors that become readable when one of some processes dies.
 
@@ -188,7 +194,7 @@ class DeathWatch:
         self.fds: list[int] = []
         self.partial = False
         self._kqueue: Any = None
-        watchable = {h.pid: h for h in holders if alive(h) is not None}
+        watchable = {pid: h for h in holders if (pid := _pid_here(h)) is not None}
         for pid, holder in list(watchable.items())[:_WATCH_LIMIT]:
             if not self._watch(pid) or not alive(holder):
                 self.partial = True

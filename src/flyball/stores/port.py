@@ -89,6 +89,14 @@ class Together(Protocol):
         """Commit it, or undo it. False: none of it was done."""
 
 
+@runtime_checkable
+class AtHand(Protocol):
+    """A store beside us, which can be asked without waiting."""
+
+    def is_granted_now(self, claim_id: int) -> bool:
+        """Is this claim a lease? False also where that cannot be seen without waiting."""
+
+
 class Store(Protocol):
     """The port. Implementations pass one conformance suite and give identical verdicts."""
 

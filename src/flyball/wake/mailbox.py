@@ -33,7 +33,10 @@ _numbers = count(1)
 class Delivery(Enum):
     SENT = "sent"
     FULL = "full"
+    REFUSED = "refused"
+    """Its socket is there and was closed: the process that made it has ended."""
     NOBODY = "nobody"
+    """There is no such socket: it may have been removed under a process that lives."""
     PUBLISHED = "published"
     """The store itself told it; whether anybody heard is not known."""
 
@@ -183,7 +186,8 @@ def send(address: str, claim_id: int) -> Delivery:
     except BlockingIOError:
         return Delivery.FULL
     except OSError as error:
-        return Delivery.FULL if error.errno == errno.ENOBUFS else Delivery.NOBODY
+        known = {errno.ENOBUFS: Delivery.FULL, errno.ECONNREFUSED: Delivery.REFUSED}
+        return known.get(error.errno or 0, Delivery.NOBODY)
     return Delivery.SENT
 
 
@@ -214,7 +218,7 @@ def discard(address: str) -> None:
 def abandoned(folder: Path) -> list[Path]:
     """Sockets nobody listens on."""
     found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [path for path in found if path.is_socket() and send(str(path), 0) is Delivery.NOBODY]
+    return [path for path in found if path.is_socket() and send(str(path), 0) is Delivery.REFUSED]
 
 
 def sweep(folder: Path) -> list[str]:
