@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope
 from tests.redis_server import RedisServer
-from tests.service.kit import PROBLEM, Process, Running, until
+from tests.service.kit import PROBLEM, Process, Running, Wire, until
 from tests.service.leases_kit import Desk, together
 
 BROKEN = [
@@ -197,3 +198,75 @@ def test_a_server_killed_in_the_middle_starts_nothing_twice_and_loses_nothing(tm
         assert client.post(f"/v1/leases/{held['id']}/release", headers=mine).status_code == 204
         answer = client.get(f"/v1/tickets/{ticket['id']}", headers={"Prefer": "wait=20"})
         assert answer.json()["state"] == "held", "a place in line outlives the server that gave it"
+
+
+# -- the client is gone -------------------------------------------------------------------------------
+
+ASKS = {
+    "lease": ("/v1/pools/p/leases", ""),
+    "lease, waiting": ("/v1/pools/p/leases", "Prefer: wait=20\r\n"),
+    "ticket": ("/v1/pools/full/leases", "Prefer: wait=20\r\n"),
+    "run": ("/v1/orgs/acme/runs", ""),
+    "run, waiting": ("/v1/orgs/acme/runs", "Prefer: wait=20\r\n"),
+}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("asked", ASKS)
+def test_clients_that_are_gone_before_their_answer_keep_neither_slot_nor_place(
+    asked: str, tmp_path: Path
+) -> None:
+    path, prefer = ASKS[asked]
+    with Process(tmp_path / "home") as server, httpx.Client(base_url=server.url, timeout=20) as client:
+        _make_room(client)
+        before, answered = _used(client), _answered(client, path)
+        # Stopped, it finds each request and its end together.
+        server.signal(signal.SIGSTOP)
+        for _ in range(20):
+            _ask_and_hang_up(server.port, path, prefer)
+        server.signal(signal.SIGCONT)
+        until(lambda: _answered(client, path) == answered + 20, "all were worked on")
+        assert _used(client) == before
+
+
+@pytest.mark.faults
+def test_under_a_key_a_slot_is_kept_for_a_client_that_is_gone_and_asks_again(tmp_path: Path) -> None:
+    with Process(tmp_path / "home") as server, httpx.Client(base_url=server.url, timeout=20) as client:
+        _make_room(client)
+        server.signal(signal.SIGSTOP)
+        _ask_and_hang_up(server.port, "/v1/pools/p/leases", "Idempotency-Key: k\r\n")
+        server.signal(signal.SIGCONT)
+        until(lambda: client.get("/v1/pools/p").json()["in_use"] == 1, "it was asked for")
+        again = client.post("/v1/pools/p/leases", json={}, headers={"Idempotency-Key": "k"})
+        assert (again.status_code, again.headers["Idempotent-Replayed"]) == (201, "true")
+        token = {"Lease-Token": again.json()["token"]}
+        renewed = client.post(f"/v1/leases/{again.json()['id']}/renew", json={}, headers=token)
+        assert renewed.status_code == 200
+        assert client.get("/v1/pools/p").json()["in_use"] == 1
+
+
+def _make_room(client: httpx.Client) -> None:
+    assert client.put("/v1/pools/p", json={"cap": 100, "adaptive": False}).status_code == 200
+    assert client.put("/v1/pools/full", json={"cap": 1, "adaptive": False}).status_code == 200
+    assert client.post("/v1/pools/full/leases", json={}).status_code == 201
+    assert client.put("/v1/orgs/acme", json={"max_concurrent_runs": 50}).status_code == 200
+    until(lambda: client.get("/readyz").status_code == 200, "ready")
+
+
+def _used(client: httpx.Client) -> list[tuple[int, int]]:
+    pools = [client.get(f"/v1/pools/{name}").json() for name in ("p", "full", "runs")]
+    return [(pool["in_use"], pool["waiting"]) for pool in pools]
+
+
+def _ask_and_hang_up(port: int, path: str, header: str) -> None:
+    wire = Wire(port)
+    wire.send(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{header}Content-Length: 2\r\n\r\n{{}}".encode())
+    wire.close()
+
+
+def _answered(client: httpx.Client, path: str) -> int:
+    """How many requests that start something there have been worked on, however they ended."""
+    template = "/v1/orgs/{org}/runs" if "orgs" in path else "/v1/pools/{pool}/leases"
+    start = f'flyball_http_answers_total{{endpoint="POST {template}"'
+    lines = client.get("/metrics").text.splitlines()
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith(start))

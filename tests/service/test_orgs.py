@@ -170,3 +170,15 @@ def test_only_an_admin_sets_limits_and_only_who_may_lease_starts(guarded: Runnin
         assert guarded.client.post(f"{org.path}/runs").status_code == 401
         assert lease.post(f"{org.path}/runs").status_code == 200
         assert read.get(org.path).json()["active"] == 1
+
+
+def test_a_run_that_had_to_wait_is_told_again_to_its_key_after_it_ended(org: Org) -> None:
+    first = [org.run(), org.run()]
+    later = Later(org.start, **{"Idempotency-Key": "k", "Prefer": "wait=20"})
+    until(lambda: org.now["queued"] == 1, "it waits")
+    org.end(first[0])
+    run_id = later.answer.json()["run_id"]
+    org.end(run_id)
+    again = org.start(**{"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["run_id"]) == (200, run_id)
+    assert org.now["active"] == 1

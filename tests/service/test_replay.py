@@ -79,6 +79,15 @@ def test_a_storm_of_one_key_starts_one(server: Running) -> None:
     assert desk.now["in_use"] == 1
 
 
+@pytest.mark.parametrize("prefer", [None, "wait=5"])
+def test_a_storm_of_replays_of_an_answered_key_is_answered(server: Running, prefer: str | None) -> None:
+    desk = Desk(server, 2)
+    first = desk.ask(key="k", prefer=prefer)
+    answers = together(lambda _: desk.ask(key="k", prefer=prefer), 50)
+    assert {(answer.status_code, answer.content) for answer in answers} == {(201, first.content)}
+    assert desk.now["in_use"] == 1
+
+
 def test_a_key_that_is_being_answered_is_409_until_it_is(desk: Desk) -> None:
     lease = desk.lease()
     later = Later(desk.ask, key="k", prefer="wait=20")

@@ -247,12 +247,14 @@ class Afar:
         timeout_s: float,
         ttl_s: float | None,
         mailbox: str | None = None,
+        look_first: bool = False,
         left: asyncio.Future[None] | None = None,
     ) -> Waited:
         """``wait``. Ends early when ``drain`` is called.
 
         ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
-        placed it. ``left``: done once nobody waits for the answer any more.
+        placed it. ``look_first``: it was asked for before, and may be a lease by now, or gone. ``left``: done
+        once nobody waits for the answer any more.
         """
         bells = await self._hung()
         loop = asyncio.get_running_loop()
@@ -260,6 +262,8 @@ class Afar:
         deadline, extend_at = loop.time() + timeout_s, loop.time() + every_s
         nap_s = float("inf") if mailbox in (None, bells.address) else _STRANGER_NAP_S
         with bells.hang(claim_id, pool) as bell:
+            if look_first:
+                bell.ring(Ring.LOOK)
             if left is not None:
                 left.add_done_callback(lambda _: bell.ring(Ring.LEFT))
             while True:
@@ -279,6 +283,12 @@ class Afar:
                     await self._begin(claim_id, ttl_s)
                 if claim is None or claim.held or late or bells.ended:
                     return Waited(held=claim is not None and claim.held, claim=claim)
+                # Asked for again elsewhere, it is woken there.
+                nap_s = float("inf") if self.woken_here(claim) else _STRANGER_NAP_S
+
+    def woken_here(self, claim: Claim) -> bool:
+        """Is an ask in line woken at this server? Not where it was asked for again at another one."""
+        return self._bells is not None and claim.mailbox == self._bells.address
 
     async def _begin(self, claim_id: int, ttl_s: float | None) -> None:
         """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""

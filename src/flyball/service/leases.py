@@ -60,7 +60,8 @@ IdempotencyKey = Annotated[
     str | None,
     HeaderParameter(
         name="Idempotency-Key",
-        description="1 to 255 printable ASCII characters; asked again, nothing starts twice.",
+        description="1 to 255 printable ASCII characters; asked again, nothing starts twice. An answer with "
+        "`Idempotent-Replayed` may be about what has ended since: renew it before you rely on it.",
     ),
 ]
 Prefer = Annotated[

@@ -3,9 +3,11 @@
     place    one step of the store: replay, grant, stand in line, or refuse
     hold     with ``Prefer: wait``, until a slot is handed over, the time is up, the client leaves, or we end
     leave    a client that dropped its connection gives its place back, and the slot that was just handed
-             to it; under a key such a slot is kept for its time, since whoever asks again is told of it
+             to it; under a key such a slot is kept for its time, since a client that asks again is told of it
 
-A key that is being worked on here is answered 409: the first answer is not known yet.
+Under a key, one request at a time waits at a server: another is answered 409, since what the first will be
+told is not known yet. At two servers both may wait. The ask is then woken at the one that asked last, and is
+that one's to withdraw; the other looks for itself.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from flyball.service.turns import step_aside
 
 _LARGEST_ID = 2**63
 _ENDING_RETRY_S = 2
+_TURNS_TO_NOTICE = 3
+"""A closed connection is read in one turn of the loop, told in the next, and heard of in a third."""
 AnyRequest = Request[Any, Any, Any]
 
 
@@ -60,7 +64,8 @@ class Admission:
         self.service = service
         self.afar = Afar(service.governor)
         self.orgs = OrgBook(service)
-        self._in_flight: set[str] = set()
+        self._waiting: set[str] = set()
+        """The keys under which a request waits here."""
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -74,23 +79,40 @@ class Admission:
 
     # -- asking -------------------------------------------------------------------------------------
 
-    async def ask(self, request: AnyRequest, order: Order, *, park: bool, wait_s: float = 0.0) -> Admitted:
-        """Place an order and, if it has to stand in line, hold the request open for ``wait_s``."""
+    async def ask(
+        self, request: AnyRequest, order: Order, *, park: bool, wait_s: float = 0.0, tickets: bool = True
+    ) -> Admitted:
+        """Place an order and, if it has to stand in line, hold the request open for ``wait_s``.
+
+        ``tickets``: may it be answered with a place in line? Where not, what is told again under a key is
+        told as it stands now.
+        """
         self.check_open()
         request.scope["state"]["tenant"] = order.project
-        with self._working_on(order.key):
-            deadline = time.monotonic() + wait_s
-            while True:
-                verdict = await self.afar.place_async(order, park=park)
-                if verdict.granted or not verdict.claim_id or wait_s <= 0:
-                    return self._counted(request, order, Admitted(verdict, verdict.granted))
-                left_s = deadline - time.monotonic()
-                held = await self._wait(request, order, verdict, max(0.0, left_s))
-                if held is not None:
-                    return self._counted(request, order, Admitted(verdict, held))
-                # Somebody removed the ask: stand in line again, or hear why that is useless.
+        deadline, gone_id = time.monotonic() + wait_s, 0
+        while True:
+            self._check_not_waiting(order.key)
+            verdict = await self.afar.place_async(order, park=park)
+            waits = wait_s > 0 or (verdict.replayed and not tickets)
+            if verdict.granted or not verdict.claim_id or not waits:
+                return await self._answered(request, order, Admitted(verdict, verdict.granted))
+            if verdict.replayed and verdict.claim_id == gone_id:
+                # A key is remembered only for what was served: it was, and has ended since.
+                return Admitted(verdict, held=True)
+            held = await self._wait(request, order, verdict, max(0.0, deadline - time.monotonic()))
+            if held is not None:
+                return await self._answered(request, order, Admitted(verdict, held))
+            # The ask was removed: stand in line again, or hear why that is useless.
+            gone_id = verdict.claim_id
 
-    def _counted(self, request: AnyRequest, order: Order, admitted: Admitted) -> Admitted:
+    async def _answered(self, request: AnyRequest, order: Order, admitted: Admitted) -> Admitted:
+        """What there is to tell, unless the client has gone: without a key, it can never hear of it."""
+        if admitted.claim_id and not order.key and await has_left(request):
+            await self._leave(order, admitted.verdict)
+        self._count(request, order, admitted)
+        return admitted
+
+    def _count(self, request: AnyRequest, order: Order, admitted: Admitted) -> None:
         """A slot that was granted, and how long it was waited for; what is only told again counts once."""
         if admitted.held and not admitted.replayed:
             registry, scope = self.service.registry, request.scope
@@ -98,17 +120,22 @@ class Admission:
             endpoint = f"{request.method} {scope.get('path_template') or ''}"
             waited_s = scope["state"].get("waited_s", 0.0)
             registry.observe(metrics.HTTP_WAIT, waited_s, endpoint=endpoint, tenant=order.project)
-        return admitted
 
     async def _wait(self, request: AnyRequest, order: Order, verdict: Verdict, wait_s: float) -> bool | None:
-        """True: it became a lease. False: it still waits. None: it is gone and was never served."""
+        """True: it became a lease. False: it still waits. None: it is gone."""
         began = time.monotonic()
         step_aside()
         leaving = asyncio.create_task(until_left(request))
         try:
-            waited = await self.afar.wait_async(
-                verdict.claim_id, pool=order.pool, timeout_s=wait_s, ttl_s=order.ttl_s, left=leaving
-            )
+            with self._waiting_under(order.key if wait_s else ""):
+                waited = await self.afar.wait_async(
+                    verdict.claim_id,
+                    pool=order.pool,
+                    timeout_s=wait_s,
+                    ttl_s=order.ttl_s,
+                    look_first=verdict.replayed,
+                    left=leaving,
+                )
         except asyncio.CancelledError:
             await self._leave(order, verdict)
         finally:
@@ -117,8 +144,7 @@ class Admission:
         if waited.left:
             await self._leave(order, verdict)
         if waited.gone:
-            # Under a key that is told again, it was served and has ended since.
-            return True if verdict.replayed else None
+            return None
         if not waited.held and wait_s > order.ttl_s / 4:
             await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s)
         return waited.held
@@ -126,28 +152,41 @@ class Admission:
     async def _leave(self, order: Order, verdict: Verdict) -> NoReturn:
         """The client is gone."""
         with suppress(StoreError):  # if it cannot be written now, its time ends it
-            claim = await self.afar.claim_async(verdict.claim_id) if order.key else None
-            if claim is None or not claim.held:
-                await self.afar.withdraw_async(verdict.claim_id)
+            await self.withdraw(order, verdict.claim_id)
         raise ProblemError(408, "left", "the client did not wait for its answer")
+
+    async def withdraw(self, order: Order, claim_id: int) -> bool:
+        """Give up an ask, or the lease it just became; whether such a lease was kept, as it is under a key.
+
+        An ask for which another server waits by now is left to that one.
+        """
+        claim = await self.afar.claim_async(claim_id) if order.key else None
+        if claim is not None and claim.held:
+            return True
+        if claim is None or self.afar.woken_here(claim):
+            await self.afar.withdraw_async(claim_id)
+        return False
 
     def check_open(self) -> None:
         if self.service.draining:
             raise ProblemError(503, "draining", ENDING, headers={"Retry-After": str(_ENDING_RETRY_S)})
 
-    @contextmanager
-    def _working_on(self, key: str) -> Iterator[None]:
-        if key and key in self._in_flight:
+    def _check_not_waiting(self, key: str) -> None:
+        if key in self._waiting:
             words = "a request with this Idempotency-Key is still being answered; ask again in a moment"
             raise ProblemError(409, "in-flight", words, headers={"Retry-After": str(IN_FLIGHT_RETRY_S)})
+
+    @contextmanager
+    def _waiting_under(self, key: str) -> Iterator[None]:
         if not key:
             yield
             return
-        self._in_flight.add(key)
+        self._check_not_waiting(key)
+        self._waiting.add(key)
         try:
             yield
         finally:
-            self._in_flight.discard(key)
+            self._waiting.discard(key)
 
     # -- whose it is --------------------------------------------------------------------------------
 
@@ -187,6 +226,16 @@ async def until_left(request: AnyRequest) -> None:
     """Returns when the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def has_left(request: AnyRequest) -> bool:
+    """Is the client known to have gone?"""
+    leaving = asyncio.create_task(until_left(request))
+    for _ in range(_TURNS_TO_NOTICE):
+        await asyncio.sleep(0)
+    left = leaving.done()
+    leaving.cancel()
+    return left
 
 
 Admitting = NamedDependency[SkipValidation[Admission]]

@@ -79,9 +79,9 @@ async def start_run(
         fingerprint=key.fingerprint,
     )
     wait_s = wait_of(request.headers)
-    admitted = await admission.ask(request, order, park=wait_s > 0, wait_s=wait_s)
+    admitted = await admission.ask(request, order, park=wait_s > 0, wait_s=wait_s, tickets=False)
     if not admitted.held:
-        await _serve_or_refuse(admission, admitted, limit)
+        await _serve_or_refuse(admission, order, admitted, limit)
     await admission.afar.ready_async()
     run_id = _run_id(admission, name, admitted.claim_id, terms.ttl_s)
     view = RunView(run_id=run_id, org=name, name=asked.name, ttl_s=terms.ttl_s, heartbeat_s=terms.heartbeat_s)
@@ -89,7 +89,7 @@ async def start_run(
     return Response(view, headers=headers | (REPLAYED if admitted.replayed else {}))
 
 
-async def _serve_or_refuse(admission: Admission, admitted: Admitted, limit: int) -> None:
+async def _serve_or_refuse(admission: Admission, order: Order, admitted: Admitted, limit: int) -> None:
     """Whoever stood in line and was not served at last leaves it: this route has no tickets."""
     afar, verdict = admission.afar, admitted.verdict
     if verdict.claim_id:
@@ -97,8 +97,8 @@ async def _serve_or_refuse(admission: Admission, admitted: Admitted, limit: int)
         if found is not None and found.granted:
             return
         verdict = found if found is not None else verdict
-        if not admitted.replayed:
-            await afar.withdraw_async(admitted.claim_id)
+        if await admission.withdraw(order, admitted.claim_id):
+            return
     raise refusal(verdict, limit=limit)
 
 

@@ -96,8 +96,7 @@ def _first_possible(desk: PoolDesk, head: Claim | None, use: ProjectUse) -> Clai
         words = too_large(ask, desk.row.limits, use, desk.machine_for(ask))
         if not words:
             break
-        desk.rows.remove(head.id)
-        desk.gone.add(head.id)
+        _remove(desk, head)
         desk.count(head, waiting=-1)
         desk.tell([ask_fact(head, desk.now, "refused", words)])
         desk.after.wakes.append(Wake(head.mailbox, head.id, head.holder))
@@ -218,11 +217,7 @@ def _watch(desk: PoolDesk, claim_id: int) -> None:
 
 def take_back(desk: PoolDesk, claim: Claim) -> None:
     """Remove a claim, whatever the reason, and hand on what it held."""
-    desk.rows.remove(claim.id)
-    desk.gone.add(claim.id)
-    if not claim.held and not claim.holder.pid:
-        # It was never served: whoever asked for it may ask again under the same key.
-        desk.rows.drop_receipt(claim.id)
+    _remove(desk, claim)
     desk.count(claim, slots=-claim.slots if claim.held else 0, waiting=0 if claim.held else -1)
     if desk.row.limits.share is ShareRule.STRICT:
         use = desk.rows.project(desk.row.name, claim.project)
@@ -230,6 +225,14 @@ def take_back(desk: PoolDesk, claim: Claim) -> None:
             # A project that stopped competing raises everybody's share.
             desk.refresh()
     hand_out(desk)
+
+
+def _remove(desk: PoolDesk, claim: Claim) -> None:
+    desk.rows.remove(claim.id)
+    desk.gone.add(claim.id)
+    if not claim.held and not claim.holder.pid:
+        # It was never served: whoever asked for it may ask again under the same key.
+        desk.rows.drop_receipt(claim.id)
 
 
 def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:

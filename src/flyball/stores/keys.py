@@ -1,7 +1,9 @@
 """Asks from afar: under a key, and with a time to live, in the same step that grants or parks them.
 
 Whoever asks over a network may lose the answer and ask again. Under a key it is then told what it was told
-the first time, and gets nothing twice. A refusal is not remembered: the next attempt may be granted.
+the first time, and gets nothing twice. A refusal is not remembered: the next attempt may be granted. Where
+its ask still stands in line, it waits from now on where the repeated ask came in: at another server, or at
+the same one after a restart.
 
 Nobody here can tell whether such an asker lives, so its ask and its lease end with their time, unless they
 are extended. Whoever is kept waiting takes back first what has ended so.
@@ -14,6 +16,7 @@ from flyball.core.settings import KEY_TTL_S
 from flyball.core.verdict import Kind, Reason, Verdict
 from flyball.stores.desk import PoolDesk, ask_fact
 from flyball.stores.handout import take_back
+from flyball.stores.port import Wake
 
 NOT_EXTENDED = "it was not extended in time"
 
@@ -25,6 +28,8 @@ def known(desk: PoolDesk, ask: Ask) -> Verdict | None:
         return None
     if receipt.fingerprint != ask.fingerprint:
         return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=ask.pool)
+    if not receipt.granted and ask.mailbox:
+        _wait_at(desk, ask, receipt.claim_id)
     return Verdict(
         kind=Kind.GRANTED if receipt.granted else Kind.PARKED,
         reason=Reason.FREE if receipt.granted else Reason.QUEUE,
@@ -34,6 +39,19 @@ def known(desk: PoolDesk, ask: Ask) -> Verdict | None:
         cap=receipt.cap,
         replayed=True,
     )
+
+
+def _wait_at(desk: PoolDesk, ask: Ask, claim_id: int) -> None:
+    """An ask in line is woken at the mailbox of the request that repeats it, and has its time anew."""
+    claim = desk.rows.claim(claim_id)
+    if claim is None or claim.held:
+        return
+    if claim.mailbox != ask.mailbox:
+        # A request that still waits at the old one has to look by itself from now on.
+        desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+        desk.rows.put_mailbox(claim.id, ask.mailbox)
+    if ask.ttl_s is not None:
+        desk.rows.expire(claim.id, desk.now + ask.ttl_s)
 
 
 def write(desk: PoolDesk, ask: Ask, verdict: Verdict) -> None:

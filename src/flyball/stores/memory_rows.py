@@ -274,6 +274,9 @@ class MemoryRows:
         self._set(self._claims, claim_id, replace(claim, holder=holder, launcher_pid=launcher_pid))
         return True
 
+    def put_mailbox(self, claim_id: int, mailbox: str) -> None:
+        self._set(self._claims, claim_id, replace(self._claims[claim_id], mailbox=mailbox))
+
     def confirm(self, claim_id: int) -> None:
         self._set(self._claims, claim_id, replace(self._claims[claim_id], expires_at=None))
 

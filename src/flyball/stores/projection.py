@@ -22,6 +22,7 @@ _WRITES = frozenset(
         "grant",
         "remove",
         "rebind",
+        "put_mailbox",
         "confirm",
         "put_demand",
         "drop_demand",

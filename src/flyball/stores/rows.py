@@ -142,6 +142,9 @@ class Rows(Protocol):
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         """False: it is not a lease."""
 
+    def put_mailbox(self, claim_id: int, mailbox: str) -> None:
+        """The ask is woken there from now on."""
+
     def confirm(self, claim_id: int) -> None:
         """Its holder has shown that it lives: the lease no longer expires."""
 

@@ -174,6 +174,10 @@ class PostgresRows(ShareRows):
         self._found.clear()
         return self._one(sql.REBIND, (*of_holder(holder), launcher_pid, claim_id)) is not None
 
+    def put_mailbox(self, claim_id: int, mailbox: str) -> None:
+        self._found.clear()
+        self._run(sql.PUT_MAILBOX, (storable(mailbox), claim_id))
+
     def confirm(self, claim_id: int) -> None:
         self._run(sql.CONFIRM, (claim_id,))
 

@@ -111,6 +111,7 @@ REMOVE = _moving("DELETE FROM claim WHERE id = %s", sign="-", asks=f"-{_IS_ASK}"
 REBIND = f"""
     UPDATE claim SET ({WHO}, launcher_pid) = ({_marks(6)})
     WHERE id = %s AND granted_at IS NOT NULL RETURNING id"""
+PUT_MAILBOX = "UPDATE claim SET mailbox = %s WHERE id = %s"
 CONFIRM = "UPDATE claim SET expires_at = NULL WHERE id = %s"
 
 OF_CLAIM = of("claim", CLAIM)

@@ -163,6 +163,9 @@ class SqliteRows:
         )
         return done.rowcount == 1
 
+    def put_mailbox(self, claim_id: int, mailbox: str) -> None:
+        self._run("UPDATE claim SET mailbox = ? WHERE id = ?", (mailbox, claim_id))
+
     def confirm(self, claim_id: int) -> None:
         self._run("UPDATE claim SET expires_at = NULL WHERE id = ?", (claim_id,))
 

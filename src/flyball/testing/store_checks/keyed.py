@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from flyball.core.model import Ask, Holder
 from flyball.core.settings import KEY_TTL_S
 from flyball.core.verdict import Reason, Verdict
-from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
+from flyball.stores.port import After, Release
+from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal, store_check
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -26,11 +27,25 @@ def _place(
     fingerprint: str = "f",
     ttl_s: float = 60.0,
     park: bool = False,
+    mailbox: str = "",
     **rest: Unpack[AskWords],
 ) -> Verdict:
+    return _admit(s, key, fingerprint=fingerprint, ttl_s=ttl_s, park=park, mailbox=mailbox, **rest)[0]
+
+
+def _admit(
+    s: Scene,
+    key: str,
+    *,
+    fingerprint: str = "f",
+    ttl_s: float = 60.0,
+    park: bool,
+    mailbox: str,
+    **rest: Unpack[AskWords],
+) -> tuple[Verdict, After]:
     ask: Ask = s.ask(holder=AFAR, **{"name": "run", **rest})  # type: ignore[arg-type]
-    verdict, _ = s.store.admit(replace(ask, key=key, fingerprint=fingerprint, ttl_s=ttl_s), park=park)
-    return verdict
+    asked = replace(ask, key=key, fingerprint=fingerprint, ttl_s=ttl_s, mailbox=mailbox)
+    return s.store.admit(asked, park=park)
 
 
 @store_check
@@ -138,6 +153,45 @@ def an_ask_that_was_never_served_frees_its_key(s: Scene) -> None:
     s.release(first.claim_id)
     found = _place(s, "k")
     expect(found.granted and not found.replayed, "it may be asked for again")
+
+
+@store_check
+def an_ask_that_became_too_large_frees_its_key(s: Scene) -> None:
+    s.static(2)
+    first = _place(s, slots=2)
+    ticket = _place(s, "k", park=True, slots=2)
+    s.store.set_pool(POOL, {"cap": 1})
+    s.release(first.claim_id)
+    expect(s.store.claim(ticket.claim_id) is None, "it left the line")
+    expect(not _place(s, "k", park=True, slots=2).replayed, "nothing was said that could be said again")
+
+
+@store_check
+def an_ask_in_line_is_woken_where_it_was_asked_for_last(s: Scene) -> None:
+    s.static(1)
+    first = _place(s)
+    ticket = _place(s, "k", park=True, mailbox="old")
+    _, after = _admit(s, "k", park=True, mailbox="new")
+    expect_equal([wake.mailbox for wake in after.wakes], ["old"], "told to look for itself from now on")
+    after = s.store.release(Release(first.claim_id))
+    expect_equal(
+        [(wake.mailbox, wake.claim_id) for wake in after.wakes], [("new", ticket.claim_id)], "who is woken"
+    )
+    _, after = _admit(s, "k", park=True, mailbox="third")
+    expect_equal((after.wakes, s.seen().in_use), ([], 1), "a lease stays as it is")
+
+
+@store_check
+def an_ask_in_line_that_is_repeated_has_its_time_anew(s: Scene) -> None:
+    s.static(1)
+    first = _place(s, ttl_s=600.0)
+    ticket = _place(s, "k", park=True, ttl_s=30.0, mailbox="box")
+    s.wait(20.0)
+    _place(s, "k", park=True, ttl_s=30.0, mailbox="box")
+    s.wait(20.0)
+    s.store.bury([])
+    s.release(first.claim_id)
+    expect(s.held(ticket.claim_id), "it kept its place")
 
 
 @store_check

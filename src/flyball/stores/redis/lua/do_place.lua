@@ -8,6 +8,7 @@ if key ~= '' then
   local known = keys.receipt(key)
   if known then
     if known[1] ~= fingerprint then return desk.done('key used') end
+    if known[3] == '0' then keys.wait_at(tonumber(known[2]), match(argument, '([^\t]*)\t[^\t]*$'), ttl_s) end
     return desk.done(table.concat({'replay', known[2], known[3], known[4], known[5]}, '\t'))
   end
 end

@@ -26,6 +26,7 @@ function handout.first_possible(head)
     if not why then return head end
     claims.remove(head)
     handout.gone[head.id] = true
+    if head.pid == '0' then keys.drop(head) end
     desk.tell(head, 'refused', why)
     claims.wake(head)
     head = claims.line_head(claims.line_of(head))

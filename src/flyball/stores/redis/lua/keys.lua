@@ -28,6 +28,19 @@ function keys.receipt(key)
   return found and tonumber(found[6]) > now and found or nil
 end
 
+-- An ask in line is woken at the mailbox of the request that repeats it, and has its time anew.
+function keys.wait_at(id, mailbox, ttl_s)
+  local claim = mailbox ~= '' and claims.of(id)
+  if not claim or claim.granted_at then return end
+  if claim.mailbox ~= mailbox then
+    -- A request that still waits at the old one has to look by itself from now on.
+    claims.wake(claim)
+    claim.mailbox = mailbox
+    claims.put(claim)
+  end
+  if ttl_s ~= '' then keys.expire(claim, now + tonumber(ttl_s)) end
+end
+
 function keys.write(claim, key, fingerprint)
   for _, old in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'receipts-until', '-inf', text(now), 'LIMIT', 0, 8)) do
     keys.forget(old)
