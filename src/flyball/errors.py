@@ -38,6 +38,11 @@ def _again(kind: type[FlyballError], args: tuple[Any, ...]) -> FlyballError:
 class UsageError(FlyballError, ValueError):
     """The caller asked for something that makes no sense; the message names the way out."""
 
+    def __init__(self, *words: object, settings: tuple[str, ...] = ()) -> None:
+        """``settings``: of a pool or machine, those that do not fit, the one to change first of all."""
+        super().__init__(*words)
+        self.settings = settings
+
 
 class RefusedError(FlyballError):
     """No slot now. ``verdict`` says why, who holds it, and when to expect one."""

@@ -90,6 +90,33 @@ def test_a_value_of_the_wrong_kind_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("body", "setting"),
+    [
+        ({"cap": 4, "cap_floor": -1}, "cap_floor"),
+        ({"cap": 4, "cap_floor": 6}, "cap_floor"),
+        ({"cap": 4, "reserve": 9}, "reserve"),
+        ({"cap": 4, "cap_ceiling": 2}, "cap_ceiling"),
+        ({"cap": 4, "settle_s": -1}, "settle_s"),
+        ({"cap": 4, "maxima": {"cap": -1}}, "maxima"),
+        ({"cap": 4, "windows": {"cap": "much"}}, "windows"),
+        ({"break_s": 900, "break_max_s": 60}, "break_s"),
+    ],
+)
+def test_of_several_settings_the_one_that_is_wrong_is_named(
+    running: Running, body: dict[str, object], setting: str
+) -> None:
+    answer = running.client.patch("/v1/pools/several", json=body)
+    assert (answer.status_code, answer.json()["setting"]) == (400, setting), answer.text
+    assert running.client.get("/v1/pools/several").status_code == 404
+
+
+def test_of_a_pair_that_does_not_fit_the_one_that_was_sent_is_named(running: Running) -> None:
+    running.client.put("/v1/pools/pair", json={"cap": 8, "cap_floor": 6})
+    answer = running.client.patch("/v1/pools/pair", json={"cap": 4})
+    assert (answer.status_code, answer.json()["setting"]) == (400, "cap")
+
+
+@pytest.mark.parametrize(
     ("words", "body"),
     [
         (["--cap", "0"], {"cap": 0}),

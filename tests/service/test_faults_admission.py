@@ -65,8 +65,12 @@ def test_a_body_that_is_too_large_is_a_413(running: Running, path: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "..",
         "../status",
+        "...",
+        "日本",
+        "é",
+        "a b",
+        "50%",
         "a/b",
         "%2e%2e",
         "a?b",
@@ -84,10 +88,19 @@ def test_a_name_is_only_a_name(running: Running, name: str) -> None:
     answer = running.client.post(f"/v1/pools/{quoted}/leases", json={})
     assert (answer.status_code, answer.json()["pool"]) == (201, name)
     assert running.client.put(f"/v1/orgs/{quoted}", json={"max_concurrent_runs": 1}).json()["org"] == name
-    run = running.client.post(f"/v1/orgs/{quoted}/runs").json()
-    assert running.client.delete(f"/v1/orgs/{quoted}/runs/{run['run_id']}").status_code == 204, (
-        "and ends under it"
-    )
+    started = running.client.post(f"/v1/orgs/{quoted}/runs")
+    assert (started.status_code, started.json()["org"]) == (200, name)
+    assert running.client.delete(started.headers["Location"]).status_code == 204, "its own address"
+    assert running.client.get(f"/v1/orgs/{quoted}").json()["active"] == 0
+
+
+@pytest.mark.parametrize("name", ["%2E", "%2E%2E"])
+def test_a_name_that_clients_take_for_a_folder_is_refused(running: Running, name: str) -> None:
+    for made in (
+        running.client.put(f"/v1/orgs/{name}", json={"max_concurrent_runs": 1}),
+        running.client.put(f"/v1/pools/{name}", json={"cap": 1}),
+    ):
+        assert (made.status_code, made.json()["type"]) == (400, "urn:flyball:bad-request"), made.text
 
 
 @pytest.mark.parametrize("name", ["x" * 201, "a%00b", "a%0Ab", "%FF"])

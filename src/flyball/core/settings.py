@@ -210,7 +210,9 @@ def resolve_pool(changes: PoolChanges) -> PoolSettings:
     """The whole settings of a pool from the values a person named."""
     profile = changes.get("profile", "mixed")
     if profile not in PROFILES:
-        raise UsageError(f"unknown profile {profile!r}; choose one of {', '.join(PROFILES)}")
+        raise UsageError(
+            f"unknown profile {profile!r}; choose one of {', '.join(PROFILES)}", settings=("profile",)
+        )
     values: dict[str, object] = {**PROFILES[profile], **changes, "profile": profile}
     cap = values.get("cap", _DEFAULTS.cap)
     _whole("cap", cap)
@@ -224,12 +226,13 @@ def resolve_pool(changes: PoolChanges) -> PoolSettings:
             values[name] = _choice(name, cast(str, values[name]), words)
     if values.get("controller", _DEFAULTS.controller) not in CONTROLLERS:
         raise UsageError(
-            f"unknown controller {values['controller']!r}; choose one of {', '.join(CONTROLLERS)}"
+            f"unknown controller {values['controller']!r}; choose one of {', '.join(CONTROLLERS)}",
+            settings=("controller",),
         )
     unknown = sorted(set(changes) - set(PoolChanges.__annotations__))
     if unknown:
         known = ", ".join(sorted(PoolChanges.__annotations__))
-        raise UsageError(f"unknown pool setting {unknown[0]!r}; known: {known}")
+        raise UsageError(f"unknown pool setting {unknown[0]!r}; known: {known}", settings=(unknown[0],))
     settings = PoolSettings(**values)  # type: ignore[arg-type]
     _check(settings)
     return settings
@@ -255,7 +258,8 @@ def _check_break(s: PoolSettings) -> None:
     if s.break_s > s.break_max_s:
         raise UsageError(
             f"break_s {s.break_s:g} is above break_max_s {s.break_max_s:g}, the longest break; "
-            "raise the longest or lower the break"
+            "raise the longest or lower the break",
+            settings=("break_s", "break_max_s"),
         )
 
 
@@ -265,7 +269,8 @@ _NAMED_BY = {"weights": "project", "maxima": "project", "windows": "window", "re
 def _by_name(what: str, given: Mapping[str, V]) -> Mapping[str, V]:
     """What a person says by name. Looked at when it is said: what is stored already is never in the way."""
     if not isinstance(given, Mapping):
-        raise UsageError(f"{what} must say a value for each {_NAMED_BY[what]}, not {given!r:.80}")
+        words = f"{what} must say a value for each {_NAMED_BY[what]}, not {given!r:.80}"
+        raise UsageError(words, settings=(what,))
     for name, value in given.items():
         if value not in (0, "0"):
             check_name(_NAMED_BY[what], name)
@@ -277,7 +282,7 @@ def _choice(name: str, word: str, words: type[Enum]) -> Enum:
         return words(word)
     except ValueError:
         known = " or ".join(str(choice.value) for choice in words)
-        raise UsageError(f"{name} must be {known}, not {word!r}") from None
+        raise UsageError(f"{name} must be {known}, not {word!r}", settings=(name,)) from None
 
 
 def _check(s: PoolSettings) -> None:
@@ -285,57 +290,66 @@ def _check(s: PoolSettings) -> None:
         _whole(name, getattr(s, name))
     for name, least in _AT_LEAST.items():
         if not _is_number(getattr(s, name)) or getattr(s, name) < least:
-            raise UsageError(f"{name} must be a number of at least {least:g}, not {getattr(s, name)!r}")
+            words = f"{name} must be a number of at least {least:g}, not {getattr(s, name)!r}"
+            raise UsageError(words, settings=(name,))
     if s.spacing_jitter > 1:
-        raise UsageError(f"spacing_jitter must be between 0 and 1, not {s.spacing_jitter!r}")
+        words = f"spacing_jitter must be between 0 and 1, not {s.spacing_jitter!r}"
+        raise UsageError(words, settings=("spacing_jitter",))
     if not isinstance(s.adaptive, bool):
-        raise UsageError(f"adaptive must be true or false, not {s.adaptive!r}")
+        raise UsageError(f"adaptive must be true or false, not {s.adaptive!r}", settings=("adaptive",))
     if s.cap < 1:
-        raise UsageError(f"cap must be at least 1, not {s.cap}")
+        raise UsageError(f"cap must be at least 1, not {s.cap}", settings=("cap",))
     if s.cap_floor < 1:
-        raise UsageError(f"cap_floor must be at least 1, not {s.cap_floor}")
+        raise UsageError(f"cap_floor must be at least 1, not {s.cap_floor}", settings=("cap_floor",))
     if s.cap_ceiling < s.cap:
-        raise UsageError(
-            f"cap_ceiling {s.cap_ceiling} is below cap {s.cap}; raise the ceiling or lower the cap"
-        )
+        words = f"cap_ceiling {s.cap_ceiling} is below cap {s.cap}; raise the ceiling or lower the cap"
+        raise UsageError(words, settings=("cap_ceiling", "cap"))
     if s.cap_floor > s.cap:
-        raise UsageError(f"cap_floor {s.cap_floor} is above cap {s.cap}; lower the floor or raise the cap")
+        words = f"cap_floor {s.cap_floor} is above cap {s.cap}; lower the floor or raise the cap"
+        raise UsageError(words, settings=("cap_floor", "cap"))
     if not 0 <= s.reserve < s.cap:
-        raise UsageError(f"reserve must be between 0 and cap - 1 ({s.cap - 1}), not {s.reserve}")
+        words = f"reserve must be between 0 and cap - 1 ({s.cap - 1}), not {s.reserve}"
+        raise UsageError(words, settings=("reserve", "cap"))
     for name in (*_NEVER_NEGATIVE, *_POSITIVE):
         _duration(name, getattr(s, name), positive=name in _POSITIVE)
     _check_windows(s.windows)
     for project, weight in s.weights.items():
         if not _is_number(weight) or not weight > 0:
-            raise UsageError(f"weight of {project!r} must be a positive number, not {weight!r}")
+            words = f"weight of {project!r} must be a positive number, not {weight!r}"
+            raise UsageError(words, settings=("weights",))
     for project, maximum in s.maxima.items():
-        _whole(f"maximum of {project!r}", maximum)
+        _whole(f"maximum of {project!r}", maximum, setting="maxima")
         if maximum < 1:
-            raise UsageError(f"maximum of {project!r} must be at least 1, not {maximum}")
+            words = f"maximum of {project!r} must be at least 1, not {maximum}"
+            raise UsageError(words, settings=("maxima",))
 
 
 def _check_windows(windows: Mapping[str, str]) -> None:
     for name, text in windows.items():
         check_name("window", name)
-        amount, per_s = rate(text)
+        try:
+            amount, per_s = rate(text)
+        except UsageError as error:
+            raise UsageError(str(error), settings=("windows",)) from error
         if not 0 < amount < 1e15 or not 0 < per_s <= 366 * 86400:
-            raise UsageError(f"window {name!r} of {text!r} is out of range")
+            raise UsageError(f"window {name!r} of {text!r} is out of range", settings=("windows",))
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _whole(name: str, value: object) -> None:
+def _whole(name: str, value: object, *, setting: str = "") -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"{name} must be a whole number, not {value!r}")
+        raise UsageError(f"{name} must be a whole number, not {value!r}", settings=(setting or name,))
     if value > 1_000_000_000:
-        raise UsageError(f"{name} is absurdly large: {value}")
+        raise UsageError(f"{name} is absurdly large: {value}", settings=(setting or name,))
 
 
 def _duration(name: str, value: object, *, positive: bool) -> None:
     if not _is_number(value) or cast(float, value) < 0 or (positive and value == 0):
-        raise UsageError(f"{name} must be {'above 0' if positive else '0 or more'} seconds, not {value!r}")
+        words = f"{name} must be {'above 0' if positive else '0 or more'} seconds, not {value!r}"
+        raise UsageError(words, settings=(name,))
 
 
 class MachineChanges(TypedDict, total=False):

@@ -11,7 +11,6 @@ from litestar.params import FromPath, RawBody
 
 from flyball.core.model import Claim
 from flyball.core.nearest import did_you_mean
-from flyball.core.settings import PoolChanges
 from flyball.errors import UsageError
 from flyball.governor.fleet_status import SILENT_S
 from flyball.governor.governor import Governor
@@ -68,13 +67,12 @@ async def _set(service: Service, name: str, body: bytes) -> PoolRecord:
     try:
         await service.call(partial(service.governor.set_pool, name, **changes))
     except UsageError as error:
-        setting = next(iter(changes)) if len(changes) == 1 else _named_in(str(error), changes)
-        raise ProblemError(400, "bad-setting", str(error), setting=setting, pool=name) from error
+        # Of a pair that does not fit, the one that this request names.
+        blamed = [*(setting for setting in error.settings if setting in changes), *error.settings]
+        raise ProblemError(
+            400, "bad-setting", str(error), setting=blamed[0] if blamed else None, pool=name
+        ) from error
     return known_pool(await service.watch.fresh(), name, _notes(before, name))
-
-
-def _named_in(words: str, changes: PoolChanges) -> str | None:
-    return next((key for key in changes if key in words), None)
 
 
 def _notes(before: Look, name: str) -> list[str]:

@@ -112,6 +112,11 @@ def _members(pool: PoolStatus, snapshot: PoolSnapshot) -> dict[str, Any]:
 
 def name_in_path(what: str, segment: str) -> str:
     """A name from a path, checked as everywhere; a slash in it was written ``%2F``."""
+    if segment in (".", ".."):
+        # Many clients take these out of a path before they send it, however they are written.
+        raise UsageError(
+            f"{what} must not be {segment!r}, which stands for a folder in a path; name it otherwise"
+        )
     return check_name(what, segment.replace(ENCODED_SLASH, "/"))
 
 

@@ -12,6 +12,7 @@ claim, the time to live it was started with, and a mark that only this store's s
 from __future__ import annotations
 
 from functools import partial
+from urllib.parse import quote
 
 from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, RawBody
@@ -85,7 +86,7 @@ async def start_run(
     await admission.afar.ready_async()
     run_id = _run_id(admission, name, admitted.claim_id, terms.ttl_s)
     view = RunView(run_id=run_id, org=name, name=asked.name, ttl_s=terms.ttl_s, heartbeat_s=terms.heartbeat_s)
-    headers = {"Location": f"/v1/orgs/{org}/runs/{run_id}"} if "\x1f" not in org else {}
+    headers = {"Location": f"/v1/orgs/{quote(name, safe='')}/runs/{run_id}"}
     return Response(view, headers=headers | (REPLAYED if admitted.replayed else {}))
 
 
