@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.admit import Candidate, Denial, estimate_s, judge, too_large
+from flyball.core.admit import Candidate, Denial, estimate_s, judge, place_in_way, too_large
 from flyball.core.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.settings import ShareRule
 from flyball.core.verdict import Reason
@@ -220,9 +220,32 @@ def test_an_ask_that_can_never_fit_is_told_so(
 # -- when -------------------------------------------------------------------------------------------
 
 
-def _estimate(denial: Denial, *, hold_s: float = 0.0, in_use: int = 4, position: int = 1) -> float | None:
-    meters = Meters(hold_mean_s=hold_s)
-    return estimate_s(denial, meters, PoolCounts(in_use), position=position, now=T0)
+def _estimate(
+    denial: Denial,
+    *,
+    hold_s: float = 0.0,
+    in_use: int = 4,
+    position: int = 1,
+    own_in_use: int = 1,
+    oldest_s: float | None = None,
+) -> float | None:
+    meters, own = Meters(hold_mean_s=hold_s), ProjectUse("a", own_in_use)
+    return estimate_s(denial, meters, PoolCounts(in_use), own, position=position, oldest_s=oldest_s, now=T0)
+
+
+def test_at_its_own_maximum_a_project_waits_for_its_own_leases() -> None:
+    at_maximum = Denial(Reason.MAXIMUM)
+    assert _estimate(at_maximum, hold_s=80.0, in_use=400, own_in_use=2, oldest_s=10.0) == 40.0
+    assert _estimate(at_maximum, hold_s=80.0, in_use=400, own_in_use=1, oldest_s=600.0) == 600.0
+    assert _estimate(at_maximum, oldest_s=5.0) == 5.0
+    assert _estimate(at_maximum, oldest_s=0.0) is None
+
+
+def test_at_its_own_maximum_a_project_stands_in_its_own_line() -> None:
+    use = ProjectUse("a", in_use=1, waiting=2)
+    assert place_in_way(Denial(Reason.MAXIMUM), use, position=57, in_line=True) == 2
+    assert place_in_way(Denial(Reason.MAXIMUM), use, position=57, in_line=False) == 3
+    assert place_in_way(Denial(Reason.CAP), use, position=57, in_line=True) == 57
 
 
 def test_a_known_time_is_the_estimate() -> None:

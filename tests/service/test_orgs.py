@@ -182,3 +182,24 @@ def test_a_run_that_had_to_wait_is_told_again_to_its_key_after_it_ended(org: Org
     again = org.start(**{"Idempotency-Key": "k"})
     assert (again.status_code, again.json()["run_id"]) == (200, run_id)
     assert org.now["active"] == 1
+
+
+def test_starts_refused_together_are_told_to_come_back_apart(org: Org) -> None:
+    for _ in range(3):
+        # A pace that is far below the least wait: the usual case of a busy server.
+        org.end(org.run())
+    runs = [org.run(), org.run()]
+    waits = {org.start().json()["retry_after_ms"] for _ in range(40)}
+    assert len(waits) > 10
+    assert 1000 <= min(waits) <= max(waits) <= 30_000
+    for run_id in runs:
+        org.end(run_id)
+
+
+def test_a_refusal_says_what_the_org_really_has_and_may_have(org: Org) -> None:
+    runs = [org.run(), org.run()]
+    org.client.put(org.path, json={"max_concurrent_runs": 1})
+    said = org.start().json()
+    assert (said["reason"], said["limit"], said["active"]) == ("maximum", 1, 2)
+    for run_id in runs:
+        org.end(run_id)

@@ -220,12 +220,36 @@ def _collects(
     return lacks_room and patient and not too_large(ask, limits, use, machine)
 
 
+def place_in_way(denial: Denial, project: ProjectUse, *, position: int, in_line: bool) -> int:
+    """The place in the line that matters: at its own maximum a project waits for nobody but itself."""
+    if denial.reason is not Reason.MAXIMUM:
+        return position
+    return min(position, project.waiting + (0 if in_line else 1))
+
+
 def estimate_s(
-    denial: Denial, meters: Meters, counts: PoolCounts, *, position: int, now: float
+    denial: Denial,
+    meters: Meters,
+    counts: PoolCounts,
+    project: ProjectUse,
+    *,
+    position: int,
+    oldest_s: float | None,
+    now: float,
 ) -> float | None:
-    """When a slot may come, from now: the known time, or the pool's own pace; None if unknown."""
+    """When a slot may come, from now: the known time, or the pool's own pace; None if unknown.
+
+    At a project's maximum only its own leases matter. They end at the pool's pace, but for the oldest: what
+    has lasted longer than others probably lasts as long again. ``oldest_s``: the age of the oldest of these.
+    """
     if denial.reason is Reason.MEMORY:
         return None  # its time is when to look again, and no end of a lease of ours need free any memory
+    if denial.reason is Reason.MAXIMUM and oldest_s is not None:
+        mean_s = meters.hold_mean_s if meters.hold_mean_s > 0 else oldest_s
+        if mean_s <= 0:
+            return None
+        ends_per_s = (project.in_use - 1) / mean_s + 1 / max(mean_s, oldest_s)
+        return max(1, position) / ends_per_s
     known = max(0.0, denial.until - now) if denial.until is not None else 0.0
     if denial.reason is not Reason.SHARE and denial.until is not None and position <= 1:
         return known

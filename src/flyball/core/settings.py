@@ -269,8 +269,9 @@ _NAMED_BY = {"weights": "project", "maxima": "project", "windows": "window", "re
 def _by_name(what: str, given: Mapping[str, V]) -> Mapping[str, V]:
     """What a person says by name. Looked at when it is said: what is stored already is never in the way."""
     if not isinstance(given, Mapping):
-        words = f"{what} must say a value for each {_NAMED_BY[what]}, not {given!r:.80}"
-        raise UsageError(words, settings=(what,))
+        raise UsageError(
+            f"{what} must say a value for each {_NAMED_BY[what]}, not {given!r:.80}", settings=(what,)
+        )
     for name, value in given.items():
         if value not in (0, "0"):
             check_name(_NAMED_BY[what], name)

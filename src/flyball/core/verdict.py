@@ -65,6 +65,9 @@ class Verdict:
     in_use: int = 0
     cap: int = 0
     reserved: int = 0
+    project_in_use: int = 0
+    """What the project of the ask holds of these; told where it was not granted."""
+    project_maximum: int | None = None
     position: int = 0
     """1 is next in line; 0 where there is no line."""
     look_again_s: float | None = None

@@ -5,8 +5,8 @@
     Prefer: wait=N    hold the request open for so long, at most ``LONGEST_WAIT_S``
     429               problem+json with limit, active, queued, retry_after_ms; Retry-After; RateLimit
 
-Retry-After follows from the pool's own pace, is never under a second nor over half a minute, and is jittered,
-so that those who were refused together do not come back together.
+Retry-After follows from the pace of what is in the way, is never under a second nor over half a minute, and
+is jittered within these bounds, so that those who were refused together do not come back together.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ class LimitError(ProblemError):
         )
 
 
-def refusal(verdict: Verdict, *, limit: int | None = None) -> ProblemError:
-    """A refused ask as a problem. ``limit``: the asker's own maximum, if that is what stands in the way."""
+def refusal(verdict: Verdict) -> ProblemError:
+    """A refused ask as a problem, with the numbers of what is in its way: the pool, or its own maximum."""
     if verdict.reason is Reason.KEY_USED:
         words = "this Idempotency-Key was used for another request; take a new one for a new request"
         return ProblemError(422, "key-used", words, pool=verdict.pool)
     if verdict.reason is Reason.TOO_LARGE:
         return ProblemError(400, "never", verdict.words(), pool=verdict.pool)
-    if limit is not None and verdict.reason is Reason.MAXIMUM:
-        return LimitError(verdict, limit=limit, active=limit, chance=random.random())
+    if verdict.reason is Reason.MAXIMUM and verdict.project_maximum is not None:
+        limit, active = verdict.project_maximum, verdict.project_in_use
+        return LimitError(verdict, limit=limit, active=active, chance=random.random())
     return LimitError(verdict, limit=verdict.cap, active=verdict.in_use, chance=random.random())
 
 
@@ -81,11 +82,15 @@ def retry_after_s(verdict: Verdict, *, chance: float) -> float:
     >>> full = Verdict(kind=Kind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=10.0)
     >>> [retry_after_s(full, chance=chance) for chance in (0.0, 0.25, 0.5)]
     [8.0, 9.0, 10.0]
+    >>> soon = Verdict(kind=Kind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=0.1)
+    >>> [retry_after_s(soon, chance=chance) for chance in (0.0, 0.5, 1.0)]
+    [1.0, 1.25, 1.5]
     """
     known = verdict.retry_after_s
     estimate_s = known if known is not None else UNKNOWN_PACE_S * max(1, verdict.position)
-    jittered = estimate_s * (1 - JITTER + 2 * JITTER * chance)
-    return min(MOST_RETRY_S, max(LEAST_RETRY_S, jittered))
+    # Bounded first: a bound that is applied after the jitter would take it away.
+    bounded = min(MOST_RETRY_S / (1 + JITTER), max(LEAST_RETRY_S / (1 - JITTER), estimate_s))
+    return min(MOST_RETRY_S, max(LEAST_RETRY_S, bounded * (1 - JITTER + 2 * JITTER * chance)))
 
 
 def limit_headers(limit: int, left: int, *, wait_s: float | None = None) -> dict[str, str]:

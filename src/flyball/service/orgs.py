@@ -68,7 +68,8 @@ async def start_run(
 ) -> Response[RunView]:
     """Start a run if the org has room. With `Prefer: wait=N` it stands in line for so long before the 429."""
     name, asked = name_in_path("org", org), read_body(body, RunAsk)
-    limit, terms = await admission.orgs.limit(name), await admission.orgs.terms(name)
+    await admission.orgs.limit(name)  # 404 for an org that has none
+    terms = await admission.orgs.terms(name)
     key = key_of(request.headers, body, tenant=tenant_of(request), route=f"POST /v1/orgs/{name}/runs")
     order = Order(
         pool=POOL,
@@ -82,7 +83,7 @@ async def start_run(
     wait_s = wait_of(request.headers)
     admitted = await admission.ask(request, order, park=wait_s > 0, wait_s=wait_s, tickets=False)
     if not admitted.held:
-        await _serve_or_refuse(admission, order, admitted, limit)
+        await _serve_or_refuse(admission, order, admitted)
     await admission.afar.ready_async()
     run_id = _run_id(admission, name, admitted.claim_id, terms.ttl_s)
     view = RunView(run_id=run_id, org=name, name=asked.name, ttl_s=terms.ttl_s, heartbeat_s=terms.heartbeat_s)
@@ -90,7 +91,7 @@ async def start_run(
     return Response(view, headers=headers | (REPLAYED if admitted.replayed else {}))
 
 
-async def _serve_or_refuse(admission: Admission, order: Order, admitted: Admitted, limit: int) -> None:
+async def _serve_or_refuse(admission: Admission, order: Order, admitted: Admitted) -> None:
     """Whoever stood in line and was not served at last leaves it: this route has no tickets."""
     afar, verdict = admission.afar, admitted.verdict
     if verdict.claim_id:
@@ -100,7 +101,7 @@ async def _serve_or_refuse(admission: Admission, order: Order, admitted: Admitte
         verdict = found if found is not None else verdict
         if await admission.withdraw(order, admitted.claim_id):
             return
-    raise refusal(verdict, limit=limit)
+    raise refusal(verdict)
 
 
 @post(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flyball.core.admit import Candidate, Denial, estimate_s, in_order, too_large
+from flyball.core.admit import Candidate, Denial, estimate_s, in_order, place_in_way, too_large
 from flyball.core.model import Claim
 from flyball.core.share import start_of_turn
 from flyball.core.verdict import Blocker, Kind, Reason, Verdict, free
@@ -56,7 +56,10 @@ def never(desk: PoolDesk, ask: Candidate) -> Verdict | None:
 
 
 def denied(desk: PoolDesk, ask: Candidate, kind: Kind, denial: Denial, *, position: int) -> Verdict:
-    row, now = desk.row, desk.now
+    row, now, use = desk.row, desk.now, desk.project(ask.project)
+    position = place_in_way(denial, use, position=position, in_line=ask.id != 0)
+    blocker = _blocker(desk, ask, denial.reason)
+    oldest_s = blocker.age_s if blocker is not None else None
     until = denial.until if denial.until is not None else row.limits.valid_until
     return Verdict(
         kind=kind,
@@ -68,8 +71,12 @@ def denied(desk: PoolDesk, ask: Candidate, kind: Kind, denial: Denial, *, positi
         reserved=min(row.limits.reserve, row.limits.cap - 1) if ask.priority <= 0 else 0,
         position=position,
         look_again_s=max(0.0, until - now),
-        estimate_s=estimate_s(denial, row.meters, row.counts, position=position, now=now),
-        blocker=_blocker(desk, ask, denial.reason),
+        estimate_s=estimate_s(
+            denial, row.meters, row.counts, use, position=position, oldest_s=oldest_s, now=now
+        ),
+        blocker=blocker,
+        project_in_use=use.in_use,
+        project_maximum=use.maximum,
         detail=denial.detail,
         watch=ask.id != 0 and row.watcher_id == ask.id,
     )

@@ -323,4 +323,6 @@ def verdict_of(pool: str, head: str) -> Verdict:
         watch=f[9] == "1",
         detail=f[10],
         blocker=blocker,
+        project_in_use=int(f[16]),
+        project_maximum=whole(f[17]),
     )

@@ -79,6 +79,25 @@ def a_refusal_names_the_reason_and_who_holds_the_slot(s: Scene) -> None:
 
 
 @store_check
+def at_its_maximum_a_project_is_told_of_its_own_leases_and_its_own_line(s: Scene) -> None:
+    s.static(100, maxima={"a": 1})
+    slow = s.take("a")
+    for _ in range(10):
+        brisk = [s.take("b") for _ in range(10)]
+        s.wait(60.0)
+        for lease in brisk:
+            s.release(lease)
+    verdict = s.refused(Reason.MAXIMUM, "a")
+    expect_equal((verdict.project_in_use, verdict.project_maximum), (1, 1), "what it has and may have")
+    expect_equal((verdict.position, verdict.estimate_s), (1, 600.0), "first in line behind what lasts long")
+    first = s.park("a")
+    expect_equal(s.look(first).estimate_s, 600.0, "the same in line")
+    second = s.refused(Reason.MAXIMUM, "a")
+    expect_equal((second.position, second.estimate_s), (2, 1200.0), "and the next waits for both")
+    s.release(slow)
+
+
+@store_check
 def the_estimate_follows_how_long_leases_were_held(s: Scene) -> None:
     s.static(1)
     lease = s.take()

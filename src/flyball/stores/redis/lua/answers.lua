@@ -32,7 +32,7 @@ function answers.text(v)
   return table.concat({
     v.kind, text(v.id), text(v.in_use), text(v.cap), v.reason, text(v.reserved), text(v.position),
     text(v.look_again_s), text(v.estimate_s), v.watch and '1' or '', v.detail,
-    b.project, b.name, b.pid, b.host, text(b.age_s),
+    b.project, b.name, b.pid, b.host, text(b.age_s), text(v.project_in_use), text(v.project_maximum),
   }, '\t')
 end
 
@@ -52,7 +52,18 @@ function answers.blocker(ask, reason)
   }
 end
 
-function answers.estimate_s(denial, position)
+-- The place in the line that matters: at its own maximum a project waits for nobody but itself.
+function answers.place_in_way(ask, denial, use, position)
+  if denial.reason ~= 'maximum' then return position end
+  return min(position, use.waiting + (ask.id ~= 0 and 0 or 1))
+end
+
+function answers.estimate_s(denial, use, position, oldest_s)
+  if denial.reason == 'maximum' and oldest_s then
+    local mean_s = pool.hold_mean_s > 0 and pool.hold_mean_s or oldest_s
+    if mean_s <= 0 then return nil end
+    return max(1, position) / ((use.in_use - 1) / mean_s + 1 / max(mean_s, oldest_s))
+  end
   local known = denial.till and max(0, denial.till - now) or 0
   if denial.reason ~= 'share' and denial.till and position <= 1 then return known end
   if pool.hold_mean_s <= 0 or pool.in_use == 0 then
@@ -63,11 +74,14 @@ end
 
 function answers.denied(ask, kind, denial, position)
   desk.rest()
+  local use, blocker = desk.project(ask.project), answers.blocker(ask, denial.reason)
+  position = answers.place_in_way(ask, denial, use, position)
   return {
     kind = kind, reason = denial.reason, id = ask.id, in_use = pool.in_use, cap = pool.cap,
     reserved = ask.priority <= 0 and min(pool.reserve, pool.cap - 1) or 0, position = position,
     look_again_s = max(0, (denial.till or pool.valid_until) - now),
-    estimate_s = answers.estimate_s(denial, position), blocker = answers.blocker(ask, denial.reason),
+    estimate_s = answers.estimate_s(denial, use, position, blocker and blocker.age_s), blocker = blocker,
+    project_in_use = use.in_use, project_maximum = use.maximum,
     detail = denial.detail or '', watch = ask.id ~= 0 and pool.watcher_id == ask.id,
   }
 end
