@@ -44,18 +44,18 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def status_inside() -> dict[str, Any]:
-    done = subprocess.run(
-        [*INSIDE, sys.executable, "-m", "flyball", "status", "--json"], capture_output=True, text=True
-    )
-    found: dict[str, Any] = json.loads(done.stdout)["pools"][0]
+def inside(*words: str) -> dict[str, Any]:
+    """What a verb says in a namespace of its own."""
+    command = [*INSIDE, sys.executable, "-m", "flyball", *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-@pytest.mark.parametrize("inside", [INSIDE, ELSEWHERE])
-def test_a_holder_in_a_namespace_below_is_seen_to_live(person: Start, inside: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("where", [INSIDE, ELSEWHERE])
+def test_a_holder_in_a_namespace_below_is_seen_to_live(person: Start, where: tuple[str, ...]) -> None:
     gov = cap_of(1)
-    holder = person("hold", "inside", before=inside)
+    holder = person("hold", "inside", before=where)
     assert said(holder) == "held"
     lease = pool().leases[0]
     assert (lease.alive, lease.expires_in_s) == (True, None)
@@ -71,16 +71,28 @@ def test_a_holder_in_a_namespace_below_is_seen_to_live(person: Start, inside: tu
 def test_a_holder_in_a_namespace_beside_cannot_be_checked_and_counts(person: Start) -> None:
     cap_of(1)
     assert said(person("hold", "inside", before=INSIDE)) == "held"
-    (lease,) = status_inside()["leases"]
+    (lease,) = inside("status")["pools"][0]["leases"]
     assert lease["alive"] is None
     assert lease["expires_in_s"] == pytest.approx(24 * 3600, abs=60)
+    (finding,) = inside("doctor")["findings"]
+    assert finding["kind"] == "unchecked-lease"
+
+
+def test_the_lease_of_a_namespace_that_ended_can_be_dropped_from_one_beside(person: Start) -> None:
+    gov = cap_of(1)
+    holder = person("hold", "inside", before=INSIDE)
+    assert said(holder) == "held"
+    end(holder)
+    (lease,) = inside("lease", "list")["leases"]
+    assert inside("lease", "drop", str(lease["id"]))["dropped"] == lease["id"]
+    gov.acquire_nowait(name="next")
 
 
 @sees_all
-@pytest.mark.parametrize("inside", [INSIDE, ELSEWHERE])
-def test_the_slot_of_a_namespace_that_ended_comes_back(person: Start, inside: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("where", [INSIDE, ELSEWHERE])
+def test_the_slot_of_a_namespace_that_ended_comes_back(person: Start, where: tuple[str, ...]) -> None:
     gov = cap_of(1)
-    holder = person("hold", "inside", before=inside)
+    holder = person("hold", "inside", before=where)
     assert said(holder) == "held"
     end(holder)
     assert pool().leases[0].alive is False

@@ -75,6 +75,7 @@ class Patient:
         pools, dead = status.pools if status is not None else (), findings.dead_in(census, now)
         hindering = findings.in_the_way(dead, census, status)
         found = [*findings.of_the_dead(dead, now, in_the_way=hindering), *findings.of_counts(wrong)]
+        found += findings.of_the_unknown(census, now)
         found += [*findings.of_pools(pools), *fleet_findings.of_fleet(pools)]
         return [*found, *findings.of_the_future(census, now)]
 

@@ -132,6 +132,24 @@ def _of_leases(pool: str, leases: Sequence[Claim], *, hinder: bool) -> Finding:
     )
 
 
+def of_the_unknown(census: Census, now: float) -> Iterator[Finding]:
+    """Leases whose holders cannot be checked from here, and that no host looks after."""
+    for pool in sorted({claim.pool for claim in census.claims}):
+        leases = [c for c in census.claims if c.pool == pool and c.held and not c.rests and c.holder.pid]
+        unknown = [c for c in leases if lives(c, now) is None and c.confirmed_at is None]
+        if unknown:
+            ids = ", ".join(str(claim.id) for claim in unknown[:_NAMES_SHOWN])
+            yield Finding(
+                kind="unchecked-lease",
+                pool=pool,
+                severity=Severity.NOTE,
+                words=f"{counted(len(unknown), 'lease')} cannot be checked from here: {_who(unknown)}",
+                meaning="their processes are in another pid namespace (a container, say) or on another host; "
+                f"each counts until it is released, at most for {span_words(LEASE_BACKSTOP_S)}",
+                remedy=f"if their work is over: flyball lease drop ID, of {ids}",
+            )
+
+
 def _of_demands(pool: str, demands: Sequence[Demand], now: float) -> Finding:
     counting = any(demand.until > now for demand in demands)
     return Finding(

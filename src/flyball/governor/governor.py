@@ -345,9 +345,11 @@ class Governor:
         """Take back what dead processes hold, in every pool; how many were found."""
         return run_sync(flow.bury(self.store, self.store.census(), self.observers), None)
 
-    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> None:
+    def bury(
+        self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
+    ) -> None:
         """Remove these claims, if they still belong to these holders, and these demands."""
-        self._settle(self.store.bury(claims, demands))
+        self._settle(self.store.bury(claims, demands, why=why))
 
     # -- settings and seeing ------------------------------------------------------------------------
 

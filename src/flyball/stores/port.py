@@ -166,8 +166,13 @@ class Store(Protocol):
     def census(self) -> Census:
         """Every claim and demand there is."""
 
-    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> After:
-        """Remove the claims of dead holders, if they still are the holders, and expired leases."""
+    def bury(
+        self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
+    ) -> After:
+        """Remove the claims of dead holders, if they still are the holders, and expired leases.
+
+        ``why``: what is told of these claims, in place of what is known of their holders.
+        """
 
     def granted(self, mailbox: str) -> list[int]:
         """The leases whose asks waited at this mailbox."""

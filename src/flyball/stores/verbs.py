@@ -255,13 +255,17 @@ class Verbs(SettingVerbs):
         with self._read() as rows:
             return Census(tuple(rows.claims(None)), tuple(rows.demands(None)))
 
-    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> After:
+    def bury(
+        self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
+    ) -> After:
         with self._write() as rows:
             after = self._carry(rows)
             for demand in demands:
                 rows.drop_demand(demand)
-            for claim_id, holder in (*claims, *((c.id, c.holder) for c in rows.expired(rows.now))):
-                after = joined(after, self._bury_one(rows, claim_id, holder))
+            for claim_id, holder in claims:
+                after = joined(after, self._bury_one(rows, claim_id, holder, why))
+            for claim in rows.expired(rows.now):
+                after = joined(after, self._bury_one(rows, claim.id, claim.holder))
             for pool in {demand.pool for demand in demands}:
                 desk = self._desk(rows, pool)
                 desk.refresh()
@@ -269,7 +273,7 @@ class Verbs(SettingVerbs):
                 after = joined(after, desk.done())
             return after
 
-    def _bury_one(self, rows: Rows, claim_id: int, holder: Holder) -> After:
+    def _bury_one(self, rows: Rows, claim_id: int, holder: Holder, why: str = "") -> After:
         found, now = rows.claim(claim_id), rows.now
         if found is None or found.holder != holder:
             return After()
@@ -279,7 +283,7 @@ class Verbs(SettingVerbs):
             return desk.done()
         unconfirmed = found.expires_at is not None and found.expires_at <= now
         gone = f"pid {found.holder.pid} {'did not answer' if unconfirmed else 'is gone'}"
-        why = gone if found.holder.pid else keys.NOT_EXTENDED
+        why = why or (gone if found.holder.pid else keys.NOT_EXTENDED)
         words = f"{'slot taken back' if found.held else 'ask dropped'}: {why}"
         desk.tell([ask_fact(found, now, "reclaimed", words)])
         take_back(desk, found)

@@ -41,6 +41,7 @@ _READS: dict[str, dict[str, tuple[str, ...]]] = {
         "task": ("list", "show", "ready", "why"),
         "project": ("list", "show"),
         "pool": ("show",),
+        "lease": ("list",),
         "machine": ("show",),
         "account": ("list", "show", "verify"),
         "quota": ("show",),

@@ -175,8 +175,10 @@ class PostgresStore(PostgresSteps):
         check_ask(ask)
         return self._step(Lock(pool=ask.pool), lambda: Verbs.rest(self, ask, for_s=for_s, why=why), _second)
 
-    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> After:
-        return self._step(ALL, lambda: Verbs.bury(self, claims, demands), _all)
+    def bury(
+        self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
+    ) -> After:
+        return self._step(ALL, lambda: Verbs.bury(self, claims, demands, why=why), _all)
 
     def beat(self, pool: str, *, look_s: float) -> bool:
         """This host is there. True: it is this process's turn to look at the host's holders."""

@@ -199,7 +199,9 @@ class RedisStore(RedisLooking):
     def census(self) -> Census:
         return self._everything().census()
 
-    def bury(self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = ()) -> After:
+    def bury(
+        self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
+    ) -> After:
         after = After()
         self._carry(after)
         lines: dict[str, list[str]] = {pool: [] for pool in self._unconfirmed()}
@@ -208,7 +210,8 @@ class RedisStore(RedisLooking):
         for claim_id, holder in claims:
             pool = self._registry.pool_of(claim_id)
             if pool is not None:
-                lines.setdefault(pool, []).append(f"c\t{claim_id}\t{records.holder_line(holder)}")
+                words = records.plain(why)
+                lines.setdefault(pool, []).append(f"c\t{claim_id}\t{words}\t{records.holder_line(holder)}")
         for pool, dead in lines.items():
             self._drive("do_bury", pool, "\n".join(dead), after)
         return after

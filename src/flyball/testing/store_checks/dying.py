@@ -80,6 +80,16 @@ def an_ask_that_waits_cannot_be_rebound(s: Scene) -> None:
 
 
 @store_check
+def who_dropped_a_lease_is_told(s: Scene) -> None:
+    s.static(1)
+    lease, ask = s.take(), s.park()
+    s.store.bury([(lease, s.claim(lease).holder)], why="dropped by ann on box")
+    expect(s.held(ask), "the next in line has the slot")
+    told = [fact.words for fact in s.store.facts(limit=10) if fact.kind == "reclaimed"]
+    expect_equal(told, ["slot taken back: dropped by ann on box"], "what is told")
+
+
+@store_check
 def burying_the_same_claim_twice_frees_one_slot(s: Scene) -> None:
     s.static(2)
     lease = s.take()

@@ -1,6 +1,6 @@
 -- Remove the claims of dead holders, if they still are the holders, leases that were not confirmed, and the
 -- demands of the dead. Mirrors Verbs.bury for one pool.
--- ARGV[2], one to a line: "c", id, host, boot, pidns, pid, start; or "d" and a demand
+-- ARGV[2], one to a line: "c", id, why, host, boot, pidns, pid, start; or "d" and a demand
 local first = ARGV[3] == nil
 local index, stage, rest = match(ARGV[3] or '', '^(%d*) ?(%a*) ?(.*)$')
 index = tonumber(index) or 1
@@ -8,8 +8,8 @@ local dead, dropped = {}, false
 for line in string.gmatch(ARGV[2], '[^\n]+') do
   local kind, what = match(line, '^(%a)\t(.*)$')
   if kind == 'c' then
-    local id, holder = match(what, '^([^\t]*)\t(.*)$')
-    dead[#dead + 1] = {id = tonumber(id), holder = holder}
+    local id, why, holder = match(what, '^([^\t]*)\t([^\t]*)\t(.*)$')
+    dead[#dead + 1] = {id = tonumber(id), why = why, holder = holder}
   else
     dropped = true
     if first then call('HDEL', PREFIX .. 'demands', what) end
@@ -22,7 +22,7 @@ local function next_dead()
     local claim = claims.of(dead[index].id)
     if claim then
       local holder = table.concat({claim.host, claim.boot, claim.pidns, claim.pid, claim.start}, '\t')
-      if holder == dead[index].holder then return claim end
+      if holder == dead[index].holder then return claim, dead[index].why end
     end
     index = index + 1
   end
@@ -30,7 +30,7 @@ local function next_dead()
   for _, id in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'expiring', '-inf', text(now))) do
     oldest = min(oldest or math.huge, tonumber(id))
   end
-  return oldest and claims.of(oldest)
+  return oldest and claims.of(oldest), ''
 end
 
 if first and not dropped and not next_dead() then return 'buried' end
@@ -44,7 +44,7 @@ if stage ~= '' then
   if unplanned then return desk.state(text(index) .. ' ' .. stage .. ' ' .. unplanned) end
 end
 if stage ~= 'last' then
-  local claim = next_dead()
+  local claim, told = next_dead()
   while claim do
     index, handout.gone = index + 1, {}
     if claim.slots == 0 then
@@ -53,6 +53,7 @@ if stage ~= 'last' then
       local why = claim.expires_at and claim.expires_at <= now and 'did not answer' or 'is gone'
       local what = claim.granted_at and 'slot taken back' or 'ask dropped'
       if claim.pid == '0' then why = 'it was not extended in time' else why = 'pid ' .. claim.pid .. ' ' .. why end
+      if told ~= '' then why = told end
       desk.tell(claim, 'reclaimed', what .. ': ' .. why)
       if handout.take_back(claim) then
         desk.inform('left')
@@ -61,7 +62,7 @@ if stage ~= 'last' then
       local unplanned = handout.hand_out('')
       if unplanned then return desk.state(text(index) .. ' serve ' .. unplanned) end
     end
-    claim = next_dead()
+    claim, told = next_dead()
   end
   if dropped then
     desk.inform('refresh')
