@@ -73,6 +73,7 @@ def looked(
     full: bool = True,
     in_use: int | None = None,
     bound_at: float = -math.inf,
+    hold_s: float = HOLD_S,
     s: PoolSettings = S,
 ) -> CapState:
     """Time passed; ``full``: the cap is what limits work at this moment."""
@@ -82,7 +83,7 @@ def looked(
         bound_now=full,
         bound_at=bound_at,
         bound_oks=oks,
-        hold_mean_s=HOLD_S,
+        hold_mean_s=hold_s,
     )
     return CONTROL.see(state, s, seen)
 

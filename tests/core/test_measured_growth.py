@@ -52,10 +52,15 @@ def test_an_admission_that_filled_the_level_before_it_changed_does_not_count() -
     assert own(looked(probing(22, firm=20), at=T0 + 9000, full=False, bound_at=T0 - 1)).firm == 20.0
 
 
-def test_before_a_rejection_was_seen_silence_lasts_as_long_as_the_settings_say() -> None:
-    state = looked(probing(22, firm=20, reject_s=0.0), at=T0 + 1, bound_at=T0 + 1)
-    assert own(looked(state, at=T0 + S.confirm_s, full=False)).firm == 20.0
-    assert own(looked(state, at=T0 + 1 + S.confirm_s, full=False)).firm == 22.0
+@pytest.mark.parametrize(
+    ("hold_s", "silence_s"), [(0.0, S.confirm_s), (900.0, S.confirm_s), (6.0, 6.0), (0.1, 1.0)]
+)
+def test_before_a_rejection_was_timed_silence_lasts_a_hold_or_as_long_as_the_settings_say(
+    hold_s: float, silence_s: float
+) -> None:
+    state = looked(probing(22, firm=20, reject_s=0.0), at=T0 + 1, bound_at=T0 + 1, hold_s=hold_s)
+    assert own(looked(state, at=T0 + silence_s, full=False, hold_s=hold_s)).firm == 20.0
+    assert own(looked(state, at=T0 + 1 + silence_s, full=False, hold_s=hold_s)).firm == 22.0
 
 
 def test_while_probes_succeed_it_climbs_with_growing_strides() -> None:
@@ -248,11 +253,12 @@ def test_a_trial_is_clean_after_the_silence_that_means_yes() -> None:
     assert CONTROL.breaker_times(calm(20), S, HOLD_S).trial_clean_s == pytest.approx(CONFIRM_S)
 
 
-def test_a_warning_stops_growth_for_as_long_as_silence_needs_and_cuts_nothing() -> None:
+def test_a_warning_stops_growth_until_an_answer_says_otherwise_and_cuts_nothing() -> None:
     state = looked(calm(20, climbing=True), at=T0 + 1, bound_at=T0 + 1)
     state = CONTROL.freeze(state, S, T0 + 9)
-    assert looked(state, at=T0 + 9 + CONFIRM_S - 0.01).level == 20.0
-    assert looked(state, at=T0 + 9 + CONFIRM_S).level == 21.0
+    state = looked(state, at=T0 + 9000)
+    assert state.level == 20.0, "silence is not an answer"
+    assert looked(state, at=T0 + 9001, oks=1).level == 21.0
 
 
 def test_a_quota_is_blamed_for_refusals_on_firm_ground_only() -> None:

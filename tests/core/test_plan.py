@@ -255,9 +255,11 @@ def test_which_throttle_fails_the_trial(project: str, name: str, claim_id: int |
 def test_a_full_pool_grows_when_its_quiet_period_is_over_and_tells() -> None:
     due = T0 + PROBE_S
     assert planned(CALM, in_use=8).limits.valid_until == due
-    plan = planned(CALM, now=due, in_use=8)
+    filled = Meters(bound_at=T0)
+    plan = planned(CALM, meters=filled, now=due, in_use=8)
     assert (plan.limits.cap, [fact.kind for fact in plan.facts]) == (9, ["probe"])
     assert planned(CALM, now=due, in_use=7).limits.cap == 8
+    assert planned(CALM, now=due, in_use=8).limits.cap == 8, "nothing that is read has filled it"
 
 
 def test_successes_are_folded_once() -> None:

@@ -315,9 +315,85 @@ def test_a_terminal_is_left_untouched(home: Path, claude: Agent) -> None:
     assert os.waitstatus_to_exitcode(status) == 1
     assert (claude.plan / "0.tty").read_text() == "[True, True, True]"
     assert b"api_retry" in seen
-    assert b"flyball:" not in seen
+    assert seen.count(b"flyball:") == 1, "one line says that it is not read"
     assert running(home) == []
     assert throttles() == 0
+
+
+def in_terminal(*arguments: str) -> str:
+    """``flyball exec`` as a person runs it; what they see."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [*EXEC, *arguments])
+    seen = b""
+    try:
+        while piece := os.read(terminal, 65536):
+            seen += piece
+    except OSError:
+        pass
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return seen.decode(errors="replace")
+
+
+def test_in_a_terminal_one_line_says_how_an_agent_would_be_read(home: Path, claude: Agent) -> None:
+    claude.will("claude/err_429__format_text", exit_code=1)
+    said = in_terminal("--retry-limited", "3", "--json", "--", "claude", "-p", "x").splitlines()[0]
+    record = json.loads(said)
+    assert record["read"] is False
+    assert "--output-format stream-json" in record["words"]
+    assert "not retried" in record["words"]
+    assert claude.runs == 1
+
+
+def test_agents_that_are_not_read_never_raise_the_cap(home: Path, claude: Agent) -> None:
+    """Every one of them is refused, and none is heard: that is not a reason to let more of them start."""
+    governor = flyball.Governor()
+    governor.set_pool("anthropic", cap=1, cap_ceiling=4, confirm_s=0.01)
+    for _ in range(4):
+        claude.will("claude/err_429__format_text", exit_code=1)
+        assert "API Error" in in_terminal("--", "claude", "-p", "x")
+    for _ in range(4):
+        assert run("--", "sh", "-c", "exit 0").returncode == 0
+    with governor.slot("anthropic"), pytest.raises(flyball.RefusedError):
+        governor.acquire("anthropic", timeout=0)
+    here = pool()
+    assert here is not None
+    assert (here.cap, here.throttle_count) == (1, 0)
+
+
+def test_a_refusal_of_the_first_call_is_timed_and_measured(
+    home: Path, claude: Agent, start: Start, tmp_path: Path
+) -> None:
+    """It was sent when the slot was granted, with so many others in flight: the controller is told both."""
+    events = recorded("claude/err_429_then_ok").splitlines(keepends=True)
+    (tmp_path / "refused").write_text("".join(events[:2]))
+    (tmp_path / "served").write_text("".join(events[2:]))
+    gate = tmp_path / "gate"
+    gate.touch()
+    lines = ["#!/bin/sh", "cat refused", "while [ -e gate ]; do sleep 0.01; done", "cat served"]
+    claude.script.write_text("\n".join(lines).replace("cat ", f"cat {tmp_path}/").replace("gate", str(gate)))
+    wrapper = start("--", "claude", "-p", "x", "--output-format", "stream-json", "--verbose")
+    until(lambda: throttles() == 1, "the throttle to show in status")
+    learned = flyball.Governor().store.snapshot().pools[0].memory.cap.measured
+    assert learned is not None
+    assert learned.reject_s > 0, "how long the refusal took is known"
+    gate.unlink()
+    wrapper.communicate(timeout=20)
+    assert wrapper.returncode == 0
+
+
+def test_a_pause_after_a_refusal_is_no_longer_than_the_runs_that_were_seen(home: Path, claude: Agent) -> None:
+    replay = claude.script.read_text()
+    claude.script.write_text("#!/bin/sh\nsleep 1.1\n")
+    assert run("--", "claude", "-p", "x").returncode == 0
+    claude.script.write_text(replay)
+    claude.will("claude/tool_then_429", exit_code=1)
+    assert run("--", "claude", "-p", "x").returncode == 75
+    seen = flyball.Governor().store.snapshot().pools[0]
+    paused_s = (seen.closed_until or 0.0) - (seen.memory.cap.last_cut_at or 0.0)
+    assert paused_s <= max(seen.hold_mean_s, 1.0) + 0.5
+    assert seen.memory.cap.spaced_s <= max(seen.hold_mean_s, 1.0)
 
 
 def test_stderr_on_a_terminal_is_passed_through_while_stdout_is_read(home: Path, claude: Agent) -> None:

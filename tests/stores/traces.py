@@ -95,6 +95,7 @@ class Trace(RuleBasedStateMachine):
         cost=costs,
         park=st.booleans(),
         stranger=st.sampled_from([False, False, False, True]),
+        unread=st.sampled_from([False, False, False, True]),
     )
     def admit(
         self,
@@ -106,6 +107,7 @@ class Trace(RuleBasedStateMachine):
         cost: Mapping[str, float],
         park: bool,
         stranger: bool,
+        unread: bool = False,
     ) -> None:
         def step(s: Scene) -> Told:
             holder = s.stranger() if stranger else s.holder()
@@ -117,6 +119,7 @@ class Trace(RuleBasedStateMachine):
                 resources=needs if self.one_machine else {},
                 holder=holder,
                 cost=cost,
+                unread=unread,
             )
             verdict, after = s.store.admit(ask, park=park)
             return (verdict, verdict.claim_id, *told(after))

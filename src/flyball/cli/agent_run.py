@@ -5,7 +5,8 @@
        +---- wait out the limit, resume the session  <----------------+  limited, and tries are left
 
 A terminal is left untouched: there the agent talks to a person, nothing is read, and the exit status is all
-there is to judge by. Output that cannot be kept in files is passed through the same way.
+there is to judge by. Output that cannot be kept in files is passed through the same way. A run that is not
+read is not evidence for a higher cap, and one line says that it is not read.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from flyball.governor.runfolder import STDERR, STDOUT, RunFolder, follow, readab
 from flyball.governor.shim import GatedChild, die_like, passing_on, stopped_by_signals
 from flyball.host.clock import boot_seconds
 from flyball.host.process import identify
-from flyball.runtimes.port import End, Ending, Reader, Runtime
+from flyball.runtimes.known import STREAMING
+from flyball.runtimes.port import End, Ending, Progress, Reader, Runtime
 
 if TYPE_CHECKING:
     from flyball.governor.governor import Governor
@@ -53,6 +55,9 @@ class AgentRun:
     """Show that it waits out a limit, for so long and why, until the lease of no slots is released."""
     let_run: Callable[[Lease, GatedChild], None]
     """Bind the lease to the child and open its gate."""
+    runtime: str
+    read: bool
+    """Its output can be read; else it is a person's, and its exit status is all that is known."""
     retries: int = 0
     quiet: bool = False
     as_json: bool = False
@@ -60,6 +65,8 @@ class AgentRun:
     def until_done(self, argv: list[str]) -> int:
         """Run it, again as often as asked while it ends limited; the exit code."""
         stdin_at, tries = _stdin_position(), 0
+        if not self.read:
+            self._say_unread()
         while True:
             tries += 1
             ending, status = self._once(argv)
@@ -91,10 +98,14 @@ class AgentRun:
             else:
                 status = self._followed(lease, child, reader, folder)
                 folder.remove()
-        reader = reader or self.load().reader()
+        read, reader = reader is not None, reader or self.load().reader()
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
         if ending.signal is not None and ending.end is End.LIMITED and not ending.told:
-            self._report(lease, ending.signal)
+            self._report(lease, ending.signal, ending.progress)
+        if read and ending.end is End.FINISHED:
+            lease.note_answer()
+        # How long a refused run took says nothing about how long work takes.
+        lease.rejected = ending.end is End.LIMITED
         lease.release(_OUTCOMES.get(ending.end, Outcome.ABANDONED), words=ending_words(ending))
         return ending, status
 
@@ -122,33 +133,48 @@ class AgentRun:
             raise
 
     def _followed(self, lease: Lease, child: GatedChild, reader: Reader, folder: RunFolder) -> int:
-        looks = {STDOUT: self._look(lease, reader.feed), STDERR: self._look(lease, reader.feed_stderr)}
+        feeds = {STDOUT: reader.feed, STDERR: reader.feed_stderr}
+        looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
         return follow(child, folder.tails(looks))
 
     def _folder(self) -> RunFolder | None:
-        descriptors = readable_descriptors()
-        if not descriptors:
+        if not self.read:
             return None
         home = mail_home(self.governor.address)
         sweep(home)
         try:
-            return RunFolder(home, descriptors)
+            return RunFolder(home, readable_descriptors())
         except OSError:
             return None
 
-    def _look(self, lease: Lease, feed: Callable[..., list[Signal]]) -> Callable[[bytes], None]:
+    def _look(
+        self, lease: Lease, reader: Reader, feed: Callable[..., list[Signal]]
+    ) -> Callable[[bytes], None]:
         def look(piece: bytes) -> None:
             for signal in feed(piece, wall_s=time.time()):
-                self._report(lease, signal)
+                self._report(lease, signal, reader.progress())
 
         return look
 
-    def _report(self, lease: Lease, signal: Signal) -> None:
+    def _report(self, lease: Lease, signal: Signal, progress: Progress) -> None:
+        """Until the model has answered, what is refused is the call that the lease was granted for."""
+        if progress.turns:
+            lease.note_answer()
         # The agent runs on whether or not the state can be written just now.
         with suppress(StoreError):
-            self.governor.report(
-                lease.pool, signal, project=lease.project, name=lease.name, claim_id=lease.id
-            )
+            lease.report(signal)
+
+    def _say_unread(self) -> None:
+        if self.quiet:
+            return
+        words = (
+            f"{self.runtime} writes to this terminal and is not read, so a limit that it meets is not heard"
+            f"{' and not retried' if self.retries else ''}; "
+            f"to be read: {STREAMING[self.runtime]} > run.jsonl"
+        )
+        said = json.dumps({"read": False, "words": words}) if self.as_json else f"flyball: {words}"
+        with suppress(OSError):
+            print(said, file=sys.stderr, flush=True)
 
     def _say(self, ending: Ending, more: str = "") -> None:
         unread = ending.progress.active_at is None

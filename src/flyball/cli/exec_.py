@@ -26,7 +26,7 @@ from flyball.governor.shim import (
     passing_on,
     stopped_by_signals,
 )
-from flyball.runtimes.known import COMMAND, NAMES, pool_of, runtime_of
+from flyball.runtimes.known import COMMAND, NAMES, pool_of, runtime_of, tells_refusals
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
 and exit status are the command's own. An agent whose output goes to a file or a pipe is read on the way:
@@ -83,19 +83,33 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
     _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
-    governor, asking = Governor(), _asking(args, argv, runtime)
+    read = runtime != COMMAND and not args.replace and _can_be_read()
+    governor, asking = Governor(), _asking(args, argv, runtime, read=read)
     governor.on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
         raise UsageError("--replace leaves nobody behind to read or retry; drop it, or the other option")
     if runtime != COMMAND and not args.replace:
-        return _run_agent(governor, asking, args, argv, runtime)
+        return _run_agent(governor, asking, args, argv, runtime, read=read)
     lease = _acquire(governor, asking, args)
     env = {**os.environ, nested.VARIABLE: nested.exported(governor.address, lease.pool, lease.id)}
     return _replace(governor, lease, argv, env) if args.replace else _stay(governor, lease, argv, env)
 
 
+def _can_be_read() -> bool:
+    """A terminal is a person's."""
+    from flyball.governor.runfolder import readable_descriptors
+
+    return bool(readable_descriptors())
+
+
 def _run_agent(
-    governor: Governor, asking: Asking, args: argparse.Namespace, argv: list[str], runtime: str
+    governor: Governor,
+    asking: Asking,
+    args: argparse.Namespace,
+    argv: list[str],
+    runtime: str,
+    *,
+    read: bool,
 ) -> int:
     from flyball.cli.agent_run import AgentRun
     from flyball.runtimes.known import load
@@ -106,6 +120,8 @@ def _run_agent(
         acquire=lambda: _acquire(governor, asking, args),
         rest=lambda for_s, why: governor.rest(asking, for_s=for_s, why=why),
         let_run=lambda lease, child: _let_run(governor, lease, child),
+        runtime=runtime,
+        read=read,
         retries=args.retry_limited,
         quiet=args.quiet,
         as_json=args.json,
@@ -113,7 +129,7 @@ def _run_agent(
     return run.until_done(argv)
 
 
-def _asking(args: argparse.Namespace, argv: list[str], runtime: str) -> Asking:
+def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool) -> Asking:
     return Asking(
         pool=args.pool if args.pool is not None else pool_of(argv, runtime),
         project=args.project if args.project is not None else default_project(),
@@ -123,6 +139,7 @@ def _asking(args: argparse.Namespace, argv: list[str], runtime: str) -> Asking:
         resources=_summed(args.resource),
         model=args.model,
         pid=os.getpid(),
+        unread=not (read and tells_refusals(argv, runtime)),
     )
 
 

@@ -147,7 +147,7 @@ class Gate:
             )
         was_full = self.counts.in_use >= self.limits.cap
         if signal.kind in SUCCESSES:
-            self._note_success(start, now, was_full=was_full)
+            self._note_success(start, now, proves=was_full and signal.kind is SignalKind.OK)
         if signal.kind is not SignalKind.OK and not heard:
             self._fold(start, signal, now)
         self.counts.in_use -= 1
@@ -215,12 +215,13 @@ class Gate:
         self.facts += facts
         self._fold_by(now)
 
-    def _note_success(self, start: Start, now: float, *, was_full: bool) -> None:
+    def _note_success(self, start: Start, now: float, *, proves: bool) -> None:
+        """``proves``: it is evidence for a higher cap."""
         meters, held_s = self.meters, now - start.sent_at
         meters.note_hold(held_s)
         if start.in_flight > meters.high and start.sent_at > self.memory.quota.refused_at:
             meters.high = start.in_flight
-        if was_full:
+        if proves:
             meters.bound_oks += 1
             self._fold_by(now + planning.FOLD_EVERY_S)
 

@@ -72,6 +72,10 @@ class Measured:
     testing: float = 0.0
     """The level before a single fall, while it is tried again."""
     overloads: tuple[float, ...] = ()
+    hold_s: float = 0.0
+    """How long leases were held lately; 0 until one has ended. It bounds every pause."""
+    still: bool = False
+    """An answer said that the limit is near, or came slowly; growth waits for one that says neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ class Ask:
     """Asked again under this key, in this pool, it is answered as the first time; empty: every ask is new."""
     fingerprint: str = ""
     """What was asked for: a key may not be used for anything else."""
+    unread: bool = False
+    """What the provider answers is not seen as it comes: that nothing is heard of it is not evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Claim:
     cost: Mapping[str, float] = field(default_factory=dict)
     marks: Mapping[str, float] = field(default_factory=dict)
     """How much of each window had been spent when it was granted (window.py)."""
+    unread: bool = False
     confirmed_at: float | None = None
     """When its host last said that it looks after its leases; None where nobody has to."""
 

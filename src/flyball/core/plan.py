@@ -119,20 +119,6 @@ def fold(
         return _close_for_retry_after(memory, s, signal, now, note), note.facts
     if signal.kind not in CONGESTION:
         return memory, ()
-    memory = _close_for_retry_after(memory, s, signal, now, note)
-    if (
-        not s.adapts
-        or memory.breaker.phase is Phase.OPEN
-        or (explained and memory.breaker.phase is Phase.CLOSED)
-    ):
-        return _counted(memory, s, project, name, now), note.facts
-    if memory.breaker.phase is Phase.TRIAL:
-        memory = _counted(memory, s, project, name, now)
-        if _is_trial(meters, project, name, claim_id):
-            why = f"the trial {project}/{name or '?'} was throttled"
-            return _opened(memory, BreakerEvent.THROTTLED, s, why, meters, note), note.facts
-        return memory, note.facts
-    before = cap_of(memory.cap, s)
     heard = Heard(
         signal=signal,
         now=now,
@@ -143,6 +129,18 @@ def fold(
         in_flight=in_flight,
         hold_mean_s=meters.hold_mean_s,
     )
+    governed = s.adapts and memory.breaker.phase is Phase.CLOSED
+    if not (governed and control.binds_one_call(memory.cap, s, heard)):
+        memory = _close_for_retry_after(memory, s, signal, now, note)
+    if not s.adapts or memory.breaker.phase is Phase.OPEN or (explained and governed):
+        return _counted(memory, s, project, name, now), note.facts
+    if memory.breaker.phase is Phase.TRIAL:
+        memory = _counted(memory, s, project, name, now)
+        if _is_trial(meters, project, name, claim_id):
+            why = f"the trial {project}/{name or '?'} was throttled"
+            return _opened(memory, BreakerEvent.THROTTLED, s, why, meters, note), note.facts
+        return memory, note.facts
+    before = cap_of(memory.cap, s)
     if work is not None and control.blames_quota(memory.cap, s, heard):
         believed, quota = memory.quota.believed, _refused(memory.quota, heard, work, memory.cap.level)
         memory = replace(memory, quota=quota)

@@ -76,7 +76,7 @@ class AgentWatch:
         *,
         watch: Watch,
         ceilings: Ceilings,
-        tell: Callable[[Signal], None],
+        tell: Callable[[Signal, Progress], None],
         session: Callable[[str], None] = lambda _: None,
         changed: Callable[[], None] = lambda: None,
         started: float,
@@ -161,7 +161,7 @@ class AgentWatch:
                 self.active_at, self.stuck = now, False
                 signals = feeds[name](piece, wall_s=now)
                 for signal in signals if self._telling else ():
-                    self._tell(signal)
+                    self._tell(signal, self.progress)
                 await asyncio.sleep(0)
             else:
                 more = True

@@ -31,7 +31,7 @@ from flyball.factory.workshop import Workshop
 from flyball.governor.asking import Asking
 from flyball.governor.kept import STDERR, STDOUT, exit_code
 from flyball.governor.lease import Lease
-from flyball.runtimes.known import COMMAND
+from flyball.runtimes.known import COMMAND, TELLING
 from flyball.runtimes.port import Assignment, Ending, Reader
 
 _OPENINGS: Mapping[Cause | None, str] = {
@@ -74,6 +74,7 @@ class Attempts:
             resources=self.resources,
             model=self.route().model,
             pid=os.getpid(),
+            unread=self.shop.runtime.name not in TELLING,
         )
 
     async def run(self, tree: Path, lease: Lease) -> Ending:

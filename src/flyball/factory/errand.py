@@ -36,6 +36,7 @@ from flyball.factory.waits import Waits
 from flyball.factory.workshop import Workshop
 from flyball.governor.asking import Asking
 from flyball.governor.lease import Lease
+from flyball.runtimes.known import TELLING
 from flyball.runtimes.port import Assignment, End, Ending
 
 
@@ -143,6 +144,7 @@ class Errands:
             resources=self.resources,
             model=self._route(errand).model,
             pid=os.getpid(),
+            unread=self.shop.runtime.name not in TELLING,
         )
 
     def _route(self, errand: Errand) -> Route:

@@ -27,7 +27,8 @@ from flyball.factory.threads import off_loop
 from flyball.factory.workshop import Workshop
 from flyball.governor import nested
 from flyball.governor.lease import Lease
-from flyball.runtimes.port import Assignment, End, Ending
+from flyball.runtimes.known import COMMAND
+from flyball.runtimes.port import Assignment, End, Ending, Progress
 
 # A limit has told the pool of itself by its signal; released as throttled it would count twice.
 _OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
@@ -111,7 +112,7 @@ def watched(
         shop.runtime.reader(),
         watch=shop.watch,
         ceilings=ceilings,
-        tell=lambda signal: _report(shop, lease, signal),
+        tell=lambda signal, progress: _report(lease, signal, progress),
         session=session,
         changed=changed,
         started=started,
@@ -124,14 +125,19 @@ async def follow(shop: Workshop, agent: AgentWatch, lease: Lease) -> Ending:
     ending = await agent.follow()
     shop.purse.hear(ending.progress.windows)
     if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
-        _report(shop, lease, ending.signal)
+        _report(lease, ending.signal, ending.progress)
+    if ending.end is End.FINISHED and shop.runtime.name != COMMAND:
+        lease.note_answer()
+    lease.rejected = ending.end is End.LIMITED
     outcome = _OUTCOMES.get(ending.end, Outcome.ABANDONED)
     words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
     await shop.governor.release_async(lease, outcome, words=words)
     return ending
 
 
-def _report(shop: Workshop, lease: Lease, signal: Signal) -> None:
+def _report(lease: Lease, signal: Signal, progress: Progress) -> None:
+    if progress.turns:
+        lease.note_answer()
     # The agent runs on whether or not the pool can be told just now.
     with suppress(StoreError):
-        shop.governor.report(lease.pool, signal, project=lease.project, name=lease.name, claim_id=lease.id)
+        lease.report(signal)

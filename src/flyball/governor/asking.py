@@ -49,6 +49,7 @@ class Asking:
     model: str = ""
     pid: int = 0
     cost: Mapping[str, float] = field(default_factory=dict)
+    unread: bool = False
 
 
 def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
@@ -83,4 +84,5 @@ def ask_of(asking: Asking, mailbox: str) -> Ask:
         model=asking.model,
         mailbox=mailbox,
         cost=asking.cost,
+        unread=asking.unread,
     )

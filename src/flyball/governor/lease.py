@@ -42,6 +42,7 @@ class Lease:
         "pool",
         "project",
         "rejected",
+        "unread",
         "used",
         "verdict",
     )
@@ -55,6 +56,8 @@ class Lease:
         self.verdict = verdict
         self.nested = nested
         """True where an outer ``exec`` already holds the slot: releasing this one releases nothing."""
+        self.unread = asking.unread
+        """What the provider answers is not seen as it comes: only what is reported is evidence."""
         self.oks = 0
         self._reported = False
         self.rejected = False
@@ -64,8 +67,8 @@ class Lease:
 
     @property
     def successes(self) -> int | None:
-        """Calls reported as ok; None if nothing was reported at all."""
-        return self.oks if self._reported else None
+        """Calls whose answers are evidence for more; None if that is for the outcome to say."""
+        return self.oks if self._reported or self.unread else None
 
     def report(self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None) -> Signal:
         """Tell the pool what the provider said: an HTTP status with headers and body, or a ready-made signal.
@@ -101,7 +104,8 @@ class Lease:
         first, self._reported = not self._reported, True
         self.rejected = signal.kind in REJECTIONS
         if signal.kind in SUCCESSES:
-            self.oks += 1
+            # One that came slowly, or near the limit, takes back that more would be served.
+            self.oks = self.oks + 1 if signal.kind is SignalKind.OK else 0
             # What was left is known for the time of the grant, so only the first answer says it.
             self.buckets = signal.buckets if first else ()
         return signal, first
@@ -110,6 +114,11 @@ class Lease:
         self._governor.report(
             self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first
         )
+
+    def note_answer(self) -> None:
+        """The model answered, as far as can be seen: no refusal stands. A warning that was reported does."""
+        if self.rejected or not self._reported:
+            self.report(Signal(SignalKind.OK))
 
     def hear(self, error: BaseException | None) -> None:
         """A ``Throttled`` that ends the block says what nobody else could read."""

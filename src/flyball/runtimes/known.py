@@ -33,6 +33,15 @@ _PROGRAMS = {
 _FOLDERS = {
     name: runtime for name, runtime in _PROGRAMS.items() if name.startswith("@") or name == "opencode-ai"
 }
+STREAMING = {
+    "claude": "--verbose --output-format stream-json",
+    "codex": "--json",
+    "gemini": "--output-format stream-json",
+    "opencode": "--format json",
+}
+"""How each is asked to print what happens as it happens; the last word decides."""
+TELLING = frozenset({"claude", "codex", "gemini"})
+"""Those that say so when a call of theirs is refused and tried again. opencode says nothing of it."""
 _POOLS = {"claude": "anthropic", "codex": "openai", "gemini": "google"}
 
 
@@ -61,6 +70,17 @@ def pool_of(argv: Sequence[str], runtime: str | None = None) -> str:
     if name == "opencode":
         return _model_provider(program_words(argv)) or DEFAULT_POOL
     return _POOLS.get(name, DEFAULT_POOL)
+
+
+def tells_refusals(argv: Sequence[str], runtime: str | None = None) -> bool:
+    """Does this command line print at once that a call was refused? If not, only its end shows it.
+
+    >>> tells_refusals(["claude", "-p", "--output-format=stream-json"]), tells_refusals(["claude", "-p"])
+    (True, False)
+    """
+    name = runtime or runtime_of(argv)
+    asked = STREAMING[name].rpartition(" ")[2] if name in TELLING else None
+    return any(word.rpartition("=")[2] == asked for word in program_words(argv))
 
 
 def _model_provider(words: Sequence[str]) -> str:

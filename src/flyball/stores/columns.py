@@ -28,9 +28,9 @@ USE = "name, in_use, waiting, weight, maximum, share, turn"
 WHO = "host, boot, pidns, pid, start"
 CLAIM = (
     f"id, pool, project, name, {WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
-    " asked_at, granted_at, expires_at, why, level, cost, marks"
+    " asked_at, granted_at, expires_at, why, level, cost, marks, unread"
 )
-CLAIM_WIDTH = 22
+CLAIM_WIDTH = 23
 
 
 def names(columns: str) -> list[str]:
@@ -106,9 +106,9 @@ def of_holder(holder: Holder) -> tuple[str, str, int, int, int]:
 def claim_of(row: Sequence[Any]) -> Claim:
     """From the columns of ``CLAIM``, and where there is one more: when its host was last heard."""
     cost, marks = amounts_of(row[20]), amounts_of(row[21])
-    resources, confirmed_at = amounts_of(row[11]), row[22:23]
+    resources, unread, confirmed_at = amounts_of(row[11]), bool(row[22]), row[23:24]
     return Claim(
-        *(*row[:4], Holder(*row[4:9]), *row[9:11], resources, *row[12:20], cost, marks, *confirmed_at)
+        *(*row[:4], Holder(*row[4:9]), *row[9:11], resources, *row[12:20], cost, marks, unread, *confirmed_at)
     )
 
 
@@ -135,6 +135,7 @@ def of_ask(
         grant.level if grant is not None else 0,
         of_amounts(ask.cost),
         of_amounts(grant.marks) if grant is not None else None,
+        ask.unread,
     )
 
 

@@ -179,7 +179,8 @@ def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
         chance = desk.world.chance()
         desk.move_meters().next_grant_at = next_grant_at(now, limits.spacing_s, limits.spacing_jitter, chance)
     if row.counts.in_use >= limits.cap:
-        desk.move_meters().bound_at = now
+        if not ask.unread:
+            desk.move_meters().bound_at = now
         fold_soon(desk)
     if limits.phase is Phase.TRIAL:
         meters = row.meters
@@ -245,11 +246,17 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
     if not release.rejected and (was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0):
         meters = desk.move_meters()
         meters.note_hold(held_s)
-    if was_full:
-        served = outcome is Outcome.FINISHED and not release.rejected
+    if oks is None:
+        oks = int(outcome is Outcome.FINISHED and not release.rejected)
+    if claim.unread and oks and claim.level >= row.limits.cap and claim.granted_at is not None:
+        # Only now is it known that it was served when it filled the cap.
         meters = desk.move_meters()
-        meters.bound_oks += oks if oks is not None else int(served)
-        if served and meters.work and claim.level > meters.high and _sent_since_refusal(desk, claim):
+        meters.bound_at = max(meters.bound_at, claim.granted_at)
+        fold_soon(desk)
+    if was_full:
+        meters = desk.move_meters()
+        meters.bound_oks += oks
+        if oks and meters.work and claim.level > meters.high and _sent_since_refusal(desk, claim):
             meters.high = claim.level
         fold_soon(desk)
     was_trial = row.meters.trial_id == claim.id

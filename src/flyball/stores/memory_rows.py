@@ -212,6 +212,7 @@ class MemoryRows:
             grant.level if grant is not None else 0,
             dict(ask.cost),
             grant.marks if grant is not None else {},
+            ask.unread,
         )
         self._change_pool(ask.pool, lambda mine: replace(mine, next_id=claim_id + 1))
         self._enter(claim)

@@ -190,7 +190,9 @@ class AimdController:
         return on_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
 
     def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
-        bound_at = seen.now if seen.bound_now else seen.bound_at
+        # What is not read fills the cap without being evidence; what is too large for it can never fill it.
+        proven = seen.bound_at >= state.settle_until - s.settle_s or seen.in_use < int(state.level)
+        bound_at = seen.now if seen.bound_now and proven else seen.bound_at
         return grow(state, s, bound_at=bound_at, bound_oks=seen.bound_oks, now=seen.now)
 
     def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:
@@ -208,6 +210,9 @@ class AimdController:
         if event is CapEvent.CUT and len(state.cuts) >= s.trip_cuts:
             return f"{len(state.cuts)} cuts in {span_words(s.trip_window_s)}"
         return ""
+
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
+        return False
 
     def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
         return False

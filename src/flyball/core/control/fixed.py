@@ -32,6 +32,9 @@ class FixedController:
     def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
         return ""
 
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
+        return False
+
     def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
         return False
 

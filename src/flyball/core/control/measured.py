@@ -13,7 +13,10 @@ A rejected call is a measurement. When it was sent, so many calls were in flight
 
 After a fall nothing starts until the answers to what was already sent are in. Then calls start one by one,
 a confirmation apart, and every silent step halves the gap: what still refuses is met by one call and not by
-a volley.
+a volley. Caution is bounded by the holds really seen: after one hold everything that was in flight has ended,
+so no pause is longer, and starts are never so far apart that the level could not be filled within one.
+
+An answer that says that the limit is near, or that comes slowly, stops growth until another says neither.
 
 Upwards it asks by trying. A level is *firm* once a call was admitted that filled it and the time a
 rejection usually takes has passed in silence; nobody has to wait for that call to finish. From firm
@@ -44,6 +47,12 @@ DEEPER = (0.75, 0.5)
 PAUSE = 0.25
 """Nothing starts for this part of a usual hold after a second fall, doubling with each further one."""
 SPACED_TIMES = 16
+SPACED_HOLDS = 1.0
+"""Starting one by one ends after so many confirmations or holds, whichever is sooner, whatever happens."""
+SPACED_STARTS = 16.0
+"""So many starts fit into one hold, or as many as the level has: what people run. A volley is larger."""
+LEAST_S = 1.0
+"""No hold is so short that it bounds silence further: where calls are mixed, a short one says little."""
 DEPTH_SMOOTHING = 0.35
 OVERLOADS_TO_TRIP = 5
 FALLS_TO_TRIP = 3
@@ -60,7 +69,7 @@ class MeasuredController:
     heeds = frozenset({"confirm_s"})
 
     def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
-        own = _own(state)
+        own = replace(_own(state), hold_s=heard.hold_mean_s)
         state = count_throttle(within(state, s), s, project=heard.project, name=heard.name, now=heard.now)
         if heard.signal.kind is SignalKind.OVERLOADED:
             return _overloaded(state, own, heard)
@@ -78,10 +87,9 @@ class MeasuredController:
         return _lowered(state, own, s, heard, level=served * _kept(own), least=least)
 
     def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
-        own, state = _own(state), within(state, s)
-        if state.spaced_s and seen.now >= _spaced_until(state, own, s):
-            state = replace(state, spaced_s=0.0)
-        own = replace(own, oks=own.oks + seen.bound_oks)
+        own, state = replace(_own(state), hold_s=seen.hold_mean_s), within(state, s)
+        state = _less_careful(state, own, s, seen.now)
+        own = replace(own, oks=own.oks + seen.bound_oks, still=own.still and not seen.bound_oks)
         # Somebody waits for more slots than the whole level has: no admission will ever fill it.
         too_small = seen.bound_now and seen.in_use < int(state.level)
         if own.filled_at is None and seen.bound_at >= own.changed_at:
@@ -94,13 +102,14 @@ class MeasuredController:
         if state.spaced_s and not own.climbing:
             state = replace(state, spaced_s=0.0)
         ready = own.climbing or too_small or due(own, state.level, seen)
-        if not (ready and seen.bound_now) or state.level >= s.cap_ceiling or seen.now < state.settle_until:
+        if own.still or not (ready and seen.bound_now):
+            return _with(state, own)
+        if state.level >= s.cap_ceiling or seen.now < state.settle_until:
             return _with(state, own)
         return _raised(state, own, s, seen.now)
 
-    def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:
-        own = _own(state)
-        return replace(state, settle_until=max(state.settle_until, now + _confirm_s(own, s)), measured=own)
+    def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
+        return replace(state, measured=replace(_own(state), still=True))
 
     def resume(self, state: CapState, s: PoolSettings, now: float) -> CapState:
         """At half: the capacity is probably what it was, but everybody else comes back at once too."""
@@ -124,11 +133,13 @@ class MeasuredController:
             return "a throttle at the floor"
         return f"{OVERLOADS_TO_TRIP} overloads in a row" if event is CapEvent.OVERLOADED else ""
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
-        if heard.signal.kind is not SignalKind.THROTTLED:
-            return False
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
         own = _own(state)
-        return not _is_probe(state, own, heard) and not _old_news(own, s, heard)
+        throttled = heard.signal.kind is SignalKind.THROTTLED
+        return throttled and (_is_probe(state, own, heard) or _old_news(own, s, heard))
+
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+        return heard.signal.kind is SignalKind.THROTTLED and not self.binds_one_call(state, s, heard)
 
     def firm(self, state: CapState) -> float:
         return state.measured.firm if state.measured is not None else 0.0
@@ -173,13 +184,31 @@ def _is_probe(state: CapState, own: Measured, heard: Heard) -> bool:
 
 
 def _confirm_s(own: Measured, s: PoolSettings) -> float:
-    """How long silence has to last before it means yes."""
-    return min(REJECT_TIMES * own.reject_s, s.settle_s) if own.reject_s > 0 else s.confirm_s
+    """How long silence has to last before it means yes. After a hold, what was in flight has ended."""
+    silence_s = min(REJECT_TIMES * own.reject_s, s.settle_s) if own.reject_s > 0 else s.confirm_s
+    return min(silence_s, max(own.hold_s, LEAST_S)) if own.hold_s > 0 else silence_s
+
+
+def _gap_s(own: Measured, s: PoolSettings, level: float) -> float:
+    """The time between two starts right after a fall: one hold is enough to fill a level."""
+    confirm_s = _confirm_s(own, s)
+    return min(confirm_s, own.hold_s / min(level, SPACED_STARTS)) if own.hold_s > 0 else confirm_s
 
 
 def _spaced_until(state: CapState, own: Measured, s: PoolSettings) -> float:
     """Where nothing ever fills the level, silence alone ends the starting one by one."""
-    return state.hold_until + SPACED_TIMES * _confirm_s(own, s)
+    lasts_s = SPACED_TIMES * _confirm_s(own, s)
+    return state.hold_until + (min(lasts_s, SPACED_HOLDS * own.hold_s) if own.hold_s > 0 else lasts_s)
+
+
+def _less_careful(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
+    """A pause or a gap that began before a hold was seen is bounded by the first one that is."""
+    if own.hold_s > 0 and state.hold_until > own.epoch_at + own.hold_s:
+        state = replace(state, hold_until=own.epoch_at + own.hold_s)
+    if not state.spaced_s:
+        return state
+    over = now >= _spaced_until(state, own, s)
+    return replace(state, spaced_s=0.0 if over else min(state.spaced_s, _gap_s(own, s, state.level)))
 
 
 def _old_news(own: Measured, s: PoolSettings, heard: Heard) -> bool:
@@ -297,14 +326,14 @@ def _lowered(
         testing=(state.level if single else max(own.testing, state.level)) if again else 0.0,
     )
     state = _after_cut(state, own, lowered, heard.now)
-    return replace(state, hold_until=heard.now + pause_s, spaced_s=_confirm_s(own, s)), CapEvent.CUT
+    return replace(state, hold_until=heard.now + pause_s, spaced_s=_gap_s(own, s, lowered)), CapEvent.CUT
 
 
 def _pause_s(own: Measured, s: PoolSettings, heard: Heard) -> float:
     """Refusals that do not stop as less is in flight need time, not fewer calls: a quota refills
     meanwhile."""
     if own.falls == 0:
-        return _confirm_s(own, s)
+        return min(_confirm_s(own, s), heard.hold_mean_s) if heard.hold_mean_s > 0 else _confirm_s(own, s)
     part = min(1.0, PAUSE * 2.0 ** (own.falls - 1))
     return min(part * (heard.hold_mean_s or s.confirm_s), 2 * s.settle_s)
 

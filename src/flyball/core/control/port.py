@@ -94,9 +94,12 @@ class Controller(Protocol):
     def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:
         """Why the breaker must open after ``event``; empty if it need not."""
 
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+        """Is this refusal about its own call alone? It answers a probe, or a call from before the last cut:
+        the others are being served, and its Retry-After is not theirs."""
+
     def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
-        """May a quota be behind this refusal? Not if it answers a probe, or a call from before the last
-        cut."""
+        """May a quota be behind this refusal? Not if it binds one call."""
 
     def firm(self, state: CapState) -> float:
         """The level known to be served at present; 0 where nobody knows."""

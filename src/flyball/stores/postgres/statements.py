@@ -7,7 +7,7 @@ does but ``PUT_COUNTS`` and ``PUT_USE``, which are the doctor's.
 from __future__ import annotations
 
 from flyball.stores import share_columns as shares
-from flyball.stores.columns import CLAIM, COUNTS, LIMITS, METERS, POOL, USE, WHO, names, of
+from flyball.stores.columns import CLAIM, CLAIM_WIDTH, COUNTS, LIMITS, METERS, POOL, USE, WHO, names, of
 
 
 def _marks(number: int) -> str:
@@ -96,7 +96,7 @@ def _moving(change: str, *, sign: str, asks: str, more: str = "") -> str:
 
 _IS_ASK = "CASE WHEN granted_at IS NULL THEN 1 ELSE 0 END"
 ADD = _moving(
-    f"INSERT INTO claim ({CLAIM}, tag) VALUES ({_marks(23)})",
+    f"INSERT INTO claim ({CLAIM}, tag) VALUES ({_marks(CLAIM_WIDTH + 1)})",
     sign="",
     asks=_IS_ASK,
     more=", next_id = moved.id + 1",

@@ -79,7 +79,7 @@ class PostgresStore(PostgresSteps):
 
     def _may_go_shortly(self, ask: Ask) -> bool:
         """Unless there is more to it. Who was sent the long way twice running need not try for a moment."""
-        if self._owes or ask.key or ask.ttl_s is not None or ask.slots > MANY:
+        if self._owes or ask.key or ask.ttl_s is not None or ask.unread or ask.slots > MANY:
             return False
         times, at = self._round.get(ask.pool, (0, 0.0))
         return times < 2 or not self._server_time or time.monotonic() - at >= ROUND_S

@@ -117,6 +117,7 @@ def claim_of(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = NOB
             int(f[16]),
             amounts_of(f[17]),
             amounts_of(f[18]),
+            f[21:] == ["1"],
             _heard_at(hosts, "\t".join(f[2:5])) if hosts else None,
         )
     except (IndexError, ValueError) as error:

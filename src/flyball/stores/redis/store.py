@@ -74,8 +74,9 @@ class RedisStore(RedisLooking):
         after = After()
         self._carry(after)
         tag = self._tag()
+        how = ("1" if park else "") + ("u" if ask.unread else "")
         argument = (
-            f"{'1' if park else ''}\t{ask.project}\t{ask.name}\t{ask.holder.pid}\t{ask.slots}\t"
+            f"{how}\t{ask.project}\t{ask.name}\t{ask.holder.pid}\t{ask.slots}\t"
             f"{ask.priority}\t{records.amounts_line(ask.cost)}\t{tag}\t{records.ask_line(ask)}"
         )
         script = "do_admit"

@@ -44,7 +44,7 @@ GRANT = _numbered(
     INSERT INTO claim ({CLAIM})
     SELECT pool.next_id, pool.name, project.name, :name, :host, :boot, :pidns, :pid, :start,
         :slots, :priority, NULL, :model, :mailbox, :pid,
-        :now, :now, NULL, '', pool.in_use + :slots, :cost, NULL
+        :now, :now, NULL, '', pool.in_use + :slots, :cost, NULL, 0
     FROM machine, pool JOIN project ON project.pool = pool.name AND project.name = :project
     WHERE pool.name = :pool AND pool.in_use + :slots < pool.cap AND pool.reserve = 0
     AND project.maximum IS NULL AND pool.next_id % {ID_BLOCK} != 0 AND {NOTHING_IN_THE_WAY}
@@ -55,7 +55,7 @@ GRANT = _numbered(
 END = _numbered(
     f"""
     DELETE FROM claim
-    WHERE id = :id AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND granted_at > :now - 1
+    WHERE id = :id AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND NOT unread AND granted_at > :now - 1
     AND EXISTS (
         SELECT 1 FROM machine, pool
         WHERE pool.name = claim.pool AND pool.in_use < pool.cap AND {NOTHING_IN_THE_WAY})""",
@@ -65,7 +65,7 @@ END = _numbered(
 
 def grant_of(ask: Ask) -> Values | None:
     """What ``GRANT`` needs beside the time; None for an ask that is more than an ask."""
-    if ask.resources or ask.key or ask.ttl_s is not None:
+    if ask.resources or ask.key or ask.ttl_s is not None or ask.unread:
         return None
     pool, project, name, holder, cost = ask.pool, ask.project, ask.name, ask.holder, of_amounts(ask.cost)
     who = (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)

@@ -20,6 +20,7 @@ from flyball.core.renewal import Pot, ShareLease
 from flyball.core.settings import MachineSettings
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec, columns, share_columns
+from flyball.stores.columns import CLAIM_WIDTH as WIDTH
 from flyball.stores.port import Demand
 from flyball.stores.rows import ID_BLOCK, Grant, Life, PoolRow
 from flyball.stores.sqlite import statements as sql
@@ -204,7 +205,7 @@ class SqliteRows:
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._run(sql.LINE_HEADS, (pool,)).fetchall()
-        return [(columns.claim_of(row[:22]), ProjectUse(row[2], *row[22:])) for row in found]
+        return [(columns.claim_of(row[:WIDTH]), ProjectUse(row[2], *row[WIDTH:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
         return _one(self._run(sql.LINE_HEAD, (pool, project, priority)).fetchall())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flyball.core.model import ASK_FACTS
 from flyball.stores import share_columns as columns
-from flyball.stores.columns import CLAIM, COUNTS, LIMITS, METERS, USE, WHO
+from flyball.stores.columns import CLAIM, CLAIM_WIDTH, COUNTS, LIMITS, METERS, USE, WHO
 from flyball.stores.rows import ASK_FACTS_KEPT, POOL_FACTS_KEPT
 
 POOL = f"""
@@ -45,7 +45,7 @@ DROP_IDLE = """
     DELETE FROM project WHERE pool = ?1 AND in_use = 0 AND waiting = 0
     AND (SELECT count(*) FROM project WHERE pool = ?1) > ?2"""
 
-ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * 22)})"
+ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * CLAIM_WIDTH)})"
 OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in CLAIM.split(","))
 LEAVING = f"""
     SELECT {OF_POOL}, watcher_id, next_id, settings, {OF_CLAIM}

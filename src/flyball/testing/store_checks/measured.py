@@ -116,6 +116,83 @@ def a_full_pool_grows_in_silence_before_anybody_has_finished(s: Scene) -> None:
 
 
 @store_check
+def what_is_not_read_never_raises_the_cap(s: Scene) -> None:
+    """Eight at once and one in line, round after round: nothing is heard, because nobody listens."""
+    for _ in range(6):
+        leases = [s.take(unread=True) for _ in range(8)]
+        waiting = s.park(unread=True)
+        s.wait(60)
+        s.look(waiting)
+        for lease in (*leases, waiting):
+            s.release(lease, oks=0)
+    expect_equal(s.seen().cap, 8, "the cap")
+
+
+@store_check
+def a_run_that_is_read_at_its_end_is_evidence_then(s: Scene) -> None:
+    leases = [s.take(unread=True) for _ in range(8)]
+    waiting = s.park(unread=True)
+    s.wait(600)
+    s.look(waiting)
+    expect_equal(s.seen().cap, 8, "the cap while nothing is known")
+    s.release(leases[7], oks=1)
+    s.wait(1)
+    s.look(waiting)
+    s.wait(60)
+    s.take()
+    expect_equal(s.seen().cap, 9, "the cap after one that filled it was served")
+
+
+@store_check
+def one_stray_refusal_costs_a_pool_of_short_runs_a_few_holds(s: Scene) -> None:
+    """Runs of three seconds, eight at a time; one of the first eight meets a refusal and goes on."""
+    waiting, ends, done, refused = 22, [(s.world.clock() + 3.0, s.take()) for _ in range(8)], 0, False
+    began = s.world.clock()
+    while done < 30:
+        s.wait(0.1)
+        now = s.world.clock()
+        if not refused and now >= began + 1.0:
+            refused = True
+            s.throttle("a", claim_id=ends[0][1])
+        for at, lease in [each for each in ends if each[0] <= now]:
+            ends.remove((at, lease))
+            s.release(lease, oks=1)
+            done += 1
+        while waiting and (verdict := s.nowait()).granted:
+            waiting -= 1
+            ends.append((now + 3.0, verdict.claim_id))
+        expect(now < began + 60, f"{done} of 30 runs were done after a minute")
+    expect(s.world.clock() - began <= 18.0, "thirty runs within one and a half times the ideal 12 s")
+
+
+@store_check
+def the_retry_after_of_a_refused_probe_binds_its_own_call_alone(s: Scene) -> None:
+    _probe(s)
+    refused = s.take()
+    s.wait(0.2)
+    s.refuse(refused, retry_after_s=30.0)
+    s.release(refused)
+    expect_equal((s.seen().cap, s.seen().closed_until), (8, None), "cap and closing")
+
+
+@store_check
+def an_answer_near_the_limit_holds_the_cap_until_another_says_otherwise(s: Scene) -> None:
+    leases = [s.take() for _ in range(8)]
+    waiting = s.park()
+    s.refuse(leases[0], SignalKind.NEAR_LIMIT)
+    for _ in range(20):
+        s.wait(60)
+        s.look(waiting)
+    expect_equal(s.seen().cap, 8, "the cap after a warning and silence")
+    s.release(leases[1], oks=1)
+    again = s.park()
+    for _ in range(3):
+        s.wait(60)
+        s.look(again)
+    expect(s.seen().cap > 8, "the cap after an answer that says otherwise")
+
+
+@store_check
 def an_ask_larger_than_the_cap_makes_it_grow(s: Scene) -> None:
     s.pool(cap=1, cap_ceiling=4)
     ask = s.park(slots=3)

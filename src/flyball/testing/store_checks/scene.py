@@ -79,6 +79,7 @@ class Scene:
         resources: Mapping[str, int] | None = None,
         holder: Holder | None = None,
         cost: Mapping[str, float] | None = None,
+        unread: bool = False,
     ) -> Ask:
         holder = holder or self.holder()
         return Ask(
@@ -91,6 +92,7 @@ class Scene:
             resources=resources or {},
             mailbox=f"/mail/{holder.pid}",
             cost=cost or {},
+            unread=unread,
         )
 
     # -- asking -----------------------------------------------------------------------------------
@@ -221,6 +223,7 @@ if TYPE_CHECKING:
         resources: Mapping[str, int]
         holder: Holder
         cost: Mapping[str, float]
+        unread: bool
 
 
 registered: list[StoreCheck] = []

@@ -6,6 +6,8 @@ function admit.run(argument)
   local ask, park = {id = 0, asked_at = now, level = 0, why = '', marks_text = '', ended = ''}, nil
   park, ask.project, ask.name, ask.pid, ask.slots, ask.priority, ask.cost_text, ask.tag, ask.who =
     match(argument, '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+  park, ask.unread = match(park, '^(1?)(.*)$')
+  ask.unread = ask.unread == 'u' and '1' or ''
   ask.slots, ask.priority = tonumber(ask.slots), tonumber(ask.priority)
   local unready = desk.open(ask.project)
   if unready then return unready end

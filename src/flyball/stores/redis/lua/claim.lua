@@ -8,7 +8,7 @@ function claims.of(id)
   local c = {id = id}
   c.project, c.name, c.host, c.boot, c.pidns, c.pid, c.start, c.slots, c.priority, c.model, c.mailbox,
     c.launcher_pid, c.asked_at, c.granted_at, c.expires_at, c.why, c.level, c.cost_text, c.marks_text, c.tag,
-    c.ended = match(line, '^' .. string.rep('([^\t]*)\t', 20) .. '([^\t]*)$')
+    c.ended, c.unread = match(line, '^' .. string.rep('([^\t]*)\t', 20) .. '([^\t]*)\t?(.*)$')
   c.slots, c.priority, c.level = tonumber(c.slots), tonumber(c.priority), tonumber(c.level)
   c.asked_at, c.granted_at, c.expires_at = tonumber(c.asked_at), tonumber(c.granted_at), tonumber(c.expires_at)
   return c
@@ -30,7 +30,7 @@ end
 function claims.put(c)
   call('HSET', PREFIX .. 'claims', text(c.id), table.concat({
     c.who or claims.who(c), text(c.asked_at), text(c.granted_at), text(c.expires_at), c.why, text(c.level),
-    c.cost_text, c.marks_text, c.tag, c.ended,
+    c.cost_text, c.marks_text, c.tag, c.ended, c.unread == '1' and '1' or nil,
   }, '\t'))
 end
 

@@ -107,11 +107,11 @@ end
 function desk.rest()
   if pool.ageing_s then return end
   local v = call('HMGET', PREFIX .. 'pool', 'spacing_jitter', 'ageing_s', 'capped', 'bound_oks', 'hold_mean_s',
-    'high', 'turn', 'work_tokens', 'watcher_id', 'refused_at')
+    'high', 'turn', 'work_tokens', 'watcher_id', 'refused_at', 'bound_at')
   pool.spacing_jitter, pool.ageing_s, pool.capped = tonumber(v[1]), tonumber(v[2]), v[3] == '1'
   pool.bound_oks, pool.hold_mean_s, pool.high = tonumber(v[4]), tonumber(v[5]), tonumber(v[6])
   pool.turn, pool.work_tokens, pool.watcher_id = tonumber(v[7]), tonumber(v[8]), tonumber(v[9])
-  pool.refused_at = tonumber(v[10])
+  pool.refused_at, pool.bound_at = tonumber(v[10]), tonumber(v[11]) or -math.huge
 end
 
 -- A cap that grows by success must not wait for the plan to get old.

@@ -41,11 +41,16 @@ function handout.note_end(claim, r)
   local held_s = max(0, now - claim.granted_at)
   handout.tell_end(claim, r, held_s)
   if not r.rejected and (was_full or held_s >= 1 or claim.id % HOLD_SAMPLE == 0) then desk.note_hold(held_s) end
+  local oks = r.oks or (r.outcome == 'finished' and not r.rejected and 1 or 0)
+  if claim.unread == '1' and oks > 0 and claim.level >= pool.cap then
+    -- Only now is it known that it was served when it filled the cap.
+    desk.put('bound_at', max(pool.bound_at, claim.granted_at))
+    desk.fold_soon()
+  end
   if was_full then
-    local served = r.outcome == 'finished' and not r.rejected
-    desk.put('bound_oks', pool.bound_oks + (r.oks or (served and 1 or 0)))
+    desk.put('bound_oks', pool.bound_oks + oks)
     -- Only a call that was sent after a refusal shows that as much is served again.
-    if served and pool.work > 0 and claim.level > pool.high and claim.granted_at > pool.refused_at then
+    if oks > 0 and pool.work > 0 and claim.level > pool.high and claim.granted_at > pool.refused_at then
       desk.put('high', claim.level)
     end
     desk.fold_soon()

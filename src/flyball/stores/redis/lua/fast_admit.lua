@@ -5,8 +5,9 @@ do
   local call, match = redis.call, string.match
   local when, deadline = match(ARGV[1], '^([^\t]*)\t([^\t]*)')
   local project, slots, priority, cost, tag, who =
-    match(ARGV[2], '^[^\t]*\t([^\t]*)\t[^\t]*\t[^\t]*\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
-  local v = not ARGV[3] and call('HMGET', KEYS[1] .. 'pool', 'valid_until', 'cap', 'ceiling', 'by_success',
+    match(ARGV[2], '^1?\t([^\t]*)\t[^\t]*\t[^\t]*\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+  -- One that is not read goes the whole way.
+  local v = project and not ARGV[3] and call('HMGET', KEYS[1] .. 'pool', 'valid_until', 'cap', 'ceiling', 'by_success',
     'in_use', 'low_in_use', 'next_id', 'use:' .. project, 'plain', 'waiting', 'events')
   -- plain: the plan says that there is nothing to compare but the cap.
   if v and v[9] == '1' and v[10] == '0' and v[11] == '0' and v[8] then

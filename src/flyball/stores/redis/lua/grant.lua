@@ -23,7 +23,7 @@ function handout.after_grant(ask)
     desk.say('c')
   end
   if pool.in_use >= pool.cap then
-    desk.put('bound_at', now)
+    if ask.unread ~= '1' then desk.put('bound_at', now) end
     desk.fold_soon()
   end
   if pool.phase == 'trial' then

@@ -2,7 +2,7 @@
 local tags, found, claims = {}, {}, redis.call('HGETALL', KEYS[1] .. 'claims')
 for _, tag in ipairs(ARGV) do tags[tag] = true end
 for i = 1, #claims, 2 do
-  local tag = string.match(claims[i + 1], '([^\t]*)\t[^\t]*$')
+  local tag = string.match(claims[i + 1], '^' .. string.rep('[^\t]*\t', 19) .. '([^\t]*)')
   if tags[tag] then
     found[#found + 1] = claims[i]
     found[#found + 1] = tag

@@ -1,0 +1,2 @@
+-- What the provider answers to this claim's work is not seen as it comes: its silence is not evidence.
+ALTER TABLE claim ADD COLUMN unread boolean NOT NULL DEFAULT false;
