@@ -33,6 +33,7 @@ from bench import (
     service,
     startup,
     store_cost,
+    stray,
 )
 from bench.quote import RUNBOOK, quote, runbook
 from bench.report import Progress, Section, as_markdown, as_record, as_text
@@ -54,6 +55,7 @@ BENCHES: Mapping[str, ModuleType] = {
         fleet_figures,
         postgres,
         service,
+        stray,
     )
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
@@ -67,6 +69,7 @@ OWN_RESULTS: Mapping[str, Path] = {
         fleet_figures.NAME,
         postgres.NAME,
         service.NAME,
+        stray.NAME,
     )
 }
 """Benches that say nothing about processes sharing a machine keep their figures apart."""

@@ -30,7 +30,8 @@ from flyball.runtimes.known import COMMAND, NAMES, pool_of, runtime_of, tells_re
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
 and exit status are the command's own. An agent whose output goes to a file or a pipe is read on the way:
-throttles reach the pool at once, and one line says why it ended."""
+throttles reach the pool, at once if it prints events, and one line says why it ended. In a terminal it is not
+read: its limits are not heard, and it does not raise the cap."""
 EXAMPLE = """flyball exec -- claude -p "fix the failing tests"
 flyball exec --pool openai --project blog --wait 10m -- codex exec "..."
 flyball exec --retry-limited 3 -- claude -p "..." --output-format stream-json --verbose > run.jsonl
