@@ -144,7 +144,8 @@ class _Planning:
         return {
             task: slot.state.value
             for task, slot in self._ledger.slots.items()
-            if task not in over or not may_let_go(slot)
+            if (task not in over or not may_let_go(slot))
+            and self._wish.wants(self._tasks.get(task) or Task(id=task, title=task), self._tasks)
         }
 
     def _landing_again(self) -> dict[str, str]:
@@ -156,9 +157,10 @@ class _Planning:
         }
 
     def _lands_again(self, slot: SlotRun) -> bool:
-        task, wish = self._tasks.get(slot.task), self._wish
-        wanted = slot.task in wish.only if wish.only else wish.parent is None
-        return wanted and task is not None and task.status is not TaskStatus.CLOSED and lands_again(slot)
+        task = self._tasks.get(slot.task)
+        if task is None or task.status is TaskStatus.CLOSED or not lands_again(slot):
+            return False
+        return self._wish.wants(task, self._tasks)
 
     def _policy(self, task: Task) -> str:
         lineage = (task, *ancestors(task, self._tasks))

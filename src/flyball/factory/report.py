@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flyball.core.deferral import Deferral
 from flyball.core.measures import Spend
+from flyball.core.task import Task, ancestors
 from flyball.factory.base_gate import RedBase
 from flyball.factory.tasks.port import Problem
 
@@ -21,6 +22,12 @@ class Wish:
     parent: str | None = None
     resume: bool = False
     """Going on with something was expected."""
+
+    def wants(self, task: Task, tasks: Mapping[str, Task]) -> bool:
+        """Is this run for the task, whoever began it?"""
+        if self.only and task.id not in self.only:
+            return False
+        return self.parent is None or any(each.id == self.parent for each in ancestors(task, tasks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

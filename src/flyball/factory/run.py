@@ -317,9 +317,9 @@ class Run:
         unfinished = [task_id for task_id, slot in ledger.slots.items() if not slot.final]
         if self.wish.resume and not unfinished:
             self.report.note("nothing was cut short; this is a new run")
-        for task_id in unfinished:
-            # Before anybody lands: they would meet in one worktree.
-            await self.shop.landing.gate.end_leftover(ledger.slots[task_id])
+        # Before anybody lands: they would meet in one worktree. All at once: each may take its time.
+        gate = self.shop.landing.gate
+        await asyncio.gather(*(gate.end_leftover(ledger.slots[task_id]) for task_id in unfinished))
         # Likewise: two that bring one checkout along put each other's files back.
         await self.shop.landing.catch_up()
         await self._close_landed()
@@ -328,6 +328,10 @@ class Run:
             trip = self._trip(self._item(task))
             if task.status is TaskStatus.CLOSED and may_let_go(trip.slot):
                 self.report.note(await trip.let_go())
+                continue
+            if not self.wish.wants(task, tasks):
+                state = trip.slot.state.value
+                self.report.note(f"{task_id} was cut short earlier ({state}) and is left out of this run")
                 continue
             trip.first = await trip.recovered(known=task_id in tasks)
             self.start(trip)
@@ -344,7 +348,7 @@ class Run:
     def _lands_again(self, slot: SlotRun) -> bool:
         """What only something outside kept from landing: a new run is a person's word that it was mended."""
         task = self.frontier.still_open[slot.task]
-        wanted = slot.task in self.wish.only if self.wish.only else self.wish.parent is None
+        wanted = self.wish.wants(task, self.shop.tasks)
         if not wanted or not lands_again(slot) or self.shop.policy_for(task).name == MANUAL:
             return False
         self.shop.ledger.load_task(slot.task)
