@@ -10,8 +10,9 @@ import pytest
 
 from flyball.errors import GitError, UsageError
 from flyball.factory.git import Git
+from flyball.factory.preparing import BootstrapError
 from flyball.factory.repository import Repository
-from flyball.factory.worktree import BootstrapError, DirtyError, Worktrees
+from flyball.factory.worktree import DirtyError, Worktrees
 from tests.factory.kit import Project
 
 

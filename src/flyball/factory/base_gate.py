@@ -96,6 +96,7 @@ class BaseGate:
                 return
             async with landing.alone("the gate on the base"):
                 await off_loop(landing.laying.place.put, base, base, base)
+                await off_loop(landing.laying.place.prepare)
                 red = await self._run()
         except Refused as refused:
             self.untried = refused.landed.why

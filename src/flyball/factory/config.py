@@ -169,14 +169,19 @@ class WorktreePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = ""
     bootstrap: Annotated[
         list[str],
-        Meta(description="Commands that make a new worktree ready, run in it.", examples=[["npm ci"]]),
+        Meta(
+            description="Commands that make a worktree ready, run in it when it is new, and again when lock "
+            "files, manifests such as `package.json`, files that the commands name, or the commands "
+            "themselves have changed; before the gate too. Not again where an agent in a sandbox has been.",
+            examples=[["npm ci"]],
+        ),
     ] = []
     bootstrap_timeout_s: Annotated[float, Meta(gt=0, description="Time for each of them.")] = 600.0
     copy: Annotated[
         list[str],
         Meta(
             description="Files that git does not track and that every worktree needs, by their path in the "
-            "project.",
+            "project. Copied again when they have changed.",
             examples=[[".env"]],
         ),
     ] = []

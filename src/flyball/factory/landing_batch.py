@@ -37,6 +37,7 @@ from flyball.factory.git import named
 from flyball.factory.landed import Landed, Refused, Result
 from flyball.factory.landing_place import LandingPlace
 from flyball.factory.ledger import Ledger
+from flyball.factory.preparing import BootstrapError
 from flyball.factory.repository import BRANCHES
 from flyball.factory.threads import off_loop, to_the_end
 
@@ -92,6 +93,16 @@ class Laying:
         self.ledger.note(task.id, Step.CLOSE)
         return None, new
 
+    async def prepare(self, base: str) -> Red | None:
+        """Before the gate. Where it fails and the work changed nothing about it, the work is not at fault."""
+        try:
+            await off_loop(self.place.prepare)
+        except BootstrapError as error:
+            preparation, head = self.place.worktrees.preparation, await off_loop(self.place.head)
+            as_before = await off_loop(preparation.same_inputs, base, head)
+            return Red(str(error), str(error), unrunnable=as_before)
+        return None
+
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
@@ -116,7 +127,10 @@ class Batch:
             stack = await self._stacked(trial, base)
             if not stack:
                 continue
-            red = await self.gate.run([each.task for each in stack], self.laying.place.path, stack[0].folder)
+            red = await self.laying.prepare(base)
+            if red is None:
+                tasks = [each.task for each in stack]
+                red = await self.gate.run(tasks, self.laying.place.path, stack[0].folder)
             if red is not None:
                 self._halved(stack, await refused_by(red, self.laying.place, base))
             elif await to_the_end(self._advance(stack, old)):
@@ -209,7 +223,8 @@ async def refused_by(red: Red, place: LandingPlace, base: str) -> Landed:
     """What a gate that is not green comes to. A command that cannot be run is its owner's to mend, unless the
     work itself changed the very file that it names."""
     if red.unrunnable and not await off_loop(place.changed, named_in(red.command), base):
-        way_out = "put right gate.commands in flyball.toml, or install what is missing"
+        which = "gate.commands" if red.command else "worktree.bootstrap"
+        way_out = f"put right {which} in flyball.toml, or install what is missing"
         return Landed(result=Result.GATE_BROKEN, why=f"{red.why}; {way_out}", detail=red.detail)
     return Landed(result=Result.GATE_FAILED, why=red.why, detail=red.detail)
 

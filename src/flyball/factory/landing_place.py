@@ -63,6 +63,10 @@ class LandingPlace:
         git.run("rebase", "--abort")
         return clashing
 
+    def prepare(self) -> None:
+        """Bring what is not in git, packages say, to where what was put here asks for it: before the gate."""
+        self.worktrees.fill(self.path, self.head())
+
     def changed(self, paths: Collection[str], base: str) -> bool:
         """Has what lies here changed one of these very files since ``base``?"""
         touched = Git(self.path).lines("diff", "-z", "--name-only", "--no-renames", base, "HEAD")
@@ -125,7 +129,6 @@ class LandingPlace:
         git("checkout", "--quiet", "--force", "--detach", tip)
         # Twice forced: repositories that a gate made inside go too.
         git("clean", "--quiet", "-ffd", *[f"--exclude={name}" for name in self.worktrees.copy])
-        self.worktrees.fill(self.path)
         return git
 
     def _is_ours(self) -> bool:
@@ -140,10 +143,11 @@ class LandingPlace:
         git = self.repository.git
         # Nobody works here but gates.
         shutil.rmtree(self.path, ignore_errors=True)
+        self.worktrees.preparation.forget(self.path)
         with self.repository.worktree_lock():
             git("worktree", "prune")
             git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), tip)
-        self.worktrees.fill(self.path)
+        Git(self.path)("reset", "--quiet", "--hard")
 
 
 def squashed_message(task: Task, messages: Sequence[str], others: Sequence[tuple[str, str]] = ()) -> str:

@@ -81,7 +81,9 @@ class PullLanding:
         if clashing is not None:
             found = clash(clashing, f"origin/{self.landing.branch.name}")
             raise Refused(found.result, found.why, found.detail)
-        red = await self.landing.gate.run([task], self.landing.laying.place.path, folder)
+        red = await laying.prepare(base)
+        if red is None:
+            red = await self.landing.gate.run([task], laying.place.path, folder)
         if red is not None:
             found = await refused_by(red, self.landing.laying.place, base)
             raise Refused(found.result, found.why, found.detail)

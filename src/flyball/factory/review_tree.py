@@ -41,9 +41,10 @@ class ReviewTree:
         self.remove()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         repository = self.worktrees.repository
+        self.worktrees.preparation.forget(self.path)
         with repository.worktree_lock():
             repository.git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), commit)
-        self.worktrees.fill(self.path)
+        self.worktrees.fill(self.path, commit)
         # Nobody can have committed files of these names: they are made up here.
         name = f".flyball-review-{secrets.token_hex(8)}"
         desk = Desk(answer=self.path / f"{name}.json", diff=self.path / f"{name}.diff")

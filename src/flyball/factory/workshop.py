@@ -188,6 +188,7 @@ def open_workshop(
         bootstrap=config.worktree.bootstrap,
         bootstrap_timeout_s=config.worktree.bootstrap_timeout_s,
         copy=config.worktree.copy,
+        sandboxed=config.guard.sandbox == "bwrap",
     )
     ledger, watch = Ledger(state, run=run), Watch()
     source = open_source(config, root)

@@ -11,8 +11,6 @@ uncommitted work is never removed. Where an agent deleted its folder, the branch
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,19 +19,12 @@ from pathlib import Path
 from flyball.errors import GitError, UsageError
 from flyball.factory import git_locks
 from flyball.factory.git import Git, named
+from flyball.factory.preparing import Preparation
 from flyball.factory.repository import BRANCHES, Repository
-from flyball.host.apart import run_apart
-
-_MADE = "flyball-made"
-"""In git's own folder of a worktree: it was checked out and prepared to the end."""
 
 
 class DirtyError(GitError):
     """There is uncommitted work that would be lost."""
-
-
-class BootstrapError(UsageError):
-    """A bootstrap command of the project failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +48,8 @@ class Worktrees:
     bootstrap: Sequence[str] = ()
     bootstrap_timeout_s: float = 600.0
     copy: Sequence[str] = ()
+    sandboxed: bool = False
+    """Agents are kept inside: nothing is run outside in a worktree where one has been."""
 
     def path(self, task_id: str) -> Path:
         return self.folder / task_id
@@ -73,11 +66,12 @@ class Worktrees:
         there = self._registered(path, branch)
         if not there:
             self._add(path, branch, start, existing=tips.branch is not None)
-        self.fill(path)
-        if tips.branch is None and not there:
-            return Worktree(path, branch, start)
-        tip = self.repository.tip(branch) or base
-        return Worktree(path, branch, self.repository.own_since(tip, known=base, recorded=recorded))
+        since = start
+        if tips.branch is not None or there:
+            tip = self.repository.tip(branch) or base
+            since = self.repository.own_since(tip, known=base, recorded=recorded)
+        self.fill(path, since, again=not self.sandboxed)
+        return Worktree(path, branch, since)
 
     def _registered(self, path: Path, branch: str) -> bool:
         """Is it there and ours? A foreign thing at its place is refused."""
@@ -114,6 +108,7 @@ class Worktrees:
     def _add(self, path: Path, branch: str, base: str, *, existing: bool) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         git = self.repository.git
+        self.preparation.forget(path)
         which = [str(path), branch] if existing else ["-b", branch, str(path), base]
         with self.repository.worktree_lock():
             if not git.ok("worktree", "add", "--quiet", "--no-checkout", *which):
@@ -121,46 +116,30 @@ class Worktrees:
                 git("worktree", "prune")
                 git("worktree", "add", "--quiet", "--no-checkout", *which)
 
-    def fill(self, path: Path) -> None:
-        """Check out and prepare it, unless that was done. A kill may have left it at any point of that."""
-        made = git_dir(path) / _MADE
-        if made.exists():
+    @property
+    def preparation(self) -> Preparation:
+        return Preparation(
+            repository=self.repository,
+            bootstrap=self.bootstrap,
+            timeout_s=self.bootstrap_timeout_s,
+            copy=self.copy,
+        )
+
+    def fill(self, path: Path, commit: str, *, again: bool = True) -> None:
+        """Check it out and prepare it, as ``commit`` asks for, unless that was done. A kill may have left it
+        at any point of that. ``again``: also where it was prepared as another commit asked for."""
+        preparation = self.preparation
+        if preparation.is_current(path, commit):
             return
-        index = git_dir(path) / "index"
-        if not index.exists():
-            # Written last: nobody has worked here yet, and whoever was checking out is dead.
-            index.with_suffix(".lock").unlink(missing_ok=True)
-            Git(path)("reset", "--quiet", "--hard")
-        self.prepare(path)
-        made.touch()
-
-    def prepare(self, path: Path) -> None:
-        """Give a new worktree what git does not bring along."""
-        self._copy_in(path)
-        self._run_bootstrap(path)
-
-    def _copy_in(self, path: Path) -> None:
-        for name in self.copy:
-            source, target = self.repository.root / name, path / name
-            if source.is_symlink() or not source.exists() or target.exists():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_dir():
-                shutil.copytree(source, target, symlinks=True)
-            else:
-                shutil.copy2(source, target)
-
-    def _run_bootstrap(self, path: Path) -> None:
-        for command in self.bootstrap:
-            try:
-                done = run_apart(["sh", "-c", command], cwd=path, timeout_s=self.bootstrap_timeout_s)
-            except subprocess.TimeoutExpired as error:
-                limit = f"{self.bootstrap_timeout_s:g} s"
-                raise BootstrapError(f"worktree.bootstrap `{command}` took longer than {limit}") from error
-            if done.returncode:
-                said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-                last = f": {said[-1]}" if said else ""
-                raise BootstrapError(f"worktree.bootstrap `{command}` exited with {done.returncode}{last}")
+        if not preparation.was_done(path):
+            index = git_dir(path) / "index"
+            if not index.exists():
+                # Written last: nobody has worked here yet, and whoever was checking out is dead.
+                index.with_suffix(".lock").unlink(missing_ok=True)
+                Git(path)("reset", "--quiet", "--hard")
+        elif not again:
+            return
+        preparation.do(path, commit)
 
     # -- after an agent ------------------------------------------------------------------------------
 
@@ -195,7 +174,9 @@ class Worktrees:
             # Whatever branch it went to, that one is not ours to move.
             git("checkout", "--quiet", "--detach")
         # What we copied in is the user's own and secret as like as not: it is no part of the work.
-        kept_out = [f":(exclude,literal){name}" for name in self.copy]
+        # git refuses a pathspec that names what is ignored anyway, also one that leaves it out.
+        named_out = [name for name in self.copy if not git.ok("check-ignore", "--quiet", "--", name)]
+        kept_out = [f":(exclude,literal){name}" for name in named_out]
         git("add", "--all", "--", ".", *kept_out)
         done = git.run("commit", "--quiet", "--no-verify", "--message", message)
         if not done.ok and not git.ok("diff", "--cached", "--quiet"):
@@ -224,6 +205,7 @@ class Worktrees:
         if not self._uncommitted(tree).isdisjoint(moved):
             return tree
         if git.run("rebase", "--quiet", "--autostash", "--onto", base, tree.base).ok:
+            self.fill(tree.path, base, again=not self.sandboxed)
             return Worktree(tree.path, tree.branch, base)
         git.run("rebase", "--abort")
         return tree
