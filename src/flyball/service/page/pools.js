@@ -4,7 +4,7 @@ import { Chart } from "./chart.js";
 import { byId, h, keyed, put, say, show } from "./dom.js";
 import { makeGauge, updateGauge } from "./gauge.js";
 import { lasted, told } from "./history.js";
-import { capWords, standing, throttleWords, windowWords } from "./standing.js";
+import { capWords, maximumWords, spacingWords, standing, throttleWords, windowWords } from "./standing.js";
 import { clock, counted, span } from "./words.js";
 
 const cards = byId("cards");
@@ -58,7 +58,10 @@ function updateCard(card, pool, view) {
   updateGauge(made.gauge, pool);
   say(made.waiting, pool.waiting ? `${pool.waiting} waiting` : "nobody waits");
   put(made.waiting, "data-some", pool.waiting > 0);
-  say(made.why, [how.why, capWords(pool), throttleWords(pool, view.later)].filter(Boolean).join(" · "));
+  const why = [
+    how.why, maximumWords(pool), capWords(pool), spacingWords(pool, view.later), throttleWords(pool, view.later),
+  ];
+  say(made.why, why.filter(Boolean).join(" · "));
   keyed(made.windows, pool.windows, { key: (window) => window.name, make: makeWindow, update: updateWindow });
   show(made.windows, pool.windows.length > 0);
   show(made.actions, view.admin);

@@ -18,6 +18,10 @@ export function standing(pool, later) {
   if (pool.closed_for_s !== null) {
     return { kind: "closed", word: `closed for ${left(pool.closed_for_s)}`, why: pool.closed_why };
   }
+  const startIn = nextStartIn(pool, later);
+  if (pool.waiting && pool.free > 0 && startIn > 0) {
+    return { kind: "spaced", word: `next start in ${span(startIn)}`, why: `${pool.free} free, but starts are spaced` };
+  }
   if (pool.learning_for_s !== null && pool.learning_for_s !== undefined) {
     return { kind: "settling", word: `learning for ${left(pool.learning_for_s)}`, why: "the store has just begun" };
   }
@@ -41,6 +45,27 @@ export function capWords(pool) {
   if (!pool.adaptive) return `cap ${pool.cap}, fixed${reserve}`;
   const mover = pool.controller === "measured" ? "adaptive" : pool.controller;
   return `cap ${pool.cap}, ${mover} between ${pool.cap_floor} and ${pool.cap_ceiling}${reserve}`;
+}
+
+function nextStartIn(pool, later) {
+  return pool.next_start_in_s === null ? 0 : Math.max(0, pool.next_start_in_s - later);
+}
+
+/** How starts are kept apart; empty where they are not. */
+export function spacingWords(pool, later) {
+  if (!pool.spacing_s) return "";
+  const startIn = nextStartIn(pool, later);
+  return `${amount(pool.spacing_s)} s between starts${startIn > 0 ? `, next in ${span(startIn)}` : ""}`;
+}
+
+/** Who may hold no more although the pool may have room; empty where there is no such project. */
+export function maximumWords(pool) {
+  const names = pool.projects
+    .filter((project) => project.maximum !== null && project.in_use >= project.maximum)
+    .map((project) => project.name);
+  if (names.length === 0) return "";
+  const few = names.slice(0, 3).join(", ");
+  return names.length > 3 ? `${few} and ${names.length - 3} more are at their maximum` : `at the maximum: ${few}`;
 }
 
 /** What the provider said lately; empty where it said nothing. */

@@ -3,7 +3,7 @@
 
 import { byId, h, keyed, put, say, show } from "./dom.js";
 import { matches } from "./lists.js";
-import { clock, who } from "./words.js";
+import { clock, counted, who } from "./words.js";
 
 const ASK_KINDS = new Set(["granted", "refused", "gave up", "reclaimed", "held", "rests", "ended"]);
 const TOLD = new Set(["open", "close", "person"]);
@@ -15,6 +15,7 @@ const rowsAt = byId("facts");
 const more = byId("facts-more");
 const none = byId("facts-none");
 const asksToo = byId("asks-too");
+const asksTooWords = byId("asks-too-words");
 let rows = FIRST_ROWS;
 
 export class Facts {
@@ -54,6 +55,11 @@ export class Facts {
     return ASK_KINDS.has(fact.kind) ? this.#asks : this.#moves;
   }
 
+  /** Those about single asks. */
+  get asks() {
+    return this.#asks;
+  }
+
   /** Newest first. */
   list(withAsks) {
     if (!withAsks) return this.#moves;
@@ -68,16 +74,30 @@ export function announced(fact) {
 
 /** `view`: {facts, only, filter, many, ahead}. */
 export function paintTimeline(view) {
-  const wanted = view.facts.list(asksToo.checked)
-    .filter((fact) => (!view.only || fact.pool === view.only) && matches(fact, view.filter));
+  const shown = (fact) => (!view.only || fact.pool === view.only) && matches(fact, view.filter);
+  const wanted = view.facts.list(asksToo.checked).filter(shown);
+  const asks = view.facts.asks.filter(shown);
+  const refused = asks.filter((fact) => fact.kind === "refused").length;
   keyed(rowsAt, wanted.slice(0, rows), {
     key: (fact) => fact.key,
     make,
     update: (item, fact) => update(item, fact, view),
   });
+  say(asksTooWords, refused ? `asks too (${refused} refused)` : "asks too");
   show(none, wanted.length === 0);
+  say(none, noneWords(view, asks.length, refused));
   show(more, wanted.length > rows);
   say(more, `Show ${Math.min(MORE_ROWS, wanted.length - rows)} older`);
+}
+
+/** What an empty list means: what is only hidden has happened all the same. */
+function noneWords(view, asks, refused) {
+  if (asks) {
+    const refusals = refused ? `, ${counted(refused, "refusal")} among them` : "";
+    return `No cap has moved. ${counted(asks, "fact")} about single asks${refusals}: tick “asks too” to see them.`;
+  }
+  if (view.only || view.filter) return "Nothing has happened here yet.";
+  return "Nothing has happened yet: no cap has moved, and no ask was refused.";
 }
 
 export function listenToTimeline(repaint) {
