@@ -29,7 +29,7 @@ class Agent(ABC):
     args: ClassVar[tuple[str, ...]] = ()
     """What it needs here when it is launched as the factory does it."""
     may_commit: ClassVar[tuple[str, ...]]
-    """What lets it commit; as the factory launches it, it may only change files."""
+    """What lets it run any git command."""
     gives_up_after: ClassVar[int] = 1
     """How many refusals end it where it may not try again."""
 

@@ -45,15 +45,17 @@ opencode asks again for more than a minute and cannot be told to do less.
 _MAY = """\
 ## What they may do
 
-As flyball launches them they may change files in their worktree and nothing outside it. claude, gemini and
-opencode have no shell; codex has one inside its sandbox. None of them can commit, so flyball commits their
-work, under the task's title. With these arguments they commit by themselves, as in the row of killed agents
-with commits:
+As flyball launches them they may change files in their worktree and nothing outside it, and run what they
+are told to: the gate's commands, and `git status`, `diff`, `log`, `add`, `commit` and `rebase`. claude is
+permitted exactly these commands; gemini and opencode permit a command by its parts, gemini by its beginning.
+codex has a shell inside its sandbox, and cannot commit there, so flyball commits its work, under the task's
+title. What claude was denied is told by `flyball run`, on the board, by `flyball task why` and under
+`--json`. These arguments permit more:
 """
 _CARE = """\
-Mind what that opens. claude gets git and no more; the others get a shell that may do anything. For codex
-there is nothing between: its sandbox keeps git's own folder of a worktree read-only, even where
-`writable_roots` names it.
+Mind what that opens. They take the place of what flyball permits: claude gets git and no more, the others get
+a shell that may do anything. For codex there is nothing between: its sandbox keeps git's own folder of a
+worktree read-only, even where `writable_roots` names it.
 """
 _AGAIN = """\
 ## Again

@@ -206,7 +206,8 @@ def test_an_agent_finds_what_it_was_promised_in_its_environment(project: Project
         "t-1",
         act="assert os.environ['COLOUR'] == 'blue' and os.environ['FLYBALL_MODEL'] == 'small'\n"
         "assert os.environ['FLYBALL_TASK'] == task and os.environ['FLYBALL_ATTEMPT'] == '1'\n"
-        "assert not [name for name in os.environ if name.startswith('GIT_') and 'GIT_CONFIG_' not in name]\n"
+        "assert not [name for name in os.environ if name.startswith('GIT_') and 'GIT_CONFIG_' not in name"
+        " and name != 'GIT_EDITOR']\n"
         "assert git('symbolic-ref', '--short', 'HEAD') == 'agent/t-1'\n"
         "assert os.path.realpath(git('rev-parse', '--show-toplevel')) == os.path.realpath(os.getcwd())\n"
         + WORK,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -131,7 +133,7 @@ def test_what_follows_two_dashes_names_no_option() -> None:
 
 def test_opencode_may_not_run_commands_unless_the_project_lets_it_have_all_it_asks_for() -> None:
     strict = load("opencode").launch(Assignment()).env["OPENCODE_PERMISSION"]
-    assert '"bash":"deny"' in strict
+    assert '"bash":{"*":"deny"}' in strict
     # What is not mentioned stays as the project's own configuration has it.
     assert '"edit"' not in strict
     assert load("opencode").launch(Assignment(args=("--auto",))).env == {}
@@ -176,3 +178,42 @@ def _model(word: str) -> str | None:
     if word.startswith("model="):
         return str(tomllib.loads(word)["model"])
     return word.removeprefix("--model=") if word.startswith("--model=") else None
+
+
+# -- what it is told to run, it may run ------------------------------------------------------------------
+
+TOLD = Assignment(commands=("cd web && npm test", "make (all)"), command_beginnings=("git add", "git rebase"))
+
+
+def test_claude_may_run_exactly_the_commands_it_is_told_to() -> None:
+    argv = load("claude").launch(TOLD).argv
+    at = argv.index("--allowedTools")
+    assert argv[at + 1 : at + 5] == (
+        "Bash(git add:*)",
+        "Bash(git rebase:*)",
+        "Bash(cd web && npm test)",
+        r"Bash(make \(all\))",
+    )
+    assert argv[at + 5].startswith("--"), "an option ends the list"
+
+
+@pytest.mark.parametrize(
+    "own", ["--allowedTools=Bash", "--allowed-tools=Bash", "--dangerously-skip-permissions"]
+)
+def test_what_a_project_says_of_claudes_tools_wins(own: str) -> None:
+    argv = load("claude").launch(replace(TOLD, args=(own,))).argv
+    assert [each for each in argv if "git rebase" in each] == []
+
+
+def test_gemini_may_run_the_parts_of_the_commands_it_is_told_to() -> None:
+    argv = load("gemini").launch(TOLD).argv
+    allowed = [each.partition("=")[2] for each in argv if each.startswith("--allowed-tools=")]
+    names = ("git add", "git rebase", "cd web", "npm test", "make (all)")
+    assert allowed == [f"run_shell_command({name})" for name in names]
+
+
+def test_opencode_may_run_the_commands_it_is_told_to_and_no_others() -> None:
+    rules = json.loads(load("opencode").launch(TOLD).env["OPENCODE_PERMISSION"])["bash"]
+    assert next(iter(rules.items())) == ("*", "deny"), "the last rule that fits decides"
+    allowed = {name for name, rule in rules.items() if rule == "allow"}
+    assert {"git add *", "git rebase", "cd web", "npm test", "cd web && npm test"} <= allowed

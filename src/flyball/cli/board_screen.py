@@ -27,6 +27,7 @@ STYLES = {
 WORDS = {"ready": "waits", "claimed": "prepares", "parked": "for you"}
 _ORDER = ("running", "checking", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
 _MERGED_NAMED = 8
+_DENIALS_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTH
     if rows:
         yield _rows_table(shown, at)
         yield from _more(len(rows) - len(shown))
+    for row in shown:
+        yield from _denied(row)
     yield from _waiting(board, room.waiting(len(board.waiting), beside=len(shown)))
     yield from _merged(board)
     for note in board.notes:
@@ -117,6 +120,17 @@ def _cost(row: Row) -> str:
     if row.cost_usd is not None:
         return f"${row.cost_usd:.2f}"
     return "unknown" if row.tokens else ""
+
+
+def _denied(row: Row) -> Iterator[Line]:
+    if row.denials:
+        yield Line(denied_words(row.task, row.denials), label=Piece("denied", Style.WARN), indent=2)
+
+
+def denied_words(task: str, denials: Sequence[str]) -> str:
+    """What a task's agents were not permitted to do."""
+    more = f" and {len(denials) - _DENIALS_NAMED} more" if len(denials) > _DENIALS_NAMED else ""
+    return f"{task}: its agent may not {'; '.join(denials[:_DENIALS_NAMED])}{more}"
 
 
 def _state(row: Row) -> Piece:

@@ -168,5 +168,6 @@ def _record(report: Report) -> dict[str, object]:
         "red_base": asdict(report.red_base) if report.red_base is not None else None,
         "cost_usd": round(report.spend.usd, 6) if report.spend.usd is not None else None,
         "unpriced_launches": report.spend.unpriced,
+        "denials": report.denials,
         "notes": report.notes,
     }

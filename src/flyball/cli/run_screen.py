@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flyball.cli.board_screen import WORDS, board_screen, room_for
+from flyball.cli.board_screen import WORDS, board_screen, denied_words, room_for
 from flyball.cli.render import (
     Block,
     Column,
@@ -104,6 +104,7 @@ class Lines:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, int, str]] = {}
         self._noted: set[str] = set()
+        self._denied: set[tuple[str, str]] = set()
         allow_any_name(sys.stdout)
 
     def see(self, run: Run) -> None:
@@ -117,6 +118,10 @@ class Lines:
             if self._seen.get(row.task) != now and _worth_a_line(row):
                 self._seen[row.task] = now
                 self._print(line_of(row))
+            for denial in row.denials:
+                if (row.task, denial) not in self._denied:
+                    self._denied.add((row.task, denial))
+                    self._print(f"{row.task} was denied: {denial}")
 
     def _print(self, words: str) -> None:
         # Whoever read this may be gone (`flyball run | head`); the work goes on.
@@ -189,6 +194,11 @@ def ended(report: Report) -> Iterator[Block]:
         yield Line(f"{report.paused}; flyball run goes on", label="paused", indent=2)
     elif (report.left or report.unstarted) and report.red_base is None:
         yield Line("flyball run goes on from here", label="next", indent=2)
+    for task, denials in report.denials.items():
+        yield Line(denied_words(task, denials), label=Piece("denied", Style.WARN), indent=2)
+    if report.denials:
+        words = "agent.args in flyball.toml can permit more, such as --allowedTools of claude"
+        yield Line(words, label=" ", indent=2)
     if report.spend.usd or report.spend.unpriced:
         yield Line(cost_words(report.spend), label="cost", indent=2)
     for note in report.notes:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flyball.cli.board_screen import denied_words
 from flyball.cli.render import Block, Line, Piece, Style, plain_words, print_json, show
 from flyball.cli.screen import breaker_words
 from flyball.cli.task_screen import type_way_out
@@ -69,6 +70,8 @@ class Answer:
     """What its pool lets through, where that is not everybody."""
     budget: str = ""
     """How the account's fullest window stands, where that keeps work back."""
+    denials: tuple[str, ...] = ()
+    """What its agents wanted to do and were not permitted to."""
     next: tuple[str, ...] = ()
 
 
@@ -93,6 +96,9 @@ def screen(answer: Answer) -> Iterator[Block]:
         yield Line(Piece(answer.pool, Style.WARN), label="pool", indent=2)
     if answer.budget:
         yield Line(Piece(answer.budget, Style.WARN), label="budget", indent=2)
+    if answer.denials:
+        words = denied_words(answer.id, answer.denials)
+        yield Line(Piece(words, Style.WARN), label="denied", indent=2)
     for number, words in enumerate(answer.next):
         yield Line(words, label=" " if number else "next", indent=2)
 
@@ -106,7 +112,7 @@ def answer_for(project: Project, known: Known) -> Answer:
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
         return _closed(known)
     if row is not None and row.state != State.MERGED.value:
-        return _from_row(project, known, row, board)
+        return replace(_from_row(project, known, row, board), denials=tuple(row.denials))
     if known.task is None and known.problem is not None:
         words = f"cannot be used as it is written in {known.problem.where}: {known.problem.words}"
         return _answer(known, UNREADABLE, words, next=("flyball validate checks all of them",))

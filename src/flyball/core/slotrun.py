@@ -209,6 +209,8 @@ class SlotRun:
     tokens: int = 0
     cost_usd: float | None = None
     """Of its agents together; None: none of them said what it cost."""
+    denials: tuple[str, ...] = ()
+    """What its agents wanted to do and were not permitted to, each once."""
     end: str = ""
     reason: str = ""
     cause: Cause | None = None

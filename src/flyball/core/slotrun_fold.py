@@ -85,7 +85,8 @@ def _launched(slot: SlotRun, entry: Entry) -> SlotRun:
 def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
     tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd")
     known = slot.cost_usd if cost is None else (slot.cost_usd or 0.0) + cost
-    return replace(slot, tokens=slot.tokens + tokens, cost_usd=known)
+    denials = tuple(dict.fromkeys((*slot.denials, *(entry.fields.get("denials") or ()))))
+    return replace(slot, tokens=slot.tokens + tokens, cost_usd=known, denials=denials)
 
 
 def _kept(slot: SlotRun, entry: Entry) -> SlotRun:

@@ -27,7 +27,7 @@ from flyball.factory.process import Process
 from flyball.factory.prompt import News, compile_news, compile_prompt
 from flyball.factory.threads import off_loop
 from flyball.factory.usage.ledgers import API_KEY, expected_fields
-from flyball.factory.workshop import Workshop
+from flyball.factory.workshop import GIT_COMMANDS, Workshop
 from flyball.governor.asking import Asking
 from flyball.governor.kept import STDERR, STDOUT, exit_code
 from flyball.governor.lease import Lease
@@ -143,6 +143,8 @@ class Attempts:
             max_cost_usd=self.shop.ceilings(self.task.id).max_cost_usd,
             session=slot.session,
             effort=self._persona().effort,
+            commands=self.shop.terms.gate,
+            command_beginnings=GIT_COMMANDS,
         )
 
     def _persona(self) -> Persona:
@@ -236,6 +238,7 @@ def spent(ending: Ending) -> dict[str, object]:
         "tokens": progress.tokens.total if progress.tokens else None,
         "cost_usd": progress.cost_usd,
         "turns": progress.turns,
+        "denials": list(progress.denials) or None,
     }
 
 

@@ -44,6 +44,8 @@ class Row:
     tokens: int | None = None
     cost_usd: float | None = None
     """None: not known."""
+    denials: list[str] = field(default_factory=list)
+    """What its agents wanted to do and were not permitted to."""
     activity: str = ""
     stuck: bool = False
     back: str = ""
@@ -137,6 +139,7 @@ def _trip_row(trip: Any) -> Row:
         since=slot.since,
         tokens=(tokens or 0) + slot.tokens or None,
         cost_usd=sum(known) if known else None,
+        denials=list(dict.fromkeys((*slot.denials, *(progress.denials if progress is not None else ())))),
         activity=progress.activity if progress is not None else "",
         stuck=agent.stuck if agent is not None else False,
         back=f"{slot.cause.value}: {_one_line(slot.reason)}" if slot.cause is not None else "",
@@ -155,6 +158,7 @@ def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
         since=slot.since,
         tokens=slot.tokens or None,
         cost_usd=slot.cost_usd,
+        denials=list(slot.denials),
         why="" if slot.state is State.MERGED else _one_line(slot.reason),
         folder=slot.folder,
         pr_url=slot.pr_url,

@@ -33,7 +33,7 @@ from flyball.factory.process import Process
 from flyball.factory.threads import off_loop
 from flyball.factory.usage.ledgers import API_KEY
 from flyball.factory.waits import Waits
-from flyball.factory.workshop import Workshop
+from flyball.factory.workshop import GIT_COMMANDS, Workshop
 from flyball.governor.asking import Asking
 from flyball.governor.lease import Lease
 from flyball.runtimes.known import TELLING
@@ -179,6 +179,8 @@ class Errands:
             max_turns=agent.max_turns,
             max_cost_usd=self.shop.ceilings(self.task.id).max_cost_usd,
             effort=errand.effort,
+            commands=self.shop.terms.gate,
+            command_beginnings=GIT_COMMANDS,
         )
         told = {"FLYBALL_ATTEMPT": str(self.slot.attempt), "FLYBALL_STAGE": errand.stage}
         return Order(
@@ -230,6 +232,7 @@ class Errands:
             cost_usd=progress.cost_usd,
             ended=ending.end.value,
             ended_why=ending.reason,
+            denials=list(progress.denials) or None,
         )
 
     # -- after the engine was gone ------------------------------------------------------------------------

@@ -89,6 +89,8 @@ async def start(shop: Workshop, order: Order, lease: Lease, written: Callable[[P
 def _told(shop: Workshop, order: Order, prompt: Path, lease: Lease) -> dict[str, str]:
     return {
         "FLYBALL_TASK": order.task,
+        # A rebase that goes on must not wait for an editor.
+        "GIT_EDITOR": "true",
         "FLYBALL_PROMPT_FILE": str(prompt),
         "FLYBALL_RUN": f"{shop.ledger.run}/{order.folder}",
         nested.VARIABLE: nested.exported(shop.governor.address, lease.pool, lease.id),

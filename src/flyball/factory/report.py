@@ -64,6 +64,8 @@ class Report:
     """Why no agent was started."""
     spend: Spend = field(default_factory=Spend)
     """What the run's agents used, as far as they say."""
+    denials: dict[str, list[str]] = field(default_factory=dict)
+    """By task: what its agents wanted to do and were not permitted to."""
     notes: list[str] = field(default_factory=list)
 
     def note(self, words: str) -> None:

@@ -295,6 +295,8 @@ class Run:
         self.wake()
 
     def _record(self, slot: SlotRun, stopped: str) -> None:
+        if slot.denials:
+            self.report.denials[slot.task] = list(slot.denials)
         if slot.state is State.MERGED:
             self.report.merged.append(slot.task)
             self.frontier.merged.add(slot.task)

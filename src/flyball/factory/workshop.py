@@ -47,6 +47,9 @@ from flyball.governor.location import home
 from flyball.runtimes.known import load, pool_of
 from flyball.runtimes.port import Runtime
 
+GIT_COMMANDS = tuple(f"git {verb}" for verb in ("status", "diff", "log", "add", "commit", "rebase"))
+"""What an agent needs to commit and to rebase in its own worktree."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Workshop:

@@ -92,6 +92,28 @@ def _past_options(words: list[str]) -> list[str]:
     return words[at:]
 
 
+def simple_commands(command: str) -> list[str]:
+    """The commands that a shell command is made of, for runtimes that permit each by itself.
+
+    >>> simple_commands("cd web && npm test -- --ci 'a && b' | tee log; true")
+    ['cd web', "npm test -- --ci 'a && b'", 'tee log', 'true']
+    """
+    import shlex
+
+    lexer = shlex.shlex(command, posix=False, punctuation_chars="&|;")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    parts: list[list[str]] = [[]]
+    try:
+        for token in lexer:
+            if set(token) <= set("&|;"):
+                parts.append([])
+            else:
+                parts[-1].append(token)
+    except ValueError:
+        return [command]
+    return [" ".join(part) for part in parts if part]
+
+
 def positions(words: Sequence[str], *, one: Collection[str], many: Collection[str] = ()) -> list[int]:
     """Where the words are that are neither options nor their values.
 

@@ -19,6 +19,18 @@ _MANY_OPTIONS = (
 )
 
 
+_ANYTHING = "--dangerously-skip-permissions"
+
+
+def _rules(assignment: Assignment) -> list[str]:
+    """Its rules for the commands of an assignment. A parenthesis in a command must not end the rule."""
+    beginnings = [f"Bash({each}:*)" for each in assignment.command_beginnings]
+    escaped = [
+        each.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)") for each in assignment.commands
+    ]
+    return [*beginnings, *(f"Bash({each})" for each in escaped)]
+
+
 class Claude:
     name = "claude"
     reports_cost = True
@@ -39,14 +51,15 @@ class Claude:
         return stdout.startswith(b"API Error:")
 
     def launch(self, assignment: Assignment) -> Launch:
-        """It edits what is in its working directory, and is told no where it would have to ask."""
+        """It edits what is in its working directory, runs what it is told to, and is told no where it would
+        have to ask."""
         model, session = assignment.model, assignment.session
         turns, cost_usd, effort = assignment.max_turns, assignment.max_cost_usd, assignment.effort
         options = command_line.defaults(
             assignment.args,
             ("--output-format=stream-json",),
             ("--verbose",),
-            ("--permission-mode=acceptEdits", "--dangerously-skip-permissions"),
+            ("--permission-mode=acceptEdits", _ANYTHING),
             (model and f"--model={model}",),
             (effort and f"--effort={effort}",),
             (f"--max-turns={turns}" if turns is not None else "",),
@@ -54,6 +67,10 @@ class Claude:
             (f"--resume={session}" if session else "", "-r", "--continue", "-c"),
             ("--fork-session" if session else "",),
         )
+        ours = command_line.defaults(assignment.args, ("--allowedTools", "--allowed-tools", _ANYTHING))
+        if ours and (rules := _rules(assignment)):
+            # First, so that an option ends the list of rules.
+            options = [*ours, *rules, *options]
         return Launch((*(assignment.program or (self.name,)), "-p", *options, *assignment.args))
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:

@@ -102,6 +102,8 @@ class _Line(msgspec.Struct):
     model_usage_since_last_result: Any = None
     fallback_model: Any = None
     message: Any = None
+    tool_name: Any = None
+    tool_use_id: Any = None
 
 
 _assistant, any_line, _usage = Event(_Assistant), Event(_Line), Event(_Usage)
@@ -190,6 +192,10 @@ class ClaudeReader(LineReader):
             self._result = None
         elif event.subtype == "model_fallback":
             self._model = word(event.fallback_model) or self._model
+        elif event.subtype == "permission_denied":
+            tool = word(event.tool_name) or "a tool"
+            asked = _asked_of(self._answer, event.tool_use_id)
+            self._denied(f"{tool}: {asked}" if asked else tool)
         elif event.subtype == "api_retry":
             code = status(event.error_status)
             self._activity = f"trying again after {code or 'an error'}"
@@ -337,6 +343,20 @@ def _said(message: Any) -> str:
     first = content[0] if isinstance(content, list) and content else None
     text = first.get("text") if isinstance(first, dict) else None
     return text if isinstance(text, str) else ""
+
+
+def _asked_of(answer: bytes, tool_use_id: Any) -> str:
+    """What an answer asked of a tool: its command, its path, or nothing that can be named."""
+    event = any_line.read(answer)
+    message = event.message if event is not None else None
+    blocks = message.get("content") if isinstance(message, dict) else None
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, dict) and block.get("id") == tool_use_id:
+            given = block.get("input")
+            names = ("command", "file_path", "path", "url")
+            found = (word(given.get(name)) for name in names) if isinstance(given, dict) else iter(())
+            return next((each for each in found if each), "")
+    return ""
 
 
 def _name_after(line: bytes, start: int) -> str:

@@ -329,7 +329,8 @@ class Gemini:
         )
 
     def launch(self, assignment: Assignment) -> Launch:
-        """It edits what is in its working directory; tools that it would have to ask for it is not shown.
+        """It edits what is in its working directory and runs what it is told to; tools that it would have to
+        ask for it is not shown. A command is allowed by its beginning.
 
         In a folder that it was never told to trust it would not start, and here nobody can tell it.
         """
@@ -342,6 +343,12 @@ class Gemini:
             (model and f"--model={model}", "-m"),
             (f"--resume={session}" if session else "", "-r"),
         )
+        ours = command_line.defaults(assignment.args, ("--allowed-tools", "--approval-mode", "--yolo", "-y"))
+        parts = [part for each in assignment.commands for part in command_line.simple_commands(each)]
+        for command in dict.fromkeys((*assignment.command_beginnings, *parts)) if ours else ():
+            # A comma would begin another tool.
+            if "," not in command:
+                options.append(f"--allowed-tools=run_shell_command({command})")
         return Launch((*(assignment.program or (self.name,)), *options, *assignment.args))
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:

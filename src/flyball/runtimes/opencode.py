@@ -42,7 +42,6 @@ _MESSAGE = b'"messageID":"'
 _UNFINISHED = frozenset({"tool-calls", "unknown", "other", ""})
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _NOT_ASKED = {
-    "bash": "deny",
     "webfetch": "deny",
     "websearch": "deny",
     "external_directory": "deny",
@@ -220,7 +219,8 @@ class Opencode:
         return bool(re.search(rb"^> \S+ \xc2\xb7 \S+$", stderr[:4096], re.MULTILINE))
 
     def launch(self, assignment: Assignment) -> Launch:
-        """It edits what is in its working directory and has no shell; ``--auto`` gives it all it asks for."""
+        """It edits what is in its working directory and runs what it is told to; ``--auto`` gives it all it
+        asks for."""
         model, session = assignment.model, assignment.session
         options = command_line.defaults(
             assignment.args,
@@ -230,7 +230,12 @@ class Opencode:
             ("--fork" if session else "",),
         )
         strict = command_line.defaults(assignment.args, ("--auto",))
-        env = {"OPENCODE_PERMISSION": msgspec.json.encode(_NOT_ASKED).decode()} if strict else {}
+        # The last rule that fits decides.
+        allowed = [*(f"{each} *" for each in assignment.command_beginnings), *assignment.command_beginnings]
+        allowed += [part for each in assignment.commands for part in command_line.simple_commands(each)]
+        shell = {"*": "deny", **dict.fromkeys([*allowed, *assignment.commands], "allow")}
+        permissions = {**_NOT_ASKED, "bash": shell}
+        env = {"OPENCODE_PERMISSION": msgspec.json.encode(permissions).decode()} if strict else {}
         return Launch((*(assignment.program or (self.name,)), "run", *options, *assignment.args), env)
 
     def resuming(self, argv: Sequence[str], session: str) -> list[str]:

@@ -13,8 +13,9 @@ A run that waited out a throttle and went on has told of it and ends as it ends.
 *episode*, told once; the first sign of work closes it.
 
 A launch is one command line: headless, the prompt on stdin, the output that our reader reads best. It has the
-strictest permissions that still let the agent change files in its working directory without a person to ask,
-and what the project says itself always wins over what we would say.
+strictest permissions that still let the agent do what it is told without a person to ask: change files in its
+working directory, and run the commands that its assignment names. What the project says itself always wins
+over what we would say.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Progress:
     """Wall clock of the last output."""
     windows: tuple[Report, ...] = ()
     """What the provider itself said about the account's usage windows."""
+    denials: tuple[str, ...] = ()
+    """What it wanted to do and was not permitted to, each once, such as ``Bash: npm test``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,10 @@ class Assignment:
     """Go on with this one, in a session of its own where the runtime can fork it."""
     effort: str = ""
     """How much thought it takes: low, medium, high; for the runtimes that have such an option."""
+    commands: Sequence[str] = ()
+    """Shell commands that it may run, exactly as they are written: those that it is told to run."""
+    command_beginnings: Sequence[str] = ()
+    """Beginnings of such commands, in whole words: ``git add``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from flyball.runtimes.port import End, Ending, Progress, Tokens
 _PRECISE = frozenset({SignalKind.WINDOW_USED_UP, SignalKind.CREDIT_GONE})
 _LIVE = LIMITING | {SignalKind.NEAR_LIMIT}
 """Kinds a pool does something with; the others only explain an ending."""
+_DENIALS_KEPT, _DENIAL_CHARACTERS = 20, 200
 _SHELL_SIGNAL = 128
 _ENDING_SIGNALS = frozenset({1, 2, 3, 6, 9, 15})
 """What a shell's 128 + n is believed for: hangup, interrupt, quit, abort, kill, terminate."""
@@ -55,6 +56,7 @@ class LineReader:
         self._cost_usd: float | None = None
         self._turns: int | None = None
         self._windows: dict[str, Report] = {}
+        self._denials: dict[str, None] = {}
         self._activity = ""
         self._active_at: float | None = None
         self._wall_s = 0.0
@@ -88,6 +90,7 @@ class LineReader:
             activity=self._activity,
             active_at=self._active_at,
             windows=tuple(self._windows.values()),
+            denials=tuple(self._denials),
         )
 
     def finish(self, exit_code: int | None, *, wall_s: float) -> Ending:
@@ -126,6 +129,11 @@ class LineReader:
         if self._episode:
             near = self._episode.get(SignalKind.NEAR_LIMIT)
             self._episode = {SignalKind.NEAR_LIMIT: near} if near else {}
+
+    def _denied(self, words: str) -> None:
+        """It was not permitted to do something. The first ones are kept: an agent may try for ever."""
+        if len(self._denials) < _DENIALS_KEPT:
+            self._denials[" ".join(words.split())[:_DENIAL_CHARACTERS]] = None
 
     def _took_turn(self) -> None:
         self._turns = (self._turns or 0) + 1
