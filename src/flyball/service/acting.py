@@ -68,10 +68,9 @@ async def _set(service: Service, name: str, body: bytes) -> PoolRecord:
         await service.call(partial(service.governor.set_pool, name, **changes))
     except UsageError as error:
         # Of a pair that does not fit, the one that this request names.
-        blamed = [*(setting for setting in error.settings if setting in changes), *error.settings]
-        raise ProblemError(
-            400, "bad-setting", str(error), setting=blamed[0] if blamed else None, pool=name
-        ) from error
+        named = error.settings or (tuple(changes) if len(changes) == 1 else ())
+        setting = next((setting for setting in named if setting in changes), next(iter(named), None))
+        raise ProblemError(400, "bad-setting", str(error), setting=setting, pool=name) from error
     return known_pool(await service.watch.fresh(), name, _notes(before, name))
 
 

@@ -94,7 +94,7 @@ export function paintTimeline(view) {
 function noneWords(view, asks, refused) {
   if (asks) {
     const refusals = refused ? `, ${counted(refused, "refusal")} among them` : "";
-    return `No cap has moved. ${counted(asks, "fact")} about single asks${refusals}: tick “asks too” to see them.`;
+    return `${counted(asks, "fact")} about single asks${refusals}: tick “asks too” to see them.`;
   }
   if (view.only || view.filter) return "Nothing has happened here yet.";
   return "Nothing has happened yet: no cap has moved, and no ask was refused.";
