@@ -13,7 +13,7 @@ import pytest
 
 from flyball import errors
 from flyball.core.verdict import Kind, Reason, Verdict
-from flyball.errors import FlyballError, GitError, RefusedError, Throttled, WaitTimeoutError
+from flyball.errors import FlyballError, GitError, PoolInUseError, RefusedError, Throttled, WaitTimeoutError
 
 VERDICT = Verdict(kind=Kind.REFUSED, pool="p", reason=Reason.CAP, in_use=1, cap=1)
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, FlyballError)]
@@ -27,6 +27,8 @@ def made(kind: type[FlyballError]) -> FlyballError:
         return kind(VERDICT)
     if kind is Throttled:
         return Throttled("slow", retry_after_s=7.0)
+    if kind is PoolInUseError:
+        return PoolInUseError("p", leases=2, waiting=1, shares=0)
     return GitError("no", output="fatal", code=128) if kind is GitError else kind("no")
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from flyball.cli.main import load_verb, verb_parser
+from flyball.governor.governor import Governor
+from flyball.governor.location import open_reader
 from flyball.sim.capacity import Capacity
 from flyball.sim.provider import Provider
 
@@ -53,6 +56,18 @@ def test_the_examples_run(code: str, provider: Provider, capsys: pytest.CaptureF
     printed = capsys.readouterr().out
     for expected in re.findall(r"print\(.*# (.+)", code):
         assert expected in printed
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_the_examples_set_nothing_and_refuse_nothing_in_a_providers_pool(
+    code: str, provider: Provider
+) -> None:
+    exec(compile(code, "how-to", "exec"), {})
+    with closing(open_reader(Governor().address)) as reader:
+        pools = [pool for pool in reader.snapshot().pools if pool.name != "demo"]
+    assert [(pool.name, pool.named, pool.memory.cap.throttle_count) for pool in pools] == [
+        (pool.name, {}, 0) for pool in pools
+    ]
 
 
 @pytest.mark.parametrize("line", commands())

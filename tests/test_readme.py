@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,16 @@ def test_the_examples_run(
     exec(compile(code, "README.md", "exec"), {})
     for expected in re.findall(r"print\(.*# (.+)", code):
         assert expected in capsys.readouterr().out
+
+
+def test_the_examples_leave_only_a_pool_of_their_own(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLYBALL_")}
+    env = {**kept, "HOME": str(tmp_path)}
+    for code in blocks("python"):
+        subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
+    look = [sys.executable, "-m", "flyball", "status", "--json"]
+    shown = json.loads(subprocess.run(look, env=env, check=True, capture_output=True).stdout)
+    assert [pool["name"] for pool in shown["pools"]] == ["demo"]
 
 
 @pytest.mark.parametrize(

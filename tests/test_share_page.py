@@ -44,16 +44,17 @@ def _typed(server: RedisServer, folder: Path, script: str) -> str:
     return done.stdout
 
 
-def _until(command: str, shown: str) -> str:
+def _until(command: str, *shown: str) -> str:
     """The last command of a block, until what was begun before it is there."""
-    seen = f"{{ {command}; }} > seen; grep -Eq '{shown}' seen"
+    seen = " && ".join([f"{{ {command}; }} > seen", *(f"grep -Eq '{pattern}' seen" for pattern in shown)])
     return f"for _ in $(seq 300); do {seen} && break; sleep 0.1; done\ncat seen"
 
 
 def test_two_hosts_share_a_pool_in_five_commands(server: RedisServer, tmp_path: Path) -> None:
     *begun, look = _blocks("sh")[0].splitlines()
     assert len(begun) == 4
-    out = _typed(server, tmp_path, "\n".join([*begun, _until(look, r"right +1 +1 +1 s ago")]))
+    looked = _until(look, "left +1 +1 +[0-9]+ s ago", "right +1 +1 +[0-9]+ s ago")
+    out = _typed(server, tmp_path, "\n".join([*begun, looked]))
     rows = [line.split() for line in out.splitlines() if line.startswith(("  left ", "  right "))]
     assert [row[:3] for row in rows] == [["left", "1", "1"], ["right", "1", "1"]]
     assert "2 of 4 slots in use, 2 free" in out

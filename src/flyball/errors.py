@@ -44,6 +44,19 @@ class UsageError(FlyballError, ValueError):
         self.settings = settings
 
 
+class PoolInUseError(UsageError):
+    """A pool that is in use cannot be removed."""
+
+    def __init__(self, pool: str, *, leases: int, waiting: int, shares: int) -> None:
+        counts = {"leases": leases, "waiting": waiting, "share leases": shares}
+        found = ", ".join(f"{what}: {number}" for what, number in counts.items() if number)
+        super().__init__(
+            f"pool {pool!r} is in use ({found}) and cannot be removed; `flyball status {pool}` names them: "
+            "remove it once they have ended"
+        )
+        self.pool, self.leases, self.waiting, self.shares = pool, leases, waiting, shares
+
+
 class RefusedError(FlyballError):
     """No slot now. ``verdict`` says why, who holds it, and when to expect one."""
 

@@ -95,7 +95,9 @@ def test_every_verb_has_help_with_an_example_and_json(cli: Cli, verb: str) -> No
     assert f"flyball {verb}" in result.out.partition("example:")[2]
 
 
-@pytest.mark.parametrize(("verb", "action"), [("pool", a) for a in ("set", "show", "reset", "import")])
+@pytest.mark.parametrize(
+    ("verb", "action"), [("pool", a) for a in ("set", "show", "reset", "remove", "import")]
+)
 def test_every_action_has_help_with_an_example_and_json(cli: Cli, verb: str, action: str) -> None:
     result = cli(verb, action, "--help")
     assert "--json" in result.out

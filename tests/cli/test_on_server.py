@@ -76,6 +76,14 @@ def test_a_pool_is_set_shown_and_reset(cli: Cli) -> None:
     assert cli("pool", "reset", "anthropic").code == 0
 
 
+def test_a_pool_is_removed(cli: Cli, governor: Governor) -> None:
+    governor.set_pool("demo", cap=2)
+    governor.release(governor.acquire("demo"), "throttled")
+    assert cli("pool", "remove", "demo").code == 0
+    assert cli("status", "--json").json["pools"] == []
+    assert governor.facts() == []
+
+
 def test_status_and_why_name_who_holds_and_who_waits(cli: Cli, governor: Governor, people: People) -> None:
     governor.set_pool("anthropic", cap=1, adaptive=False)
     people.holds("anthropic", "blog", "t-14", model="opus")

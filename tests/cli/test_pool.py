@@ -6,7 +6,7 @@ import pytest
 
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
-from tests.cli.kit import Cli
+from tests.cli.kit import Cli, People
 
 THROTTLED = Signal(SignalKind.THROTTLED)
 
@@ -249,6 +249,55 @@ def test_reset_of_an_unknown_pool_names_the_known_ones(cli: Cli) -> None:
     result = cli("pool", "reset", "antropic")
     assert result.code == 2
     assert "did you mean 'anthropic'?" in result.err
+
+
+def test_reset_with_settings_goes_back_to_the_defaults(cli: Cli) -> None:
+    before = cli("pool", "show", "anthropic", "--json").json["settings"]
+    cli("pool", "set", "anthropic", "--cap", "3", "--static", "--weight", "blog=2", "--heartbeat", "100ms")
+    result = cli("pool", "reset", "anthropic", "--settings", "--json")
+    assert result.json["named"] == {}
+    assert result.json["settings"] == before
+    assert "the defaults again" in cli("pool", "reset", "anthropic", "--settings").out
+
+
+def test_a_removed_pool_is_gone_from_everything_that_shows_pools(cli: Cli, governor: Governor) -> None:
+    cli("pool", "set", "openai", "--cap", "4")
+    cli("pool", "set", "demo", "--cap", "4")
+    governor.release(governor.acquire("demo", project="blog", name="t-1"), "throttled")
+    assert "demo" in {fact.pool for fact in governor.facts()}
+    assert cli("pool", "remove", "demo", "--json").json == {"removed": "demo"}
+    assert [pool["name"] for pool in cli("status", "--json").json["pools"]] == ["openai"]
+    assert "demo" not in {fact.pool for fact in governor.facts()}
+    shown = [cli("status"), cli("pool", "show"), cli("doctor"), cli("why", "t-1")]
+    assert not [result.out for result in shown if "demo" in result.out]
+    assert cli("pool", "show", "demo", "--json").json["named"] == {}
+
+
+def test_a_pool_with_leases_or_waiters_is_not_removed_and_the_way_out_is_said(
+    cli: Cli, governor: Governor, people: People
+) -> None:
+    governor.set_pool("demo", cap=1, adaptive=False)
+    people.holds("demo", "blog", "t-1")
+    people.waits("demo", "blog", "t-2")
+    result = cli("pool", "remove", "demo")
+    assert result.code == 2
+    assert "leases: 1, waiting: 1" in result.err
+    assert "flyball status demo" in result.err
+    assert cli("status", "--json").json["pools"][0]["in_use"] == 1
+
+
+def test_what_dead_processes_hold_does_not_keep_a_pool(cli: Cli, governor: Governor, people: People) -> None:
+    people.holds("demo", "blog", "t-1")
+    people.all_die()
+    assert cli("pool", "remove", "demo").code == 0
+    assert cli("status", "--json").json["pools"] == []
+
+
+def test_remove_of_an_unknown_pool_names_the_known_ones(cli: Cli) -> None:
+    assert "in use: none yet" in cli("pool", "remove", "openai").err
+    assert not cli.home.exists()
+    cli("pool", "set", "anthropic", "--cap", "8")
+    assert "did you mean 'anthropic'?" in cli("pool", "remove", "antropic").err
 
 
 def test_an_action_is_needed(cli: Cli) -> None:

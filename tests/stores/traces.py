@@ -302,8 +302,9 @@ class Trace(RuleBasedStateMachine):
     def renew_honestly(self, number: int, wants: int, ended: int) -> None:
         """A holder that does as it was told: what it has of work is within what it may use."""
         pool, node, incarnation = sorted(self.sent)[number % len(self.sent)]
-        shown = self.scenes[0].seen(pool).shares
-        mine = [s for s in shown if (s.node, s.incarnation) == (node, incarnation)]
+        shown = [seen for seen in self.scenes[0].store.snapshot().pools if seen.name == pool]
+        shares = shown[0].shares if shown else ()
+        mine = [s for s in shares if (s.node, s.incarnation) == (node, incarnation)]
         holds = max(0, min(mine[0].target, mine[0].slots - mine[0].owed) - ended) if mine else 0
         renewal = {"holds": holds, "in_flight": min(holds, wants), "wants": wants}
         self.renewed((pool, node, incarnation), renewal, (min(wants, ended), 0, 0), 0)
@@ -321,6 +322,14 @@ class Trace(RuleBasedStateMachine):
     @rule(pool=pools)
     def reset(self, pool: str) -> None:
         self.do(lambda s: told(s.store.reset_pool(pool)))
+
+    @rule(pool=pools)
+    def reset_settings(self, pool: str) -> None:
+        self.do(lambda s: told(s.store.reset_pool(pool, settings=True)))
+
+    @rule(pool=pools)
+    def remove(self, pool: str) -> None:
+        self.do(lambda s: told(s.store.remove_pool(pool)))
 
     @rule(machine=machines, memory_free_bytes=st.sampled_from([None, 1 << 20, 1 << 34]))
     def set_machine(self, machine: MachineSettings, memory_free_bytes: int | None) -> None:

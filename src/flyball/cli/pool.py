@@ -1,4 +1,4 @@
-"""``flyball pool set|show|reset|import``: what a person decides about a pool."""
+"""``flyball pool set|show|reset|remove|import``: what a person decides about a pool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.location import open_reader
 
-SUMMARY = "Set, show, reset or import a pool. A set changes only what it names."
+SUMMARY = "Set, show, reset, remove or import a pool. A set changes only what it names."
 EXAMPLE = """flyball pool set anthropic --cap 12
 flyball pool show anthropic"""
 
@@ -37,14 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown.add_argument("name", nargs="?", metavar="NAME", help="the pool (default: all in use)")
     reset = add_action(
-        actions, "reset", "forget what a pool learned, keep its settings", "flyball pool reset anthropic"
+        actions,
+        "reset",
+        "forget what a pool learned, keep its leases",
+        "flyball pool reset anthropic\nflyball pool reset anthropic --settings",
     )
     reset.add_argument("name", metavar="NAME", help="the pool")
+    reset.add_argument("--settings", action="store_true", help="its settings go back to the defaults, too")
+    removed = add_action(
+        actions,
+        "remove",
+        "forget a pool that is not in use, with its settings and its history",
+        "flyball pool remove demo",
+    )
+    removed.add_argument("name", metavar="NAME", help="the pool")
     imported = add_action(
         actions, "import", "take over a koryph governor.json", "flyball pool import ~/.koryph/governor.json"
     )
     pool_import.add_arguments(imported)
-    for action in (shown, reset, imported):
+    for action in (shown, reset, removed, imported):
         action.add_argument("--json", action="store_true", help="the result as JSON")
 
 
@@ -155,7 +166,8 @@ _KEYS = tuple(PoolChanges.__annotations__)
 
 
 def run(args: argparse.Namespace) -> int:
-    act = {"set": _set, "show": _show, "reset": _reset, "import": pool_import.run}[args.action]
+    actions = {"set": _set, "show": _show, "reset": _reset, "remove": _remove, "import": pool_import.run}
+    act = actions[args.action]
     with closing(Governor()) as governor:
         return act(args, governor)
 
@@ -212,15 +224,34 @@ def _views(governor: Governor, name: str | None) -> list[PoolView]:
 
 
 def _reset(args: argparse.Namespace, governor: Governor) -> int:
-    known = [pool.name for pool in governor.status().pools]
-    if args.name not in known:
-        hint = did_you_mean(args.name, known) or f"in use: {', '.join(known) or 'none yet'}"
-        raise UsageError(f"there is no pool {args.name!r}; {hint}")
-    governor.reset_pool(args.name)
+    _check_known(args.name, governor)
+    governor.reset_pool(args.name, settings=args.settings)
     view = _views(governor, args.name)[0]
     if args.json:
         print_json(view)
     else:
         say(one_line(view))
-        say("forgot its throttles, settle and breaker; settings and leases stay")
+        kept = (
+            "its settings are the defaults again, leases stay"
+            if args.settings
+            else "settings and leases stay"
+        )
+        say(f"forgot its throttles, settle and breaker; {kept}")
     return 0
+
+
+def _remove(args: argparse.Namespace, governor: Governor) -> int:
+    _check_known(args.name, governor)
+    governor.remove_pool(args.name)
+    if args.json:
+        print_json({"removed": args.name})
+    else:
+        say(f"removed {args.name}: its settings, what it learned and its history are gone")
+    return 0
+
+
+def _check_known(name: str, governor: Governor) -> None:
+    known = [pool.name for pool in governor.status().pools]
+    if name not in known:
+        hint = did_you_mean(name, known) or f"in use: {', '.join(known) or 'none yet'}"
+        raise UsageError(f"there is no pool {name!r}; {hint}")

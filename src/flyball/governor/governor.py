@@ -358,9 +358,14 @@ class Governor:
         if changes:
             self._settle(self.store.set_pool(pool or DEFAULT_POOL, changes))
 
-    def reset_pool(self, pool: str) -> None:
-        """Forget what a pool learned; its settings and leases stay."""
-        self._settle(self.store.reset_pool(pool or DEFAULT_POOL))
+    def reset_pool(self, pool: str, *, settings: bool = False) -> None:
+        """Forget what a pool learned; its leases stay. ``settings``: these are the defaults again, too."""
+        self._settle(self.store.reset_pool(pool or DEFAULT_POOL, settings=settings))
+
+    def remove_pool(self, pool: str) -> None:
+        """Forget a pool, its settings and its history. What dead processes hold does not keep it."""
+        self.reap()
+        self._settle(self.store.remove_pool(pool))
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> None:
         """Take over a pool's settings and what it learned from another governor."""

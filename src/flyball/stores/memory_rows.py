@@ -109,6 +109,28 @@ class MemoryRows:
         self.put_settings(row.name, settings)
         self.put_memory(row.name, memory)
 
+    def drop_pool(self, pool: str) -> None:
+        for lease in self.shares(pool):
+            self.drop_share(pool, lease.name)
+        for demand in self.demands(pool):
+            self.drop_demand(demand)
+        for text in ("settings", "memory"):
+            self._delete(self._texts, (pool, text))
+        for project in [key for key in self._projects if key[0] == pool]:
+            self._delete(self._projects, project)
+        for receipt in [key for key in self._receipts if key[0] == pool]:
+            self._delete(self._receipts, receipt)
+        if pool in self._pots:
+            self._delete(self._pots, pool)
+        self._delete(self._pools, pool)
+        self.on_commit(lambda: self._forget_facts(pool))
+
+    def _forget_facts(self, pool: str) -> None:
+        for kept in (self._ask_facts, self._pool_facts):
+            others = [entry for entry in kept if entry[1].pool != pool]
+            kept.clear()
+            kept.extend(others)
+
     def settings(self, pool: str) -> str:
         return self._texts[pool, "settings"]
 

@@ -189,8 +189,11 @@ class Store(Protocol):
     def set_pool(self, pool: str, changes: PoolChanges) -> After:
         """Change exactly the named settings; a named cap reseeds the adaptive one."""
 
-    def reset_pool(self, pool: str) -> After:
-        """Forget what was learned, keep the settings."""
+    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
+        """Forget what was learned; with ``settings`` those are the defaults again, else they stay."""
+
+    def remove_pool(self, pool: str) -> After:
+        """Forget a pool, its settings and its history. Refused while anything is held or waits in it."""
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> After:
         """Take over settings and learned state from elsewhere."""

@@ -86,6 +86,9 @@ class Rows(Protocol):
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None: ...
 
+    def drop_pool(self, pool: str) -> None:
+        """Forget a pool without claims, and everything that is about it."""
+
     def settings(self, pool: str) -> str: ...
 
     def memory(self, pool: str) -> str: ...

@@ -19,7 +19,7 @@ from flyball.core.settings import (
     merge_machine,
 )
 from flyball.core.window import Source
-from flyball.errors import UsageError
+from flyball.errors import PoolInUseError, UsageError
 from flyball.stores import codec
 from flyball.stores.desk import PoolDesk
 from flyball.stores.handout import hand_out
@@ -69,12 +69,14 @@ class SettingVerbs(Steps):
                 use.weight, use.maximum = weight, maximum
                 desk.rows.put_project(pool, use)
 
-    def reset_pool(self, pool: str) -> After:
+    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
         with self._write() as rows:
             carried = self._carry(rows)
             if rows.pool(pool) is None:
-                raise UsageError(f"there is no pool {pool!r}; `flyball status` lists the pools in use")
+                raise UsageError(no_pool_words(pool))
             desk = self._desk(rows, pool)
+            if settings:
+                self._apply_to_projects(desk, desk.put_settings({}))
             meters = desk.row.meters
             meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
             meters.high, meters.work, meters.work_tokens = 0, 0.0, 0.0
@@ -83,6 +85,20 @@ class SettingVerbs(Steps):
             desk.refresh(planning.first_memory(desk.settings, desk.now))
             hand_out(desk)
             return joined(carried, desk.done())
+
+    def remove_pool(self, pool: str) -> After:
+        with self._write() as rows:
+            if rows.pool(pool) is None:
+                raise UsageError(no_pool_words(pool))
+            ending = {release.claim_id for release in self._unwritten}
+            claims = [claim for claim in rows.claims(pool) if claim.id not in ending]
+            leases, waiting = sum(claim.held for claim in claims), sum(not claim.held for claim in claims)
+            shares = sum(share.expires_at > rows.now for share in rows.shares(pool))
+            if leases or waiting or shares:
+                raise PoolInUseError(pool, leases=leases, waiting=waiting, shares=shares)
+            carried = self._carry(rows)
+            rows.drop_pool(pool)
+            return carried
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
         return self._set_pool(pool, changes, memory)
@@ -133,6 +149,10 @@ class SettingVerbs(Steps):
                     hand_out(desk)
                     after = joined(after, desk.done())
             return found, after
+
+
+def no_pool_words(pool: str) -> str:
+    return f"there is no pool {pool!r}; `flyball status` lists the pools in use"
 
 
 def _starts_anew(before: PoolSettings, after: PoolSettings) -> bool:

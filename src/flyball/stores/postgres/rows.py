@@ -100,6 +100,11 @@ class PostgresRows(ShareRows):
         self._run(sql.ADD_MIND, (row.name, settings, memory))
         self._minds[row.name] = Mind(settings, memory, None)
 
+    def drop_pool(self, pool: str) -> None:
+        for statement in sql.DROP_POOL:
+            self._run(statement, (pool,))
+        self._minds.pop(pool, None)
+
     def take_block(self) -> int:
         (number,) = self._all(sql.TAKE_BLOCK)[0]
         return int(number) * ID_BLOCK + 1

@@ -62,6 +62,14 @@ PUT_COUNTS = f"UPDATE pool SET {_assignments(COUNTS)} WHERE name = %s"
 PUT_USE = "UPDATE project SET in_use = %s, waiting = %s WHERE pool = %s AND name = %s"
 SLOTS_IN_USE = "SELECT coalesce(sum(in_use), 0)::bigint FROM pool"
 
+DROP_POOL = [
+    *(
+        f"DELETE FROM {table} WHERE pool = %s"
+        for table in ("share", "pot", "project", "demand", "receipt", "host", "fact", "mind")
+    ),
+    "DELETE FROM pool WHERE name = %s",
+]
+
 PROJECT = f"SELECT {USE} FROM project WHERE pool = %s AND name = %s"
 PROJECTS = f"SELECT {USE} FROM project WHERE pool = %s ORDER BY name"
 PUT_PROJECT = """

@@ -232,8 +232,11 @@ class PostgresStore(PostgresSteps):
     def _set_pool(self, pool: str, changes: PoolChanges, learned: Memory | None) -> After:
         return self._step(Lock(pool=pool), lambda: Verbs._set_pool(self, pool, changes, learned), _all)
 
-    def reset_pool(self, pool: str) -> After:
-        return self._step(Lock(pool=pool), lambda: Verbs.reset_pool(self, pool), _all)
+    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
+        return self._step(Lock(pool=pool), lambda: Verbs.reset_pool(self, pool, settings=settings), _all)
+
+    def remove_pool(self, pool: str) -> After:
+        return self._step(Lock(pool=pool), lambda: Verbs.remove_pool(self, pool), _all)
 
     def recount(self) -> tuple[list[Miscount], After]:
         return self._step(ALL, lambda: Verbs.recount(self), _second)

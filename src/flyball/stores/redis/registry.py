@@ -55,6 +55,15 @@ class Registry:
                 self._owners[number] = pool
         return pool
 
+    def blocks_of(self, pool: str) -> list[str]:
+        found = _as_dict(self._server.ask("HGETALL", self._key))
+        return [number for number, owner in found.items() if number not in _OURS and owner == pool]
+
+    def forget(self, blocks: list[str]) -> None:
+        """The pool of these blocks is gone. One of its name that was made meanwhile has others."""
+        if blocks:
+            self._server.ask("HDEL", self._key, *blocks)
+
     def note(self, name: str, fresh: str) -> str:
         """A small text that is kept for all: what is there, or ``fresh`` from now on."""
         key = f"{self._space}:notes"

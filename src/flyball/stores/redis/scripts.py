@@ -49,6 +49,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "do_demand": _JUDGING,
     "do_serve": _JUDGING,
     "do_recount": _JUDGING,
+    "do_remove": _BASE,
     "read_pool": _DESK,
     "read_tagged": (),
     "read_watched": (),

@@ -25,7 +25,7 @@ from flyball.core.settings import (
 )
 from flyball.core.signals import Signal
 from flyball.core.verdict import Verdict
-from flyball.errors import StoreError, UsageError
+from flyball.errors import PoolInUseError, StoreError, UsageError
 from flyball.host.fork import survive_forks
 from flyball.stores.desk import World
 from flyball.stores.port import After, Census, Demand, Release
@@ -35,6 +35,7 @@ from flyball.stores.redis.looking import OnImage, RedisLooking
 from flyball.stores.redis.registry import SPACE
 from flyball.stores.redis.server import Ears, Server, split_space
 from flyball.stores.redis.steps import Unheard
+from flyball.stores.setting import no_pool_words
 from flyball.stores.verbs import check_ask, check_demand, check_ttl
 
 if TYPE_CHECKING:
@@ -278,8 +279,27 @@ class RedisStore(RedisLooking):
         check_name("pool", pool)
         return self._change(pool, lambda verbs: verbs.set_pool(pool, changes))
 
-    def reset_pool(self, pool: str) -> After:
-        return self._change(pool, lambda verbs: verbs.reset_pool(pool))
+    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
+        return self._change(pool, lambda verbs: verbs.reset_pool(pool, settings=settings))
+
+    def remove_pool(self, pool: str) -> After:
+        after = After()
+        if self._unwritten or self._unheard:
+            # What is refused is refused before anything is made good.
+            self._remove(pool, "look", *(str(release.claim_id) for release in self._unwritten))
+            self._carry(after)
+        blocks = self._registry.blocks_of(pool)
+        self._remove(pool, "remove")
+        self._registry.forget(blocks)
+        return after
+
+    def _remove(self, pool: str, *words: str) -> None:
+        said, *counts = self._run_once("do_remove", pool, "\t".join(words)).split("\t")
+        if said == "in use":
+            leases, waiting, shares = map(int, counts)
+            raise PoolInUseError(pool, leases=leases, waiting=waiting, shares=shares)
+        if said == "none":
+            raise UsageError(no_pool_words(pool))
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> After:
         check_name("pool", pool)

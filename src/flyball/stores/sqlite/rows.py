@@ -71,6 +71,10 @@ class SqliteRows:
         )
         self._run("INSERT INTO mind (pool, settings, memory) VALUES (?, ?, ?)", (row.name, settings, memory))
 
+    def drop_pool(self, pool: str) -> None:
+        for statement in sql.DROP_POOL:
+            self._run(statement, (pool,))
+
     def settings(self, pool: str) -> str:
         return self._text("SELECT settings FROM mind WHERE pool = ?", pool)
 

@@ -44,6 +44,13 @@ PUT_PROJECT = """
 DROP_IDLE = """
     DELETE FROM project WHERE pool = ?1 AND in_use = 0 AND waiting = 0
     AND (SELECT count(*) FROM project WHERE pool = ?1) > ?2"""
+DROP_POOL = [
+    *(
+        f"DELETE FROM {table} WHERE pool = ?"
+        for table in ("share", "pot", "project", "demand", "receipt", "fact", "mind")
+    ),
+    "DELETE FROM pool WHERE name = ?",
+]
 
 ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * CLAIM_WIDTH)})"
 OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in CLAIM.split(","))

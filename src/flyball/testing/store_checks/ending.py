@@ -78,6 +78,7 @@ def _other_verbs(s: Scene) -> dict[str, Callable[[], object]]:
     lease, doomed, held = s.take(pool="q"), s.take(pool="q"), s.take(pool="q")
     ask = s.ask("b", pool="q")
     memory = first_memory(PoolSettings(), 0.0)
+    s.pool("unused", cap=1)
     return {
         "admit": lambda: s.store.admit(ask, park=False),
         "look": lambda: s.store.look(held, advance=True),
@@ -90,6 +91,7 @@ def _other_verbs(s: Scene) -> dict[str, Callable[[], object]]:
         "bury": lambda: s.bury(doomed),
         "set_pool": lambda: s.pool("q", cap=4),
         "reset_pool": lambda: s.store.reset_pool("q"),
+        "remove_pool": lambda: s.store.remove_pool("unused"),
         "import_pool": lambda: s.store.import_pool("q", {}, memory),
         "set_machine": lambda: s.store.set_machine(MachineSettings()),
         "change_machine": lambda: s.store.change_machine({"ceiling": None}),

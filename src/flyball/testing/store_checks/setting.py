@@ -7,7 +7,8 @@ from flyball.core.learned import CapState
 from flyball.core.model import Phase
 from flyball.core.plan import Memory
 from flyball.core.verdict import Reason
-from flyball.errors import UsageError
+from flyball.errors import PoolInUseError, UsageError
+from flyball.testing.store_checks.nodes import Node, ready
 from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal, store_check
 
 
@@ -133,6 +134,93 @@ def a_pool_that_is_not_there_cannot_be_reset(s: Scene) -> None:
     else:
         raise AssertionError("reset a pool that does not exist")
     expect_equal(s.store.snapshot().pools, (), "pools")
+
+
+@store_check
+def a_reset_of_the_settings_goes_back_to_the_defaults_and_keeps_leases(s: Scene) -> None:
+    s.take()
+    defaults = s.seen().settings
+    s.pool(cap=2, adaptive=False, spacing_s=7.0, weights={"a": 2.0}, windows={"requests": "9/min"})
+    s.store.reset_pool(POOL, settings=True)
+    seen = s.seen()
+    expect_equal((dict(seen.named), seen.settings), ({}, defaults), "the settings")
+    expect_equal((seen.cap, seen.windows, seen.in_use), (defaults.cap, (), 1), "cap, windows, in use")
+    expect_equal([project.weight for project in seen.projects], [1.0], "the weight")
+
+
+@store_check
+def a_removed_pool_is_forgotten_with_its_settings_and_history(s: Scene) -> None:
+    s.pool(cap=2, adaptive=False, weights={"a": 2.0})
+    s.demand("a")
+    s.release(s.take("a"))
+    s.throttle(retry_after_s=60)
+    s.release(s.take(pool="q"))
+    s.throttle(pool="q")
+    others = [fact for fact in s.store.facts(limit=100) if fact.pool == "q"]
+    expect(len(others) < len(s.store.facts(limit=100)), "the pool has a history")
+    s.store.remove_pool(POOL)
+    expect_equal([pool.name for pool in s.store.snapshot().pools], ["q"], "pools")
+    expect_equal(s.store.facts(limit=100), others, "facts")
+    expect_equal([demand.pool for demand in s.store.census().demands], [], "demands")
+    expect_equal(s.store.miscounts(), [], "miscounts")
+
+
+@store_check
+def a_pool_that_was_removed_starts_anew_when_it_is_used_again(s: Scene) -> None:
+    s.static(1)
+    before = s.take()
+    s.release(before)
+    s.store.remove_pool(POOL)
+    after = s.take()
+    expect(after != before, "ids are not used twice")
+    expect_equal(dict(s.seen().named), {}, "what was set")
+    s.release(before)
+    expect(s.held(after), "an end that is said late changes nothing")
+
+
+@store_check
+def a_pool_in_use_is_not_removed(s: Scene) -> None:
+    s.static(1)
+    lease = s.take()
+    ask = s.park()
+    _expect_in_use(s, leases=1, waiting=1, shares=0)
+    s.release(lease)
+    _expect_in_use(s, leases=1, waiting=0, shares=0)
+    s.release(ask)
+    s.store.remove_pool(POOL)
+
+
+@store_check
+def a_pool_with_share_leases_is_removed_once_they_are_over(s: Scene) -> None:
+    ready(s, 4)
+    node = Node(s, "a", wants=2)
+    node.renew()
+    _expect_in_use(s, leases=0, waiting=0, shares=1)
+    s.wait(node.terms.lease_s + 1)
+    s.store.remove_pool(POOL)
+    expect_equal(s.store.snapshot().pools, (), "pools")
+
+
+@store_check
+def a_pool_that_is_not_there_cannot_be_removed(s: Scene) -> None:
+    try:
+        s.store.remove_pool("typo")
+    except UsageError as error:
+        expect("typo" in str(error), "the message names the pool")
+    else:
+        raise AssertionError("removed a pool that does not exist")
+    expect_equal(s.store.snapshot().pools, (), "pools")
+
+
+def _expect_in_use(s: Scene, *, leases: int, waiting: int, shares: int) -> None:
+    try:
+        s.store.remove_pool(POOL)
+    except PoolInUseError as error:
+        found = (error.leases, error.waiting, error.shares)
+        expect_equal(found, (leases, waiting, shares), "leases, waiting, share leases")
+    else:
+        raise AssertionError("removed a pool that is in use")
+    expect_equal([pool.name for pool in s.store.snapshot().pools], [POOL], "pools")
 
 
 @store_check

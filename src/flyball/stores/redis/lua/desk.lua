@@ -188,7 +188,9 @@ function desk.install(payload)
     return
   end
   if shares.outdated(plan) then return end
-  if plan.planned and plan.version ~= (call('HGET', PREFIX .. 'pool', 'version') or '') then return end
+  local version = call('HGET', PREFIX .. 'pool', 'version') or ''
+  -- What was planned for a pool that was removed meanwhile says nothing about the next one of its name.
+  if plan.version ~= version and (plan.planned or version == '') then return end
   local row = {}
   for field, value in pairs(plan.pool) do
     row[#row + 1] = field
