@@ -32,7 +32,7 @@ def test_an_account_nobody_calibrated_is_shown_as_such_with_the_next_step(shop: 
     ran = shop.flyball("quota", "show")
     assert ran.code == 0, ran.said
     assert "default:claude  ok" in ran.out
-    assert "not calibrated: only said, never acted on" in ran.out
+    assert "not calibrated: shown for information, not enforced" in ran.out
     assert "flyball quota calibrate --window 5h --used 62%" in ran.out
 
 

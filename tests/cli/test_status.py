@@ -51,7 +51,7 @@ def test_an_adaptive_pool_shows_operator_cap_dynamic_cap_bounds_and_settle(
     governor.set_pool("anthropic", cap=8, profile="agents", controller="koryph")
     governor.report("anthropic", THROTTLED, project="blog", name="t-14")
     out = cli("status").out
-    assert "4 now, koryph between 1 and 16; operator cap 8; breaker closed" in out
+    assert "4 now, koryph between 1 and 16; starts at 8; breaker closed" in out
     assert "1 so far, the last 1 s ago; cap last cut 1 s ago" in out
     assert "after a cut: no change for 2 min" in out
     assert "3 s between starts" in out

@@ -84,7 +84,7 @@ def test_after_two_rounds_a_person_is_asked_with_the_findings(project: Project) 
     ran = project.run()
     assert ran.code == 0, "a person is asked, which is no failure"
     assert began(project) == ["t-1", REVIEWER] * 3
-    assert "for you" in ran.out
+    assert "needs you" in ran.out
     assert "still wrong 3" in ran.out
     assert project.wrongs([]) == []
     why = project.flyball("task", "why", "t-1")

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added = add_action(
         actions,
         "add",
-        "write a profile down; nobody is logged in or out by that",
+        "add a profile (does not log anyone in or out)",
         "flyball account add home --runtime claude --identity ann@example.org\n"
         "flyball account add ci --runtime claude --billing api-key --api-key-env FACTORY_KEY",
     )
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = add_action(actions, "list", "list the profiles", "flyball account list --json")
     shown = add_action(actions, "show", "show a profile", "flyball account show work")
     tried = add_action(
-        actions, "verify", "look who is logged in, as flyball run does", "flyball account verify work"
+        actions, "verify", "check who is logged in, as flyball run does", "flyball account verify work"
     )
     removed = add_action(actions, "remove", "forget a profile", "flyball account remove work")
     for action in (added, shown, removed):

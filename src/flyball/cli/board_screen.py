@@ -24,7 +24,7 @@ STYLES = {
     "ready": Style.WARN,
     "left": Style.WARN,
 }
-WORDS = {"ready": "waits", "claimed": "prepares", "parked": "for you"}
+WORDS = {"ready": "waits", "claimed": "prepares", "parked": "needs you"}
 _ORDER = ("running", "checking", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
 _MERGED_NAMED = 8
 _DENIALS_NAMED = 3

@@ -26,7 +26,7 @@ exit status: 0 landed; 1 not landed, with the reason and the next step"""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pull", metavar="TASK|PR", help="the task, or its pull request's number or address")
-    parser.add_argument("--unapproved", action="store_true", help="whatever people said about it")
+    parser.add_argument("--unapproved", action="store_true", help="without approval")
     parser.add_argument("--json", action="store_true", help="the result as JSON, and nothing else")
 
 

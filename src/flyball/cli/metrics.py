@@ -16,7 +16,7 @@ from flyball.core.verdict import span_words
 from flyball.factory.looking import opened_ledger, project_at
 from flyball.factory.usage.ledgers import Lessons
 
-SUMMARY = """Show what the project's work came to: merged changes per hour, tokens and cost per merged change
+SUMMARY = """Summarise the project's results: merged changes per hour, tokens and cost per merged change
 and on work that never merged, what trips waited for, all by model, and how good the estimates were. Changes
 nothing."""
 EXAMPLE = """flyball metrics

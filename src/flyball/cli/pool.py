@@ -153,7 +153,7 @@ _CLOSING = (
     ("break", "break_s", "300s", "how long the breaker opens"),
     ("break-max", "break_max_s", "1h", "the longest break; each re-opening doubles it up to here"),
     ("trial-clean", "trial_clean_s", "120s", "a trial that runs this long without a throttle closes it"),
-    ("trial-timeout", "trial_timeout_s", "30m", "a trial that vanished this long ago opens it again"),
+    ("trial-timeout", "trial_timeout_s", "30m", "if the trial disappears, it opens again after this time"),
     ("spacing", "spacing_s", "3s", "time between two starts; 0 turns it off"),
     (
         "retry-after-max",

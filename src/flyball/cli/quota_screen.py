@@ -39,7 +39,7 @@ def quota_screen(
     yield Table([*columns, Column("", wraps=True)], [_row(each, thresholds, now) for each in standings])
     yield Line(seen.source, label="source", indent=2)
     for silent in seen.silent:
-        yield Line(silent, label="silent", indent=2)
+        yield Line(silent, label="not used", indent=2)
     if lessons is not None and lessons.costs:
         yield Line(_score_words(score(lessons.costs)), label="estimates", indent=2)
     open_ones = [each.name for each in standings if not each.enforced]
@@ -51,7 +51,7 @@ def quota_screen(
 def _row(each: Standing, thresholds: Thresholds, now: float) -> list[Words]:
     level = thresholds.level(each.full)
     used: Words = _figure(each.fraction, "{:.0%}") if each.fraction is not None else "?"
-    words = "not calibrated: only said, never acted on"
+    words = "not calibrated: shown for information, not enforced"
     if each.unmeasured:
         words = "cannot be measured: counts as full"
     elif each.enforced:

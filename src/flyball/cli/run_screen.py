@@ -176,7 +176,7 @@ def ended(report: Report) -> Iterator[Block]:
     merged = len(report.merged)
     yield Line(f"{merged} merged" + (f": {', '.join(sorted(report.merged)[:20])}" if merged else ""))
     for task, why in report.parked.items():
-        yield _left(task, why, "for you", Style.WARN)
+        yield _left(task, why, "needs you", Style.WARN)
     for task, why in report.blocked.items():
         yield _left(task, why, "blocked", Style.BAD)
     for each in report.waiting:

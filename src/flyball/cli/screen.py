@@ -108,7 +108,7 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
         moved = "adaptive" if pool.controller == CONTROLLERS[0] else pool.controller
         bounds = f"{pool.cap} now, {moved} between {pool.cap_floor} and {pool.cap_ceiling}"
         closed = "; breaker closed" if pool.breaker == "closed" else ""
-        yield "cap", f"{bounds}; operator cap {pool.operator_cap}{closed}"
+        yield "cap", f"{bounds}; starts at {pool.operator_cap}{closed}"
     else:
         yield "cap", f"{pool.cap}, fixed"
     if pool.throttle_count:

@@ -48,7 +48,7 @@ _SCREENFULS = 500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    added = add_action(actions, "add", "write a new task down", _ADD_EXAMPLE)
+    added = add_action(actions, "add", "add a task", _ADD_EXAMPLE)
     _add_add(added)
     listed = add_action(actions, "list", "list the tasks that are not closed", "flyball task list --all")
     listed.add_argument("--all", action="store_true", help="closed ones too")

@@ -246,7 +246,9 @@ def _details(lease: LeaseStatus) -> Iterator[tuple[str, Words]]:
     here = f" on {lease.host}, which cannot be checked from here" if lease.alive is None else ""
     slots = f"; {lease.slots} slots" if lease.slots != 1 else ""
     model = f"; model {lease.model}" if lease.model else ""
-    process = f"pid {lease.pid}{launcher}{here}" if lease.pid else "from afar: it ends unless it is extended"
+    process = (
+        f"pid {lease.pid}{launcher}{here}" if lease.pid else "a remote client: it ends unless it is extended"
+    )
     yield "process", f"{process}{slots}{model}"
     if lease.alive is False:
         yield "next", "an ask that needs the slot takes it back; or flyball doctor --fix"

@@ -51,7 +51,7 @@ class Blocker:
     age_s: float
 
     def words(self) -> str:
-        return f"{self.project}/{self.name}, {f'pid {self.pid}' if self.pid else 'from afar'}"
+        return f"{self.project}/{self.name}, {f'pid {self.pid}' if self.pid else 'a remote client'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

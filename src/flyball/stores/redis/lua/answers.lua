@@ -23,7 +23,7 @@ function answers.words(v)
     parts[#parts + 1] = 'next slot ~' .. answers.span_words(v.estimate_s)
   end
   local b = v.blocker
-  local tail = b and ' (' .. b.project .. '/' .. b.name .. (tostring(b.pid) == '0' and ', from afar)' or ', pid ' .. b.pid .. ')') or ''
+  local tail = b and ' (' .. b.project .. '/' .. b.name .. (tostring(b.pid) == '0' and ', a remote client)' or ', pid ' .. b.pid .. ')') or ''
   return (v.kind == 'parked' and 'waiting' or 'refused') .. ': ' .. table.concat(parts, ', ') .. tail
 end
 
