@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flyball import __version__
+
 
 def flyball(line: str, *, where: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """A shell's line with ``flyball`` in it."""
@@ -39,6 +41,32 @@ def test_a_verb_that_needs_the_folder_says_that_it_is_gone(tmp_path: Path) -> No
     done = flyball("mkdir g; cd g; rmdir ../g; flyball task list", where=tmp_path)
     assert done.returncode == 74
     assert done.stderr == "flyball: the current folder does not exist any more; go to another one\n"
+
+
+@pytest.mark.parametrize(("tried", "same"), [("help", "--help"), ("help exec", "exec --help")])
+def test_help_is_a_word_too(tmp_path: Path, tried: str, same: str) -> None:
+    done, wanted = (flyball(f"flyball {words}", where=tmp_path) for words in (tried, same))
+    assert (done.returncode, done.stdout) == (0, wanted.stdout)
+
+
+@pytest.mark.parametrize("words", ["version", "-V", "--version"])
+def test_the_version_is_shown_however_it_is_asked_for(tmp_path: Path, words: str) -> None:
+    done = flyball(f"flyball {words}", where=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"flyball {__version__}\n")
+
+
+@pytest.mark.parametrize(("word", "verb"), [("top", "status --watch"), ("ps", "status")])
+def test_a_word_that_other_tools_use_leads_to_the_verb_that_shows_the_same(
+    tmp_path: Path, word: str, verb: str
+) -> None:
+    done = flyball(f"flyball {word}", where=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"flyball: there is no verb '{word}'; try: flyball {verb}\n")
+
+
+def test_an_unknown_verb_is_one_short_line(tmp_path: Path) -> None:
+    done = flyball("flyball qqqq", where=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "flyball: there is no verb 'qqqq'; see flyball --help\n"
 
 
 def test_exec_runs_in_a_folder_that_is_gone(tmp_path: Path) -> None:

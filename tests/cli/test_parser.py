@@ -13,7 +13,7 @@ from tests.cli.kit import Cli
     ("line", "said"),
     [
         ("exce -- true", "there is no verb 'exce'; did you mean exec?"),
-        ("frobnicate", "there is no verb 'frobnicate'; choose one of exec, "),
+        ("frobnicate", "there is no verb 'frobnicate'; see flyball --help"),
         ("--no-wait exec -- true", "options come after the verb: flyball exec --no-wait"),
         ("--jsn", "unknown option --jsn; see flyball --help"),
         ("status --jsn", "unknown option --jsn; did you mean --json?"),

@@ -32,6 +32,12 @@ def test_the_same_seed_gives_the_same_numbers(cli: Cli) -> None:
     assert first == again != other
 
 
+def test_the_list_is_json_too(cli: Cli) -> None:
+    listed = cli("simulate", "--list", "--json").json
+    assert {one["name"] for one in listed["scenarios"]} == set(EVERY_SCENARIO)
+    assert {one["name"] for one in listed["contenders"]} == set(CONTENDERS)
+
+
 def test_every_scenario_and_contender_is_listed(cli: Cli) -> None:
     listed = cli("simulate", "--list").out
     for name in (*EVERY_SCENARIO, *CONTENDERS):

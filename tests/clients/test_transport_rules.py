@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import anthropic
 import httpx
 import httpx2
 import pytest
@@ -106,6 +107,11 @@ def test_a_client_is_governed_once(lib: Any) -> None:
 def test_what_is_no_client_is_refused() -> None:
     with pytest.raises(UsageError, match="httpx"):
         flyball.govern(object(), "p")  # type: ignore[type-var]
+
+
+def test_a_client_of_an_sdk_is_told_where_a_governed_one_goes() -> None:
+    with pytest.raises(UsageError, match=r"Anthropic\(http_client=flyball\.httpx_client\("):
+        flyball.govern(anthropic.Anthropic(api_key="k"), "p")  # type: ignore[type-var]
 
 
 def test_the_door_opens_on_httpx2_and_on_httpx_if_asked() -> None:

@@ -201,6 +201,15 @@ def test_the_decorator_knows_both_kinds_of_functions(night: Night) -> None:
     assert asyncio.run(ask_async()).status_code == 200
 
 
+def test_the_decorator_needs_no_parentheses() -> None:
+    @retried
+    def ask(question: str) -> str:
+        """Asks."""
+        return question.upper()
+
+    assert (ask("x"), ask.__doc__) == ("X", "Asks.")
+
+
 def test_a_pool_can_be_named(night: Night) -> None:
     assert retry(script(200), gate="anthropic").status_code == 200
 

@@ -42,7 +42,7 @@ VERBS = {
     "metrics": "summarise results: pace, cost, waste, waits",
     "status": "show every pool: who runs, who waits, and why",
     "why": "say in words why a task or process runs or waits",
-    "pool": "set, show, reset or import a pool",
+    "pool": "set, show, reset, remove or import a pool",
     "lease": "list the leases of every pool, or drop one that is held by nothing any more",
     "machine": "set or show the limits over all pools",
     "quota": "show or set what an account may spend in its windows",
@@ -62,6 +62,9 @@ VERBS = {
     "batch": "send prompts that need no repository, slow and cheap, with a key of their own",
     "completion": "print a completion script for your shell",
 }
+
+ELSEWHERE = {"top": "status --watch", "watch": "status --watch", "ps": "status", "list": "status"}
+"""Words that people try first, for what another verb does."""
 
 
 class Verb(Protocol):
@@ -123,6 +126,10 @@ def _os_words(error: OSError) -> str:
 
 
 def _run(words: list[str]) -> int:
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    elif words == ["version"]:
+        words = ["--version"]
     verb = next((word for word in words if not word.startswith("-")), None)
     if "FLYBALL_GUARD" in os.environ:
         _refuse_agents(words)
@@ -130,8 +137,10 @@ def _run(words: list[str]) -> int:
         module = load_verb(verb)
         parser = verb_parser(verb, module)
         return module.run(parser.parse_args(words[1:]))
-    if verb in VERBS and words[0] not in ("-h", "--help", "--version"):
+    if verb in VERBS and words[0] not in ("-h", "--help", "-V", "--version"):
         raise UsageError(f"options come after the verb: flyball {verb} {words[0]}")
+    if verb in ELSEWHERE:
+        raise UsageError(f"there is no verb {verb!r}; try: flyball {ELSEWHERE[verb]}")
     build_parser().parse_args(words)
     build_parser().print_help()
     return 0
@@ -195,7 +204,7 @@ def build_parser(*, whole: bool = False) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"flyball {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"flyball {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
     for name, summary in VERBS.items():
         verb = verbs.add_parser(name, help=summary, add_help=whole, allow_abbrev=False)

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 from flyball.errors import UsageError
 
 _UNKNOWN = "unrecognized arguments: "
+_CHOICES_LISTED = 12
+"""More choices than this are left to --help."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,10 +41,15 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        hint = _hint(str(value), choices) or f"choose one of {', '.join(choices)}"
+        hint = _hint(str(value), choices)
+        if not hint and len(choices) <= _CHOICES_LISTED:
+            hint = f"choose one of {', '.join(choices)}"
         if isinstance(action, argparse._SubParsersAction):
-            raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}; {hint}")
-        raise argparse.ArgumentError(action, f"cannot be {value!r}; {hint}")
+            what = f"there is no {action.dest} {value!r}"
+            raise argparse.ArgumentError(None, f"{what}; {hint}" if hint else what)
+        raise argparse.ArgumentError(
+            action, f"cannot be {value!r}; {hint}" if hint else f"cannot be {value!r}"
+        )
 
 
 def _hint(word: str, known: list[str], *, dashes: str = "") -> str:

@@ -78,7 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.list:
-        show(screen.listing())
+        if args.json:
+            print_json(screen.listing_record())
+        else:
+            show(screen.listing())
         return 0
     names = _known("scenario", args.scenarios, EVERY_SCENARIO)
     chosen = _known("controller", args.contenders or [DEFAULT], CONTENDERS)

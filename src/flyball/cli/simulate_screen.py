@@ -27,6 +27,17 @@ def listing() -> list[Block]:
     return [*blocks, Table([Column("NAME"), Column("WHAT", wraps=True)], people)]
 
 
+def listing_record() -> dict[str, object]:
+    """The same for programs."""
+    return {
+        "scenarios": [
+            {"name": one.name, "class": one.kind.value, "what": one.words, "held_out": one.name in HELD_OUT}
+            for one in (*SCENARIOS.values(), *HELD_OUT.values())
+        ],
+        "contenders": [{"name": name, "what": one.words} for name, one in CONTENDERS.items()],
+    }
+
+
 def _scenarios(scenarios: Iterable[Scenario]) -> Table:
     columns = [Column("NAME"), Column("CLASS"), Column("WHAT", wraps=True)]
     return Table(columns, [[one.name, one.kind.value, one.words] for one in scenarios])

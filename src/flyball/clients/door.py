@@ -45,7 +45,11 @@ def govern(client: C, gate: Gate | str | None = None, **rules: Unpack[RuleOption
             over: Any = import_module(f"flyball.clients.over_{library}")
             _wrap(client, getattr(over, f"{kind.removesuffix('Client')}GovernedTransport"), gate, rules)
             return client
-    raise UsageError(f"expected a client of httpx or httpx2, not {client!r}")
+    kind = type(client).__name__
+    raise UsageError(
+        f"{kind} is not a client of httpx or httpx2; an SDK is given a governed one when its client is made: "
+        f"{kind}(http_client=flyball.httpx_client(...), max_retries=0), async_httpx_client where it is async"
+    )
 
 
 def _wrap(client: Any, transport: Any, gate: Gate | str | None, options: RuleOptions) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from flyball.clients.attempts import (
     REAL,
@@ -68,14 +68,33 @@ async def aretry(
     return cast(T, await run_async(_tried(call, gate, policy, judge, loop_hands(world), world)))
 
 
+@overload
+def retried(function: Callable[P, T], /) -> Callable[P, T]: ...
+
+
+@overload
 def retried(
     *,
     gate: Gate | str | None = None,
     policy: RetryPolicy | None = None,
     judge: Judge = judge,
     world: World = REAL,
-) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator for functions of either kind. Each gets a policy, and so a budget, of its own."""
+) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+
+
+def retried(
+    function: Callable[P, T] | None = None,
+    /,
+    *,
+    gate: Gate | str | None = None,
+    policy: RetryPolicy | None = None,
+    judge: Judge = judge,
+    world: World = REAL,
+) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator for functions of either kind, with or without parentheses.
+
+    Each function gets a policy, and so a budget, of its own.
+    """
 
     def wrap(function: Callable[P, T]) -> Callable[P, T]:
         own = policy or RetryPolicy()
@@ -95,7 +114,7 @@ def retried(
 
         return once_more
 
-    return wrap
+    return wrap if function is None else wrap(function)
 
 
 def _tried(
