@@ -54,6 +54,18 @@ def test_a_reset_is_no_negative_number_of_throttles(scene: Scene) -> None:
     assert past.view(seconds=900, pool="p").pools[0].throttles == [0, 1]
 
 
+def test_a_removed_pool_takes_its_history_along(scene: Scene) -> None:
+    past = History()
+    scene.static(1)
+    past.record(seen_in(scene))
+    scene.store.remove_pool("p")
+    past.record(seen_in(scene))
+    assert past.view(seconds=900, pool=None).pools == []
+    scene.static(2)
+    past.record(seen_in(scene))
+    assert past.view(seconds=900, pool="p").pools[0].cap == [None, None, 2]
+
+
 def test_the_ring_is_bounded_and_keeps_the_newest(scene: Scene) -> None:
     past = History(kept_s=5)
     scene.static(1)

@@ -60,9 +60,9 @@ class History:
             if name not in self._pools and len(self._pools) < POOLS_KEPT:
                 self._pools[name] = deque([None] * (len(self._times) - 1), maxlen=self._kept_s)
         for name, samples in list(self._pools.items()):
-            found = now.get(name)
-            samples.append(self._sample(found) if found is not None else None)
-            if not any(samples):
+            if name in now:
+                samples.append(self._sample(now[name]))
+            else:  # it was removed, and its history with it
                 del self._pools[name]
                 self._throttles.pop(name, None)
 
