@@ -6,9 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import redis
 
 from flyball.errors import (
     FlyballError,
@@ -21,6 +23,7 @@ from flyball.errors import (
 from flyball.stores.redis.server import Server, without_password
 from flyball.stores.redis.store import RedisStore
 from flyball.testing import FakeWorld, Scene, make_redis
+from flyball.testing.store_checks.nodes import Node
 from tests.redis_server import RedisServer
 
 
@@ -242,3 +245,31 @@ def test_a_paused_server_is_reported_in_time_and_nothing_it_was_told_then_happen
         scene.take()
         assert scene.seen().in_use == 1
         scene.close()
+
+
+# -- removing a pool -----------------------------------------------------------------------------------
+
+
+def test_a_removed_pool_leaves_no_key_behind(redis_server: RedisServer) -> None:
+    scene = Scene(lambda world: make_redis(world, redis_server.url, space="removing"))
+    store = scene.store
+    assert isinstance(store, RedisStore)
+    scene.static(1, windows={"requests": "9/min"}, share="strict")
+    kept, _ = store.admit(replace(scene.ask(), key="k", ttl_s=60.0), park=False)
+    waiting = scene.park("b")
+    scene.throttle()
+    scene.demand("c")
+    resting, _ = store.rest(scene.ask(), for_s=60.0, why="limited")
+    store.beat("p", look_s=1.0)
+    node = Node(scene, "a", wants=1)
+    node.renew()
+    for claim_id in (waiting, kept.claim_id, resting):
+        scene.release(claim_id)
+    scene.wait(node.terms.lease_s + 1)
+    with redis.Redis.from_url(redis_server.url.removeprefix("redis+"), decode_responses=True) as client:
+        before = set(client.scan_iter("removing:{p}:*"))
+        store.remove_pool("p")
+        after = set(client.scan_iter("removing:{p}:*"))
+    assert {key.rpartition(":")[2] for key in before} >= {"pool", "demands", "hosts", "receipts", "shares"}
+    assert after == set()
+    scene.close()
