@@ -210,7 +210,7 @@ def cost_words(spend: Spend) -> str:
     if spend.usd is None:
         return f"unknown: {silent}"
     usd = f"${spend.usd:.2f}"
-    return f"at least {usd}; {silent}" if spend.unpriced else f"{usd}, as far as its agents say"
+    return f"at least {usd}; {silent}" if spend.unpriced else f"{usd} (reported by the agents)"
 
 
 def _left(name: str, why: str, label: str, style: Style) -> Line:
