@@ -51,8 +51,8 @@ class PoolInUseError(UsageError):
         counts = {"leases": leases, "waiting": waiting, "share leases": shares}
         found = ", ".join(f"{what}: {number}" for what, number in counts.items() if number)
         super().__init__(
-            f"pool {pool!r} is in use ({found}) and cannot be removed; `flyball status {pool}` names them: "
-            "remove it once they have ended"
+            f"pool {pool!r} is in use ({found}) and cannot be removed; `flyball status {pool}` names them. "
+            "Remove it once they have ended; `flyball lease drop` ends a lease whose holder is gone"
         )
         self.pool, self.leases, self.waiting, self.shares = pool, leases, waiting, shares
 
