@@ -1,10 +1,12 @@
 """The user's own checkout of the default branch, brought along when the branch has moved.
 
 flyball moves the branch, not the checkout. The checkout then follows, and uncommitted work in it stays as it
-is to the byte, as with ``git switch``. Only where somebody has changed the very files that landed is nothing
-touched, and that is said: such a checkout stands at an older commit than its branch, and a commit made there
-would take back what has landed. git knows nothing of that, so a small note beside the ledger remembers where
-it stands, and the next landing, or the next run, tries again.
+is to the byte, as with ``git switch``. Where somebody has changed the very files that landed, the index is
+brought along and those files are left as they are: they show as changed, and a commit of anything else takes
+nothing back. That is said.
+
+Between the two steps a checkout stands at an older commit than its branch. git knows nothing of that, so a
+small note beside the ledger remembers where it stands, and the next landing, or the next run, tries again.
 
 An uncommitted edit of the landed task's own file keeps nothing back, where closing it as it lies there gives
 just what has landed: nothing of it is lost.
@@ -14,6 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,26 +82,27 @@ class UserCheckout:
             return ""
         moved = set(_differ(git, behind.at, to))
         # What the owner deleted counts too: git would bring it back without a word.
-        changed = [path for path in _differ(git, behind.at) if path in moved]
-        mine = [path for path in changed if self._lands_as_it_is(git, path, to) is None]
-        if mine:
-            return self._left_alone(behind, mine)
-        # Of two trees git takes what differs, and refuses all of it where that would cost a local change.
-        if git.run("read-tree", "-m", "-u", behind.at, to).ok:
-            self._forget()
-            return ""
-        # What is changed or in the way may be tasks that landed in just the form which closing them here
-        # gives.
-        aside = {path: text for path in moved if (text := self._lands_as_it_is(git, path, to)) is not None}
+        changed = {path for path in _differ(git, behind.at) if path in moved}
+        changed |= {path for path in moved if not _has(git, behind.at, path) and _exists(git.folder / path)}
+        # Tasks that landed in just the form which closing them here gives.
+        aside = {path: text for path in changed if (text := self._lands_as_it_is(git, path, to)) is not None}
+        mine = sorted(changed - aside.keys())
         for path in aside:
             self._take_away(git, path, behind.at)
-        if git.run("read-tree", "-m", "-u", behind.at, to).ok:
+        for path in mine:
+            if not _is_partly_staged(git, path, behind.at):
+                _set_entry(git, path, to)
+        # Of two trees git takes what differs, and refuses all of it where that would cost a local change. For
+        # the owner's own files there is nothing to take: the index has what landed, the files are theirs.
+        done = git.run("read-tree", "-m", "-u", _with_entries(git, behind.at, mine, to), to)
+        if done.ok:
             self._forget()
-            return ""
+            return self._kept(behind, mine) if mine else ""
         for path, text in aside.items():
             (behind.path / path).write_bytes(text)
-        way = f"move it away, then git read-tree -m -u {behind.at[:12]} HEAD"
-        return f"a file in {behind.path} that git does not know is in the way of what landed; {way}"
+        why = (done.err.strip().splitlines() or ["git does not say why"])[-1].removeprefix("error: ")
+        way = "do not commit there before that is mended; the next landing or run tries again"
+        return f"the files in {behind.path} could not be brought to what has landed: {why}; {way}"
 
     def _lands_as_it_is(self, git: Git, path: str, to: str) -> bytes | None:
         """The text of a task here, if closing it gives just what ``to`` has."""
@@ -117,13 +123,13 @@ class UserCheckout:
             git.run("rm", "--quiet", "--cached", "--ignore-unmatch", "--", path)
             (git.folder / path).unlink(missing_ok=True)
 
-    def _left_alone(self, behind: Behind, mine: list[str]) -> str:
-        """The way out keeps the owner's changes apart: a commit or a stash would take the landing for one."""
-        way = f"git diff {behind.at[:12]} > mine.patch; git reset --hard; git apply -3 mine.patch"
+    def _kept(self, behind: Behind, mine: list[str]) -> str:
+        """The way shown adds what landed to the owner's text, removes nothing, and refuses binary files."""
+        texts = f"git show {behind.at[:12]}:FILE > FILE.before; git show HEAD:FILE > FILE.landed"
+        add = f"{texts}; git merge-file FILE FILE.before FILE.landed"
         what = f"{behind.path} has uncommitted work in what has landed too ({named(mine[:5])})"
-        return (
-            f"{what}, so its files stand before the landing; bring them along before you commit there: {way}"
-        )
+        stay = "those files stay as you left them and lack what has landed in them"
+        return f"{what}; {stay}: git diff HEAD shows it before you commit them, {add} adds it"
 
     def _forget(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -133,6 +139,39 @@ class UserCheckout:
 def _differ(git: Git, *commits: str) -> list[str]:
     """Tracked paths that differ between two commits, or between one and the files here."""
     return git.lines("diff", "-z", "--no-renames", "--name-only", *commits, "--")
+
+
+def _has(git: Git, commit: str, path: str) -> bool:
+    return git.ok("cat-file", "-e", f"{commit}:{path}")
+
+
+def _exists(path: Path) -> bool:
+    return path.is_symlink() or path.exists()
+
+
+def _is_partly_staged(git: Git, path: str, at: str) -> bool:
+    """Is something staged that is neither in the file nor in a commit? It would be lost."""
+    staged = not git.ok("diff", "--cached", "--quiet", at, "--", f":(literal){path}")
+    return staged and not git.ok("diff", "--quiet", "--", f":(literal){path}")
+
+
+def _set_entry(git: Git, path: str, commit: str, env: Mapping[str, str] | None = None) -> None:
+    """Have the index say of one file what a commit says. The file itself is not touched."""
+    entry = git.run("ls-tree", "-z", "--full-tree", commit, "--", f":(literal){path}").out
+    text = entry if entry.strip(b"\0") else b"0 " + b"0" * 40 + b"\t" + os.fsencode(path) + b"\0"
+    git("update-index", "-z", "--index-info", env=env, stdin=text)
+
+
+def _with_entries(git: Git, tree: str, paths: Sequence[str], commit: str) -> str:
+    """A tree that is ``tree`` but for these paths, which are as in ``commit``."""
+    if not paths:
+        return tree
+    with tempfile.TemporaryDirectory() as folder:
+        index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+        git("read-tree", tree, env=index)
+        for path in paths:
+            _set_entry(git, path, commit, index)
+        return git("write-tree", env=index)
 
 
 def _has_followed(git: Git, at: str, to: str) -> bool:
