@@ -23,7 +23,7 @@ import psycopg
 
 from bench.report import Figure, Progress, Section, Target, beside
 from flyball.core.model import Ask
-from flyball.host.process import me
+from flyball.host.process import me, stands_still
 from flyball.stores.port import Release
 from flyball.stores.postgres.opening import open_postgres
 from flyball.stores.postgres.store import PostgresStore
@@ -54,7 +54,9 @@ class Client:
     """One store, and the baseline over its own connections."""
 
     def __init__(self, url: str) -> None:
-        self.store: PostgresStore = open_postgres(url, chance=random.random, here=me)
+        self.store: PostgresStore = open_postgres(
+            url, chance=random.random, here=me, stands_still=stands_still
+        )
         self._asks = {
             pool: Ask(pool=pool, project="project-1", name="bench", holder=me()) for pool in (FEW, MANY)
         }

@@ -216,6 +216,8 @@ def _asks(pool: PoolStatus) -> Iterator[Block]:
 def ask_why(ask: AskStatus, pool: str) -> Words:
     if ask.alive is False:
         return Piece("dead, will be dropped", Style.BAD)
+    if ask.stopped:
+        return Piece("stopped (Ctrl-Z or SIGSTOP): passed over until it goes on", Style.WARN)
     size = f"{ask.slots} slots; " if ask.slots > 1 else ""
     priority = f"priority {ask.priority}; " if ask.priority else ""
     # The table already says that it waits, for which pool and in which place.

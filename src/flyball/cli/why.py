@@ -257,6 +257,9 @@ def _details(lease: LeaseStatus) -> Iterator[tuple[str, Words]]:
 def _ask_words(ask: AskStatus) -> Words:
     if ask.alive is False:
         return Piece(f"pid {ask.pid} is dead; the ask will be dropped", Style.BAD)
+    if ask.stopped:
+        words = f"pid {ask.pid} is stopped (Ctrl-Z or SIGSTOP) and passed over"
+        return Piece(f"{words}; kill -CONT {ask.pid} lets it go on", Style.WARN)
     return ask.words.removeprefix("waiting: ").replace(f", place {ask.position} in line", "")
 
 

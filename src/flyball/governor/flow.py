@@ -169,6 +169,9 @@ class _Waiter:
         if not quiet:
             yield from reap(self.store, self.ask.pool, self.observers)
         yield from self._look(advance=not quiet)
+        if woken is Woken.MAIL and not self.verdict.granted and self.verdict.in_use < self.verdict.cap:
+            # What is free may be ours: a waiter that stood still was passed over, and goes on now.
+            yield from self._look(advance=True)
 
     def _check_granted_at_last(self) -> None:
         if not self.verdict.granted:

@@ -12,7 +12,7 @@ from flyball.core.address import shown as shown
 from flyball.errors import StoreError, UsageError
 from flyball.host import memory as machine_memory
 from flyball.host.clock import boot_seconds
-from flyball.host.process import me
+from flyball.host.process import me, stands_still
 from flyball.host.user_home import user_home
 from flyball.stores.desk import World
 from flyball.wake.mailbox import open_mailbox, runtime_folder
@@ -99,7 +99,7 @@ def open_store(address: str) -> Store:
     if _on_postgres(address):
         from flyball.stores.postgres.opening import open_postgres
 
-        return open_postgres(address, chance=random.random, here=me)
+        return open_postgres(address, chance=random.random, here=me, stands_still=stands_still)
     if on_server(address):
         from flyball.stores.redis.store import open_redis
 
@@ -140,7 +140,7 @@ def _open_file(path: Path, *, read_only: bool) -> Store:
     from flyball.stores.sqlite.store import SqliteStore
 
     clock = StoreClock()
-    world = World(clock, random.random, machine_memory.free_bytes, me)
+    world = World(clock, random.random, machine_memory.free_bytes, me, stands_still=stands_still)
     return SqliteStore(path, world, clock, read_only=read_only)
 
 

@@ -14,7 +14,7 @@ from flyball.core.settings import LEASE_BACKSTOP_S, RESERVED
 from flyball.core.window import Window
 from flyball.governor.fleet_status import SILENT_S as SILENT_S
 from flyball.governor.fleet_status import HostStatus, ShareStatus, hosts_of, shares_of
-from flyball.host.process import alive
+from flyball.host.process import alive, stands_still
 from flyball.stores.port import Demand, Store
 from flyball.stores.seen import PoolSnapshot, ProjectStanding, WaitingAsk
 
@@ -59,6 +59,8 @@ class AskStatus:
     words: str
     estimate_s: float | None
     alive: bool | None
+    stopped: bool = False
+    """Its process is stopped (Ctrl-Z, SIGSTOP): it is passed over until it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +305,7 @@ def _asking(ask: WaitingAsk, now: float) -> AskStatus:
         verdict.words(),
         verdict.estimate_s,
         alive(claim.holder),
+        stands_still(claim.holder),
     )
 
 

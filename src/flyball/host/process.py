@@ -114,6 +114,11 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
+def stands_still(holder: Holder) -> bool:
+    """Is it a process of ours that is stopped? False where that cannot be seen from here."""
+    return holder.pid != os.getpid() and here(holder) and is_stopped(holder.pid)
+
+
 def _is_stopped_by_psutil(pid: int) -> bool:
     import psutil
 

@@ -44,10 +44,14 @@ class World:
         memory_free: Callable[[], int | None],
         here: Callable[[], Holder],
         epoch: Callable[[], str] = lambda: "",
+        stands_still: Callable[[Holder], bool] = lambda _holder: False,
     ) -> None:
-        """``epoch``: changes where a store may have lost what it knew, beyond what it finds out itself."""
+        """``epoch``: changes where a store may have lost what it knew, beyond what it finds out itself.
+
+        ``stands_still``: is this process stopped, so that it could not use a slot?
+        """
         self.clock, self.chance, self.memory_free, self.here = clock, chance, memory_free, here
-        self.epoch = epoch
+        self.epoch, self.stands_still = epoch, stands_still
 
     def checkable(self, holder: Holder) -> bool:
         """Can the life of this holder be checked from this process?"""

@@ -69,14 +69,17 @@ def hand_out(desk: PoolDesk) -> set[int]:
                 lines[head.project, head.priority], uses[use.name] = possible, use
         while _room(desk) > 0 and (winner := next_of(desk, _asks(lines.values()), uses)) is not None:
             line = (winner.project, winner.priority)
-            _grant_waiting(desk, lines[line])
-            granted.add(winner.id)
-            _take_turn(desk, uses[winner.project], winner)
-            follower = desk.rows.line_head(desk.row.name, *line) if _room(desk) > 0 else None
+            claim = lines.pop(line)
+            if desk.world.stands_still(claim.holder):
+                # It keeps its place, and finds the word to look when it goes on.
+                desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+            else:
+                _grant_waiting(desk, claim)
+                granted.add(winner.id)
+                _take_turn(desk, uses[winner.project], winner)
+            follower = _behind(desk, claim) if _room(desk) > 0 else None
             if follower is not None:
                 lines[line] = follower
-            else:
-                del lines[line]
         _note_capped(desk, _room(desk) <= 0 or _capped(desk, _asks(lines.values()), uses))
     else:
         _note_capped(desk, True)
@@ -104,9 +107,22 @@ def _first_possible(desk: PoolDesk, head: Claim | None, use: ProjectUse) -> Clai
     return head
 
 
+def _behind(desk: PoolDesk, claim: Claim) -> Claim | None:
+    """The next of its line."""
+    return desk.rows.line_head(desk.row.name, claim.project, claim.priority, after=claim.id)
+
+
+def _first_awake(desk: PoolDesk, head: Claim | None) -> Claim | None:
+    """The first of a line that could start now: not one whose process is stopped."""
+    while head is not None and desk.world.stands_still(head.holder):
+        head = _behind(desk, head)
+    return head
+
+
 def may_pass(desk: PoolDesk, newcomer: Candidate) -> bool:
     """May an ask that fits start although others wait? Yes, if none of them could use what it takes."""
-    found = desk.rows.line_heads(desk.row.name)
+    heads_of_lines = desk.rows.line_heads(desk.row.name)
+    found = [(awake, use) for head, use in heads_of_lines if (awake := _first_awake(desk, head)) is not None]
     uses = {use.name: use for _, use in found}
     uses.setdefault(newcomer.project, desk.project(newcomer.project))
     heads = _asks(claim for claim, _ in found)

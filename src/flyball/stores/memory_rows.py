@@ -344,9 +344,10 @@ class MemoryRows:
         claims = [self._claims[claim_id] for claim_id in heads]
         return [(claim, replace(self._projects[pool, claim.project])) for claim in claims]
 
-    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
-        line = self._lines.get((pool, project, priority))
-        return self._claims[next(iter(line))] if line else None
+    def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
+        line = self._lines.get((pool, project, priority), {})
+        first = next((claim_id for claim_id in line if claim_id > after), None)
+        return self._claims[first] if first is not None else None
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         ids = sorted(claim_id for (of, _, _), line in self._lines.items() if of == pool for claim_id in line)

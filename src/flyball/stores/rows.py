@@ -176,8 +176,8 @@ class Rows(Protocol):
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         """The oldest waiting ask of each (project, priority), with its project."""
 
-    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
-        """The oldest waiting ask of one of them."""
+    def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
+        """The oldest waiting ask of one of them, of those that came after this one."""
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         """The oldest waiting asks of a pool."""

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from flyball.stores.postgres.store import PostgresStore
 
 
-def open_postgres(url: str, *, chance: Callable[[], float], here: Callable[[], Holder]) -> PostgresStore:
+def open_postgres(
+    url: str,
+    *,
+    chance: Callable[[], float],
+    here: Callable[[], Holder],
+    stands_still: Callable[[Holder], bool],
+) -> PostgresStore:
     """Nothing is sent before the store is first used. ``?space=`` keeps several apart on one server."""
     try:
         import psycopg  # noqa: F401
@@ -27,4 +33,4 @@ def open_postgres(url: str, *, chance: Callable[[], float], here: Callable[[], H
     from flyball.stores.postgres.store import PostgresStore
 
     server = Server(url)
-    return PostgresStore(server, World(server.now, chance, lambda: None, here))
+    return PostgresStore(server, World(server.now, chance, lambda: None, here, stands_still=stands_still))

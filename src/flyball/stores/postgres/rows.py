@@ -232,8 +232,8 @@ class PostgresRows(ShareRows):
         found = self._all(sql.LINE_HEADS, {"pool": pool})
         return [(claim_of(row[:CLAIM_WIDTH]), ProjectUse(*row[CLAIM_WIDTH:])) for row in found]
 
-    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
-        return self._claim(sql.LINE_HEAD, (pool, project, priority))
+    def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
+        return self._claim(sql.LINE_HEAD, (pool, project, priority, after))
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         return [columns.candidate_of(row) for row in self._all(sql.WAITING, (pool, limit))]

@@ -138,7 +138,8 @@ HOLDERS = f"SELECT DISTINCT {WHO} {_WATCHED}"
 NEWEST_WAITING = f"SELECT {CLAIM} FROM claim WHERE pool = %s AND granted_at IS NULL ORDER BY id DESC LIMIT 1"
 LINE_HEAD = f"""
     SELECT {CLAIM} FROM claim
-    WHERE pool = %s AND granted_at IS NULL AND project = %s AND priority = %s ORDER BY id LIMIT 1"""
+    WHERE pool = %s AND granted_at IS NULL AND project = %s AND priority = %s AND id > %s
+    ORDER BY id LIMIT 1"""
 GRANT_OF = """
     SELECT claim.pool, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
     WHERE id = %s AND granted_at IS NOT NULL AND expires_at IS NULL"""

@@ -211,8 +211,8 @@ class SqliteRows:
         found = self._run(sql.LINE_HEADS, (pool,)).fetchall()
         return [(columns.claim_of(row[:WIDTH]), ProjectUse(row[2], *row[WIDTH:])) for row in found]
 
-    def line_head(self, pool: str, project: str, priority: int) -> Claim | None:
-        return _one(self._run(sql.LINE_HEAD, (pool, project, priority)).fetchall())
+    def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
+        return _one(self._run(sql.LINE_HEAD, (pool, project, priority, after)).fetchall())
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         return [columns.candidate_of(row) for row in self._run(sql.WAITING, (pool, limit))]

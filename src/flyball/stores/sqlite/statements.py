@@ -73,7 +73,7 @@ HOLDERS = f"""
 NEWEST_WAITING = f"SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NULL ORDER BY id DESC LIMIT 1"
 LINE_HEAD = f"""
     SELECT {CLAIM} FROM claim
-    WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? ORDER BY id LIMIT 1"""
+    WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? AND id > ? ORDER BY id LIMIT 1"""
 GRANT = "UPDATE claim SET granted_at = ?, expires_at = ?, level = ?, marks = ? WHERE id = ?"
 GRANT_OF = """
     SELECT claim.pool, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
