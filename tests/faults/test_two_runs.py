@@ -109,3 +109,23 @@ def test_a_run_that_was_killed_lets_the_next_clone_run(two: tuple[Project, Clone
         return ran.code == 0
 
     until(runs, "the second clone to run", limit_s=90)
+
+
+@pytest.mark.parametrize("two", ["redis", "postgres"], indirect=True)
+def test_the_claim_of_a_host_that_is_gone_for_good_is_dropped_by_the_command_that_is_named(
+    two: tuple[Project, Clone],
+) -> None:
+    first, clone = two
+    # Then nothing of that host is left to say that the process is gone.
+    first.env["FLYBALL_WARDEN"] = "off"
+    process = first.start("run")
+    first.wait("on")
+    process.kill()
+    process.wait()
+    first.say("go")
+    ran = clone.flyball("run")
+    assert ran.code == 2, ran.said
+    named = ran.err.partition("flyball lease drop ")[2].split()[0]
+    ran = clone.flyball("lease", "drop", named, "--force")
+    assert ran.code == 0, ran.said
+    assert clone.flyball("run").code == 0

@@ -64,7 +64,8 @@ class OnlyRun:
                 raise UsageError(f"{words}: {refused}; try again") from refused
             other = leases[0]
             where = f"on {other.host} (pid {other.pid}) in {other.name}"
-            raise UsageError(self._refusal(where, other.held_s)) from refused
+            gone = f". Where that host is gone for good: flyball lease drop {other.id}"
+            raise UsageError(self._refusal(where, other.held_s) + gone) from refused
 
     def _refusal(self, where: str, since_s: float | None) -> str:
         since = f", for {span_words(since_s)}" if since_s is not None else ""
