@@ -20,6 +20,8 @@ _TABLE = r"""
 34 22 8:3 / /mnt/covered rw - ext4 /dev/sdc1 rw
 35 22 0:43 / /work rw shared:9 master:1 - fuse.sshfs me@box:/work rw
 36 22 0:44 / /odd\134path rw - 9p share rw
+37 22 0:45 / /Users rw - virtiofs mount0 rw
+38 22 0:46 / /host_mnt rw - fuse.grpcfuse grpcfuse rw
 a broken line
 """
 
@@ -44,6 +46,8 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("/mnt/covered/x", ""),
         ("/work/deep/down", "fuse.sshfs"),
         ("/odd\\path/x", "9p"),
+        ("/Users/me/.flyball", "virtiofs"),
+        ("/host_mnt/me", "fuse.grpcfuse"),
     ],
 )
 def test_the_longest_and_latest_mount_decides(mounts: Path, path: str, kind: str) -> None:

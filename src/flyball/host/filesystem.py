@@ -1,6 +1,6 @@
 """Is a folder on a local disk, and is there room on it?
 
-Locks and shared memory do not work reliably across a network.
+Locks and shared memory do not work reliably across a network, nor between a virtual machine and its host.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ NETWORK_TYPES = frozenset(
         "gfs2",
         "ncpfs",
         "coda",
+        # Folders that a virtual machine shares with its host: two kernels, and locks of neither.
+        "virtiofs",
+        "grpcfuse",
+        "fuse.grpcfuse",
+        "vboxsf",
+        "prl_fs",
+        "vmhgfs",
+        "fuse.vmhgfs-fuse",
     ]
 )
 
