@@ -53,11 +53,13 @@ def test_tokens_are_the_same_for_every_server_of_a_store(governor: Governor) -> 
         Afar(governor),
         Afar(Governor(governor.address) if governor.address != "memory:" else governor),
     )
-    assert one.token(7) == other.token(7)
-    assert other.matches(7, one.token(7))
-    assert not other.matches(8, one.token(7))
-    assert not other.matches(7, one.token(7, about="more"))
-    assert not other.matches(7, "ü")
+    token = one.token(7, 12.5)
+    assert token == other.token(7, 12.5)
+    assert other.vouched_at(7, token) == 12.5
+    assert other.vouched_at(8, token) is None
+    assert other.vouched_at(7, one.token(7, 12.5, about="more")) is None
+    assert other.vouched_at(7, "ü") is None
+    assert other.vouched_at(7, one.token(7, 13.5)[:16] + token[16:]) is None
 
 
 def test_slots_of_dead_processes_are_given_to_whoever_asks_from_afar(governor: Governor) -> None:

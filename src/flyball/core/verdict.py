@@ -62,6 +62,8 @@ class Verdict:
     reason: Reason
     pool: str
     claim_id: int = 0
+    asked_at: float = 0.0
+    """When the claim was asked for, on the store's clock: it names the claim together with the id."""
     in_use: int = 0
     cap: int = 0
     reserved: int = 0
@@ -116,10 +118,16 @@ class Verdict:
         return f"{opening}: {', '.join(parts)}{tail}"
 
 
-def free(pool: str, claim_id: int, *, in_use: int = 0, cap: int = 0) -> Verdict:
-    """The verdict of whoever has its slots."""
+def free(pool: str, claim_id: int, *, asked_at: float, in_use: int = 0, cap: int = 0) -> Verdict:
+    """The verdict of an ask that has its slots."""
     return Verdict(
-        kind=Kind.GRANTED, reason=Reason.FREE, pool=pool, claim_id=claim_id, in_use=in_use, cap=cap
+        kind=Kind.GRANTED,
+        reason=Reason.FREE,
+        pool=pool,
+        claim_id=claim_id,
+        asked_at=asked_at,
+        in_use=in_use,
+        cap=cap,
     )
 
 

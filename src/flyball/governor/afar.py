@@ -10,8 +10,9 @@ whoever stands in the way and is long gone is taken back by the ask itself (``st
     end       give the slots back
     sweep     what nobody asks about: hand on what has expired, what time has freed, what the dead hold
 
-Whoever got a lease proves that it is theirs with its token: an HMAC of the claim's id under a secret that all
-servers of a store share. Nothing is kept per lease, so a restart forgets none.
+A client proves that a lease is its own with the lease's token: the time at which it was asked for, and an
+HMAC of that time and the claim's id under a secret that all servers of a store share. Nothing is kept per
+lease, so a restart forgets none. Where a store gives an id out again, the old token is not the new lease's.
 
 Every verb may block and is safe from any thread; those named ``_async`` are for one event loop, which goes on
 meanwhile. A store call that was begun is always finished: cancelling never leaves one half done.
@@ -23,6 +24,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+import struct
 import threading
 import time
 from base64 import urlsafe_b64encode
@@ -119,25 +121,33 @@ class Afar:
             verdict = self._settled(self._store.admit(ask, park=park))
         return verdict
 
-    def look(self, claim_id: int) -> Verdict | None:
+    def look(self, claim_id: int, *, asked_at: float | None = None) -> Verdict | None:
         """How an ask stands, in full; None if it is gone."""
-        return self._settled(self._store.look(claim_id, advance=False))
+        return self._settled(self._store.look(claim_id, advance=False, asked_at=asked_at))
 
     def claim(self, claim_id: int) -> Claim | None:
         """The ask or the lease itself."""
         return self._store.claim(claim_id)
 
-    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+    def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         """Ask or lease go on for so long from now. False: it is gone."""
-        return self._store.extend(claim_id, ttl_s=ttl_s)
+        return self._store.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at)
 
-    def end(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, words: str = "") -> None:
+    def end(
+        self,
+        claim_id: int,
+        outcome: Outcome = Outcome.FINISHED,
+        *,
+        words: str = "",
+        asked_at: float | None = None,
+    ) -> None:
         """Give the slots back. A second time changes nothing."""
-        self._settle(self._store.release(Release(claim_id, outcome, words=one_line(words))))
+        release = Release(claim_id, outcome, words=one_line(words), asked_at=asked_at)
+        self._settle(self._store.release(release))
 
-    def withdraw(self, claim_id: int) -> None:
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> None:
         """Give up an ask, or the lease it just became."""
-        self._settle(self._store.withdraw(claim_id))
+        self._settle(self._store.withdraw(claim_id, asked_at=asked_at))
 
     def wait(self, claim_id: int, *, timeout_s: float, ttl_s: float = DEFAULT_TTL_S) -> Claim | None:
         """The lease; or the ask, if it still waits after ``timeout_s``; None if it is gone."""
@@ -154,17 +164,23 @@ class Afar:
 
     # -- whose it is --------------------------------------------------------------------------------
 
-    def token(self, claim_id: int, *, about: str = "") -> str:
+    def token(self, claim_id: int, asked_at: float, *, about: str = "") -> str:
         """What proves that a claim is somebody's. ``about``: what else it vouches for."""
-        said = f"{claim_id}:{about}" if about else str(claim_id)
+        at = struct.pack(">d", asked_at).hex()
+        said = f"{claim_id}:{at}:{about}"
         # A copy of one that has the key: hmac.digest would let other threads in each time.
         made = self._mac().copy()
         made.update(said.encode())
-        return urlsafe_b64encode(made.digest()).decode().rstrip("=")
+        return at + urlsafe_b64encode(made.digest()).decode().rstrip("=")
 
-    def matches(self, claim_id: int, token: str, *, about: str = "") -> bool:
-        """Is it the claim's own? Takes as long for a wrong one."""
-        return hmac.compare_digest(self.token(claim_id, about=about).encode(), token.encode())
+    def vouched_at(self, claim_id: int, token: str, *, about: str = "") -> float | None:
+        """When the claim was asked for whose token this is; None where it is not this claim's token."""
+        try:
+            (asked_at,) = struct.unpack(">d", bytes.fromhex(token[:16]))
+        except (ValueError, struct.error):
+            return None
+        real = self.token(claim_id, asked_at, about=about)
+        return asked_at if hmac.compare_digest(real.encode(), token.encode()) else None
 
     def _mac(self) -> hmac.HMAC:
         if self._keyed is None:
@@ -226,15 +242,22 @@ class Afar:
             verdict = await self._steps.do(lambda: self._store.admit(ask, park=park))
         return verdict
 
-    async def end_async(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, words: str = "") -> None:
-        release = Release(claim_id, outcome, words=one_line(words))
+    async def end_async(
+        self,
+        claim_id: int,
+        outcome: Outcome = Outcome.FINISHED,
+        *,
+        words: str = "",
+        asked_at: float | None = None,
+    ) -> None:
+        release = Release(claim_id, outcome, words=one_line(words), asked_at=asked_at)
         await self._steps.do(lambda: (None, self._store.release(release)))
 
-    async def withdraw_async(self, claim_id: int) -> None:
-        await self._steps.do(lambda: (None, self._store.withdraw(claim_id)))
+    async def withdraw_async(self, claim_id: int, *, asked_at: float | None = None) -> None:
+        await self._steps.do(lambda: (None, self._store.withdraw(claim_id, asked_at=asked_at)))
 
-    async def extend_async(self, claim_id: int, *, ttl_s: float) -> bool:
-        return await self._steps.do(lambda: (self.extend(claim_id, ttl_s=ttl_s), After()))
+    async def extend_async(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
+        return await self._steps.do(lambda: (self.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at), After()))
 
     async def claim_async(self, claim_id: int) -> Claim | None:
         return await self._steps.do(lambda: (self.claim(claim_id), After()))
@@ -249,6 +272,7 @@ class Afar:
         mailbox: str | None = None,
         look_first: bool = False,
         left: asyncio.Future[None] | None = None,
+        asked_at: float | None = None,
     ) -> Waited:
         """``wait``. Ends early when ``drain`` is called.
 
@@ -270,17 +294,19 @@ class Afar:
                 until = min(deadline, extend_at, loop.time() + nap_s)
                 rung = await bell.wait(until - loop.time())
                 if rung is Ring.GRANTED:
-                    await self._begin(claim_id, ttl_s)
+                    await self._begin(claim_id, ttl_s, asked_at)
                     return Waited(held=True)
                 if rung is Ring.LEFT:
                     return Waited(held=False, left=True)
                 late = loop.time() >= deadline
                 if ttl_s is not None and rung is None and not late and loop.time() >= extend_at:
                     extend_at = loop.time() + every_s
-                    await self.extend_async(claim_id, ttl_s=ttl_s)
+                    await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
                 claim = await self.claim_async(claim_id)
+                if claim is not None and asked_at not in (None, claim.asked_at):
+                    claim = None
                 if claim is not None and claim.held:
-                    await self._begin(claim_id, ttl_s)
+                    await self._begin(claim_id, ttl_s, asked_at)
                 if claim is None or claim.held or late or bells.ended:
                     return Waited(held=claim is not None and claim.held, claim=claim)
                 # Asked for again elsewhere, it is woken there.
@@ -290,10 +316,10 @@ class Afar:
         """Is an ask in line woken at this server? Not where it was asked for again at another one."""
         return self._bells is not None and claim.mailbox == self._bells.address
 
-    async def _begin(self, claim_id: int, ttl_s: float | None) -> None:
+    async def _begin(self, claim_id: int, ttl_s: float | None, asked_at: float | None) -> None:
         """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""
         if ttl_s is not None and ttl_s != CONFIRM_S:
-            await self.extend_async(claim_id, ttl_s=ttl_s)
+            await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
 
     async def _hung(self) -> Bells:
         if self._bells is None:

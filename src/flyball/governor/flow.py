@@ -108,10 +108,11 @@ def acquire(
         return (yield from waiter.wait())
     except BaseException:
         # Whatever stops us, no ask and no slot is left behind. The original error is what counts.
+        parked = waiter.verdict
         try:
-            after = yield Call(lambda: store.withdraw(waiter.verdict.claim_id))
+            after = yield Call(lambda: store.withdraw(parked.claim_id, asked_at=parked.asked_at))
         except BaseException as error:
-            store.remember(Release(waiter.verdict.claim_id, Outcome.ABANDONED))
+            store.remember(Release(parked.claim_id, Outcome.ABANDONED, asked_at=parked.asked_at))
             if not isinstance(error, StoreError):
                 raise
         else:
@@ -200,8 +201,8 @@ class _Waiter:
         self._outage_s, self._told_at = None, float("-inf")
 
     def _look(self, *, advance: bool) -> Flow[None]:
-        claim_id = self.verdict.claim_id
-        verdict, after = yield Call(lambda: self.store.look(claim_id, advance=advance))
+        claim_id, asked_at = self.verdict.claim_id, self.verdict.asked_at
+        verdict, after = yield Call(lambda: self.store.look(claim_id, advance=advance, asked_at=asked_at))
         yield from settle(self.store, after, self.observers)
         if verdict is None:
             # Somebody took our ask for dead, or a person removed it: stand in line again.

@@ -185,7 +185,8 @@ class Governor:
         )
 
         def undo(verdict: Verdict) -> flow.Flow[StoreError | None]:
-            return flow.release(store, Release(verdict.claim_id, Outcome.ABANDONED), self.observers)
+            what = Release(verdict.claim_id, Outcome.ABANDONED, asked_at=verdict.asked_at)
+            return flow.release(store, what, self.observers)
 
         with mail:
             verdict = await run_async(steps, mail, undo)
@@ -198,7 +199,7 @@ class Governor:
         if claim is None or not claim.held or claim.pool != asking.pool:
             return None
         nested.check_fits(asking.slots, claim)
-        return Lease(self, asking, free(asking.pool, claim.id), nested=True)
+        return Lease(self, asking, free(asking.pool, claim.id, asked_at=claim.asked_at), nested=True)
 
     def open_box(self) -> Box | None:
         """A mailbox that whoever works on this state can reach; None where none can be had."""
@@ -261,11 +262,22 @@ class Governor:
         name: str = "",
         claim_id: int | None = None,
         first: bool = False,
+        asked_at: float | None = None,
     ) -> None:
-        """Tell a pool what the world said. ``first``: it answers the one call a lease was taken for."""
-        pool = pool or DEFAULT_POOL
+        """Tell a pool what the world said. ``first``: it answers the one call a lease was taken for.
+
+        ``asked_at``: when that lease was asked for, on the store's clock.
+        """
         self._settle(
-            self.store.report(pool, signal, project=project, name=name, claim_id=claim_id, first=first)
+            self.store.report(
+                pool or DEFAULT_POOL,
+                signal,
+                project=project,
+                name=name,
+                claim_id=claim_id,
+                first=first,
+                asked_at=asked_at,
+            )
         )
 
     # -- shares ---------------------------------------------------------------------------------------
@@ -317,20 +329,26 @@ class Governor:
         claim = self.store.claim(claim_id) if claim_id else None
         if claim is None or not claim.held or claim.holder.pid != pid:
             claim_id = self._hold(pid, asking)
-        granted = free(asking.pool, claim_id)
-        return self._keep(Lease(self, asking, granted))
+        return self._recorded(asking, claim_id)
 
     def rest(self, asking: Asking, *, for_s: float, why: str) -> Lease:
         """Show a run that waits out a limit: a lease of no slots, to be released when it goes on."""
         claim_id, after = self.store.rest(ask_of(asking, ""), for_s=for_s, why=one_line(why))
         self._settle(after)
-        granted = free(asking.pool, claim_id)
-        return self._keep(Lease(self, asking, granted))
+        return self._recorded(asking, claim_id)
+
+    def _recorded(self, asking: Asking, claim_id: int) -> Lease:
+        """The lease of a claim that was not asked for, to be released by us."""
+        claim = self.store.claim(claim_id)
+        asked_at = claim.asked_at if claim is not None else 0.0
+        return self._keep(Lease(self, asking, free(asking.pool, claim_id, asked_at=asked_at)))
 
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""
         lease.check_place(self)
-        bound, after = self.store.rebind(lease.id, identify(pid), launcher_pid=os.getpid())
+        bound, after = self.store.rebind(
+            lease.id, identify(pid), launcher_pid=os.getpid(), asked_at=lease.verdict.asked_at
+        )
         self._settle(after)
         return bound
 

@@ -112,7 +112,13 @@ class Lease:
 
     def _pass_on(self, signal: Signal, *, first: bool) -> None:
         self._governor.report(
-            self.pool, signal, project=self.project, name=self.name, claim_id=self.id, first=first
+            self.pool,
+            signal,
+            project=self.project,
+            name=self.name,
+            claim_id=self.id,
+            first=first,
+            asked_at=self.verdict.asked_at,
         )
 
     def note_answer(self) -> None:
@@ -250,7 +256,16 @@ def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
         raise UsageError(f"words say how it ended, as text, not {words!r:.80}")
     told = one_line(words) if words else ""
     ended = outcome if isinstance(outcome, Outcome) else _outcome_named(outcome)
-    return Release(lease.id, ended, lease.successes, lease.rejected, lease.used, lease.buckets, told)
+    return Release(
+        lease.id,
+        ended,
+        lease.successes,
+        lease.rejected,
+        lease.used,
+        lease.buckets,
+        told,
+        asked_at=lease.verdict.asked_at,
+    )
 
 
 def log_kept(lease: Lease, error: StoreError) -> None:

@@ -146,7 +146,7 @@ async def _answer(
         slots=order.slots,
         priority=order.priority,
         ttl_s=order.ttl_s,
-        token=admission.afar.token(claim_id),
+        token=admission.afar.token(claim_id, admitted.verdict.asked_at),
     )
     headers = {
         "Location": f"/v1/{'leases' if held else 'tickets'}/{claim_id}",
@@ -185,8 +185,8 @@ async def renew_lease(
 ) -> Renewed:
     """It goes on for `ttl_s` from now. Renewing an ask in line keeps its place."""
     renewing = read_body(body, Renewing)
-    await admission.check_token(lease, lease_token)
-    if not await admission.afar.extend_async(lease, ttl_s=renewing.ttl_s):
+    asked_at = await admission.check_token(lease, lease_token)
+    if not await admission.afar.extend_async(lease, ttl_s=renewing.ttl_s, asked_at=asked_at):
         raise gone(lease)
     return Renewed(id=lease, ttl_s=renewing.ttl_s)
 
@@ -204,8 +204,8 @@ async def end_lease(
 ) -> None:
     """Give the slots back and say how the work ended. Saying it again changes nothing."""
     releasing = read_body(body, Releasing)
-    await admission.check_token(lease, lease_token)
-    await admission.afar.end_async(lease, releasing.outcome, words=releasing.words)
+    asked_at = await admission.check_token(lease, lease_token)
+    await admission.afar.end_async(lease, releasing.outcome, words=releasing.words, asked_at=asked_at)
 
 
 # -- signals ------------------------------------------------------------------------------------------
@@ -226,14 +226,14 @@ async def post_lease_signal(
     """What the provider said to the work under this lease. A throttle takes effect at once, for everybody."""
     said = read_body(body, Said)
     signal = signal_of(said)
-    await admission.check_token(lease, lease_token)
+    asked_at = await admission.check_token(lease, lease_token)
     claim = await admission.afar.claim_async(lease)
-    if claim is None:
+    if claim is None or claim.asked_at != asked_at:
         raise gone(lease)
     tell = partial(
         admission.service.governor.report, claim.pool, signal, project=claim.project, name=claim.name
     )
-    await admission.afar.call(partial(tell, claim_id=lease, first=said.first))
+    await admission.afar.call(partial(tell, claim_id=lease, first=said.first, asked_at=asked_at))
 
 
 @post(

@@ -135,6 +135,7 @@ class Admission:
                     ttl_s=order.ttl_s,
                     look_first=verdict.replayed,
                     left=leaving,
+                    asked_at=verdict.asked_at,
                 )
         except asyncio.CancelledError:
             await self._leave(order, verdict)
@@ -146,25 +147,25 @@ class Admission:
         if waited.gone:
             return None
         if not waited.held and wait_s > order.ttl_s / 4:
-            await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s)
+            await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s, asked_at=verdict.asked_at)
         return waited.held
 
     async def _leave(self, order: Order, verdict: Verdict) -> NoReturn:
         """The client is gone."""
         with suppress(StoreError):  # if it cannot be written now, its time ends it
-            await self.withdraw(order, verdict.claim_id)
+            await self.withdraw(order, verdict)
         raise ProblemError(408, "left", "the client did not wait for its answer")
 
-    async def withdraw(self, order: Order, claim_id: int) -> bool:
+    async def withdraw(self, order: Order, verdict: Verdict) -> bool:
         """Give up an ask, or the lease it just became; whether such a lease was kept, as it is under a key.
 
         An ask for which another server waits by now is left to that one.
         """
-        claim = await self.afar.claim_async(claim_id) if order.key else None
+        claim = await self.afar.claim_async(verdict.claim_id) if order.key else None
         if claim is not None and claim.held:
             return True
         if claim is None or self.afar.woken_here(claim):
-            await self.afar.withdraw_async(claim_id)
+            await self.afar.withdraw_async(verdict.claim_id, asked_at=verdict.asked_at)
         return False
 
     def check_open(self) -> None:
@@ -190,13 +191,15 @@ class Admission:
 
     # -- whose it is --------------------------------------------------------------------------------
 
-    async def check_token(self, claim_id: int, token: str) -> None:
-        """Let nobody touch what is not theirs."""
+    async def check_token(self, claim_id: int, token: str) -> float:
+        """Refuse a client that does not have the claim's token; when the claim was asked for."""
         await self.afar.ready_async()
         known = 0 < claim_id < _LARGEST_ID
-        if not known or not self.afar.matches(claim_id, token):
+        asked_at = self.afar.vouched_at(claim_id, token) if known else None
+        if asked_at is None:
             words = f"Lease-Token is not the token of {claim_id}; it was in the answer that gave the lease"
             raise ProblemError(403, "lease-token", words, lease=claim_id if known else None)
+        return asked_at
 
 
 def tenant_of(request: AnyRequest) -> str:

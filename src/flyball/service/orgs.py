@@ -17,6 +17,7 @@ from urllib.parse import quote
 from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, RawBody
 
+from flyball.core.verdict import Verdict
 from flyball.governor.afar import Order
 from flyball.service.bodies import name_in_path
 from flyball.service.contract import REPLAYED, key_of, read_body, refusal, wait_of
@@ -85,7 +86,7 @@ async def start_run(
     if not admitted.held:
         await _serve_or_refuse(admission, order, admitted)
     await admission.afar.ready_async()
-    run_id = _run_id(admission, name, admitted.claim_id, terms.ttl_s)
+    run_id = _run_id(admission, name, admitted.verdict, terms.ttl_s)
     view = RunView(run_id=run_id, org=name, name=asked.name, ttl_s=terms.ttl_s, heartbeat_s=terms.heartbeat_s)
     headers = {"Location": f"/v1/orgs/{quote(name, safe='')}/runs/{run_id}"}
     return Response(view, headers=headers | (REPLAYED if admitted.replayed else {}))
@@ -95,11 +96,11 @@ async def _serve_or_refuse(admission: Admission, order: Order, admitted: Admitte
     """Whoever stood in line and was not served at last leaves it: this route has no tickets."""
     afar, verdict = admission.afar, admitted.verdict
     if verdict.claim_id:
-        found = await afar.call(partial(afar.look, verdict.claim_id))
+        found = await afar.call(partial(afar.look, verdict.claim_id, asked_at=verdict.asked_at))
         if found is not None and found.granted:
             return
         verdict = found if found is not None else verdict
-        if await admission.withdraw(order, admitted.claim_id):
+        if await admission.withdraw(order, admitted.verdict):
             return
     raise refusal(verdict)
 
@@ -114,8 +115,8 @@ async def _serve_or_refuse(admission: Admission, order: Order, admitted: Admitte
 )
 async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> Renewed:
     """The run goes on: for its time to live from now."""
-    claim_id, ttl_s = await _theirs(admission, org, run_id)
-    if not await admission.afar.extend_async(claim_id, ttl_s=ttl_s):
+    claim_id, asked_at, ttl_s = await _theirs(admission, org, run_id)
+    if not await admission.afar.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at):
         raise gone(claim_id)
     return Renewed(id=claim_id, ttl_s=ttl_s)
 
@@ -123,25 +124,27 @@ async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[s
 @delete("/v1/orgs/{org:str}/runs/{run_id:str}", operation_id="end_run", tags=["orgs"], opt=LEASE)
 async def end_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> None:
     """The run is over. Saying it again changes nothing."""
-    claim_id, _ = await _theirs(admission, org, run_id)
-    await admission.afar.end_async(claim_id)
+    claim_id, asked_at, _ = await _theirs(admission, org, run_id)
+    await admission.afar.end_async(claim_id, asked_at=asked_at)
 
 
-def _run_id(admission: Admission, org: str, claim_id: int, ttl_s: float) -> str:
+def _run_id(admission: Admission, org: str, verdict: Verdict, ttl_s: float) -> str:
     ttl_ms = round(ttl_s * 1000)
-    return f"{claim_id}.{ttl_ms}.{admission.afar.token(claim_id, about=f'{org}:{ttl_ms}')}"
+    token = admission.afar.token(verdict.claim_id, verdict.asked_at, about=f"{org}:{ttl_ms}")
+    return f"{verdict.claim_id}.{ttl_ms}.{token}"
 
 
-async def _theirs(admission: Admission, org: str, run_id: str) -> tuple[int, float]:
-    """The claim behind a run's id, and its time to live."""
+async def _theirs(admission: Admission, org: str, run_id: str) -> tuple[int, float, float]:
+    """The claim behind a run's id, when it was asked for, and its time to live."""
     name = name_in_path("org", org)
     claim, _, rest = run_id.partition(".")
     ttl_ms, _, mark = rest.partition(".")
     if claim.isdecimal() and ttl_ms.isdecimal() and claim.isascii() and len(claim) < 19 and len(ttl_ms) < 12:
         about = f"{name}:{int(ttl_ms)}"
         await admission.afar.ready_async()
-        if admission.afar.matches(int(claim), mark, about=about):
-            return int(claim), int(ttl_ms) / 1000
+        asked_at = admission.afar.vouched_at(int(claim), mark, about=about)
+        if asked_at is not None:
+            return int(claim), asked_at, int(ttl_ms) / 1000
     raise ProblemError(404, "unknown-run", f"the org {name!r} has no such run")
 
 

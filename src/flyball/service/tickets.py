@@ -61,7 +61,8 @@ async def get_ticket(
         claim = found
     verdict = None
     if not claim.held:
-        verdict = await admission.afar.call(partial(admission.afar.look, ticket))
+        look = partial(admission.afar.look, ticket, asked_at=claim.asked_at)
+        verdict = await admission.afar.call(look)
     headers = {}
     if verdict is not None and not verdict.granted:
         headers["Retry-After"] = str(round(retry_after_s(verdict, chance=0.5)))
@@ -72,13 +73,12 @@ async def get_ticket(
 async def _theirs(admission: Admission, ticket: int, token: str) -> Claim:
     """The claim; kept for longer where whoever asks has its token."""
     afar = admission.afar
-    if token:
-        await admission.check_token(ticket, token)
+    asked_at = await admission.check_token(ticket, token) if token else None
     claim = await afar.claim_async(ticket)
-    if claim is None:
+    if claim is None or asked_at not in (None, claim.asked_at):
         raise unknown(ticket)
     if token and not claim.held and claim.expires_at is not None:
-        await afar.extend_async(ticket, ttl_s=DEFAULT_TTL_S)
+        await afar.extend_async(ticket, ttl_s=DEFAULT_TTL_S, asked_at=asked_at)
     return claim
 
 
@@ -91,32 +91,41 @@ async def _wait(
     leaving = asyncio.create_task(until_left(request))
     try:
         waited = await admission.afar.wait_async(
-            claim.id, pool=claim.pool, timeout_s=wait_s, ttl_s=ttl_s, mailbox=claim.mailbox, left=leaving
+            claim.id,
+            pool=claim.pool,
+            timeout_s=wait_s,
+            ttl_s=ttl_s,
+            mailbox=claim.mailbox,
+            left=leaving,
+            asked_at=claim.asked_at,
         )
     finally:
         leaving.cancel()
     if waited.left:
-        await _blip(admission, claim.id, theirs=theirs)
+        await _blip(admission, claim, theirs=theirs)
         raise ProblemError(408, "left", "the client did not wait for its answer")
-    return await _found(admission, waited, claim.id)
+    return await _found(admission, waited, claim)
 
 
-async def _found(admission: Admission, waited: Waited, ticket: int) -> Claim | None:
+async def _found(admission: Admission, waited: Waited, asked: Claim) -> Claim | None:
     """What it waited for; looked up where it was only told."""
-    return await admission.afar.claim_async(ticket) if waited.held else waited.claim
+    if not waited.held:
+        return waited.claim
+    claim = await admission.afar.claim_async(asked.id)
+    return claim if claim is not None and claim.asked_at == asked.asked_at else None
 
 
-async def _blip(admission: Admission, ticket: int, *, theirs: bool) -> None:
+async def _blip(admission: Admission, claim: Claim, *, theirs: bool) -> None:
     if theirs:
         with suppress(StoreError):
-            await admission.afar.extend_async(ticket, ttl_s=BLIP_S)
+            await admission.afar.extend_async(claim.id, ttl_s=BLIP_S, asked_at=claim.asked_at)
 
 
 @delete("/v1/tickets/{ticket:int}", operation_id="withdraw_ticket", tags=["lease"], opt=LEASE)
 async def withdraw_ticket(admission: Admitting, ticket: FromPath[int], lease_token: LeaseToken = "") -> None:
     """Leave the line, or give back the lease that the ticket just became. Again, it changes nothing."""
-    await admission.check_token(ticket, lease_token)
-    await admission.afar.withdraw_async(ticket)
+    asked_at = await admission.check_token(ticket, lease_token)
+    await admission.afar.withdraw_async(ticket, asked_at=asked_at)
 
 
 @get(
@@ -139,7 +148,14 @@ async def _events(admission: Admission, claim: Claim, *, theirs: bool) -> AsyncG
     yield b"retry: %d\n\n" % RETRY_MS
     found: Claim | None = claim
     told, silent_s, done = b"", 0.0, False
-    look_on = partial(admission.afar.wait_async, claim.id, pool=claim.pool, ttl_s=None, mailbox=claim.mailbox)
+    look_on = partial(
+        admission.afar.wait_async,
+        claim.id,
+        pool=claim.pool,
+        ttl_s=None,
+        mailbox=claim.mailbox,
+        asked_at=claim.asked_at,
+    )
     try:
         while not done:
             name, said, done = await _event(admission, claim.id, found)
@@ -150,13 +166,13 @@ async def _events(admission: Admission, claim: Claim, *, theirs: bool) -> AsyncG
                 silent_s = 0.0
                 yield b": nothing new\n\n"
                 if theirs:
-                    await admission.afar.extend_async(claim.id, ttl_s=DEFAULT_TTL_S)
+                    await admission.afar.extend_async(claim.id, ttl_s=DEFAULT_TTL_S, asked_at=claim.asked_at)
             if not done:
                 silent_s += LOOK_S
-                found = await _found(admission, await look_on(timeout_s=LOOK_S), claim.id)
+                found = await _found(admission, await look_on(timeout_s=LOOK_S), claim)
     finally:
         if not done:
-            await _blip(admission, claim.id, theirs=theirs)
+            await _blip(admission, claim, theirs=theirs)
 
 
 async def _event(admission: Admission, ticket: int, claim: Claim | None) -> tuple[str, bytes, bool]:
@@ -168,7 +184,7 @@ async def _event(admission: Admission, ticket: int, claim: Claim | None) -> tupl
         return "lease", msgspec.json.encode(claim_view(claim, now)), True
     if admission.service.draining:
         return "end", msgspec.json.encode(End(ENDING)), True
-    verdict = await admission.afar.call(partial(admission.afar.look, ticket))
+    verdict = await admission.afar.call(partial(admission.afar.look, ticket, asked_at=claim.asked_at))
     view = claim_view(claim, now, verdict)
     # Ages and estimates move by themselves: only another place is news.
     still = msgspec.structs.replace(view, since_s=0.0, expires_in_s=None, estimate_s=None, words=None)

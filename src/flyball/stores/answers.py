@@ -17,8 +17,9 @@ _BLOCKED_BY_OLDEST = frozenset(
 )
 
 
-def granted(desk: PoolDesk, claim_id: int) -> Verdict:
-    return free(desk.row.name, claim_id, in_use=desk.row.counts.in_use, cap=desk.row.limits.cap)
+def granted(desk: PoolDesk, claim_id: int, asked_at: float) -> Verdict:
+    row = desk.row
+    return free(row.name, claim_id, asked_at=asked_at, in_use=row.counts.in_use, cap=row.limits.cap)
 
 
 def waiting(desk: PoolDesk, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
@@ -30,7 +31,7 @@ def waiting(desk: PoolDesk, ask: Candidate, kind: Kind, *, position: int) -> Ver
 def standing(desk: PoolDesk, claim: Claim) -> Verdict:
     """How a claim stands now."""
     if claim.held:
-        return granted(desk, claim.id)
+        return granted(desk, claim.id, claim.asked_at)
     ask = candidate(claim.id, claim, claim.asked_at)
     return never(desk, ask) or waiting(desk, ask, Kind.PARKED, position=place_of(desk, ask))
 
@@ -66,6 +67,7 @@ def denied(desk: PoolDesk, ask: Candidate, kind: Kind, denial: Denial, *, positi
         reason=denial.reason,
         pool=row.name,
         claim_id=ask.id,
+        asked_at=ask.asked_at,
         in_use=row.counts.in_use,
         cap=row.limits.cap,
         reserved=min(row.limits.reserve, row.limits.cap - 1) if ask.priority <= 0 else 0,

@@ -30,11 +30,13 @@ def known(desk: PoolDesk, ask: Ask) -> Verdict | None:
         return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=ask.pool)
     if not receipt.granted and ask.mailbox:
         _wait_at(desk, ask, receipt.claim_id)
+    claim = desk.rows.claim(receipt.claim_id)
     return Verdict(
         kind=Kind.GRANTED if receipt.granted else Kind.PARKED,
         reason=Reason.FREE if receipt.granted else Reason.QUEUE,
         pool=ask.pool,
         claim_id=receipt.claim_id,
+        asked_at=claim.asked_at if claim is not None else 0.0,
         in_use=receipt.in_use,
         cap=receipt.cap,
         replayed=True,

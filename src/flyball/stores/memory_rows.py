@@ -306,12 +306,12 @@ class MemoryRows:
     def claim(self, claim_id: int) -> Claim | None:
         return self._claims.get(claim_id)
 
-    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
+    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
         claim = self._claims.get(claim_id)
         if claim is None or not claim.held or claim.expires_at is not None:
             return None
         row = self._pools[claim.pool]
-        return claim.pool, row.counts.in_use, row.limits.cap
+        return claim.pool, claim.asked_at, row.counts.in_use, row.limits.cap
 
     def granted(self, mailbox: str) -> list[int]:
         return sorted(claim_id for _, claim_id in self._held if self._claims[claim_id].mailbox == mailbox)

@@ -1,5 +1,9 @@
 """What the governor asks of a store, and the records that travel.
 
+A claim is named by its id and, as ``asked_at``, by the time at which it was asked for on the store's clock. A
+store that lost its last writes gives ids out again; an act that says the time never finds somebody else's
+claim. Without the time it is about whichever claim has the id now.
+
 Every verb is one atomic step. It returns what has to happen *after* it: who to wake and what to
 tell observers. A store never wakes anybody itself and never looks at processes; it is told who died.
 """
@@ -58,6 +62,7 @@ class Release:
     """What the last answer's headers said about the quotas."""
     words: str = ""
     """How it ended, for people."""
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +108,15 @@ class Store(Protocol):
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         """Grant, or park in line (``park``), or refuse."""
 
-    def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
+    def look(
+        self, claim_id: int, *, advance: bool, asked_at: float | None = None
+    ) -> tuple[Verdict | None, After]:
         """How an ask stands. ``advance`` also hands out what time has freed. None: it is gone."""
 
-    def withdraw(self, claim_id: int) -> After:
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
         """Give up an ask, or the lease it just became."""
 
-    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+    def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         """An ask or lease with a time to live goes on for so long from now. False: it is gone."""
 
     def note(self, name: str, fresh: str) -> str:
@@ -127,7 +134,9 @@ class Store(Protocol):
     def remember(self, release: Release) -> None:
         """Keep a release that could not be written; it rides in this process's next step."""
 
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
+    def rebind(
+        self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
+    ) -> tuple[bool, After]:
         """Make ``holder`` the process whose life the lease follows. False: it is not a lease (any more)."""
 
     def hold(self, ask: Ask) -> tuple[int, After]:
@@ -148,6 +157,7 @@ class Store(Protocol):
         name: str,
         claim_id: int | None,
         first: bool = False,
+        asked_at: float | None = None,
     ) -> After:
         """Fold one signal into the plan, at once. ``first``: it answers the call the lease was taken for."""
 

@@ -153,8 +153,8 @@ class Rows(Protocol):
 
     def claim(self, claim_id: int) -> Claim | None: ...
 
-    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
-        """The pool of a lease that need not be confirmed, its slots in use, and its cap."""
+    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
+        """Of a lease that need not be confirmed: its pool, when it was asked for, slots in use, and cap."""
 
     def granted(self, mailbox: str) -> list[int]: ...
 

@@ -75,7 +75,7 @@ class Verbs(SettingVerbs):
             if denial is None and not may_pass(desk, wanted):
                 denial = Denial(Reason.QUEUE)
         if denial is None:
-            return answers.granted(desk, grant_new(desk, ask))
+            return answers.granted(desk, grant_new(desk, ask), desk.now)
         refusal = answers.never(desk, wanted)
         if refusal is None:
             return self._not_now(desk, ask, denial, park=park)
@@ -91,20 +91,22 @@ class Verbs(SettingVerbs):
         claim_id = stand_in_line(desk, ask, why=verdict.words())
         return replace(verdict, claim_id=claim_id, watch=True)
 
-    def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
+    def look(
+        self, claim_id: int, *, advance: bool, asked_at: float | None = None
+    ) -> tuple[Verdict | None, After]:
         if not advance:
-            granted = self._granted_already(claim_id)
+            granted = self._granted_already(claim_id, asked_at)
             if granted is not None:
                 return granted, After()
             with self._read() as rows:
-                claim = rows.claim(claim_id)
+                claim = _named(rows, claim_id, asked_at)
                 if claim is None:
                     return None, After()
                 if claim.expires_at is None or not claim.holder.pid:
                     return answers.standing(self._desk(projection(rows), claim.pool), claim), After()
         with self._write() as rows:
             carried = self._carry(rows)
-            claim = rows.claim(claim_id)
+            claim = _named(rows, claim_id, asked_at)
             if claim is None:
                 return None, carried
             desk = self._desk(rows, claim.pool)
@@ -120,19 +122,19 @@ class Verbs(SettingVerbs):
                 take_back(desk, found)
             return verdict, joined(carried, desk.done())
 
-    def _granted_already(self, claim_id: int) -> Verdict | None:
+    def _granted_already(self, claim_id: int, asked_at: float | None) -> Verdict | None:
         """The answer to most looks, in one small read: whoever was woken was usually granted."""
         with self._peek() as rows:
             found = rows.grant_of(claim_id)
-        if found is None:
+        if found is None or asked_at not in (None, found[1]):
             return None
-        pool, in_use, cap = found
-        return free(pool, claim_id, in_use=in_use, cap=cap)
+        pool, asked_at, in_use, cap = found
+        return free(pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap)
 
-    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+    def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         check_ttl(ttl_s)
         with self._write() as rows:
-            claim = rows.claim(claim_id)
+            claim = _named(rows, claim_id, asked_at)
             if claim is None or claim.expires_at is None or claim.expires_at <= rows.now:
                 return False
             rows.expire(claim_id, rows.now + ttl_s)
@@ -153,8 +155,8 @@ class Verbs(SettingVerbs):
         with self._read() as rows:
             return rows.notes(prefix)
 
-    def withdraw(self, claim_id: int) -> After:
-        return self._end(Release(claim_id, Outcome.ABANDONED))
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
+        return self._end(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
     # -- ending -----------------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class Verbs(SettingVerbs):
 
     def _end_in(self, rows: Rows, release: Release) -> After:
         found = rows.leaving(release.claim_id)
-        if found is None:
+        if found is None or release.asked_at not in (None, found[0].asked_at):
             return After()
         claim, row = found
         desk = PoolDesk(rows, claim.pool, self._world, row=row)
@@ -200,9 +202,13 @@ class Verbs(SettingVerbs):
 
     # -- holders ----------------------------------------------------------------------------------
 
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
+    def rebind(
+        self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
+    ) -> tuple[bool, After]:
         with self._write() as rows:
             carried = self._carry(rows)
+            if _named(rows, claim_id, asked_at) is None:
+                return False, carried
             return rows.rebind(claim_id, holder, launcher_pid=launcher_pid), carried
 
     def hold(self, ask: Ask) -> tuple[int, After]:
@@ -300,11 +306,12 @@ class Verbs(SettingVerbs):
         name: str,
         claim_id: int | None,
         first: bool = False,
+        asked_at: float | None = None,
     ) -> After:
         with self._write() as rows:
             carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
-            claim = rows.claim(claim_id) if first and claim_id is not None else None
+            claim = _named(rows, claim_id, asked_at) if first and claim_id is not None else None
             if claim is not None and (not claim.held or claim.pool != pool):
                 # It measures nothing here: it was never sent, or to another pool's provider.
                 claim = None
@@ -392,6 +399,12 @@ def check_ttl(ttl_s: float) -> None:
 PRIORITY_LIMIT = 1000
 SLOTS_LIMIT = 1_000_000_000
 TTL_LIMIT_S = 7 * 86400.0
+
+
+def _named(rows: Rows, claim_id: int, asked_at: float | None) -> Claim | None:
+    """The claim of this id, unless it is another one than was asked for then."""
+    claim = rows.claim(claim_id)
+    return claim if claim is not None and asked_at in (None, claim.asked_at) else None
 
 
 def _in_the_way(rows: Rows, pool: str) -> list[str]:

@@ -198,9 +198,9 @@ class PostgresRows(ShareRows):
     def _claims(self, query: str, values: tuple[object, ...] = ()) -> list[Claim]:
         return [claim_of(row) for row in self._all(query, values)]
 
-    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
+    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
         row = self._one(sql.GRANT_OF, (claim_id,))
-        return (row[0], row[1], row[2]) if row is not None else None
+        return (row[0], row[1], row[2], row[3]) if row is not None else None
 
     def granted(self, mailbox: str) -> list[int]:
         return [claim_id for (claim_id,) in self._all(sql.GRANTED, (mailbox,))]

@@ -36,7 +36,9 @@ LOCK_NEW = "SELECT pg_advisory_xact_lock(lock_of('pool'))"
 NOTIFY = "SELECT pg_notify(%s, %s)"
 
 FAST_ADMIT = f"SELECT * FROM fast_admit({_marks(16)})"
-FAST_END = "SELECT fast_end(%s, %s, %s)"
+FAST_END = """
+    SELECT fast_end(id, %(oks)s, %(now)s) FROM claim
+    WHERE id = %(id)s AND asked_at = coalesce(%(asked_at)s, asked_at)"""
 
 # -- pools ------------------------------------------------------------------------------------------------
 
@@ -141,7 +143,7 @@ LINE_HEAD = f"""
     WHERE pool = %s AND granted_at IS NULL AND project = %s AND priority = %s AND id > %s
     ORDER BY id LIMIT 1"""
 GRANT_OF = """
-    SELECT claim.pool, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
+    SELECT claim.pool, asked_at, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
     WHERE id = %s AND granted_at IS NOT NULL AND expires_at IS NULL"""
 GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = %s ORDER BY id"
 EXPIRED = f"SELECT {CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= %s ORDER BY id"

@@ -98,7 +98,7 @@ class PostgresStore(PostgresSteps):
             self._server.note_time(at)
         if not claim_id:
             return None
-        return free(ask.pool, claim_id, in_use=in_use, cap=cap)
+        return free(ask.pool, claim_id, asked_at=at, in_use=in_use, cap=cap)
 
     def _words_of(self, ask: Ask, tag: int) -> tuple[object, ...]:
         return (
@@ -116,18 +116,22 @@ class PostgresStore(PostgresSteps):
             self._server.deadline() if self._server_time else None,
         )
 
-    def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
+    def look(
+        self, claim_id: int, *, advance: bool, asked_at: float | None = None
+    ) -> tuple[Verdict | None, After]:
         if not advance:
             try:
-                return super().look(claim_id, advance=False)
+                return super().look(claim_id, advance=False, asked_at=asked_at)
             except NeedsStepError:
                 pass
         return self._step(
-            Lock(claim_id=claim_id), lambda: Verbs.look(self, claim_id, advance=advance), _second
+            Lock(claim_id=claim_id),
+            lambda: Verbs.look(self, claim_id, advance=advance, asked_at=asked_at),
+            _second,
         )
 
-    def withdraw(self, claim_id: int) -> After:
-        return self.release(Release(claim_id, Outcome.ABANDONED))
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
+        return self.release(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
     def release(self, release: Release) -> After:
         if not self._owes and _teaches_nothing(release) and self._end_shortly(release):
@@ -138,25 +142,30 @@ class PostgresStore(PostgresSteps):
         """The end that teaches nothing special, in one round trip. False: go the long way."""
         with self._server.lend(writing=True) as link:
             try:
-                told = link.ask(sql.FAST_END, (release.claim_id, release.oks, self._given_now()))
+                told = link.ask(sql.FAST_END, _end_of(release, self._given_now()))
             except Exception as error:
                 if getattr(error, "sqlstate", None) != LONG_WAY:
                     raise
                 return False
-            return bool(told[0][0])
+            return told == [(True,)]
 
     # -- holders ----------------------------------------------------------------------------------
 
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
+    def rebind(
+        self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
+    ) -> tuple[bool, After]:
         return self._step(
             Lock(claim_id=claim_id),
-            lambda: Verbs.rebind(self, claim_id, holder, launcher_pid=launcher_pid),
+            lambda: Verbs.rebind(self, claim_id, holder, launcher_pid=launcher_pid, asked_at=asked_at),
             _second,
         )
 
-    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
-        lock = Lock(claim_id=claim_id)
-        return self._step(lock, lambda: Verbs.extend(self, claim_id, ttl_s=ttl_s), _nothing)
+    def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
+        return self._step(
+            Lock(claim_id=claim_id),
+            lambda: Verbs.extend(self, claim_id, ttl_s=ttl_s, asked_at=asked_at),
+            _nothing,
+        )
 
     def note(self, name: str, fresh: str) -> str:
         with self._server.lend(writing=True) as link:
@@ -210,11 +219,19 @@ class PostgresStore(PostgresSteps):
         name: str,
         claim_id: int | None,
         first: bool = False,
+        asked_at: float | None = None,
     ) -> After:
         return self._step(
             Lock(pool=pool),
             lambda: Verbs.report(
-                self, pool, signal, project=project, name=name, claim_id=claim_id, first=first
+                self,
+                pool,
+                signal,
+                project=project,
+                name=name,
+                claim_id=claim_id,
+                first=first,
+                asked_at=asked_at,
             ),
             _all,
         )
@@ -270,6 +287,10 @@ def _teaches_nothing(release: Release) -> bool:
     """A lease that just ended; nothing was said about it."""
     plain = not (release.rejected or release.used or release.buckets or release.words)
     return plain and release.outcome is Outcome.FINISHED and (release.oks or 0) <= MANY
+
+
+def _end_of(release: Release, now: float | None) -> dict[str, object]:
+    return {"id": release.claim_id, "asked_at": release.asked_at, "oks": release.oks, "now": now}
 
 
 def _all(after: After) -> After:

@@ -301,6 +301,7 @@ def verdict_of(pool: str, head: str) -> Verdict:
             reason=Reason.FREE if granted else Reason.QUEUE,
             pool=pool,
             claim_id=int(f[1]),
+            asked_at=float(f[5]),
             in_use=int(f[3]),
             cap=int(f[4]),
             replayed=True,
@@ -308,13 +309,14 @@ def verdict_of(pool: str, head: str) -> Verdict:
     if f[0] == "key used":
         return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=pool)
     if f[0] == "granted":
-        return free(pool, int(f[1]), in_use=int(f[2]), cap=int(f[3]))
+        return free(pool, int(f[1]), asked_at=float(f[4]), in_use=int(f[2]), cap=int(f[3]))
     blocker = Blocker(f[11], f[12], int(f[13]), f[14], float(f[15])) if f[13] else None
     return Verdict(
         kind=Kind(f[0]),
         reason=Reason(f[4]),
         pool=pool,
         claim_id=int(f[1]),
+        asked_at=float(f[18]),
         in_use=int(f[2]),
         cap=int(f[3]),
         reserved=int(f[5]),

@@ -1,6 +1,6 @@
 """Which pools there are, and whose a claim is.
 
-Pools take ids by the block, and a block belongs to one pool for good: what was once looked up stays true. The
+Pools take ids by the block, and a block belongs to one pool as long as the server forgets nothing. The
 registry is one key of its own, never touched together with a pool's.
 """
 
@@ -44,6 +44,10 @@ class Registry:
         number = int(self._server.run(self._register, self._key, pool))
         self._owners[number] = pool
         return number * self._id_block + 1
+
+    def note_owner(self, claim_id: int, pool: str) -> None:
+        """A claim of this pool was given this id: after a loss its block may have been another pool's."""
+        self._owners[claim_id // self._id_block] = pool
 
     def pool_of(self, claim_id: int) -> str | None:
         """The pool whose block the id is from; None if there is none."""

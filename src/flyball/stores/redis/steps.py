@@ -200,6 +200,7 @@ class RedisSteps:
                 "1" if release.rejected else "",
                 records.amounts_line(release.used),
                 records.buckets_line(release.buckets),
+                records.number(release.asked_at),
                 records.plain(release.words),
             )
         )

@@ -85,7 +85,7 @@ class RedisStore(RedisLooking):
             script = "do_place"
             argument = f"{records.number(ask.ttl_s)}\t{ask.key}\t{records.plain(ask.fingerprint)}\t{argument}"
         try:
-            return records.verdict_of(ask.pool, self._drive(script, ask.pool, argument, after)), after
+            verdict = records.verdict_of(ask.pool, self._drive(script, ask.pool, argument, after))
         except StoreError as error:
             if maybe_done(error) and not ask.key:
                 # The answer was lost, perhaps not the question.
@@ -93,28 +93,38 @@ class RedisStore(RedisLooking):
                 with self._kept_lock:
                     self._unheard.append(Unheard(ask.pool, tag, until))
             raise
+        if verdict.claim_id:
+            self._registry.note_owner(verdict.claim_id, ask.pool)
+        return verdict, after
 
-    def look(self, claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
+    def look(
+        self, claim_id: int, *, advance: bool, asked_at: float | None = None
+    ) -> tuple[Verdict | None, After]:
         after = After()
         if advance:
             self._carry(after)
         pool = self._registry.pool_of(claim_id)
         if pool is None:
             return None, after
+        named = f"{claim_id}\t{records.number(asked_at)}"
         if not advance:
-            head = str(self._run_once("do_look", pool, f"{claim_id}\t"))
+            head = str(self._run_once("do_look", pool, f"{named}\t"))
             if head == "project":
-                return OnImage(self._world, self._image(pool)).look(claim_id, advance=False)
+                on_image = OnImage(self._world, self._image(pool))
+                return on_image.look(claim_id, advance=False, asked_at=asked_at)
             if head != "write":
                 return records.verdict_or_none(pool, head), after
             self._carry(after)
-        head = self._drive("do_look", pool, f"{claim_id}\t1", after)
+        head = self._drive("do_look", pool, f"{named}\t1", after)
         return records.verdict_or_none(pool, head), after
 
-    def extend(self, claim_id: int, *, ttl_s: float) -> bool:
+    def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         check_ttl(ttl_s)
         pool = self._registry.pool_of(claim_id)
-        return pool is not None and self._run_once("do_extend", pool, f"{claim_id}\t{ttl_s!r}")[0] == "1"
+        if pool is None:
+            return False
+        argument = f"{claim_id}\t{records.number(asked_at)}\t{ttl_s!r}"
+        return bool(self._run_once("do_extend", pool, argument)[0] == "1")
 
     def note(self, name: str, fresh: str) -> str:
         return self._registry.note(name, fresh)
@@ -125,8 +135,8 @@ class RedisStore(RedisLooking):
     def notes(self, prefix: str) -> dict[str, str]:
         return self._registry.notes(prefix)
 
-    def withdraw(self, claim_id: int) -> After:
-        return self.release(Release(claim_id, Outcome.ABANDONED))
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
+        return self.release(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
     def release(self, release: Release) -> After:
         after = After()
@@ -136,13 +146,15 @@ class RedisStore(RedisLooking):
 
     # -- holders ----------------------------------------------------------------------------------
 
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> tuple[bool, After]:
+    def rebind(
+        self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
+    ) -> tuple[bool, After]:
         after = After()
         self._carry(after)
         pool = self._registry.pool_of(claim_id)
         if pool is None:
             return False, after
-        argument = f"{claim_id}\t{records.holder_line(holder)}\t{launcher_pid}"
+        argument = f"{claim_id}\t{records.holder_line(holder)}\t{launcher_pid}\t{records.number(asked_at)}"
         return self._drive("do_rebind", pool, argument, after) == "1", after
 
     def hold(self, ask: Ask) -> tuple[int, After]:
@@ -150,14 +162,18 @@ class RedisStore(RedisLooking):
         after = After()
         self._carry(after)
         argument = f"{records.ask_line(ask)}\t{records.amounts_line(ask.cost)}"
-        return int(self._drive("do_hold", ask.pool, argument, after)), after
+        claim_id = int(self._drive("do_hold", ask.pool, argument, after))
+        self._registry.note_owner(claim_id, ask.pool)
+        return claim_id, after
 
     def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
         check_ask(ask)
         after = After()
         self._carry(after)
         argument = f"{records.ask_line(ask)}\t\t{for_s!r}\t{records.plain(why)}"
-        return int(self._drive("do_rest", ask.pool, argument, after)), after
+        claim_id = int(self._drive("do_rest", ask.pool, argument, after))
+        self._registry.note_owner(claim_id, ask.pool)
+        return claim_id, after
 
     def granted(self, mailbox: str) -> list[int]:
         found = (claim for pool in self._registry.pools() for claim in self.watched(pool).claims)
@@ -236,6 +252,7 @@ class RedisStore(RedisLooking):
         name: str,
         claim_id: int | None,
         first: bool = False,
+        asked_at: float | None = None,
     ) -> After:
         check_name("pool", pool)
         after = After()
@@ -243,7 +260,8 @@ class RedisStore(RedisLooking):
         event = planner.signal_event(signal, project=project, name=name, claim_id=claim_id)
         answered = claim_id if first and claim_id is not None else ""
         # It is in the inbox after the first step: whoever plans next hears it, if we never get to.
-        self._drive("do_report", pool, f"{answered}\t{event}", after, patience=REPORT_ROUNDS)
+        argument = f"{answered}\t{records.number(asked_at)}\t{event}"
+        self._drive("do_report", pool, argument, after, patience=REPORT_ROUNDS)
         return after
 
     def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:

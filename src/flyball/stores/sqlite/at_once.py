@@ -48,18 +48,19 @@ GRANT = _numbered(
     FROM machine, pool JOIN project ON project.pool = pool.name AND project.name = :project
     WHERE pool.name = :pool AND pool.in_use + :slots < pool.cap AND pool.reserve = 0
     AND project.maximum IS NULL AND pool.next_id % {ID_BLOCK} != 0 AND {NOTHING_IN_THE_WAY}
-    RETURNING id, level, (SELECT cap FROM pool WHERE name = claim.pool)""",
+    RETURNING id, asked_at, level, (SELECT cap FROM pool WHERE name = claim.pool)""",
     *("now", "pool", "project", "name", "host", "boot", "pidns", "pid", "start"),
     *("slots", "priority", "model", "mailbox", "cost"),
 )
 END = _numbered(
     f"""
     DELETE FROM claim
-    WHERE id = :id AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND NOT unread AND granted_at > :now - 1
+    WHERE id = :id AND asked_at = coalesce(:asked_at, asked_at) AND granted_at > :now - 1
+    AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND NOT unread
     AND EXISTS (
         SELECT 1 FROM machine, pool
         WHERE pool.name = claim.pool AND pool.in_use < pool.cap AND {NOTHING_IN_THE_WAY})""",
-    *("now", "id"),
+    *("now", "id", "asked_at"),
 )
 
 
@@ -75,4 +76,5 @@ def grant_of(ask: Ask) -> Values | None:
 def end_of(release: Release) -> Values | None:
     """What ``END`` needs beside the time; None for a release that has something to say."""
     says = release.words or release.rejected or release.used or release.buckets
-    return None if says or release.outcome is not Outcome.FINISHED else (release.claim_id,)
+    plain = not says and release.outcome is Outcome.FINISHED
+    return (release.claim_id, release.asked_at) if plain else None

@@ -177,8 +177,8 @@ class SqliteRows:
     def claim(self, claim_id: int) -> Claim | None:
         return _one(self._run(sql.BY_ID, (claim_id,)).fetchall())
 
-    def grant_of(self, claim_id: int) -> tuple[str, int, int] | None:
-        found: tuple[str, int, int] | None = self._run(sql.GRANT_OF, (claim_id,)).fetchone()
+    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
+        found: tuple[str, float, int, int] | None = self._run(sql.GRANT_OF, (claim_id,)).fetchone()
         return found
 
     def granted(self, mailbox: str) -> list[int]:

@@ -76,7 +76,7 @@ LINE_HEAD = f"""
     WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? AND id > ? ORDER BY id LIMIT 1"""
 GRANT = "UPDATE claim SET granted_at = ?, expires_at = ?, level = ?, marks = ? WHERE id = ?"
 GRANT_OF = """
-    SELECT claim.pool, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
+    SELECT claim.pool, asked_at, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
     WHERE id = ? AND granted_at IS NOT NULL AND expires_at IS NULL"""
 GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = ? ORDER BY id"
 EXPIRED = f"SELECT {CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"

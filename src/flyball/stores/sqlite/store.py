@@ -260,8 +260,8 @@ class SqliteStore(Verbs):
                 raise
             finally:
                 self._let_go()
-        claim_id, in_use, cap = done[0]
-        return free(ask.pool, claim_id, in_use=in_use, cap=cap), After()
+        claim_id, asked_at, in_use, cap = done[0]
+        return free(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), After()
 
     def release(self, release: Release) -> After:
         self._check_alone(outermost=True)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from flyball.core.model import Outcome
 from flyball.core.plan import first_memory
 from flyball.core.settings import MachineSettings, PoolSettings
-from flyball.core.verdict import Reason
+from flyball.core.verdict import Reason, Verdict
 from flyball.errors import UsageError
 from flyball.stores.port import Release
 from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
@@ -39,6 +39,62 @@ def an_id_is_never_used_twice(s: Scene) -> None:
         expect(lease not in seen, f"id {lease} came back")
         seen.add(lease)
         s.release(lease)
+
+
+def _lost(s: Scene) -> tuple[Verdict, Scene, int]:
+    """A lease of a store that then forgot it; the store, in which another one has its id now."""
+    s.static(1)
+    before = s.nowait()
+    forgot = s.twin()
+    forgot.wait(5)
+    forgot.static(1)
+    now = forgot.take()
+    expect_equal(now, before.claim_id, "the id, given out again")
+    return before, forgot, now
+
+
+@store_check
+def a_release_never_ends_another_lease_that_has_its_id_now(s: Scene) -> None:
+    before, forgot, now = _lost(s)
+    forgot.store.release(Release(before.claim_id, asked_at=before.asked_at))
+    forgot.store.release(Release(before.claim_id, words="said", asked_at=before.asked_at))
+    forgot.store.withdraw(before.claim_id, asked_at=before.asked_at)
+    forgot.store.remember(Release(before.claim_id, asked_at=before.asked_at))
+    forgot.take(pool="q")
+    kept, in_use = forgot.held(now), forgot.seen().in_use
+    forgot.close()
+    expect(kept, "the other lease")
+    expect_equal(in_use, 1, "slots in use")
+
+
+@store_check
+def nobody_takes_another_lease_that_has_its_id_now_for_its_own(s: Scene) -> None:
+    before, forgot, now = _lost(s)
+    name, at = before.claim_id, before.asked_at
+    looks = [forgot.store.look(name, advance=advance, asked_at=at)[0] for advance in (False, True)]
+    bound, _ = forgot.store.rebind(name, forgot.holder(), launcher_pid=1, asked_at=at)
+    extended = forgot.store.extend(name, ttl_s=60, asked_at=at)
+    kept = forgot.held(now)
+    forgot.close()
+    expect_equal(looks, [None, None], "looking")
+    expect_equal((bound, extended), (False, False), "rebound, extended")
+    expect(kept, "the other lease")
+
+
+@store_check
+def a_verdict_says_when_its_claim_was_asked_for(s: Scene) -> None:
+    s.static(1)
+    lease = s.nowait()
+    parked, _ = s.store.admit(s.ask(), park=True)
+    s.wait(3)
+    looked, _ = s.store.look(parked.claim_id, advance=True, asked_at=parked.asked_at)
+    for verdict in (lease, parked, looked):
+        claim = s.store.claim(verdict.claim_id) if verdict is not None else None
+        expect(claim is not None and verdict is not None, "the claim")
+        if claim is not None and verdict is not None:
+            expect_equal(verdict.asked_at, claim.asked_at, "when it was asked for")
+    s.store.release(Release(lease.claim_id, asked_at=lease.asked_at))
+    expect(s.held(parked.claim_id), "the next has it")
 
 
 @store_check

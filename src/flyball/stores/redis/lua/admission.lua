@@ -58,7 +58,7 @@ function admit.run(argument)
   end
   if not denial then
     handout.grant_new(ask)
-    return nil, granted_text(ask.id), ask
+    return nil, granted_text(ask), ask
   end
   local refusal = answers.never(ask)
   local verdict = refusal or answers.denied(ask, park == '1' and 'parked' or 'refused', denial, answers.place_of(ask))

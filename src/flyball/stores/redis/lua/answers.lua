@@ -33,6 +33,7 @@ function answers.text(v)
     v.kind, text(v.id), text(v.in_use), text(v.cap), v.reason, text(v.reserved), text(v.position),
     text(v.look_again_s), text(v.estimate_s), v.watch and '1' or '', v.detail,
     b.project, b.name, b.pid, b.host, text(b.age_s), text(v.project_in_use), text(v.project_maximum),
+    text(v.asked_at),
   }, '\t')
 end
 
@@ -77,7 +78,7 @@ function answers.denied(ask, kind, denial, position)
   local use, blocker = desk.project(ask.project), answers.blocker(ask, denial.reason)
   position = answers.place_in_way(ask, denial, use, position)
   return {
-    kind = kind, reason = denial.reason, id = ask.id, in_use = pool.in_use, cap = pool.cap,
+    kind = kind, reason = denial.reason, id = ask.id, asked_at = ask.asked_at, in_use = pool.in_use, cap = pool.cap,
     reserved = ask.priority <= 0 and min(pool.reserve, pool.cap - 1) or 0, position = position,
     look_again_s = max(0, (denial.till or pool.valid_until) - now),
     estimate_s = answers.estimate_s(denial, use, position, blocker and blocker.age_s), blocker = blocker,

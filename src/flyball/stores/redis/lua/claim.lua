@@ -1,8 +1,8 @@
 -- Asks and leases. A count changes only here, in the step that adds, grants or removes a claim.
 local claims = {}
 
--- Whoever is in the row of this id; nil if nobody is.
-function claims.of(id)
+-- The claim of this id; nil if there is none, or another one than was asked for at ``asked_at``.
+function claims.of(id, asked_at)
   local line = call('HGET', PREFIX .. 'claims', text(id))
   if not line then return nil end
   local c = {id = id}
@@ -11,6 +11,7 @@ function claims.of(id)
     c.ended, c.unread = match(line, '^' .. string.rep('([^\t]*)\t', 20) .. '([^\t]*)\t?(.*)$')
   c.slots, c.priority, c.level = tonumber(c.slots), tonumber(c.priority), tonumber(c.level)
   c.asked_at, c.granted_at, c.expires_at = tonumber(c.asked_at), tonumber(c.granted_at), tonumber(c.expires_at)
+  if asked_at and asked_at ~= '' and tonumber(asked_at) ~= c.asked_at then return nil end
   return c
 end
 

@@ -1,10 +1,10 @@
 -- End a lease or give up an ask; what it held goes to the next in line in the same step. Mirrors Verbs._end_in.
 local r = {}
-r.id, r.outcome, r.oks, r.rejected, r.used, r.buckets, r.words =
-  match(ARGV[2], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+r.id, r.outcome, r.oks, r.rejected, r.used, r.buckets, r.asked_at, r.words =
+  match(ARGV[2], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
 r.id, r.oks, r.rejected = tonumber(r.id), tonumber(r.oks), r.rejected == '1'
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
-local claim = claims.of(r.id)
+local claim = claims.of(r.id, r.asked_at)
 if stage == '' and not claim then return 'gone' end
 local unready = desk.open(claim and claim.project)
 if unready then return unready end

@@ -1,12 +1,12 @@
 -- How an ask stands; looking with authority also hands out what time has freed. Mirrors Verbs.look.
-local id, advance = match(ARGV[2], '^([^\t]*)\t(.*)$')
+local id, asked_at, advance = match(ARGV[2], '^([^\t]*)\t([^\t]*)\t(.*)$')
 id = tonumber(id)
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
-local claim = claims.of(id)
+local claim = claims.of(id, asked_at)
 claims.looking = id
 
 local function standing(found)
-  if found.granted_at then return granted_text(id), false end
+  if found.granted_at then return granted_text(found), false end
   local verdict = answers.never(found)
   if verdict then return answers.text(verdict), true end
   return answers.text(answers.waiting(found, 'parked', answers.place_of(found))), false
@@ -17,7 +17,7 @@ if advance ~= '1' then
   desk.read()
   -- Whoever has no process is known by its time alone: looking confirms nobody.
   local afar = claim.pid == '0'
-  if claim.granted_at and (afar or not claim.expires_at) then return granted_text(id) end
+  if claim.granted_at and (afar or not claim.expires_at) then return granted_text(claim) end
   if claim.expires_at and not afar then return 'write' end
   -- What a new plan would say can be seen without making one.
   if desk.stale() then return 'project' end

@@ -37,7 +37,7 @@ do
       call('HSET', KEYS[1] .. 'claims', id,
         who .. '\t' .. when .. '\t' .. when .. '\t\t\t' .. in_use .. '\t' .. cost .. '\t\t' .. tag .. '\t')
       call('ZADD', KEYS[1] .. 'held', 0, project .. '\0' .. string.format('%016d', next_id))
-      return 'granted\t' .. id .. '\t' .. in_use .. '\t' .. cap
+      return 'granted\t' .. id .. '\t' .. in_use .. '\t' .. cap .. '\t' .. when
     end
   end
 end

@@ -2,12 +2,14 @@
 do
   local call, match = redis.call, string.match
   local when, deadline = match(ARGV[1], '^([^\t]*)\t([^\t]*)')
-  local id, oks = match(ARGV[2], '^(%d+)\tfinished\t(%d*)\t\t\t\t$')
+  local id, oks, named_at = match(ARGV[2], '^(%d+)\tfinished\t(%d*)\t\t\t\t([^\t]*)\t$')
   local line = id and not ARGV[3] and call('HGET', KEYS[1] .. 'claims', id)
-  -- project, slots, priority, granted_at; no expiry, no marks, not ended before
-  local project, slots, priority, granted_at = match(line or '', '^([^\t]*)' .. string.rep('\t[^\t]*', 6)
-    .. '\t([1-9]%d*)\t([^\t]*)' .. string.rep('\t[^\t]*', 4) .. '\t([^\t]+)\t\t[^\t]*\t[^\t]*\t[^\t]*\t\t[^\t]*\t$')
-  local v = project and call('HMGET', KEYS[1] .. 'pool', 'valid_until', 'cap', 'ceiling', 'by_success', 'in_use',
+  -- project, slots, priority, asked_at, granted_at; no expiry, no marks, not ended before
+  local project, slots, priority, asked_at, granted_at = match(line or '', '^([^\t]*)' .. string.rep('\t[^\t]*', 6)
+    .. '\t([1-9]%d*)\t([^\t]*)' .. string.rep('\t[^\t]*', 3)
+    .. '\t([^\t]*)\t([^\t]+)\t\t[^\t]*\t[^\t]*\t[^\t]*\t\t[^\t]*\t$')
+  local named = project and (named_at == '' or tonumber(named_at) == tonumber(asked_at))
+  local v = named and call('HMGET', KEYS[1] .. 'pool', 'valid_until', 'cap', 'ceiling', 'by_success', 'in_use',
     'low_in_use', 'hold_mean_s', 'bound_oks', 'use:' .. project, 'plain', 'waiting', 'events')
   if v and v[10] == '1' and v[11] == '0' and v[12] == '0' and v[9] then
     if when == '' then

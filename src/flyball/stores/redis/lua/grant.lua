@@ -46,4 +46,6 @@ function handout.grant_new(ask)
   handout.after_grant(ask)
 end
 
-local function granted_text(id) return format('granted\t%s\t%d\t%d', text(id), pool.in_use, pool.cap) end
+local function granted_text(claim)
+  return format('granted\t%s\t%d\t%d\t%s', text(claim.id), pool.in_use, pool.cap, text(claim.asked_at))
+end
