@@ -87,7 +87,7 @@ WORDS = {
     "no password": "set them in FLYBALL_URL",
     "raw slash": "%2F",
     "raw question mark": "%3F",
-    "permission": "flyball's user needs +@all",
+    "permission": "~flyball:* &flyball:* +@all",
     "no tls": "does it speak no TLS (then redis://)",
     "untrusted": "?ssl_ca_certs= names its certificate authority",
     "follower": "name the primary in FLYBALL_URL",

@@ -12,9 +12,8 @@ import pytest
 
 from flyball.core.renewal import Renewal, Tally
 from flyball.errors import StoreError
-from flyball.stores.redis.scripts import CHANNEL
 from flyball.stores.redis.server import Server
-from flyball.stores.redis.store import RedisStore
+from flyball.stores.redis.store import RedisStore, channels_of
 from flyball.testing import FakeWorld, Scene, make_redis
 from flyball.testing.store_checks.nodes import Node, learned, settle
 from tests.redis_server import RedisServer
@@ -162,10 +161,10 @@ def test_a_server_that_was_promoted_learns_again(server: RedisServer) -> None:
 def test_who_should_renew_is_told_by_the_script_itself(scene: Scene, redis_server: RedisServer) -> None:
     link = Server(redis_server.url)
     ears = link.listener()
-    ears.subscribe(f"{CHANNEL}x")
+    ears.subscribe(f"{channels_of(scene.store)}x")
     assert ears.get_message(timeout=5)["type"] == "subscribe"
     a, b = Node(scene, "a", wants=9), Node(scene, "b", wants=9)
-    scene.store.renew("p", _with_mailbox(a, f"{CHANNEL}x#7"))
+    scene.store.renew("p", _with_mailbox(a, f"{channels_of(scene.store)}x#7"))
     scene.wait(0.1)
     b.renew()
     message = ears.get_message(timeout=5)

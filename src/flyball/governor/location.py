@@ -155,10 +155,9 @@ def open_box(address: str, store: Store) -> Box | None:
         from flyball.stores.postgres import store as postgres
 
         return switchboard(address, postgres.listener_of(store), step.CHANNEL).open_box()
-    from flyball.stores.redis.scripts import CHANNEL
-    from flyball.stores.redis.store import listener_of
+    from flyball.stores.redis.store import channels_of, listener_of
 
-    return switchboard(address, listener_of(store), CHANNEL).open_box()
+    return switchboard(address, listener_of(store), channels_of(store)).open_box()
 
 
 def mail_home(address: str) -> Path:

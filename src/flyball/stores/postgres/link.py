@@ -1,5 +1,11 @@
 """One connection: no wait on it is longer than an answer may take, and what a server must be like.
 
+A session is one process of the server that serves this connection alone. Behind a pooler it may be another
+one for each transaction (PgBouncer with ``pool_mode = transaction``): settings of a session, prepared
+statements and LISTEN are then lost, or somebody else's. Such a pooler is refused, and nothing is set there
+that outlives its statement. Where the process that serves us has the id that we were told when we connected,
+there is no pooler in between, and no further look.
+
 A session is set up so that nobody is kept waiting by somebody who stands still: a lock is waited for, a
 statement runs, and a step stays open only as long as its sender waits for an answer (``socket_timeout``).
 Plans of statements are made once and by keys, whatever the server thinks of tables that were empty just then.
@@ -23,12 +29,20 @@ from flyball.errors import StoreError
 from flyball.stores.postgres.address import Address
 from flyball.stores.postgres.ailments import NoAnswerError
 
+POOLER_S = 1.0
+POOLER_LOOKS = 4
+_SHARED = (
+    "{server} is a pooler that lends its sessions by the transaction, and what flyball sets in its own "
+    "session would reach others; set pool_mode = session there for flyball's user or database, or name the "
+    "PostgreSQL server itself in FLYBALL_URL"
+)
 R = TypeVar("R")
 Values = tuple[object, ...] | Mapping[str, object]
 OLDEST = 12
 _EVENTS = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}
 _IDLE = psycopg.pq.TransactionStatus.IDLE
-# One round trip: how the session is to be, and what the server is like.
+# One round trip: how the session is to be, and what the server is like. Where the session is not known to be
+# ours alone, the settings are gone with the statement.
 _SET_UP = """
     SELECT current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery(),
         current_setting('server_encoding'),
@@ -36,15 +50,17 @@ _SET_UP = """
         pg_postmaster_start_time()::text || ' ' || CASE WHEN pg_is_in_recovery() THEN ''
             ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
         (SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()),
-        set_config('search_path', quote_ident(%(space)s), false),
-        set_config('lock_timeout', %(patience)s, false),
-        set_config('statement_timeout', %(patience)s, false),
-        set_config('idle_in_transaction_session_timeout', %(patience)s, false),
-        set_config('plan_cache_mode', 'force_generic_plan', false),
-        set_config('enable_seqscan', 'off', false),
-        set_config('jit', 'off', false),
-        set_config('client_min_messages', 'error', false),
-        set_config('application_name', 'flyball', false)"""
+        pg_backend_pid(),
+        set_config('search_path', quote_ident(%(space)s), unsure),
+        set_config('lock_timeout', %(patience)s, unsure),
+        set_config('statement_timeout', %(patience)s, unsure),
+        set_config('idle_in_transaction_session_timeout', %(patience)s, unsure),
+        set_config('plan_cache_mode', 'force_generic_plan', unsure),
+        set_config('enable_seqscan', 'off', unsure),
+        set_config('jit', 'off', unsure),
+        set_config('client_min_messages', 'error', unsure),
+        set_config('application_name', 'flyball', unsure)
+    FROM (SELECT pg_backend_pid() <> %(pid)s AS unsure) AS session"""
 # Not by to_regclass: that may remember from before a wait that there was no such table.
 _KNOWN = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = 'layout'"
 
@@ -181,9 +197,13 @@ def _set_up(link: Link, address: Address) -> float:
     link.adapters.register_dumper(int, Int8Dumper)
     _check_version(link.info.server_version, address.words)
     patience = f"{max(1, round(address.patience_s * 1000))}ms"
-    (about,) = link.ask(_SET_UP, {"space": address.space, "patience": patience})
-    follows, encoding, now, link.epoch, began = about[:5]
-    link.backend = (link.info.backend_pid, str(began))
+    words = {"space": address.space, "patience": patience, "pid": link.info.backend_pid}
+    (about,) = link.ask(_SET_UP, words)
+    if about[5] != link.info.backend_pid:
+        _check_pooler(link, about[5], address)
+        (about,) = link.ask(_SET_UP, {**words, "pid": about[5]})
+    follows, encoding, now, link.epoch, began, pid = about[:6]
+    link.backend = (pid, str(began))
     if follows:
         raise psycopg.errors.ReadOnlySqlTransaction("it follows another server")
     if encoding != "UTF8":
@@ -193,6 +213,24 @@ def _set_up(link: Link, address: Address) -> float:
         )
     look_again(link, address.space)
     return float(now)
+
+
+def _check_pooler(link: Link, pid: int, address: Address) -> None:
+    """Refuse a pooler that shares sessions: where it does, ours moves, or serves a second connection too.
+
+    A quiet pooler lends the session that was used last, so the second connection gets ours; in a busy one
+    ours moves. A second connection that is not served has to wait for a session of its own.
+    """
+    try:
+        with Link.connect(address.conninfo, autocommit=True, **_options(address)) as second:
+            second.answer_s = min(POOLER_S, address.answer_s)
+            for _ in range(POOLER_LOOKS):
+                ours, others = (each.ask("SELECT pg_backend_pid()")[0][0] for each in (link, second))
+                if ours != pid or others == pid:
+                    raise StoreError(_SHARED.format(server=address.words))
+    except NoAnswerError:
+        if link.closed:
+            raise
 
 
 def look_again(link: Link, space: str) -> None:

@@ -14,7 +14,7 @@ def maybe_done(error: BaseException) -> bool:
     return lost and "connecting to" not in str(cause)
 
 
-def translated(error: Exception, server: str, answer_s: float) -> StoreError:
+def translated(error: Exception, server: str, answer_s: float, space: str) -> StoreError:
     """A driver's error as ours, with the way out. Neither carries a password."""
     kind, words = type(error).__name__, str(error)
     if kind in ("TimeoutError", "ReadTimeout"):
@@ -23,7 +23,7 @@ def translated(error: Exception, server: str, answer_s: float) -> StoreError:
         return StoreBusyError(f"{server} did not answer within {answer_s:g} s; {maybe}, or the network down?")
     for ailment in _AILMENTS:
         if kind in ailment.kinds or any(sign in words for sign in ailment.signs):
-            return ailment.error(f"{server} {ailment.words.format(reason=_reason(words))}")
+            return ailment.error(f"{server} {ailment.words.format(reason=_reason(words), space=space)}")
     return StoreError(f"{server}: {words or kind}")
 
 
@@ -50,8 +50,9 @@ _AILMENTS = (
     ),
     _Ailment(
         ("NoPermissionError",),
-        ("NOPERM", "no permissions"),
-        "forbids a command ({reason}); flyball's user needs +@all on keys and channels flyball:*",
+        ("NOPERM", "no permissions", "can't publish"),
+        "forbids a command ({reason}); flyball's user needs these rights: "
+        "~{space}:* &{space}:* +@all -@admin -@dangerous +info",
     ),
     _Ailment(
         (),

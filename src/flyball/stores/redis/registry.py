@@ -30,8 +30,17 @@ class Registry:
             key = self._keys[pool] = f"{self._space}:{{{pool.translate(_BRACES)}}}:"
         return key
 
+    @property
+    def channels(self) -> str:
+        """What all channels of this space begin with (``desk.publish`` in lua/desk.lua)."""
+        return f"{self._space}:wake:"
+
     def check(self) -> None:
-        """Refuse what a newer flyball has written: it may mean other things by it."""
+        """Refuse a user who may not publish: a script that fails at it has written half of what it should.
+
+        And what a newer flyball has written: it may mean other things by it.
+        """
+        self._server.ask("PUBLISH", self.channels, "")
         layout = self._server.ask("HGET", self._key, "layout")
         if layout is not None and int(layout) > LAYOUT:
             raise StoreUnreadableError(

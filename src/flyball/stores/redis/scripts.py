@@ -26,8 +26,6 @@ HOSTS_KEPT = 256
 """Beyond this many, hosts that were silent for a day are forgotten."""
 PLANNING_S = 0.25
 """So long nobody else works out what share leases should get; then its planner has probably died."""
-CHANNEL = "flyball:wake:"
-"""Mailboxes that begin with this are channels: the script itself tells them."""
 
 _DESK = ("record", "window", "desk", "share")
 _BASE = (*_DESK, "claim", "line", "keys")
@@ -58,7 +56,6 @@ _PARTS: dict[str, tuple[str, ...]] = {
 
 _CONSTANTS: dict[str, float | str] = {
     "ASK_FACTS_KEPT": rows.ASK_FACTS_KEPT,
-    "CHANNEL": CHANNEL,
     "CONFIRM_S": CONFIRM_S,
     "EXACT_PLACES": answers.EXACT_PLACES,
     "FOLD_EVERY_S": plan.FOLD_EVERY_S,

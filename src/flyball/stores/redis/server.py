@@ -1,9 +1,10 @@
 """A connection to a server: what it must be like, what time it is there, and its errors in our words.
 
-A server that is too old, evicts keys, or only follows another one is refused when it is first used. Nothing
-is ever sent twice by itself: a grant whose answer was lost must not be made again (``Unheard`` in steps.py).
-So every script carries the time until which its sender waits, on the server's clock; one that arrives later,
-out of the buffer of a server that was stopped, changes nothing.
+A server that is too old, evicts keys, or only follows another one is refused when it is first used, and so
+is a user without the rights that are needed. Nothing is ever sent twice by itself: a grant whose answer was
+lost must not be made again (``Unheard`` in steps.py). So every script carries the time until which its sender
+waits, on the server's clock; one that arrives later, out of the buffer of a server that was stopped, changes
+nothing.
 
 Whatever was opened is closed by ``close``, and where nobody called that, when the server is no longer used or
 the process ends. A thread that was in the middle of something then cannot open anything again.
@@ -89,6 +90,8 @@ class Server:
     def __init__(self, url: str) -> None:
         self.words = without_password(url)
         self.answer_s = _answer_s(url)
+        self.space = ""
+        """What keys and channels begin with, for words about rights."""
         self.closed = False
         self._lock = threading.Lock()
         self._client: Any = None
@@ -208,7 +211,7 @@ class Server:
             self._check_version(str(info.get("redis_version", "0")))
             self._check_eviction(str(info.get("maxmemory_policy", "noeviction")))
             if info.get("role") == "slave":
-                raise translated(Exception("READONLY"), self.words, self.answer_s)
+                raise translated(Exception("READONLY"), self.words, self.answer_s, self.space)
 
     def _check_version(self, version: str) -> None:
         parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
@@ -236,7 +239,7 @@ class Server:
             self._fail(error)
 
     def _fail(self, error: Exception) -> NoReturn:
-        ours = translated(error, self.words, self.answer_s)
+        ours = translated(error, self.words, self.answer_s, self.space)
         if isinstance(ours, StoreReadOnlyError) and self._client is not None:
             # Another server may be the primary by now: the next call finds out which.
             self._drop()

@@ -52,7 +52,7 @@ class RedisSteps:
         self._server, self._world, self._server_time = server, world, server_time
         self._scripts = scripts(id_block)
         self._registry = Registry(server, self._scripts["register"], id_block=id_block, space=space)
-        server.on_open = self._registry.check
+        server.space, server.on_open = space, self._registry.check
         self._unwritten: list[Release] = []
         self._unheard: list[Unheard] = []
         self._kept_lock = threading.Lock()

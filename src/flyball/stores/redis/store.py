@@ -348,6 +348,11 @@ class RedisStore(RedisLooking):
     def machine(self) -> MachineSettings:
         return MachineSettings()
 
+    @property
+    def channels(self) -> str:
+        """What all channels of this space begin with."""
+        return self._registry.channels
+
     def listener(self) -> Ears:
         """A connection of its own that hears channels."""
         return self._server.listener()
@@ -365,6 +370,11 @@ def open_redis(url: str, *, chance: Callable[[], float], here: Callable[[], Hold
     address, space = split_space(url)
     server = Server(address)
     return RedisStore(server, World(server.now, chance, lambda: None, here), space=space or SPACE)
+
+
+def channels_of(store: Store) -> str:
+    """What the channels of its space begin with. The store may be wrapped, as in tests."""
+    return cast("RedisStore", store).channels
 
 
 def listener_of(store: Store) -> Callable[[], Ears]:

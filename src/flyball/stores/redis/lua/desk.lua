@@ -22,6 +22,13 @@ end
 
 function desk.say(line) desk.said[#desk.said + 1] = line end
 
+-- Mailboxes that are channels of this space are told by the script itself.
+function desk.publish(mailbox, words)
+  local channel, box = match(mailbox, '^(.*)#(%d+)$')
+  local ours = match(PREFIX, '^(.*){[^{]*}:$') .. 'wake:'
+  if channel and string.sub(channel, 1, #ours) == ours then call('PUBLISH', channel, box .. words) end
+end
+
 function desk.put(field, value)
   pool[field] = value
   desk.moved[field] = true

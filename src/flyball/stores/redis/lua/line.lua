@@ -45,8 +45,7 @@ function claims.wake(claim)
     'w', claim.mailbox, text(claim.id), claim.host, claim.boot, claim.pidns, claim.pid, claim.start,
     claim.granted_at and '1' or '',
   }, '\t'))
-  local channel, box = match(claim.mailbox, '^(' .. CHANNEL .. '[^#]*)#(.*)$')
-  if channel then call('PUBLISH', channel, box .. ' ' .. text(claim.id)) end
+  desk.publish(claim.mailbox, ' ' .. text(claim.id))
 end
 
 function claims.head_from(bound, prefix)

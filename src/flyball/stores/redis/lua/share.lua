@@ -28,8 +28,7 @@ function shares.is_short(s) return shares.is_active(s) and s.wants > s.slots and
 -- Tell the holder of a share lease to renew it soon.
 function shares.notice(mailbox)
   desk.say('n\t' .. mailbox)
-  local channel, box = match(mailbox, '^(' .. CHANNEL .. '[^#]*)#(.*)$')
-  if channel then call('PUBLISH', channel, box) end
+  desk.publish(mailbox, '')
 end
 
 -- -- the life of the server -------------------------------------------------------------------------------
