@@ -131,7 +131,7 @@ def test_a_user_without_rights_is_told_which() -> None:
         error = refusal_of_admit(f"redis://weak:s3cret@127.0.0.1:{running.port}")
         admin.close()
     assert "evalsha" in str(error)
-    assert "flyball:*" in str(error)
+    assert ":* +@all" in str(error)
 
 
 def refusal_of_admit(url: str) -> FlyballError:
