@@ -159,7 +159,9 @@ class _Waiter:
         woken = yield from self._sleep(nap_s, watching=watching)
         if woken is Woken.GRANT:
             seen = self.verdict
-            self.verdict = free(seen.pool, seen.claim_id, in_use=seen.in_use, cap=seen.cap)
+            self.verdict = free(
+                seen.pool, seen.claim_id, asked_at=seen.asked_at, in_use=seen.in_use, cap=seen.cap
+            )
             return
         if self._deadline is not None and time.monotonic() >= self._deadline:
             # One last look: a slot handed to us in the meantime is ours, and the dead hold none.
