@@ -81,6 +81,7 @@ class Receipt:
     in_use: int
     cap: int
     until: float
+    asked_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,12 @@ def known(desk: PoolDesk, ask: Ask) -> Verdict | None:
         return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=ask.pool)
     if not receipt.granted and ask.mailbox:
         _wait_at(desk, ask, receipt.claim_id)
-    claim = desk.rows.claim(receipt.claim_id)
     return Verdict(
         kind=Kind.GRANTED if receipt.granted else Kind.PARKED,
         reason=Reason.FREE if receipt.granted else Reason.QUEUE,
         pool=ask.pool,
         claim_id=receipt.claim_id,
-        asked_at=claim.asked_at if claim is not None else 0.0,
+        asked_at=receipt.asked_at,
         in_use=receipt.in_use,
         cap=receipt.cap,
         replayed=True,
@@ -63,7 +62,13 @@ def write(desk: PoolDesk, ask: Ask, verdict: Verdict) -> None:
     if ask.key:
         until = desk.now + KEY_TTL_S
         receipt = Receipt(
-            ask.fingerprint, verdict.claim_id, verdict.granted, verdict.in_use, verdict.cap, until
+            ask.fingerprint,
+            verdict.claim_id,
+            verdict.granted,
+            verdict.in_use,
+            verdict.cap,
+            until,
+            verdict.asked_at,
         )
         desk.rows.put_receipt(ask.pool, ask.key, receipt)
 

@@ -205,10 +205,10 @@ DROP_SHARE = """
     FROM gone WHERE pool.name = gone.pool"""
 
 EXPIRE = "UPDATE claim SET expires_at = %s WHERE id = %s"
-_RECEIPT = "fingerprint, claim_id, granted, in_use, cap, until"
+_RECEIPT = "fingerprint, claim_id, granted, in_use, cap, until, asked_at"
 RECEIPT = f"SELECT {_RECEIPT} FROM receipt WHERE pool = %s AND key = %s"
 PUT_RECEIPT = f"""
-    INSERT INTO receipt (pool, key, {_RECEIPT}) VALUES ({_marks(8)})
+    INSERT INTO receipt (pool, key, {_RECEIPT}) VALUES ({_marks(9)})
     ON CONFLICT (pool, key) DO UPDATE SET {_excluded(_RECEIPT)}"""
 # A few at a time: each that comes takes more away than it adds. Of its own pool, which is locked.
 DROP_OLD_RECEIPTS = """

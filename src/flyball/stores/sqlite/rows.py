@@ -243,6 +243,7 @@ class SqliteRows:
                 receipt.in_use,
                 receipt.cap,
                 receipt.until,
+                receipt.asked_at,
             ),
         )
 

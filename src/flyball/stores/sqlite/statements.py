@@ -119,7 +119,7 @@ SWEEP_POOL_FACTS = f"""
         ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
 
 DEMANDS = f"SELECT pool, project, {WHO}, until FROM demand"
-PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {WHO}, until) VALUES ({', '.join('?' * 8)})"
+PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {WHO}, until) VALUES ({', '.join('?' * 9)})"
 DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = (?, ?, ?, ?, ?, ?, ?)"
 
 LIFE = "SELECT epoch, since FROM life"
@@ -136,8 +136,9 @@ PUT_SHARE = f"""
 DROP_SHARE = "DELETE FROM share WHERE pool = ? AND name = ?"
 
 RECEIPT = """
-    SELECT fingerprint, claim_id, granted, in_use, cap, until FROM receipt WHERE pool = ? AND key = ?"""
-PUT_RECEIPT = f"INSERT OR REPLACE INTO receipt VALUES ({', '.join('?' * 8)})"
+    SELECT fingerprint, claim_id, granted, in_use, cap, until, asked_at FROM receipt
+    WHERE pool = ? AND key = ?"""
+PUT_RECEIPT = f"INSERT OR REPLACE INTO receipt VALUES ({', '.join('?' * 9)})"
 # A few at a time: each that comes takes more away than it adds.
 DROP_OLD_RECEIPTS = """
     DELETE FROM receipt WHERE (pool, key) IN (SELECT pool, key FROM receipt WHERE until <= ? LIMIT 8)"""

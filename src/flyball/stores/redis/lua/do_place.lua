@@ -9,9 +9,7 @@ if key ~= '' then
   if known then
     if known[1] ~= fingerprint then return desk.done('key used') end
     if known[3] == '0' then keys.wait_at(tonumber(known[2]), match(argument, '([^\t]*)\t[^\t]*$'), ttl_s) end
-    local claim = claims.of(tonumber(known[2]))
-    local asked_at = claim and text(claim.asked_at) or '0'
-    return desk.done(table.concat({'replay', known[2], known[3], known[4], known[5], asked_at}, '\t'))
+    return desk.done(table.concat({'replay', known[2], known[3], known[4], known[5], known[7] or '0'}, '\t'))
   end
 end
 local unready, said, claim = admit.run(argument)

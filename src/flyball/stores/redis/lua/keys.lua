@@ -21,7 +21,7 @@ function keys.expire(claim, at)
   call('ZADD', PREFIX .. 'expiring', text(at), text(claim.id))
 end
 
--- What was said to an ask under the same key: fingerprint, claim, granted, in use, cap, until.
+-- What was said to an ask under the same key: fingerprint, claim, granted, in use, cap, until, when it was asked.
 function keys.receipt(key)
   local line = call('HGET', PREFIX .. 'receipts', key)
   local found = line and record.fields(line)
@@ -48,6 +48,7 @@ function keys.write(claim, key, fingerprint)
   local id, until_ = text(claim.id), now + KEY_TTL_S
   call('HSET', PREFIX .. 'receipts', key, table.concat({
     fingerprint, id, claim.granted_at and '1' or '0', text(pool.in_use), text(pool.cap), text(until_),
+    text(claim.asked_at),
   }, '\t'))
   call('ZADD', PREFIX .. 'receipts-until', text(until_), key)
   call('HSET', PREFIX .. 'receipt-of', id, key)
