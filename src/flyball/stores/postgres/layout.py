@@ -20,7 +20,7 @@ def scripts() -> list[tuple[int, str]]:
     return [(int(script.name[:3]), script.read_text(encoding="utf-8")) for script in found]
 
 
-LAYOUT = 5
+LAYOUT = 6
 
 
 def check(link: Link, address: Address) -> None:

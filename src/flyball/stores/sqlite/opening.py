@@ -14,7 +14,7 @@ from flyball.stores.sqlite.ailments import refused_by_system
 from flyball.stores.sqlite.clock import StoreClock
 
 APPLICATION_ID = 0x666C7962  # "flyb"
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 OLDEST_SQLITE = (3, 35, 0)
 BUSY_TIMEOUT_S = 10.0
 LOG_LIMIT_PAGES = 16_000
