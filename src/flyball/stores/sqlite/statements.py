@@ -119,7 +119,7 @@ SWEEP_POOL_FACTS = f"""
         ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
 
 DEMANDS = f"SELECT pool, project, {WHO}, until FROM demand"
-PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {WHO}, until) VALUES ({', '.join('?' * 9)})"
+PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {WHO}, until) VALUES ({', '.join('?' * 8)})"
 DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = (?, ?, ?, ?, ?, ?, ?)"
 
 LIFE = "SELECT epoch, since FROM life"
