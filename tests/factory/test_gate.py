@@ -116,6 +116,7 @@ def test_a_command_that_cannot_be_run_is_the_owners_to_mend_and_no_agent_is_paid
 
 def test_a_check_that_the_work_itself_took_away_goes_back_to_the_agent(project: Project) -> None:
     project.write("tools/check.sh", "#!/bin/sh\n").chmod(0o755)
+    project.configure(gate={"protect": False})
     commands(project, "./tools/check.sh")
     project.task("t-1")
     project.act("t-1", "git('mv', 'tools/check.sh', 'tools/look.sh')\nwrite('pages/t-1.txt', 'x')", launch=1)

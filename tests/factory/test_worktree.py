@@ -139,7 +139,7 @@ def test_work_left_uncommitted_is_committed_only_when_that_is_wanted(made: Workt
     (tree.path / "page").write_text("x")
     assert not gather(made, commit=False)
     assert gather(made)
-    assert tree.git("log", "-1", "--format=%s") == "Do it"
+    assert Git(tree.path)("log", "-1", "--format=%s") == "Do it"
 
 
 def test_what_was_copied_in_is_not_committed(made: Worktrees, project: Project) -> None:
@@ -148,7 +148,7 @@ def test_what_was_copied_in_is_not_committed(made: Worktrees, project: Project) 
     tree = copying.ensure("t-1")
     (tree.path / "conf" / "page").write_text("x")
     assert gather(copying)
-    assert tree.git("show", "--format=", "--name-only") == "conf/page"
+    assert Git(tree.path)("show", "--format=", "--name-only") == "conf/page"
     assert not copying.is_dirty(tree)
     copying.remove("t-1")
     assert not tree.path.exists()
@@ -156,7 +156,7 @@ def test_what_was_copied_in_is_not_committed(made: Worktrees, project: Project) 
 
 def test_a_lock_that_a_killed_git_left_is_removed(made: Worktrees) -> None:
     tree = made.ensure("t-1")
-    Path(tree.git("rev-parse", "--git-path", "index.lock")).touch()
+    Path(Git(tree.path)("rev-parse", "--git-path", "index.lock")).touch()
     (tree.path / "page").write_text("x")
     assert gather(made)
 
@@ -164,12 +164,12 @@ def test_a_lock_that_a_killed_git_left_is_removed(made: Worktrees) -> None:
 def test_a_merge_left_in_the_middle_is_not_committed(made: Worktrees) -> None:
     tree = made.ensure("t-1")
     for branch, text in (("side", "two\n"), ("agent/t-1", "three\n")):
-        tree.git.run("checkout", "-q", "-B" if branch == "side" else "-q", branch)
+        Git(tree.path).run("checkout", "-q", "-B" if branch == "side" else "-q", branch)
         (tree.path / "lib/x").write_text(text)
-        tree.git("commit", "-qam", text)
+        Git(tree.path)("commit", "-qam", text)
         if branch == "side":
-            tree.git("checkout", "-q", "agent/t-1")
-    assert not tree.git.ok("merge", "side")
+            Git(tree.path)("checkout", "-q", "agent/t-1")
+    assert not Git(tree.path).ok("merge", "side")
     with pytest.raises(GitError, match="in the middle of a merge: lib/x"):
         gather(made)
 
@@ -181,7 +181,7 @@ def in_a_rebase(made: Worktrees, project: Project) -> Path:
     gather(made)
     project.write("lib/x", "person\n")
     project.commit("x")
-    assert not tree.git.ok("rebase", "main")
+    assert not Git(tree.path).ok("rebase", "main")
     return tree.path
 
 
@@ -206,19 +206,19 @@ def test_a_rebase_that_somebody_was_killed_in_is_undone_before_another_attempt(
 
 def test_another_branch_is_never_moved_by_us(made: Worktrees) -> None:
     tree = made.ensure("t-1")
-    tree.git("checkout", "-q", "-b", "elsewhere")
-    before = tree.git("rev-parse", "elsewhere")
+    Git(tree.path)("checkout", "-q", "-b", "elsewhere")
+    before = Git(tree.path)("rev-parse", "elsewhere")
     (tree.path / "page").write_text("x")
     assert gather(made)
     assert made.repository.tip("elsewhere") == before
-    assert tree.git("symbolic-ref", "--short", "HEAD") == "agent/t-1"
+    assert Git(tree.path)("symbolic-ref", "--short", "HEAD") == "agent/t-1"
 
 
 def test_work_beside_its_own_branch_is_an_error_that_names_both(made: Worktrees) -> None:
     tree = made.ensure("t-1")
     (tree.path / "a").write_text("a")
     assert gather(made)
-    tree.git("checkout", "-q", "-b", "elsewhere", "HEAD~1")
+    Git(tree.path)("checkout", "-q", "-b", "elsewhere", "HEAD~1")
     (tree.path / "b").write_text("b")
     with pytest.raises(GitError, match="elsewhere instead of agent/t-1"):
         gather(made)
@@ -244,12 +244,12 @@ def test_a_retry_that_would_clash_stays_where_it_is(made: Worktrees, project: Pr
     tree = made.ensure("t-1")
     (tree.path / "lib/x").write_text("agent\n")
     gather(made)
-    before = tree.git("rev-parse", "HEAD")
+    before = Git(tree.path)("rev-parse", "HEAD")
     project.write("lib/x", "person\n")
     project.commit("x")
     made.refresh(tree)
-    assert tree.git("rev-parse", "HEAD") == before
-    assert tree.git("status", "--porcelain") == ""
+    assert Git(tree.path)("rev-parse", "HEAD") == before
+    assert Git(tree.path)("status", "--porcelain") == ""
 
 
 def test_a_retry_with_uncommitted_work_keeps_it(made: Worktrees, project: Project) -> None:
@@ -269,7 +269,7 @@ def test_uncommitted_work_is_never_removed(made: Worktrees, what: str) -> None:
     tree = made.ensure("t-1")
     (tree.path / ("draft" if what == "untracked" else "lib/x")).write_text("mine")
     if what == "staged":
-        tree.git("add", "-A")
+        Git(tree.path)("add", "-A")
     with pytest.raises(DirtyError, match="left as it is"):
         made.remove("t-1")
     assert tree.path.exists()

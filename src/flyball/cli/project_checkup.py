@@ -19,9 +19,11 @@ from pathlib import Path
 from flyball.cli.checkup import Checkup
 from flyball.cli.findings import FIX, Finding, Severity
 from flyball.cli.units import counted
+from flyball.core.protect import protected_among
 from flyball.core.verdict import span_words
 from flyball.errors import FlyballError, StoreError, UsageError
 from flyball.factory.conduct import LOCK, running
+from flyball.factory.gate import driven_by, files_named_in
 from flyball.factory.gc import Kind, Survey, Thing
 from flyball.factory.git import Git
 from flyball.factory.git_locks import clear, lock_files
@@ -29,7 +31,7 @@ from flyball.factory.locks import LongLock
 from flyball.factory.looking import Project, opened_ledger, project_in
 from flyball.factory.root import find_root
 from flyball.factory.validation import ACCOUNT, validate
-from flyball.factory.workshop import state_folder
+from flyball.factory.workshop import protected_paths, state_folder
 
 OLDEST_GIT = (2, 38)
 """The first that can try a merge without a worktree."""
@@ -63,6 +65,7 @@ class ProjectPatient:
         found += [
             *of_tools(tools_of(project)),
             *_of_git_locks(self.root),
+            *_of_gate(project),
             *_of_trips(project),
             *_of_leftovers(project, self._things(project)),
         ]
@@ -225,6 +228,20 @@ def _cut_short(project: Project) -> list[str]:
             return []
         ledger.load()
         return [f"{slot.task} ({slot.state.value})" for slot in ledger.slots.values() if not slot.final]
+
+
+def _of_gate(project: Project) -> Iterator[Finding]:
+    commands, protected = project.config.gate.commands or (), protected_paths(project.config, project.root)
+    deciding = {*files_named_in(commands, project.root), *driven_by(commands, project.root)}
+    guarded = {path for path, _ in protected_among(deciding, protected)}
+    if open_ := sorted(deciding - guarded):
+        yield Finding(
+            kind="gate-unprotected",
+            words=f"what the gate does is decided by files that agents may change: {_names(open_)}",
+            meaning="work that changes one of them is judged by the gate that it made itself",
+            remedy="add them to merge.protected, or look at such work before it lands (merge.policy, review)",
+            severity=Severity.NOTE,
+        )
 
 
 def _of_leftovers(project: Project, things: Sequence[Thing]) -> Iterator[Finding]:

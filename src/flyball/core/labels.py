@@ -1,6 +1,7 @@
 """The labels that flyball gives a meaning to, and what to say of one that it cannot make out.
 
-    merge:<policy>                       how green work lands; the nearest of a task and its parents decides
+    merge:<policy>                       how green work lands; the nearest of a task and its parents decides.
+                                         A parent that only the task's own text names makes it stricter alone
     rt:<0 to 3>                          how eagerly work is retried
     model:<tier>, model:<stage>:<tier>   which model is asked for
     res:<kind>, res:<kind>=<units>       what it uses of the machine
@@ -28,6 +29,7 @@ AUTO: Final = "auto"
 MANUAL: Final = "manual"
 PR: Final = "pr"
 POLICIES: Final = (AUTO, MANUAL, PR)
+_STRICTER: Final = (AUTO, PR, MANUAL)
 _RETRY: Final = "rt:"
 _MODEL: Final = "model:"
 _RETRY_TIERS: Final = ("0", "1", "2", "3")
@@ -48,13 +50,16 @@ def policy_of(lineage: Iterable[Task], *, otherwise: str) -> Policy:
     >>> policy_of([Task(id="t-1", title="x", labels=("merge:manuel",))], otherwise="auto")
     Policy(name='manual', unknown='merge:manuel')
     """
+    claimed = False
     for task in lineage:
         said = [label for label in task.labels if _value(label, MERGE) is not None]
         unknown = next((label for label in said if label.removeprefix(MERGE) not in POLICIES), None)
         if unknown is not None:
             return Policy(MANUAL, unknown)
         if said:
-            return Policy(said[0].removeprefix(MERGE))
+            name = said[0].removeprefix(MERGE)
+            return Policy(max(name, otherwise, key=_STRICTER.index) if claimed else name)
+        claimed = claimed or task.parent_claimed
     return Policy(otherwise)
 
 

@@ -123,7 +123,7 @@ class BaseGate:
             record = {"holder": asdict(process.holder), "folder": str(process.folder)}
             (folder / _HOLDER).write_text(json.dumps(record), encoding="utf-8")
 
-        return await self.landing.gate.run([], self.landing.laying.place.path, folder, began=began)
+        return await self.landing.laying.place.gated(self.landing.gate, [], folder, began=began)
 
     async def end_leftover(self) -> None:
         """End one that outlived its engine, before a landing meets it in their worktree."""

@@ -10,7 +10,7 @@ the branch is put back to where it stood before: half a stage is nobody's work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from flyball.core.slotrun import Mark, SlotRun, Step
 from flyball.core.task import Task
 from flyball.factory.config_landing import StagePart
 from flyball.factory.errand import Cut, Errand, Errands, Ran
-from flyball.factory.git import Git
 from flyball.factory.landed import Refused
 from flyball.factory.personas.persona import Persona, find_persona
 from flyball.factory.prompt import compile_stage
@@ -98,7 +97,7 @@ class Checking:
             signal=ran.ending.signal,
         )
         if step.move is Move.CHECK:
-            await self._done(name, ran, before, tree.path)
+            await self._done(name, ran, before)
         return step
 
     def _errand(self, name: str, part: StagePart, persona: Persona, tree: Path) -> Errand:
@@ -126,10 +125,11 @@ class Checking:
             self.shop.worktrees.gather, self.task.id, message, base=self.slot.base, commit=ran.finished
         )
 
-    async def _done(self, name: str, ran: Ran, before: str | None, tree: Path) -> None:
+    async def _done(self, name: str, ran: Ran, before: str | None) -> None:
         if not ran.finished:
             self.notes.append(f"{self.task.id}: the stage {name} failed and is not required: {_how(ran)}")
-            await off_loop(_put_back, tree, before, self.shop.worktrees.copy)
+            if before is not None:
+                await off_loop(self.shop.worktrees.put_back, self.task.id, before)
         self.shop.ledger.note(self.task.id, Step.STAGE, stage=name, tip=await self._tip())
 
     async def _tip(self) -> str | None:
@@ -138,12 +138,3 @@ class Checking:
 
 def _how(ran: Ran) -> str:
     return ran.ending.reason or End(ran.ending.end).value
-
-
-def _put_back(tree: Path, commit: str | None, copied: Sequence[str]) -> None:
-    """Its commits stay in the reflog, if somebody wants to see them."""
-    if commit is None:
-        return
-    git = Git(tree)
-    git("reset", "--quiet", "--hard", commit)
-    git("clean", "--quiet", "-fd", *[f"--exclude={name}" for name in copied])

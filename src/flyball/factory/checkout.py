@@ -41,8 +41,11 @@ class Behind:
 class UserCheckout:
     """Where the default branch is checked out, if anywhere outside the factory."""
 
-    def __init__(self, repository: Repository, state: Path, *, tasks_folder: str | None) -> None:
-        self._repository, self._note = repository, state / NOTE
+    def __init__(
+        self, repository: Repository, state: Path, *, tasks_folder: str | None, worktrees: Path
+    ) -> None:
+        """``worktrees``: the factory's own, which are nobody's checkout."""
+        self._repository, self._note, self._worktrees = repository, state / NOTE, worktrees
         self._tasks = f"{tasks_folder.rstrip('/')}/" if tasks_folder else None
 
     def behind(self) -> Behind | None:
@@ -52,9 +55,15 @@ class UserCheckout:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
+    def was_at(self, commit: str) -> bool:
+        """Does git's log of a person's checkout say that it was at this commit? Where there is no such log,
+        that cannot be told, and counts as yes."""
+        logs = self._repository.head_logs(outside=self._worktrees)
+        return not logs or any(f" {commit} " in log for log in logs)
+
     def before_moving(self, tip: str) -> None:
         """Remember where the checkout stands; called before the branch moves away from ``tip``."""
-        path, known = self._repository.checked_out(self._repository.default), self.behind()
+        path, known = self._path(), self.behind()
         if path is None:
             return
         # Behind already, unless its owner has brought it here meanwhile.
@@ -64,13 +73,16 @@ class UserCheckout:
         fresh.write_text(json.dumps({"path": str(path), "at": tip}), encoding="utf-8")
         fresh.rename(self._note)
 
+    def _path(self) -> Path | None:
+        return self._repository.checked_out(self._repository.default, outside=self._worktrees)
+
     def follow(self) -> str:
         """Bring the files to where the branch is. Words about a checkout that was left alone, else empty."""
         behind = self.behind()
         if behind is None:
             return ""
         to = self._repository.tip(self._repository.default)
-        if self._repository.checked_out(self._repository.default) != behind.path or to in (None, behind.at):
+        if self._path() != behind.path or to in (None, behind.at):
             self._forget()
             return ""
         return self._brought(Git(behind.path), behind, str(to))

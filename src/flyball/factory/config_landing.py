@@ -30,6 +30,18 @@ class GatePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "none where they are red there. A commit on which they were green is not tried again."
         ),
     ] = True
+    env: Annotated[
+        list[str],
+        Meta(
+            description="Variables of yours that the commands, and those of `worktree.bootstrap`, get beside "
+            "the harmless ones. They run what agents wrote.",
+            examples=[["DATABASE_URL"]],
+        ),
+    ] = []
+    protect: Annotated[
+        bool,
+        Meta(description="Protect the files that the commands name: who changes one decides what is green."),
+    ] = True
 
 
 class StagePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

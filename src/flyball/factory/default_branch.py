@@ -6,17 +6,21 @@ Where landings are pushed, origin is asked first: it is the one that may say no.
 Where origin has commits that the branch here has not, work goes on top of both: of origin's where that has
 all of the branch here, else of a merge of the two (joining.py). A pull request is made of origin's branch and
 the work, and nothing else.
+
+People move it too, here and at origin, and that is fine. Only an agent's own commit must not come to stand
+there without a landing: nothing is built on top of that, landed or pushed before a person has looked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flyball.errors import GitError, invariant
+from flyball.errors import GitError, UsageError, invariant
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.git import TIMEOUT_S, named
 from flyball.factory.landed import Refused, Result
-from flyball.factory.repository import Base, Repository, Tips
+from flyball.factory.ledger import Ledger
+from flyball.factory.repository import BRANCHES, Base, Repository, Tips
 
 _NAMED = 5
 
@@ -25,10 +29,15 @@ class RuledOut(Refused):
     """Origin has a rule against these very commits; fewer of them may pass."""
 
 
+class MovedError(UsageError):
+    """It stands at a commit of an agent that no landing brought there."""
+
+
 @dataclass(frozen=True, slots=True)
 class DefaultBranch:
     repository: Repository
     checkout: UserCheckout
+    ledger: Ledger
     push: bool = False
 
     @property
@@ -42,6 +51,7 @@ class DefaultBranch:
         """
         self.fetch(notes, must=self.push if must is None else must)
         tips = self.repository.tips()
+        self.check(tips)
         base = self.repository.base_among(tips)
         if base.clashing and self.push:
             raise Refused(Result.DIVERGED, self._clash_words(base))
@@ -94,10 +104,32 @@ class DefaultBranch:
         clash. ``must``: origin has to be reached."""
         self.fetch(notes, must=must)
         tips = self.repository.tips()
+        self.check(tips)
         old, base = self._noted(notes, tips, self.repository.base_among(tips))
         if old != base:
             self.prepare(old=old, new=base)
             self.move(why, old=old, new=base, push=False)
+
+    def check(self, tips: Tips | None = None) -> None:
+        """MovedError if it stands at an agent's own commit, and neither a landing, origin nor the log of a
+        person's checkout says how it came there."""
+        tips = tips or self.repository.tips()
+        local, remote = tips.local, tips.remote
+        if local is None or self.ledger.landed(local):
+            return
+        holders = self.repository.agent_branches(containing=local)
+        slots = [self.ledger.slots.get(branch.removeprefix(BRANCHES)) for branch in holders]
+        made = [
+            slot for slot in slots if slot and slot.base and not self.repository.contains(slot.base, local)
+        ]
+        if not made or (remote and self.repository.contains(remote, local)) or self.checkout.was_at(local):
+            return
+        slot, short = made[0], local[:12]
+        words = f"{self.name} stands at {short}, a commit of {slot.branch} that has not landed"
+        look = f"its agent moved {self.name}, so nothing lands. See git log -p {slot.base[:12]}..{short}"
+        back = f"git reflog {self.name} says where it stood: git update-ref refs/heads/{self.name} <commit>"
+        keep = "or keep it by a commit of your own on top"
+        raise MovedError(f"{words}: {look}, take it back ({back}) {keep}, then flyball run")
 
     def prepare(self, *, old: str, new: str) -> None:
         """Before it moves."""

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flyball.core.protect import protected_among
-from flyball.factory.git import Git, named
+from flyball.factory.git import named
+from flyball.factory.inner_repositories import strangers
 from flyball.factory.landed import Refused, Result
 from flyball.factory.repository import BRANCHES, Changes, Repository
 from flyball.factory.worktree import Worktrees
@@ -33,6 +34,7 @@ class Fitness:
     def tip_of(self, task_id: str, *, recorded: str = "", by_hand: bool = False) -> str:
         """The commit to land; Refused says why there is none. ``recorded``: what its branch was made from."""
         branch = f"{BRANCHES}{task_id}"
+        self.repository.check_plain(branch)
         tips = self.repository.tips(branch)
         if tips.branch is None:
             raise Refused(Result.ERROR, f"the branch {branch} is gone; flyball run starts anew")
@@ -96,6 +98,8 @@ class Fitness:
         path = self.worktrees.path(task_id)
         if not path.exists():
             return
-        if Git(path).run("status", "--porcelain", "--untracked-files=no").out.strip():
+        git = self.repository.git_in(path)
+        inside = "dirty" if strangers(git) else "none"
+        if git("status", "--porcelain", "--untracked-files=no", f"--ignore-submodules={inside}"):
             words = f"{path} has uncommitted changes; commit or drop them, then flyball merge {task_id}"
             raise Refused(Result.DIRTY, words)

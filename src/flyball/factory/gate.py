@@ -2,7 +2,8 @@
 
 Each runs in a shell of its own under a keeper, with a time limit; what they print goes to ``gate.log`` as
 it comes, and of what is endless the beginning and the end are kept. What they leave running is ended, what
-they change in the tree is thrown away. Where the project uses direnv, they run in its environment.
+they change in the tree is thrown away. Where the project uses direnv, they run in its environment. They run
+what agents wrote: of the user's own environment they get no more than an agent does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import posixpath
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +27,6 @@ from flyball.core.verdict import span_words
 from flyball.factory.gate_log import kept_short
 from flyball.factory.ledger import Ledger
 from flyball.factory.process import Process, Watch
-from flyball.factory.worktree import git_dir
-from flyball.governor import nested
 from flyball.governor.kept import STARTED, STDERR, STDOUT, exit_code
 from flyball.host.wholefile import replace_file
 
@@ -55,6 +54,8 @@ class Red:
 class Gate:
     commands: Sequence[str]
     timeout_s: float
+    env: Mapping[str, str]
+    """All that the commands find in their environment."""
     ledger: Ledger
     watch: Watch
     green: Path
@@ -66,11 +67,12 @@ class Gate:
         tree: Path,
         folder: Path,
         *,
+        commit: str,
         began: Callable[[Process], None] = lambda _: None,
     ) -> Red | None:
         """Run every command in order; the first that fails, or None if all are green. For all of the tasks
-        whose work is in the tree; ``began`` is told of each command before it may do anything."""
-        commit = (git_dir(tree) / "HEAD").read_text(encoding="utf-8").strip()
+        whose work is in the tree, which stands at ``commit``; ``began`` is told of each command before it may
+        do anything."""
         for number, command in enumerate(self.commands, 1):
             red = await self._one(tasks, command, tree, folder / f"gate-{number}", began)
             if red is not None:
@@ -139,9 +141,8 @@ class Gate:
         await process.over(self.watch)
 
     def _start(self, command: str, tree: Path, folder: Path) -> Process:
-        return Process.start(
-            [*_direnv(tree), "sh", "-c", command], env=_environment(folder), cwd=tree, folder=folder
-        )
+        env = {**self.env, "FLYBALL_RUN": str(folder)}
+        return Process.start([*_direnv(tree), "sh", "-c", command], env=env, cwd=tree, folder=folder)
 
     async def end_leftover(self, slot: SlotRun) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
@@ -170,6 +171,39 @@ def named_in(command: str) -> set[str]:
     return {posixpath.normpath(word) for word in words if word and not word.startswith(("-", "/"))}
 
 
+def files_named_in(commands: Iterable[str], root: Path) -> list[str]:
+    """Files of the project that commands name, such as the script that is the gate."""
+    found: set[str] = set()
+    for command in commands:
+        words = named_in(command)
+        folders = [word for word in words if word != "." and (root / word).is_dir()]
+        found |= words | {f"{folder}/{word}" for folder in folders for word in words}
+    inside = (name for name in found if not name.startswith(".."))
+    return sorted(name for name in inside if (root / name).is_file())
+
+
+DRIVEN: Mapping[str, tuple[str, ...]] = {
+    "make": ("Makefile", "GNUmakefile", "makefile"),
+    "just": ("justfile", "Justfile"),
+    **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun"), ("package.json",)),
+    "tox": ("tox.ini",),
+    "nox": ("noxfile.py",),
+    "pytest": ("conftest.py", "pytest.ini", "pyproject.toml"),
+    "cargo": ("Cargo.toml", "build.rs"),
+    "rake": ("Rakefile",),
+    "mvn": ("pom.xml",),
+    "gradle": ("build.gradle", "build.gradle.kts"),
+}
+"""Files that tell a program what to do, without being named."""
+
+
+def driven_by(commands: Iterable[str], root: Path) -> list[str]:
+    """Files of the project that decide what commands do, though none of them is named there."""
+    words = {posixpath.basename(word) for command in commands for word in named_in(command)}
+    files = {name for program in words for name in DRIVEN.get(program, ())}
+    return sorted(name for name in files if (root / name).is_file())
+
+
 def _new(folder: Path) -> Path:
     """A folder of its own for every time a gate runs: what is told of one must not be taken for another."""
     number, fresh = 1, folder
@@ -179,12 +213,6 @@ def _new(folder: Path) -> Path:
             return fresh
         number += 1
         fresh = folder.with_name(f"{folder.name}.{number}")
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    dropped = (nested.VARIABLE,)
-    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("GIT_")}
-    return {**kept, "FLYBALL_RUN": str(folder)}
 
 
 def _direnv(tree: Path) -> list[str]:

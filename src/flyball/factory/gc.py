@@ -27,11 +27,10 @@ from flyball.core.task import Task, TaskStatus
 from flyball.core.verdict import span_words
 from flyball.errors import FlyballError, GitError
 from flyball.factory import landing_place, review_tree
-from flyball.factory.git import Git
 from flyball.factory.looking import Project, opened_ledger
 from flyball.factory.repository import BRANCHES, Checkout, Repository
 from flyball.factory.workshop import worktrees_folder
-from flyball.factory.worktree import git_dir
+from flyball.factory.worktree import uncommitted
 
 _NAMED = 3
 
@@ -168,7 +167,7 @@ class Survey:
             needed = "a run is going on" if self._going_on else ""
         else:
             needed = self._trips.needed_by(name)
-        return needed or keeps_work(checkout, copied=self._project.config.worktree.copy)
+        return needed or keeps_work(self._repository, checkout, copied=self._project.config.worktree.copy)
 
     # -- branches ---------------------------------------------------------------------------------------
 
@@ -236,7 +235,7 @@ class Survey:
         checkout = next((each for each in self._repository.checkouts() if each.path == path), None)
         if checkout is None:
             return
-        why = keeps_work(checkout, copied=self._project.config.worktree.copy)
+        why = keeps_work(self._repository, checkout, copied=self._project.config.worktree.copy)
         if why:
             raise GitError(why)
         with self._repository.worktree_lock():
@@ -253,7 +252,7 @@ class Survey:
 # -- is anything lost? --------------------------------------------------------------------------------------
 
 
-def keeps_work(checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
+def keeps_work(repository: Repository, checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
     """What would be lost with a worktree, in words; empty if nothing."""
     path = checkout.path
     # What a reviewer does in its worktree is thrown away.
@@ -261,25 +260,17 @@ def keeps_work(checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> st
         return ""
     if not (path / ".git").is_file():
         return "its .git is gone, so nobody can tell what is in it; look at it"
-    if (git_dir(path) / "locked").exists():
+    if (repository.state_of(path) / "locked").exists():
         return f"it is locked: git worktree unlock {path}"
-    changed = uncommitted(path, copied=copied)
+    changed = uncommitted(repository.git_in(path), copied=copied)
     if changed:
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         return f"it has uncommitted work: {', '.join(changed[:_NAMED])}{more}"
     # A landing works on copies of commits.
     copies = path.name == landing_place.NAME
-    if not copies and not Git(path)("for-each-ref", "--count=1", "--contains", checkout.head):
+    if not copies and not repository.git("for-each-ref", "--count=1", "--contains", checkout.head):
         return f"it stands on commits that no branch has: {checkout.head[:12]}"
     return ""
-
-
-def uncommitted(path: Path, *, copied: list[str] | tuple[str, ...]) -> list[str]:
-    """Changed and untracked paths, whatever the user's own settings hide; not what flyball copied in."""
-    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
-    found = [line[3:] for line in Git(path).lines("status", *flags)]
-    ours = [name.rstrip("/") for name in copied]
-    return [name for name in found if not any(name == own or name.startswith(f"{own}/") for own in ours)]
 
 
 def is_landed(repository: Repository, tip: str) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -71,6 +71,8 @@ class Git:
     """git in one folder. Blocking; safe to share between threads."""
 
     folder: Path
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name the repository, where git must not believe what the folder says of itself."""
 
     def __call__(
         self,
@@ -98,7 +100,7 @@ class Git:
             done = run_apart(
                 ["git", *OWN, *args],
                 cwd=self.folder,
-                env={**_environment(), **(env or {})},
+                env={**_environment(), **self.pinned, **(env or {})},
                 stdin=stdin,
                 timeout_s=timeout_s,
                 pass_fds=() if args[0] in _REMOTE else tuple(inherited),

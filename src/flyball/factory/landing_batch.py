@@ -130,7 +130,7 @@ class Batch:
             red = await self.laying.prepare(base)
             if red is None:
                 tasks = [each.task for each in stack]
-                red = await self.gate.run(tasks, self.laying.place.path, stack[0].folder)
+                red = await self.laying.place.gated(self.gate, tasks, stack[0].folder)
             if red is not None:
                 self._halved(stack, await refused_by(red, self.laying.place, base))
             elif await to_the_end(self._advance(stack, old)):

@@ -83,7 +83,7 @@ class PullLanding:
             raise Refused(found.result, found.why, found.detail)
         red = await laying.prepare(base)
         if red is None:
-            red = await self.landing.gate.run([task], laying.place.path, folder)
+            red = await laying.place.gated(self.landing.gate, [task], folder)
         if red is not None:
             found = await refused_by(red, self.landing.laying.place, base)
             raise Refused(found.result, found.why, found.detail)

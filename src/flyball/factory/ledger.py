@@ -150,6 +150,11 @@ class Ledger:
         sql = f"SELECT task FROM {_LAST} WHERE step = ?"  # noqa: S608 - constants of ours
         return {row[0] for row in self._rows(sql, (Step.MERGED.value,))}
 
+    def landed(self, commit: str) -> bool:
+        """Has a landing moved the default branch to this commit, or was it about to?"""
+        sql = "SELECT 1 FROM entry WHERE step = ? AND json_extract(fields, '$.new') = ? LIMIT 1"
+        return bool(self._rows(sql, (Step.ADVANCE.value, commit)))
+
     def untold(self) -> set[str]:
         """Those of them that could not be closed in their source, as far as we know."""
         sql = """SELECT task FROM (SELECT task, mark, max(id) FROM entry WHERE step = ? GROUP BY task)

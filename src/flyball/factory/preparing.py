@@ -15,12 +15,11 @@ import posixpath
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.errors import GitError, UsageError
-from flyball.factory.git import Git
 from flyball.factory.repository import Repository
 from flyball.factory.root import STATE
 from flyball.host.apart import run_apart
@@ -52,6 +51,8 @@ class Preparation:
     bootstrap: Sequence[str] = ()
     timeout_s: float = 600.0
     copy: Sequence[str] = ()
+    env: Mapping[str, str] | None = None
+    """What the commands find in their environment; None: all of ours."""
 
     def was_done(self, tree: Path) -> bool:
         """For the worktree that is there now, from whatever it was made."""
@@ -123,7 +124,7 @@ class Preparation:
     def _copy_into(self, tree: Path) -> None:
         for name in self.copy:
             source, target = self.repository.root / name, tree / name
-            tracked = Git(tree).ok("ls-files", "--error-unmatch", "--", name)
+            tracked = self.repository.git_in(tree).ok("ls-files", "--error-unmatch", "--", name)
             if source.is_symlink() or not source.exists() or tracked:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +142,7 @@ class Preparation:
     def _run_bootstrap(self, tree: Path) -> None:
         for command in self.bootstrap:
             try:
-                done = run_apart(["sh", "-c", command], cwd=tree, timeout_s=self.timeout_s)
+                done = run_apart(["sh", "-c", command], cwd=tree, env=self.env, timeout_s=self.timeout_s)
             except subprocess.TimeoutExpired as error:
                 limit = f"{self.timeout_s:g} s"
                 raise BootstrapError(f"worktree.bootstrap `{command}` took longer than {limit}") from error

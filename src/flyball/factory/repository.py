@@ -7,6 +7,8 @@ that no name is quoted, and renames are never followed: a file that was moved aw
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -216,6 +218,49 @@ class Repository:
 
     # -- branches and worktrees ---------------------------------------------------------------------
 
+    def state_of(self, path: Path) -> Path:
+        """Where git keeps what belongs to one linked worktree, by the repository's own list. What the folder
+        says of itself is an agent's to write."""
+        known = self.common / "worktrees"
+        for state in (known / path.name, *sorted(known.glob("*"))):
+            folder = _folder_of(state)
+            if folder is not None and same_folder(folder, path):
+                return state
+        raise GitError(f"{path} is not a worktree of {self.root} any more; move it away")
+
+    def git_in(self, path: Path) -> Git:
+        """git in a linked worktree, which takes neither its settings nor its branches from anything that an
+        agent there could have written. GitError where git's own folder of it is not as git makes it."""
+        state = self.state_of(path)
+        if odd := _odd_in(state):
+            words = f"{odd} is a link or a device, which git never makes, so flyball runs no git in {path}"
+            raise GitError(f"{words}; look where it leads and remove it, then flyball run")
+        return Git(
+            path,
+            pinned={
+                "GIT_DIR": str(state),
+                "GIT_COMMON_DIR": str(self.common),
+                "GIT_WORK_TREE": str(path),
+            },
+        )
+
+    def check_plain(self, branch: str) -> None:
+        """GitError if a branch is anything but the name of one commit: what is done to it would be done to
+        whatever it stands for."""
+        ref = f"refs/heads/{branch}"
+        target = self.git.run("symbolic-ref", "-q", ref)
+        odd = next((each for each in (ref, f"logs/{ref}") if (self.common / each).is_symlink()), "")
+        if target.ok or odd:
+            what = f"a symbolic ref to {target.text}" if target.ok else f"a link ({self.common / odd})"
+            words = f"{branch} is {what} instead of a plain branch; flyball leaves it alone"
+            way_out = f"look at what its agent did, then remove it: rm {self.common / (odd or ref)}"
+            raise GitError(f"{words}; {way_out}")
+
+    def move_branch(self, branch: str, *, old: str | None, new: str) -> None:
+        """From where we saw it to another commit; never what it may stand for meanwhile."""
+        self.check_plain(branch)
+        self.git("update-ref", "--no-deref", "-m", "flyball", f"refs/heads/{branch}", new, old or "")
+
     @contextlib.contextmanager
     def worktree_lock(self) -> Iterator[None]:
         """Around everything that changes the list of worktrees: git's own is not safe against itself
@@ -227,18 +272,25 @@ class Repository:
         finally:
             lock.release()
 
-    def checked_out(self, branch: str) -> Path | None:
-        """The folder where a branch is checked out. Read from git's own files: it is asked for at every
-        landing."""
+    def checked_out(self, branch: str, *, outside: Path | None = None) -> Path | None:
+        """The folder where a branch is checked out; not below ``outside``. Read from git's own files: it is
+        asked for at every landing."""
         wanted = f"ref: refs/heads/{branch}\n"
         if self.common.name == ".git" and _text(self.common / "HEAD") == wanted:
             return self.common.parent
         for state in sorted((self.common / "worktrees").glob("*")):
-            folder = Path(_text(state / "gitdir").strip()).parent
+            folder = _folder_of(state)
             # git still lists what somebody deleted.
-            if _text(state / "HEAD") == wanted and folder.is_dir():
+            there = folder is not None and folder.is_dir()
+            if there and _text(state / "HEAD") == wanted and not _is_below(folder, outside):
                 return folder
         return None
+
+    def head_logs(self, *, outside: Path) -> list[str]:
+        """What git wrote down about where the checkouts have been, but for those below ``outside``."""
+        states = [self.common, *(self.common / "worktrees").glob("*")]
+        kept = [state for state in states if not _is_below(_folder_of(state), outside)]
+        return list(filter(None, (_text(state / "logs" / "HEAD") for state in kept)))
 
     def checkouts(self) -> list[Checkout]:
         found: list[Checkout] = []
@@ -256,10 +308,11 @@ class Repository:
                 fields = {}
         return found
 
-    def agent_branches(self) -> dict[str, str]:
-        """Branches of ours and where they stand."""
+    def agent_branches(self, *, containing: str = "") -> dict[str, str]:
+        """Branches of ours and where they stand: all, or those that have a commit."""
+        which = [f"--contains={containing}"] if containing else []
         text = self.git(
-            "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", f"refs/heads/{BRANCHES}"
+            "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", *which, f"refs/heads/{BRANCHES}"
         )
         return dict(line.rsplit(" ", 1) for line in text.splitlines())
 
@@ -268,7 +321,34 @@ class Repository:
         with self.worktree_lock():
             if (place := self.checked_out(branch)) is not None:
                 raise GitError(f"{branch} is checked out in {place}")
-            self.git("update-ref", "-d", f"refs/heads/{branch}", tip)
+            self.check_plain(branch)
+            self.git("update-ref", "--no-deref", "-d", f"refs/heads/{branch}", tip)
+
+
+def same_folder(one: Path, other: Path) -> bool:
+    return one == other or one.resolve() == other.resolve()
+
+
+def _is_below(path: Path | None, folder: Path | None) -> bool:
+    return path is not None and folder is not None and path.resolve().is_relative_to(folder.resolve())
+
+
+def _folder_of(state: Path) -> Path | None:
+    """The worktree that git's folder of it belongs to."""
+    text = _text(state / "gitdir").strip()
+    return Path(os.path.normpath(state / text)).parent if text else None
+
+
+def _odd_in(state: Path) -> str:
+    """The first thing in git's folder of a worktree that is neither a file nor a folder; empty if none."""
+    for folder, folders, names in os.walk(state):
+        if folder == str(state) and "modules" in folders:
+            folders.remove("modules")  # repositories of submodules, which flyball never enters
+        for name in (*folders, *names):
+            mode = os.lstat(os.path.join(folder, name)).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                return os.path.join(folder, name)
+    return ""
 
 
 def _text(path: Path) -> str:

@@ -11,7 +11,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.factory.git import Git
 from flyball.factory.worktree import Worktrees
 
 PREFIX = ".review-"
@@ -48,7 +47,9 @@ class ReviewTree:
         # Nobody can have committed files of these names: they are made up here.
         name = f".flyball-review-{secrets.token_hex(8)}"
         desk = Desk(answer=self.path / f"{name}.json", diff=self.path / f"{name}.diff")
-        shown = Git(self.path).run("diff", "--no-ext-diff", "--no-textconv", f"{base}...{commit}")
+        shown = repository.git_in(self.path).run(
+            "diff", "--no-ext-diff", "--no-textconv", f"{base}...{commit}"
+        )
         desk.diff.write_bytes(shown.out[:_DIFF_LIMIT_BYTES])
         return desk
 

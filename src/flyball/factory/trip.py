@@ -25,6 +25,7 @@ from flyball.core.slotrun import Cause, Mark, SlotRun, State, Step
 from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
 from flyball.factory.agent import AgentWatch
 from flyball.factory.attempt import Attempts, spent
+from flyball.factory.default_branch import MovedError
 from flyball.factory.errand import Errands
 from flyball.factory.git import full_words
 from flyball.factory.last_leg import LastLeg
@@ -166,8 +167,8 @@ class Trip:
                 raise
         except (StoreError, InvariantError):
             raise
-        except AccountError as error:
-            # Nobody may go on under this account; the task stays where it stands.
+        except (AccountError, MovedError) as error:
+            # Nothing may go on under this account, or on top of that branch; the task stays where it stands.
             self.paused = str(error)
         except (FlyballError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -251,6 +252,7 @@ class Trip:
         if not self.slot.launches or self.slot.cause is Cause.REJECTED:
             await self._tell_source(self.shop.source.claim)
         self.shop.ledger.note(self.task.id, Step.WORKTREE, Mark.BEGUN)
+        await off_loop(self.shop.landing.branch.check)
         trees, pull = self.shop.worktrees, self.shop.goes_by_pull(self.task)
         tree = await off_loop(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
         # Whoever worked here before, and however long ago: no agent works on a stale checkout.
@@ -292,6 +294,7 @@ class Trip:
         commits = await off_loop(
             self.shop.worktrees.gather, self.task.id, message, base=self.slot.base, commit=finished
         )
+        await off_loop(self.shop.landing.branch.check)
         self.shop.ledger.note(self.task.id, Step.KEEP, tip=await self._tip() if self.slot.stages else None)
         return after_end(
             self.slot,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +16,14 @@ from flyball.core.route import IMPLEMENT, Route, Routing, resolve
 from flyball.core.task import Task, ancestors
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import Account, open_account
+from flyball.factory.accounts.environment import gate_environment
 from flyball.factory.agent import Ceilings
 from flyball.factory.base_gate import BaseGate
 from flyball.factory.checkout import UserCheckout
 from flyball.factory.config import ProjectConfig
 from flyball.factory.default_branch import DefaultBranch
 from flyball.factory.fitness import Fitness
-from flyball.factory.gate import Gate
+from flyball.factory.gate import Gate, files_named_in
 from flyball.factory.guards.fencing import Fence
 from flyball.factory.guards.installed import Guards
 from flyball.factory.landing import Landing
@@ -185,6 +187,7 @@ def open_workshop(
     in_files = config.tasks.folder if config.tasks.source == "files" else None
     repository = Repository(root, default_branch=config.project.default_branch, tasks_folder=in_files)
     state = state_folder(root)
+    environment = gate_environment(os.environ, names=config.gate.env)
     worktrees = Worktrees(
         repository=repository,
         folder=worktrees_folder(root, config),
@@ -192,17 +195,19 @@ def open_workshop(
         bootstrap_timeout_s=config.worktree.bootstrap_timeout_s,
         copy=config.worktree.copy,
         sandboxed=config.guard.sandbox == "bwrap",
+        env=environment,
     )
     ledger, watch = Ledger(state, run=run), Watch()
     source = open_source(config, root)
     gate = Gate(
         commands=config.gate.commands or [],
         timeout_s=config.gate.timeout_s,
+        env=environment,
         ledger=ledger,
         watch=watch,
         green=state / "green.json",
     )
-    protected = protected_paths(config)
+    protected = protected_paths(config, root)
     fitness = Fitness(
         repository=repository,
         worktrees=worktrees,
@@ -223,7 +228,10 @@ def open_workshop(
             squash=config.merge.squash,
         ),
         branch=DefaultBranch(
-            repository, UserCheckout(repository, state, tasks_folder=in_files), push=config.merge.push
+            repository,
+            UserCheckout(repository, state, tasks_folder=in_files, worktrees=worktrees.folder),
+            ledger,
+            push=config.merge.push,
         ),
         fitness=fitness,
         state=state,
@@ -292,8 +300,9 @@ def worktrees_folder(root: Path, config: ProjectConfig) -> Path:
     return (root / Path(named).expanduser()).resolve() if named else home() / "worktrees" / config.project.id
 
 
-def protected_paths(config: ProjectConfig) -> tuple[str, ...]:
-    named = (*DEFAULT_PROTECTED, f"{config.tasks.folder.rstrip('/')}/", *config.merge.protected)
+def protected_paths(config: ProjectConfig, root: Path) -> tuple[str, ...]:
+    gate = files_named_in(config.gate.commands or (), root) if config.gate.protect else ()
+    named = (*DEFAULT_PROTECTED, f"{config.tasks.folder.rstrip('/')}/", *config.merge.protected, *gate)
     return tuple(dict.fromkeys(named))
 
 

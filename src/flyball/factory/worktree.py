@@ -10,8 +10,8 @@ uncommitted work is never removed. Where an agent deleted its folder, the branch
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,13 @@ from pathlib import Path
 from flyball.errors import GitError, UsageError
 from flyball.factory import git_locks
 from flyball.factory.git import Git, named
+from flyball.factory.inner_repositories import inner_repositories, strangers
 from flyball.factory.preparing import Preparation
-from flyball.factory.repository import BRANCHES, Repository
+from flyball.factory.repository import BRANCHES, Repository, same_folder
+
+_REBASES = ("rebase-merge", "rebase-apply")
+_CONCLUDED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD")
+"""What ``git commit`` takes away."""
 
 
 class DirtyError(GitError):
@@ -34,10 +39,6 @@ class Worktree:
     base: str
     """The commit the branch was made from, or was last brought onto."""
 
-    @property
-    def git(self) -> Git:
-        return Git(self.path)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktrees:
@@ -50,6 +51,8 @@ class Worktrees:
     copy: Sequence[str] = ()
     sandboxed: bool = False
     """Agents are kept inside: nothing is run outside in a worktree where one has been."""
+    env: Mapping[str, str] | None = None
+    """What bootstrap commands find in their environment; None: all of ours."""
 
     def path(self, task_id: str) -> Path:
         return self.folder / task_id
@@ -77,14 +80,15 @@ class Worktrees:
         """Is it there and ours? A foreign thing at its place is refused."""
         if not path.exists():
             return False
-        checkout = next((each for each in self.repository.checkouts() if _same(each.path, path)), None)
+        checkout = next((each for each in self.repository.checkouts() if same_folder(each.path, path)), None)
         if checkout is None:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
                 return False
             raise UsageError(f"{path} exists and is no worktree of {self.repository.root}; move it away")
+        self.repository.check_plain(branch)
         self._settle(path, branch)
-        stands_on = head_branch(path)
+        stands_on = self._head_branch(path)
         if stands_on != branch:
             self._back_onto(path, branch, stands_on)
         return True
@@ -92,18 +96,31 @@ class Worktrees:
     def _settle(self, path: Path, branch: str) -> None:
         """Undo what somebody was killed in the middle of: the branch still stands where it stood before."""
         git_locks.clear(self.repository.common)
-        if _rebases(git_dir(path), branch):
-            Git(path).run("rebase", "--abort")
+        git, state = self.repository.git_in(path), self.repository.state_of(path)
+        if _rebases(state, branch):
+            # By hand: `git rebase --abort` moves whatever branch these files name.
+            for name in _REBASES:
+                shutil.rmtree(state / name, ignore_errors=True)
+            # First of all: a reset moves whatever HEAD stands for.
+            git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
+            git("reset", "--quiet", "--hard")
+
+    def _head_branch(self, path: Path) -> str | None:
+        """The branch a linked worktree stands on; None if it is detached."""
+        text = _text(self.repository.state_of(path) / "HEAD").strip()
+        return text.removeprefix("ref: refs/heads/") if text.startswith("ref: refs/heads/") else None
 
     def _back_onto(self, path: Path, branch: str, found: str | None) -> None:
         """The agent, or somebody, left the branch. Its own commits come along if they build on it."""
-        git = Git(path)
+        git = self.repository.git_in(path)
         tip, head = self.repository.tip(branch), git("rev-parse", "HEAD")
         builds = tip is None or self.repository.contains(head, tip)
         if not builds or self.is_dirty(Worktree(path, branch, "")):
             where = found or "a detached commit"
             raise GitError(f"{path} stands on {where} instead of {branch}, with work that is not on {branch}")
-        git("checkout", "--quiet", "-B", branch, head)
+        # The files stand at this commit already: only names move.
+        self.repository.move_branch(branch, old=tip, new=head)
+        git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
 
     def _add(self, path: Path, branch: str, base: str, *, existing: bool) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -123,6 +140,7 @@ class Worktrees:
             bootstrap=self.bootstrap,
             timeout_s=self.bootstrap_timeout_s,
             copy=self.copy,
+            env=self.env,
         )
 
     def fill(self, path: Path, commit: str, *, again: bool = True) -> None:
@@ -132,14 +150,24 @@ class Worktrees:
         if preparation.is_current(path, commit):
             return
         if not preparation.was_done(path):
-            index = git_dir(path) / "index"
+            index = self.repository.state_of(path) / "index"
             if not index.exists():
                 # Written last: nobody has worked here yet, and whoever was checking out is dead.
                 index.with_suffix(".lock").unlink(missing_ok=True)
-                Git(path)("reset", "--quiet", "--hard")
+                self.repository.git_in(path)("reset", "--quiet", "--hard")
         elif not again:
             return
         preparation.do(path, commit)
+
+    def put_back(self, task_id: str, commit: str) -> None:
+        """The branch and the files of a task as they were at ``commit``. What came after it stays in the
+        reflog."""
+        branch, path = f"{BRANCHES}{task_id}", self.path(task_id)
+        self.repository.move_branch(branch, old=self.repository.tip(branch), new=commit)
+        git = self.repository.git_in(path)
+        git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
+        git("reset", "--quiet", "--hard")
+        git("clean", "--quiet", "-fd", *[f"--exclude={name}" for name in self.copy])
 
     # -- after an agent ------------------------------------------------------------------------------
 
@@ -150,12 +178,14 @@ class Worktrees:
         folder.
         """
         branch, path = f"{BRANCHES}{task_id}", self.path(task_id)
+        self.repository.check_plain(branch)
         if (path / ".git").is_file():
             git_locks.clear(self.repository.common)
-            stands_on = head_branch(path)
+            state = self.repository.state_of(path)
+            stands_on = self._head_branch(path)
             if commit:
-                self._commit_all(path, message, detach=stands_on not in (None, branch))
-            if stands_on != branch and not _rebases(git_dir(path), branch):
+                self._commit_all(path, branch, message)
+            if stands_on != branch and not _rebases(state, branch):
                 self._back_onto(path, branch, stands_on)
         return self.has_commits(task_id, base)
 
@@ -164,25 +194,46 @@ class Worktrees:
         tips = self.repository.tips(f"{BRANCHES}{task_id}")
         return tips.branch not in (None, base, tips.local, tips.remote)
 
-    def _commit_all(self, path: Path, message: str, *, detach: bool) -> None:
-        git = Git(path)
-        if unsolved := git.lines("diff", "-z", "--name-only", "--diff-filter=U"):
+    def _commit_all(self, path: Path, branch: str, message: str) -> None:
+        """On its own branch, or else on no branch: whatever other one it went to is not ours to move.
+
+        Step by step, since ``git commit`` moves whatever HEAD stands for in the end.
+        """
+        git, state = self.repository.git_in(path), self.repository.state_of(path)
+        if unsolved := sorted(
+            {line.partition("\t")[2] for line in git.lines("ls-files", "-z", "--unmerged")}
+        ):
             raise GitError(f"the agent left {path} in the middle of a merge: {named(unsolved)} is not solved")
-        if _rebases(git_dir(path)):
+        if _rebases(state):
             raise GitError(f"the agent left {path} in the middle of a rebase; finish it there, or abort it")
-        if detach:
-            # Whatever branch it went to, that one is not ours to move.
-            git("checkout", "--quiet", "--detach")
+        head = git("rev-parse", "--verify", "HEAD^{commit}")
+        self._add_all(git)
+        tree, merged = git("write-tree"), _text(state / "MERGE_HEAD").split()
+        if tree == git("rev-parse", f"{head}^{{tree}}") and not merged:
+            return
+        signed = ["-S"] if git.run("config", "--type=bool", "commit.gpgSign").text == "true" else []
+        parents = [word for parent in (head, *merged) for word in ("-p", parent)]
+        new = git("commit-tree", *signed, *parents, tree, stdin=message.encode())
+        if self._head_branch(path) == branch:
+            self.repository.move_branch(branch, old=head, new=new)
+        else:
+            git("update-ref", "--no-deref", "HEAD", new)
+        for name in _CONCLUDED:
+            (state / name).unlink(missing_ok=True)
+
+    def _add_all(self, git: Git) -> None:
+        """``git add --all``, but git never enters a repository in the worktree to see whether it has changed:
+        its settings are the agent's."""
+        inside = inner_repositories(git)
         # What we copied in is the user's own and secret as like as not: it is no part of the work.
         # git refuses a pathspec that names what is ignored anyway, also one that leaves it out.
-        named_out = [name for name in self.copy if not git.ok("check-ignore", "--quiet", "--", name)]
-        kept_out = [f":(exclude,literal){name}" for name in named_out]
-        git("add", "--all", "--", ".", *kept_out)
-        done = git.run("commit", "--quiet", "--no-verify", "--message", message)
-        if not done.ok and not git.ok("diff", "--cached", "--quiet"):
-            raise GitError(
-                f"cannot commit what the agent left in {path}: {done.err.strip()}", output=done.err
-            )
+        copied = [name for name in self.copy if not git.ok("check-ignore", "--quiet", "--", name)]
+        kept_out = [f":(exclude,literal){name}" for name in (*copied, *inside)]
+        given = "\0".join([".", *kept_out]).encode("utf-8", "surrogateescape")
+        git("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=given)
+        if inside:
+            given = "\0".join(inside).encode("utf-8", "surrogateescape")
+            git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=given)
 
     def is_dirty(self, tree: Worktree) -> bool:
         """Is there uncommitted work?"""
@@ -190,15 +241,13 @@ class Worktrees:
 
     def _uncommitted(self, tree: Worktree) -> set[str]:
         """Paths with work that is not committed; what we copied in is none."""
-        copied = tuple(f"{name.rstrip('/')}/" for name in self.copy)
-        flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all")
-        found = [line[3:] for line in tree.git.lines("status", *flags)]
-        return {path for path in found if not f"{path}/".startswith(copied)}
+        return set(uncommitted(self.repository.git_in(tree.path), copied=self.copy))
 
     def refresh(self, tree: Worktree, *, pull: bool = False) -> Worktree:
         """Bring its own commits, and no others, onto where such work starts now. It stays as it is where they
         clash there, or where what is uncommitted would."""
-        base, git = self.repository.pull_base() if pull else self.repository.base(), tree.git
+        base = self.repository.pull_base() if pull else self.repository.base()
+        git = self.repository.git_in(tree.path)
         if self.repository.contains(git("rev-parse", "HEAD"), base):
             return tree
         moved = git.lines("diff", "-z", "--name-only", "--no-renames", tree.base, base, "--")
@@ -211,17 +260,12 @@ class Worktrees:
         return tree
 
     def remove(self, task_id: str) -> None:
-        """Remove a worktree, if nothing in it would be lost. Its branch stays."""
-        path = self.path(task_id)
-        with self.repository.worktree_lock():
-            # git refuses by itself where there is uncommitted work.
-            if self.repository.git.ok("worktree", "remove", str(path)):
-                return
-        self._remove_by_force(path)
+        """Remove a worktree, if nothing in it would be lost. Its branch stays.
 
-    def _remove_by_force(self, path: Path) -> None:
-        """Where git was too careful: files of ours that we copied in, submodules, a folder that is gone."""
-        checkout = next((each for each in self.repository.checkouts() if _same(each.path, path)), None)
+        By force: git would look for uncommitted work by itself, and with the settings that it finds there.
+        """
+        path = self.path(task_id)
+        checkout = next((each for each in self.repository.checkouts() if same_folder(each.path, path)), None)
         if checkout is None:
             return
         if path.exists() and self.is_dirty(Worktree(path, checkout.branch or "", "")):
@@ -234,29 +278,28 @@ class Worktrees:
                 self.repository.git("worktree", "prune")
 
 
-def git_dir(path: Path) -> Path:
-    """Where git keeps what belongs to one linked worktree."""
-    try:
-        text = (path / ".git").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise GitError(f"{path} is no worktree any more ({error.strerror}); move it away") from error
-    return Path(os.path.normpath(path / text.removeprefix("gitdir:").strip()))
-
-
-def head_branch(path: Path) -> str | None:
-    """The branch a linked worktree stands on; None if it is detached."""
-    text = (git_dir(path) / "HEAD").read_text(encoding="utf-8").strip()
-    return text.removeprefix("ref: refs/heads/") if text.startswith("ref: refs/heads/") else None
+def uncommitted(git: Git, *, copied: Sequence[str]) -> list[str]:
+    """Changed and untracked paths, whatever the user's own settings hide; not what flyball copied in. A
+    repository inside that git must not look into counts as changed."""
+    odd = strangers(git)
+    inside = "dirty" if odd else "none"
+    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", f"--ignore-submodules={inside}")
+    ours = tuple(f"{name.rstrip('/')}/" for name in copied)
+    names = (line[3:] for line in git.lines("status", *flags))
+    return [*odd, *(name for name in names if not f"{name}/".startswith(ours))]
 
 
 def _rebases(state: Path, branch: str | None = None) -> bool:
     """Is a rebase under way, and of this branch?"""
-    for name in ("rebase-merge", "rebase-apply"):
+    for name in _REBASES:
         with suppress(OSError):
             found = (state / name / "head-name").read_text(encoding="utf-8").strip()
             return branch is None or found == f"refs/heads/{branch}"
     return False
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one == other or one.resolve() == other.resolve()
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""

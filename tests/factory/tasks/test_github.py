@@ -76,6 +76,7 @@ def test_a_repository_is_read(answering: Any) -> None:
         priority=0,
         needs=("gh-9", "gh-12", "gh-14"),
         parent="gh-7",
+        parent_claimed=True,
         labels=("quick",),
         footprint=Footprint(write=("pages/hello*",), read=("lib/**",)),
         acceptance="- it says hello",

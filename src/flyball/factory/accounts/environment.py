@@ -3,12 +3,18 @@
     harmless     PATH, HOME, the terminal, language and time zone, XDG_*, but for names like secrets
     needed       proxies and certificates: without them nothing on some networks can be reached
     named        what the profile, ``guard.env`` and ``agent.env`` name
-    flyball's    FLYBALL_*, but for an address with a password in it
+    flyball's    where its state is: FLYBALL_HOME, FLYBALL_URL, FLYBALL_HOST_ID
     the login's  under a profile: its folder, and its API key where it is billed by key. Nothing else that
                  decides whose account is used, whoever names it.
 
+Of the first two and flyball's own, an address with a password in it, or with anything that may be one, stays
+out all the same: who needs it is told by name.
+
 Without a profile nobody said whose account to use. Then the variables of the runtime's own provider pass, as
 they would without flyball: ``ANTHROPIC_*`` for claude and so on.
+
+The gate and the bootstrap run what agents wrote, too. They get the same but for the login's, and where the
+tools of a project are installed.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from flyball.core.address import shown
 from flyball.errors import AccountError, UsageError
 from flyball.factory.accounts.credentials import CONFIG_DIRS, credentials_of, provider_prefixes
 from flyball.factory.accounts.profile import Profile
@@ -31,8 +38,16 @@ _NEEDED = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     }
 )
+_FLYBALL = frozenset({"FLYBALL_HOME", "FLYBALL_URL", "FLYBALL_HOST_ID"})
+_TOOLS = frozenset(
+    {
+        *("CI", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "UV_CACHE_DIR", "PIP_CACHE_DIR"),
+        *("NVM_DIR", "NVM_BIN", "PNPM_HOME", "VOLTA_HOME", "JAVA_HOME", "SDKMAN_DIR", "DOTNET_ROOT"),
+        *("GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE", "CARGO_HOME", "RUSTUP_HOME", "GEM_HOME", "RBENV_ROOT"),
+        *("ANDROID_HOME", "SDKROOT", "DEVELOPER_DIR", "ASDF_DIR", "ASDF_DATA_DIR", "NIX_PATH"),
+    }
+)
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)KEY(_|$)|APIKEY|(^|_)AUTH(_|$)", re.IGNORECASE)
-_ADDRESS_WITH_PASSWORD = re.compile(r"^[a-z+]+://[^/]*@")
 
 
 def child_environment(
@@ -57,10 +72,16 @@ def child_environment(
     return {**passed, **(runtime_values or {}), **kept, **login}
 
 
+def gate_environment(ambient: Mapping[str, str], *, names: Iterable[str] = ()) -> dict[str, str]:
+    """What the gate and the bootstrap get of our environment. ``names`` is ``gate.env``."""
+    named = {*names, *_TOOLS}
+    return {key: value for key, value in ambient.items() if key in named or _passes(key, value)}
+
+
 def _passes(key: str, value: str) -> bool:
-    if key.startswith("FLYBALL_"):
-        return not _ADDRESS_WITH_PASSWORD.match(value)
-    if key in _HARMLESS or key in _NEEDED:
+    if "://" in value and shown(value) != value:
+        return False
+    if key in _HARMLESS or key in _NEEDED or key in _FLYBALL:
         return True
     return key.startswith(_HARMLESS_PREFIXES) and not _SECRET.search(key)
 

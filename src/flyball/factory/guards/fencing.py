@@ -60,7 +60,8 @@ class Fence:
             env = self._environment(env, ward, self.guards.write_ward(ward), self._own_hooks(tree, asked))
             argv = self._with_hooks(argv, folder)
         if self.part.sandbox == "bwrap":
-            argv = wrapped(argv, ward, env=env, folders=own_folders(self.runtime, self.config_dir))
+            own = own_folders(self.runtime, self.config_dir)
+            argv = wrapped(argv, ward, env=env, runtime=self.runtime, folders=own)
         return Fenced(argv=argv, env=env, mended=mended)
 
     def _ward(self, tree: Path, branch: str, env: Mapping[str, str], asked: _Asked) -> Ward:
@@ -83,11 +84,13 @@ class Fence:
             branch=branch,
             default=self.repository.default,
             common=os.path.realpath(self.repository.common),
+            state=os.path.realpath(self.repository.state_of(tree)),
             writable=sorted({os.path.realpath(each) for each in writable}),
             kept=sorted({os.path.realpath(each) for each in kept}),
             remotes=remotes,
             settings=self._settings(remotes),
             bin=str(self.guards.bin),
+            mailboxes=os.path.realpath(self.guards.home / "wake"),
         )
 
     def _named(self) -> list[Path]:

@@ -1,11 +1,13 @@
 """The agent in bubblewrap: it sees everything, and writes only where it may. A wall, not a fence.
 
     read-only   everything
-    its own     the worktree but for its ``.git``, the temporary folder, the agent's own folders,
-                ``guard.writable``, and of git what a commit needs: objects, the worktree's index and HEAD,
-                the folder of agents' branches and their logs
+    its own     the worktree but for its ``.git``, the agent's own folders, ``guard.writable``, and of git
+                what a commit needs: objects, the worktree's index and HEAD, the folder of agents' branches
+                and their logs
+    empty       temporary folders, shared memory and terminals are new ones of its own; folders of sockets,
+                where programs outside take orders from all who can reach them, are not to be seen
     read-only   again, where those contain it: FLYBALL_HOME, the user's checkout, git's settings and hooks,
-                every other branch
+                every other branch, and of the agent's own folders the settings that name programs
 
 The network stays: an agent without its provider is none. It has a process namespace of its own, so nothing of
 it outlives it and it cannot reach into processes outside.
@@ -20,13 +22,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from flyball.errors import AgentError, UsageError
 from flyball.factory.guards import doorway
-from flyball.factory.guards.ward import Ward
+from flyball.factory.guards.ward import Ward, within
 
 BWRAP = "bwrap"
 _TRY_S = 20.0
@@ -43,6 +47,26 @@ _OWN_FOLDERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """What a runtime writes to, where nobody named another folder."""
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "claude": (
+        *("settings.json", "settings.local.json", "CLAUDE.md"),
+        *("hooks", "plugins", "agents", "commands", "skills"),
+    ),
+    "codex": ("config.toml", "AGENTS.md", "AGENTS.override.md", "prompts", "rules", "skills"),
+    "gemini": ("settings.json", "GEMINI.md", ".env", "extensions", "commands"),
+    "opencode": (
+        *("opencode.json", "opencode.jsonc", "AGENTS.md"),
+        *("plugin", "plugins", "agent", "command", "tool"),
+    ),
+}
+"""In those folders: what the person's own next session runs, or is told."""
+_MUST_BE_THERE: Mapping[str, tuple[str, str]] = {
+    "claude": ("settings.json", "{}\n"),
+    "codex": ("config.toml", ""),
+    "gemini": ("settings.json", "{}\n"),
+}
+"""Settings that an agent could make where the person has none yet, and their text then."""
+_TEMPORARY = "/tmp"  # noqa: S108 - it is replaced by an empty one
 
 
 def check_sandbox(kind: str) -> None:
@@ -65,8 +89,7 @@ def sandbox_problem() -> str:
         "/",
         "--proc",
         "/proc",
-        "--dev-bind",
-        "/dev",
+        "--dev",
         "/dev",
         "true",
     ]
@@ -88,7 +111,9 @@ def own_folders(runtime: str, config_dir: Path | None) -> list[str]:
     return [os.path.expanduser(each) for each in _OWN_FOLDERS.get(runtime, ())]
 
 
-def wrapped(argv: Sequence[str], ward: Ward, *, env: Mapping[str, str], folders: Sequence[str]) -> list[str]:
+def wrapped(
+    argv: Sequence[str], ward: Ward, *, env: Mapping[str, str], runtime: str, folders: Sequence[str]
+) -> list[str]:
     """The command line that runs an agent inside. ``folders`` are the agent's own."""
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
@@ -100,7 +125,10 @@ def wrapped(argv: Sequence[str], ward: Ward, *, env: Mapping[str, str], folders:
         "deaf",
         BWRAP,
         *_NAMESPACES,
-        *_binds(ward, folders),
+        *_binds(ward, env, argv, runtime, folders),
+        "--setenv",
+        "TMPDIR",
+        _TEMPORARY,
         "--chdir",
         ward.worktree,
         "--",
@@ -108,15 +136,54 @@ def wrapped(argv: Sequence[str], ward: Ward, *, env: Mapping[str, str], folders:
     ]
 
 
-def _binds(ward: Ward, folders: Sequence[str]) -> list[str]:
+def _binds(
+    ward: Ward, env: Mapping[str, str], argv: Sequence[str], runtime: str, folders: Sequence[str]
+) -> list[str]:
     """In order of depth: what lies deeper is said later, and holds."""
-    writable = {os.path.realpath(each): True for each in (*ward.writable, *folders) if os.path.exists(each)}
-    writable |= dict.fromkeys(_of_git(ward), True)
-    kept = {each: False for each in ward.kept if os.path.exists(each)}
-    binds = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", "/dev", "/dev"]
-    for path, may in sorted({**writable, **kept}.items()):
-        binds += ["--bind" if may else "--ro-bind", path, path]
-    return binds
+    empty = _emptied(ward, env)
+    own = {os.path.realpath(each) for each in (*ward.writable, *folders) if os.path.exists(each)}
+    kept = (each for each in (*ward.kept, *_settled_by_git(ward)) if os.path.exists(each))
+    binds = {
+        **dict.fromkeys(empty, "--tmpfs"),
+        **dict.fromkeys(_needed(env, argv, empty), "--ro-bind"),
+        **dict.fromkeys([*(own - set(empty)), *_of_git(ward)], "--bind"),
+        **dict.fromkeys([*_settings(runtime, folders), *kept], "--ro-bind"),
+    }
+    words = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    for path, how in sorted(binds.items()):
+        words += [how, path] if how == "--tmpfs" else [how, path, path]
+    return words
+
+
+def _emptied(ward: Ward, env: Mapping[str, str]) -> list[str]:
+    """Folders where sockets of other programs lie: of terminals, desktops, agents of keys, waiting asks."""
+    temporary = [env.get("TMPDIR", ""), tempfile.gettempdir(), env.get("XDG_RUNTIME_DIR", "")]
+    found = {os.path.realpath(each) for each in temporary if each}
+    # A temporary folder that somebody lives in stays as it is.
+    lived_in = [os.path.realpath(env.get("HOME") or "/"), ward.worktree, *ward.kept]
+    found = {each for each in found if not any(within(place, each) for place in lived_in)}
+    always = {os.path.realpath(each) for each in (_TEMPORARY, "/run/user", ward.mailboxes) if each}
+    return sorted(each for each in found | always if os.path.isdir(each))
+
+
+def _needed(env: Mapping[str, str], argv: Sequence[str], empty: Sequence[str]) -> set[str]:
+    """What is needed to run at all, where it lies in a folder that is emptied: no more of that is seen."""
+    programs = [*env.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix, doorway.__file__]
+    named = [env.get("HOME", ""), *(word for word in argv if os.path.isabs(word))]
+    there = [each for each in (*programs, *named) if each and os.path.exists(each)]
+    paths = {*map(os.path.realpath, there), *map(os.path.abspath, there)}
+    lost = {path for path in paths if path not in empty and any(within(path, each) for each in empty)}
+    return {path for path in lost if not any(path != each and within(path, each) for each in lost)}
+
+
+def _settings(runtime: str, folders: Sequence[str]) -> list[str]:
+    tops = [Path(os.path.realpath(each)) for each in folders if os.path.isdir(each)]
+    if tops and runtime in _MUST_BE_THERE:
+        name, text = _MUST_BE_THERE[runtime]
+        with suppress(FileExistsError), open(tops[0] / name, "x", encoding="utf-8") as file:
+            file.write(text)
+    found = (top / name for top in tops for name in _SETTINGS.get(runtime, ()))
+    return [os.path.realpath(each) for each in found if each.exists()]
 
 
 def _of_git(ward: Ward) -> list[str]:
@@ -126,6 +193,12 @@ def _of_git(ward: Ward) -> list[str]:
     shared = [common / "objects", common / "refs/heads" / branches, common / "logs/refs/heads" / branches]
     for folder in shared:
         folder.mkdir(parents=True, exist_ok=True)
-    text = (Path(ward.worktree) / ".git").read_text(encoding="utf-8", errors="surrogateescape")
-    own = Path(os.path.normpath(Path(ward.worktree) / text.removeprefix("gitdir:").strip()))
-    return [str(each) for each in (*shared, own)]
+    return [*map(str, shared), ward.state]
+
+
+def _settled_by_git(ward: Ward) -> list[str]:
+    """Files in git's folder of the worktree that say where the repository is, and what its settings are. One
+    that is missing could be made."""
+    settings = Path(ward.state, "config.worktree")
+    settings.touch()
+    return [str(settings), *(str(Path(ward.state, name)) for name in ("commondir", "gitdir"))]

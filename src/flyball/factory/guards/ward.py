@@ -23,6 +23,8 @@ class Ward(NamedTuple):
     default: str
     common: str
     """Where git keeps what all worktrees share."""
+    state: str
+    """Where it keeps what belongs to this one."""
     writable: list[str]
     kept: list[str]
     """Flyball's own, the user's checkout and git's; never to be written, wherever they lie."""
@@ -32,6 +34,8 @@ class Ward(NamedTuple):
     """Git settings that stand for the wall."""
     bin: str
     """The folder of the shims."""
+    mailboxes: str = ""
+    """Where waiting asks are told that it is their turn."""
 
     def may_write(self, path: str, *, cwd: str) -> bool:
         """The deepest folder that has something to say about it decides, links followed."""

@@ -33,8 +33,9 @@ KEYS = ("type", "priority", "needs", "parent", "footprint", "acceptance")
 _FENCED = re.compile(r"^```ya?ml[ \t]+flyball[ \t]*\n(.*?)^```[ \t]*$\n?", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"^[{ ]*([\w-]+)[ \t]*:", re.MULTILINE)
 _CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
-_LINE = re.compile(r"^[ \t]*(?:[-*][ \t]+)?(needs|parent)[ \t]*:(.*)$", re.MULTILINE | re.IGNORECASE)
-_REFERENCE = re.compile(r"(?:[\w.-]+/[\w.-]+)?#\d+\b|\bgh-\d+\b", re.IGNORECASE)
+_FLAGS = re.MULTILINE | re.IGNORECASE | re.ASCII
+_LINE = re.compile(r"^[ \t]*(?:[-*][ \t]+)?(needs|parent)[ \t]*:(.*)$", _FLAGS)
+_REFERENCE = re.compile(r"(?:[\w.-]+/[\w.-]+)?#\d+\b|\bgh-\d+\b", re.IGNORECASE | re.ASCII)
 _STATUS_LABELS = {
     IN_PROGRESS: TaskStatus.IN_PROGRESS,
     "blocked": TaskStatus.BLOCKED,
@@ -92,7 +93,18 @@ def issues_of(out: bytes) -> Iterator[Issue | Problem]:
 
 
 def task_of(issue: Issue, *, label: str) -> Task | Problem:
-    """``label`` is what makes an issue a task; one that lacks it is only waited for, and never dispatched."""
+    """``label`` is what makes an issue a task; one that lacks it is only waited for, and never dispatched.
+
+    Anybody may have written its text: one that cannot be read for whatever reason holds up no other.
+    """
+    try:
+        return _task_of(issue, label)
+    except Exception as error:
+        words = f"it cannot be read as a task ({type(error).__name__}: {error}); edit or unlabel it"
+        return Problem(issue.url, words, id_of(issue.number))
+
+
+def _task_of(issue: Issue, label: str) -> Task | Problem:
     task_id = id_of(issue.number)
     title = issue.title.strip() if issue.title.isprintable() else " ".join(issue.title.split())
     try:
@@ -102,6 +114,7 @@ def task_of(issue: Issue, *, label: str) -> Task | Problem:
     fields = Fields(values, known=KEYS)
     fields.wrong += [why] if (why := why_no_title(title)) else []
     lines = _lines(body)
+    parent = reference(fields.text("parent") or "") or next(iter(lines["parent"]), None)
     task = Task(
         id=task_id,
         title=title,
@@ -109,7 +122,8 @@ def task_of(issue: Issue, *, label: str) -> Task | Problem:
         type=fields.type() if "type" in values else _labelled(issue, "type:") or DEFAULT_TYPE,
         priority=fields.priority() if "priority" in values else _priority(issue),
         needs=tuple(dict.fromkeys(chain(map(reference, fields.texts("needs")), lines["needs"]))),
-        parent=reference(fields.text("parent") or "") or next(iter(lines["parent"]), None),
+        parent=parent,
+        parent_claimed=parent is not None,  # by its text, which its author may edit at any time
         labels=_labels(issue, label),
         footprint=fields.footprint(),
         acceptance=fields.acceptance(),
@@ -125,7 +139,7 @@ def reference(written: str) -> str:
     >>> [reference(text) for text in ("12", "#12", "GH-12", "t-1", "")]
     ['gh-12', 'gh-12', 'gh-12', 't-1', '']
     """
-    found = re.fullmatch(r"(?:#|gh-)?([0-9]+)", written.strip(), re.IGNORECASE)
+    found = re.fullmatch(r"(?:#|gh-)?([0-9]+)", written.strip(), re.IGNORECASE | re.ASCII)
     return id_of(int(found[1])) if found else written.strip()
 
 

@@ -1,0 +1,86 @@
+"""What agents wrote runs in the gate: it finds no secrets there, and a refused one leaves nothing behind."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.factory.kit import GREEN, Project
+
+SECRETS = ("GH_TOKEN", "FAKE_SECRET", "FLYBALL_BATCH_API_KEY", "ANTHROPIC_API_KEY")
+
+
+def test_a_gate_and_a_bootstrap_see_none_of_the_user_s_secrets(project: Project) -> None:
+    project.env |= dict.fromkeys(SECRETS, "s3cret")
+    seen = project.folder / "seen"
+    project.configure(gate={"commands": [f"env >> {seen}"]}, worktree={"bootstrap": [f"env >> {seen}"]})
+    project.commit("a gate that tells")
+    project.task("t-1")
+    assert project.run().code == 0
+    assert "PATH=" in seen.read_text()
+    assert "s3cret" not in seen.read_text()
+
+
+def test_a_gate_gets_the_variables_that_the_project_names_for_it(project: Project) -> None:
+    project.env["DATABASE"] = "here"
+    project.configure(gate={"commands": ['test "$DATABASE" = here'], "env": ["DATABASE"]})
+    project.commit("a gate that needs something")
+    project.task("t-1")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+
+
+def test_work_that_changes_the_gate_s_own_script_is_refused(project: Project) -> None:
+    project.write("ci/check.py", "import sys\nsys.exit('bad' in open('pages/t-1.txt').read())\n")
+    project.configure(gate={"commands": [f"cd ci && cd .. && {sys.executable} ci/check.py"]})
+    project.commit("a gate in a script")
+    project.task("t-1", act="write('ci/check.py', '')\nwrite('pages/t-1.txt', 'bad')", write=None)
+    ran = project.run("--json")
+    assert ran.json["blocked"]["t-1"].startswith("protected: "), ran.said
+    assert "pages/t-1.txt" not in project.files()
+
+
+def test_doctor_says_what_of_the_gate_an_agent_could_change(project: Project) -> None:
+    project.write("Makefile", "check:\n\ttrue\n")
+    project.configure(gate={"commands": ["make check"]})
+    project.commit("make")
+    found = project.flyball("doctor", "--json").json["findings"]
+    words = [each["words"] for each in found if each["kind"] == "gate-unprotected"]
+    assert len(words) == 1
+    assert "Makefile" in words[0]
+
+
+def test_work_that_a_gate_refused_decides_nothing_about_later_work(project: Project) -> None:
+    project.write(".gitignore", "cache/\n")
+    project.configure(
+        gate={
+            "commands": [
+                f"if [ -e plant ]; then mkdir -p cache; touch cache/green; exit 1; fi; "
+                f"[ -e cache/green ] || {GREEN}"
+            ]
+        },
+        run={"width": 1},
+    )
+    project.commit("a gate with a cache")
+    project.task("t-1", "priority: 0", act="write('plant', 'x')", write="plant")
+    project.task("t-2", act="write('pages/t-2.txt', 'bad')")
+    ran = project.run("--json")
+    assert sorted(ran.json["blocked"]) == ["t-1", "t-2"], ran.said
+    assert "pages/t-2.txt" not in project.files()
+
+
+def test_a_cache_of_landed_work_stays_warm_and_one_of_refused_work_is_prepared_anew(project: Project) -> None:
+    made, warm = project.folder / "made", project.folder / "warm"
+    project.write(".gitignore", "cache\n")
+    project.configure(
+        gate={"commands": [f"[ ! -e cache ] || echo . >> {warm}; touch cache; {GREEN}"]},
+        worktree={"bootstrap": [f"pwd >> {made}"]},
+        run={"width": 1},
+    )
+    project.commit("a gate with a cache")
+    for name in ("t-1", "t-2", "t-4"):
+        project.task(name, f"priority: {name[-1]}")
+    project.task("t-3", "priority: 3", act="write('pages/t-3.txt', 'bad')")
+    ran = project.run("--json")
+    assert ran.json["merged"] == ["t-1", "t-2", "t-4"], ran.said
+    assert warm.read_text() == ".\n.\n"
+    assert sum(line.endswith(".landing") for line in made.read_text().splitlines()) == 2

@@ -1,0 +1,99 @@
+"""What an agent leaves in git's folder of its worktree, or in the worktree, runs nothing outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.factory.kit import Project
+
+PAYLOAD = """
+import contextlib, shutil
+own = Path(Path('.git').read_text().removeprefix('gitdir:').strip())
+common = (own / (own / 'commondir').read_text().strip()).resolve()
+payload = folder / 'payload.sh'
+payload.write_text(f'#!/bin/sh\\necho $$ > {folder}/ran\\ncat\\n')
+payload.chmod(0o755)
+def settings(filter_in):
+    named = f'[filter "x"]\\nclean = {payload}\\nsmudge = {payload}\\n[core]\\nfsmonitor = {payload}\\n'
+    with open(filter_in / 'config', 'a') as config:
+        config.write(named)
+    (filter_in / 'info').mkdir(exist_ok=True)
+    (filter_in / 'info' / 'attributes').write_text('* filter=x\\n')
+write('pages/t-1.txt', 'fine\\n')
+"""
+"""A program that leaves a mark when anything runs it, and git settings that name it."""
+
+ANOTHER_COMMON = f"""{PAYLOAD}
+fake = folder / 'fake.git'
+shutil.copytree(common, fake, ignore=shutil.ignore_patterns('worktrees'))
+settings(fake)
+with contextlib.suppress(OSError):
+    (own / 'commondir').write_text(str(fake))
+"""
+"""The worktree's folder says that the repository is somewhere else."""
+
+OWN_SETTINGS = f"""{PAYLOAD}
+settings(folder)
+with contextlib.suppress(OSError):
+    (own / 'config.worktree').write_text((folder / 'config').read_text())
+write('.gitattributes', '* filter=x\\n')
+"""
+"""Settings of the worktree alone, for repositories that allow them."""
+
+ANOTHER_GIT = f"""{PAYLOAD}
+fake = folder / 'fake.git'
+shutil.copytree(common, fake, ignore=shutil.ignore_patterns('worktrees'))
+settings(fake)
+with contextlib.suppress(OSError):
+    Path('.git').write_text(f'gitdir: {{fake}}')
+"""
+"""The worktree's ``.git`` names another repository."""
+
+A_REPOSITORY_INSIDE = f"""{PAYLOAD}
+os.mkdir('inside')
+run = lambda *words: subprocess.run(words, cwd='inside', check=True, capture_output=True)
+run('/usr/bin/git', 'init', '-q')
+write('inside/x', 'one')
+run('/usr/bin/git', 'add', 'x')
+run('/usr/bin/git', '-c', 'user.name=x', '-c', 'user.email=x', 'commit', '-qm', 'x')
+git('add', '--all')
+settings(Path('inside/.git'))
+write('inside/x', 'two')
+"""
+"""A repository in the worktree, whose own settings git reads where it looks whether that has changed."""
+
+
+@pytest.mark.parametrize(
+    "act",
+    [ANOTHER_COMMON, ANOTHER_GIT, A_REPOSITORY_INSIDE],
+    ids=["commondir", ".git", "a repository inside"],
+)
+def test_settings_that_an_agent_wrote_run_nothing_outside(hostile: Project, act: str) -> None:
+    hostile.task("t-1", act=act)
+    ran = hostile.run("--json")
+    assert (hostile.folder / "payload.sh").exists(), ran.said
+    assert not (hostile.folder / "ran").exists(), ran.said
+
+
+def test_settings_of_its_worktree_are_not_an_agent_s_to_write(walled: Project) -> None:
+    walled.git("config", "extensions.worktreeConfig", "true")
+    walled.task("t-1", act=OWN_SETTINGS)
+    ran = walled.run("--json")
+    assert (walled.folder / "payload.sh").exists(), ran.said
+    assert not (walled.folder / "ran").exists(), ran.said
+
+
+@pytest.mark.parametrize("name", ["logs/HEAD", "index", "COMMIT_EDITMSG", "ORIG_HEAD"])
+def test_a_link_in_git_s_folder_of_a_worktree_is_not_written_through(hostile: Project, name: str) -> None:
+    victim = hostile.place / "user" / ".profile"
+    victim.write_text("mine\n")
+    hostile.task(
+        "t-1",
+        act="own = Path(Path('.git').read_text().removeprefix('gitdir:').strip())\n"
+        f"(own / {name!r}).unlink(missing_ok=True)\n"
+        f"(own / {name!r}).symlink_to({str(victim)!r})\n"
+        "write('pages/t-1.txt', 'fine\\n')",
+    )
+    ran = hostile.run("--json")
+    assert victim.read_text() == "mine\n"
+    assert list(ran.json["blocked"]) == ["t-1"], ran.said
