@@ -53,9 +53,10 @@ title. What claude was denied is told by `flyball run`, on the board, by `flybal
 `--json`. These arguments permit more:
 """
 _CARE = """\
-Mind what that opens. They take the place of what flyball permits: claude gets git and no more, the others get
-a shell that may do anything. For codex there is nothing between: its sandbox keeps git's own folder of a
-worktree read-only, even where `writable_roots` names it.
+Mind what that opens. They take the place of what flyball permits, and each is a shell that may do anything:
+git runs programs and writes files wherever its options name them (`-c alias.x='!...'`, `--output`,
+`bisect run`), so `Bash(git *)` is one too. For codex there is nothing between: its sandbox keeps git's own
+folder of a worktree read-only, even where `writable_roots` names it.
 """
 _AGAIN = """\
 ## Again
