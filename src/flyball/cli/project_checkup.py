@@ -1,7 +1,7 @@
 """Examining and mending the project around the current folder: its settings, its tools, what its work left.
 
 What ``flyball validate`` says about settings and tasks is said here too; beside it stands what only shows
-once agents have worked: worktrees and branches that nobody needs, trips that were cut short, locks that a
+once agents have worked: worktrees and branches that no task needs, trips that were cut short, locks that a
 killed git left. Mending removes what ``flyball gc`` would remove and those locks, and nothing else.
 """
 

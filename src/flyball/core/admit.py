@@ -221,7 +221,7 @@ def _collects(
 
 
 def place_in_way(denial: Denial, project: ProjectUse, *, position: int, in_line: bool) -> int:
-    """The place in the line that matters: at its own maximum a project waits for nobody but itself."""
+    """The place in the line that matters: at its own maximum a project waits for its own leases alone."""
     if denial.reason is not Reason.MAXIMUM:
         return position
     return min(position, project.waiting + (0 if in_line else 1))

@@ -60,7 +60,7 @@ DEFAULT_PROTECTED: tuple[str, ...] = (
     "Jenkinsfile",
     "azure-pipelines.yml",
     "**/CODEOWNERS",
-    # What runs here when somebody commits, opens the folder or enters it.
+    # What runs here when a person commits, opens the folder or enters it.
     ".githooks/",
     ".husky/",
     "hooks/",

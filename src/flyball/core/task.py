@@ -44,7 +44,7 @@ class Task:
     """Tasks that must be closed before this one may start."""
     parent: str | None = None
     parent_claimed: bool = False
-    """The parent is named by a text that whoever wrote the task may edit, not by those who label tasks."""
+    """The parent is named by a text that the task's author may edit, not by those who label tasks."""
     labels: tuple[str, ...] = ()
     footprint: Footprint | None = None
     """None: nobody said what it touches, so it may touch anything."""

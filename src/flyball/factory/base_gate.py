@@ -77,7 +77,7 @@ class BaseGate:
         return self._trying
 
     async def is_red(self) -> bool:
-        """Whoever gives up waiting leaves it to the others."""
+        """A waiter that gives up leaves it to the others."""
         if self.pending:
             await asyncio.shield(self.start())
         return self.red is not None

@@ -1,7 +1,7 @@
 """The user's own checkout of the default branch, brought along when the branch has moved.
 
 flyball moves the branch, not the checkout. The checkout then follows, and uncommitted work in it stays as it
-is to the byte, as with ``git switch``. Where somebody has changed the very files that landed, the index is
+is to the byte, as with ``git switch``. Where a person has changed the very files that landed, the index is
 brought along and those files are left as they are: they show as changed, and a commit of anything else takes
 nothing back. That is said.
 
@@ -44,7 +44,7 @@ class UserCheckout:
     def __init__(
         self, repository: Repository, state: Path, *, tasks_folder: str | None, worktrees: Path
     ) -> None:
-        """``worktrees``: the factory's own, which are nobody's checkout."""
+        """``worktrees``: the factory's own, which no person works in."""
         self._repository, self._note, self._worktrees = repository, state / NOTE, worktrees
         self._tasks = f"{tasks_folder.rstrip('/')}/" if tasks_folder else None
 

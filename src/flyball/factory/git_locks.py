@@ -50,7 +50,7 @@ class GitLockFile:
     holders: tuple[int, ...] = ()
     """Processes that may still need it."""
     left: bool = False
-    """Nobody needs it any more."""
+    """No living process needs it."""
 
 
 def lock_files(common: Path) -> list[GitLockFile]:

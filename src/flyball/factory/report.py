@@ -24,7 +24,7 @@ class Wish:
     """Going on with something was expected."""
 
     def wants(self, task: Task, tasks: Mapping[str, Task]) -> bool:
-        """Is this run for the task, whoever began it?"""
+        """Is this run for the task, whichever run began it?"""
         if self.only and task.id not in self.only:
             return False
         return self.parent is None or any(each.id == self.parent for each in ancestors(task, tasks))

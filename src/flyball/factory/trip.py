@@ -255,7 +255,7 @@ class Trip:
         await off_loop(self.shop.landing.branch.check)
         trees, pull = self.shop.worktrees, self.shop.goes_by_pull(self.task)
         tree = await off_loop(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
-        # Whoever worked here before, and however long ago: no agent works on a stale checkout.
+        # Whichever run worked here before, and however long ago: no agent works on a stale checkout.
         tree = await off_loop(trees.refresh, tree, pull=pull)
         self.shop.ledger.note(
             self.task.id, Step.WORKTREE, worktree=str(tree.path), branch=tree.branch, base=tree.base

@@ -152,7 +152,7 @@ class Worktrees:
         if not preparation.was_done(path):
             index = self.repository.state_of(path) / "index"
             if not index.exists():
-                # Written last: nobody has worked here yet, and whoever was checking out is dead.
+                # Written last: no agent has worked here yet, and the process that was checking out is dead.
                 index.with_suffix(".lock").unlink(missing_ok=True)
                 self.repository.git_in(path)("reset", "--quiet", "--hard")
         elif not again:

@@ -278,7 +278,7 @@ class Afar:
 
         ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
         placed it. ``look_first``: it was asked for before, and may be a lease by now, or gone. ``left``: done
-        once nobody waits for the answer any more.
+        once no request waits for the answer any more.
         """
         bells = await self._hung()
         loop = asyncio.get_running_loop()

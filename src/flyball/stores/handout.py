@@ -248,7 +248,7 @@ def _remove(desk: PoolDesk, claim: Claim) -> None:
     desk.rows.remove(claim.id)
     desk.gone.add(claim.id)
     if not claim.held and not claim.holder.pid:
-        # It was never served: whoever asked for it may ask again under the same key.
+        # It was never served: its client may ask again under the same key.
         desk.rows.drop_receipt(claim.id)
 
 

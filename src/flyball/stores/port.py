@@ -1,7 +1,7 @@
 """What the governor asks of a store, and the records that travel.
 
 A claim is named by its id and, as ``asked_at``, by the time at which it was asked for on the store's clock. A
-store that lost its last writes gives ids out again; an act that says the time never finds somebody else's
+store that lost its last writes gives ids out again; an act that says the time never finds another's
 claim. Without the time it is about whichever claim has the id now.
 
 Every verb is one atomic step. It returns what has to happen *after* it: who to wake and what to

@@ -159,7 +159,7 @@ def _emptied(ward: Ward, env: Mapping[str, str]) -> list[str]:
     """Folders where sockets of other programs lie: of terminals, desktops, agents of keys, waiting asks."""
     temporary = [env.get("TMPDIR", ""), tempfile.gettempdir(), env.get("XDG_RUNTIME_DIR", "")]
     found = {os.path.realpath(each) for each in temporary if each}
-    # A temporary folder that somebody lives in stays as it is.
+    # A temporary folder that is a person's home stays as it is.
     lived_in = [os.path.realpath(env.get("HOME") or "/"), ward.worktree, *ward.kept]
     found = {each for each in found if not any(within(place, each) for place in lived_in)}
     always = {os.path.realpath(each) for each in (_TEMPORARY, "/run/user", ward.mailboxes) if each}

@@ -2,7 +2,7 @@
 
 A session is one process of the server that serves this connection alone. Behind a pooler it may be another
 one for each transaction (PgBouncer with ``pool_mode = transaction``): settings of a session, prepared
-statements and LISTEN are then lost, or somebody else's. Such a pooler is refused, and nothing is set there
+statements and LISTEN are then lost, or another session's. Such a pooler is refused, and nothing is set there
 that outlives its statement. Where the process that serves us has the id that we were told when we connected,
 there is no pooler in between, and no further look.
 

@@ -117,7 +117,7 @@ def a_full_pool_grows_in_silence_before_anybody_has_finished(s: Scene) -> None:
 
 @store_check
 def what_is_not_read_never_raises_the_cap(s: Scene) -> None:
-    """Eight at once and one in line, round after round: nothing is heard, because nobody listens."""
+    """Eight at once and one in line, round after round: nothing is heard, because nothing is read."""
     for _ in range(6):
         leases = [s.take(unread=True) for _ in range(8)]
         waiting = s.park(unread=True)

@@ -53,7 +53,7 @@ function answers.blocker(ask, reason)
   }
 end
 
--- The place in the line that matters: at its own maximum a project waits for nobody but itself.
+-- The place in the line that matters: at its own maximum a project waits for its own leases alone.
 function answers.place_in_way(ask, denial, use, position)
   if denial.reason ~= 'maximum' then return position end
   return min(position, use.waiting + (ask.id ~= 0 and 0 or 1))
