@@ -32,6 +32,7 @@ from bench import (
     service,
     startup,
     store_cost,
+    stray,
 )
 from bench.report import Section, as_markdown, as_record, as_text
 
@@ -52,6 +53,7 @@ _TINY = {
     handoff.NAME: lambda: handoff.run(
         handoff.Sizes(rounds=1, processes=4, projects=2, hold_s=0.002, pings=3), _silent
     ),
+    stray.NAME: lambda: stray.run(stray.Sizes(agents=3, seconds=0.2, refused_after_s=(0.1,)), _silent),
     classify.NAME: lambda: classify.run(classify.Sizes(rounds=1, megabytes=1), _silent),
     limiter.NAME: lambda: limiter.run(
         limiter.Sizes(rounds=1, pairs=50, line_rounds=1, waiters=50, releases=20, condition_releases=5),

@@ -26,8 +26,8 @@ def found(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     look = gov.store.look
 
-    def looks(claim_id: int, *, advance: bool) -> tuple[Verdict | None, After]:
-        verdict, after = look(claim_id, advance=advance)
+    def looks(claim_id: int, *, advance: bool, asked_at: float | None = None) -> tuple[Verdict | None, After]:
+        verdict, after = look(claim_id, advance=advance, asked_at=asked_at)
         if verdict is not None and verdict.granted:
             found.append(advance)
         return verdict, after

@@ -15,8 +15,6 @@ from flyball.service.problems import ProblemError
 from tests.service.kit import PROBLEM, Running, Wire
 
 NAMES = [
-    "..",
-    ".",
     "a/b",
     "/",
     "a//b",

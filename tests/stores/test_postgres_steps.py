@@ -434,7 +434,7 @@ def test_ten_thousand_leases_are_carried(scene: Scene, space: str, postgres_serv
         (sql.BY_ID, "7"),
         (sql.OLDEST_OF_POOL, "'p'"),
         (sql.NEWEST_WAITING, "'p'"),
-        (sql.LINE_HEAD, "'p', 'a', 0"),
+        (sql.LINE_HEAD, "'p', 'a', 0, 7"),
         (sql.EXPIRED, "7"),
         (sql.GRANT_OF, "7"),
         (sql.WAITING, "'p', 50"),

@@ -96,12 +96,12 @@ def _of_account(config: ProjectConfig) -> Iterator[Finding]:
 def _of_ceilings(config: ProjectConfig) -> Iterator[Finding]:
     from flyball.factory.unmeasurable import unmeasurable
 
+    if any(_of_account(config)):
+        return  # that is said already
     guard = guard_of(None, config.budget.guard)
     try:
         for each in unmeasurable(config, home()):
             yield Finding(each.key, each.words, "problem" if each.refuses(guard) else "note")
-    except UsageError:
-        return  # said of the account
     except StoreError as error:
         yield Finding("budget", str(error))
 

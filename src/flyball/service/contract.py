@@ -83,8 +83,8 @@ def retry_after_s(verdict: Verdict, *, chance: float) -> float:
     >>> [retry_after_s(full, chance=chance) for chance in (0.0, 0.25, 0.5)]
     [8.0, 9.0, 10.0]
     >>> soon = Verdict(kind=Kind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=0.1)
-    >>> [retry_after_s(soon, chance=chance) for chance in (0.0, 0.5, 1.0)]
-    [1.0, 1.25, 1.5]
+    >>> [retry_after_s(soon, chance=chance) for chance in (0.0, 0.25, 0.5)]
+    [1.0, 1.125, 1.25]
     """
     known = verdict.retry_after_s
     estimate_s = known if known is not None else UNKNOWN_PACE_S * max(1, verdict.position)

@@ -190,8 +190,8 @@ class AimdController:
         return on_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
 
     def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
-        # What is not read fills the cap without being evidence; what is too large for it can never fill it.
-        proven = seen.bound_at >= state.settle_until - s.settle_s or seen.in_use < int(state.level)
+        # A pool that only unread work has ever filled has no evidence; what is too large can never fill it.
+        proven = seen.bound_at > -math.inf or seen.in_use < int(state.level)
         bound_at = seen.now if seen.bound_now and proven else seen.bound_at
         return grow(state, s, bound_at=bound_at, bound_oks=seen.bound_oks, now=seen.now)
 
