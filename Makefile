@@ -11,6 +11,9 @@ PINS  := .pins
 REAL  := .agents
 TLC   := .tlc
 
+# Without it every process that a test starts would compile all of flyball again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test check format bench soak spec agents test-agents pins clean python

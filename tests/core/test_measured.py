@@ -256,14 +256,14 @@ def test_a_refused_probe_spaces_nothing() -> None:
 
 
 def test_every_silent_step_up_after_a_fall_halves_the_gap_between_starts() -> None:
-    cut, _ = refused(calm(20), at=T0 + 10, in_flight=15)
+    cut, _ = refused(calm(20), at=T0 + 10, in_flight=15, hold_s=HOLD_S)
     step = looked(looked(cut, at=T0 + 11, bound_at=T0 + 11), at=T0 + 11 + 2 * CONFIRM_S)
     assert step.level > cut.level
-    assert step.spaced_s == pytest.approx(CONFIRM_S / 2)
+    assert step.spaced_s == pytest.approx(cut.spaced_s / 2)
 
 
 def test_where_nothing_fills_the_level_silence_alone_ends_the_spacing() -> None:
-    cut, _ = refused(calm(20), at=T0 + 10, in_flight=15)
+    cut, _ = refused(calm(20), at=T0 + 10, in_flight=15, hold_s=HOLD_S)
     ends_at = CONTROL.next_move_at(cut, S, T0 + 10)
     assert ends_at is not None
     assert looked(cut, at=ends_at - 0.01, full=False).spaced_s > 0

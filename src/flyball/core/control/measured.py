@@ -13,8 +13,8 @@ A rejected call is a measurement. When it was sent, so many calls were in flight
 
 After a fall nothing starts until the answers to what was already sent are in. Then calls start one by one,
 a confirmation apart, and every silent step halves the gap: what still refuses is met by one call and not by
-a volley. Caution is bounded by the holds really seen: after one hold everything that was in flight has ended,
-so no pause is longer, and starts are never so far apart that the level could not be filled within one.
+a volley. Caution is bounded by the holds really seen: a first pause lasts at most half a hold, no pause is
+longer than one, and starts are never so far apart that the level could not be filled within half a hold.
 
 An answer that says that the limit is near, or that comes slowly, stops growth until another says neither.
 
@@ -44,13 +44,15 @@ REJECT_TIMES = 1.5
 REJECT_SMOOTHING = 0.3
 DEEPER = (0.75, 0.5)
 """A first fall goes to what was measured; one that follows at once goes this much deeper, and climbs back."""
+FIRST_PAUSE = 0.5
+"""Nothing starts for at most this part of a usual hold after a first fall."""
 PAUSE = 0.25
-"""Nothing starts for this part of a usual hold after a second fall, doubling with each further one."""
+"""The same after a second fall, doubling with each further one."""
 SPACED_TIMES = 16
-SPACED_HOLDS = 1.0
+SPACED_HOLDS = 0.5
 """Starting one by one ends after so many confirmations or holds, whichever is sooner, whatever happens."""
 SPACED_STARTS = 16.0
-"""So many starts fit into one hold, or as many as the level has: what people run. A volley is larger."""
+"""So many starts fit into that time, or as many as the level has: what people run. A volley is larger."""
 LEAST_S = 1.0
 """No hold is so short that it bounds silence further: where calls are mixed, a short one says little."""
 DEPTH_SMOOTHING = 0.35
@@ -190,9 +192,11 @@ def _confirm_s(own: Measured, s: PoolSettings) -> float:
 
 
 def _gap_s(own: Measured, s: PoolSettings, level: float) -> float:
-    """The time between two starts right after a fall: one hold is enough to fill a level."""
+    """The time between two starts right after a fall: half a hold is enough to fill a level."""
     confirm_s = _confirm_s(own, s)
-    return min(confirm_s, own.hold_s / min(level, SPACED_STARTS)) if own.hold_s > 0 else confirm_s
+    if own.hold_s <= 0:
+        return confirm_s
+    return min(confirm_s, SPACED_HOLDS * own.hold_s / min(level, SPACED_STARTS))
 
 
 def _spaced_until(state: CapState, own: Measured, s: PoolSettings) -> float:
@@ -203,8 +207,9 @@ def _spaced_until(state: CapState, own: Measured, s: PoolSettings) -> float:
 
 def _less_careful(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
     """A pause or a gap that began before a hold was seen is bounded by the first one that is."""
-    if own.hold_s > 0 and state.hold_until > own.epoch_at + own.hold_s:
-        state = replace(state, hold_until=own.epoch_at + own.hold_s)
+    if own.hold_s > 0 and state.hold_until > now:
+        most_s = _pause_s(own, s, falls=max(0, own.falls - 1))
+        state = replace(state, hold_until=min(state.hold_until, own.epoch_at + most_s))
     if not state.spaced_s:
         return state
     over = now >= _spaced_until(state, own, s)
@@ -305,7 +310,7 @@ def _undone(
 def _lowered(
     state: CapState, own: Measured, s: PoolSettings, heard: Heard, *, level: float, least: float
 ) -> tuple[CapState, CapEvent]:
-    pause_s = _pause_s(own, s, heard)
+    pause_s = _pause_s(own, s, falls=own.falls)
     if cap_of(state, s) <= s.cap_floor:
         if not 0 < own.falls < FALLS_TO_TRIP:
             return replace(state, measured=replace(own, epoch_at=heard.now)), CapEvent.AT_FLOOR
@@ -329,13 +334,14 @@ def _lowered(
     return replace(state, hold_until=heard.now + pause_s, spaced_s=_gap_s(own, s, lowered)), CapEvent.CUT
 
 
-def _pause_s(own: Measured, s: PoolSettings, heard: Heard) -> float:
+def _pause_s(own: Measured, s: PoolSettings, *, falls: int) -> float:
     """Refusals that do not stop as less is in flight need time, not fewer calls: a quota refills
     meanwhile."""
-    if own.falls == 0:
-        return min(_confirm_s(own, s), heard.hold_mean_s) if heard.hold_mean_s > 0 else _confirm_s(own, s)
-    part = min(1.0, PAUSE * 2.0 ** (own.falls - 1))
-    return min(part * (heard.hold_mean_s or s.confirm_s), 2 * s.settle_s)
+    if falls == 0:
+        confirm_s = _confirm_s(own, s)
+        return min(confirm_s, FIRST_PAUSE * own.hold_s) if own.hold_s > 0 else confirm_s
+    part = min(1.0, PAUSE * 2.0 ** (falls - 1))
+    return min(part * (own.hold_s or s.confirm_s), 2 * s.settle_s)
 
 
 def _cut_at(own: Measured, level: float, now: float) -> Measured:
