@@ -167,12 +167,17 @@ def test_a_base_that_a_landing_saw_green_is_not_tried_again(project: Project, co
 def test_it_does_not_run_where_nothing_is_to_be_started(project: Project, counted: Path) -> None:
     assert project.run().code == 0
     assert runs_of(counted) == 0
+    project.task("t-1")
+    assert project.run().code == 0
+    assert runs_of(counted) == 2, "on the base, and for the landing"
 
 
 def test_a_dry_run_does_not_run_it(project: Project, counted: Path) -> None:
     project.task("t-1")
     assert project.run("--dry-run").code == 0
     assert runs_of(counted) == 0
+    assert project.run().code == 0
+    assert runs_of(counted) == 2, "on the base, and for the landing"
 
 
 # -- being interrupted ------------------------------------------------------------------------------------
@@ -200,6 +205,7 @@ def test_one_that_outlived_its_engine_is_ended_by_the_next_run(slow: Project) ->
     slow.wait("gate")
     process.kill()
     process.wait()
+    assert slow.began() == [], "it is the base's"
     [*left] = slow.processes()
     assert left
     (slow.folder / "gate").unlink()

@@ -346,15 +346,13 @@ def test_in_a_terminal_one_line_says_how_an_agent_would_be_read(home: Path, clau
     assert claude.runs == 1
 
 
-def test_agents_that_are_not_read_never_raise_the_cap(
-    home: Path, claude: Agent, start: Start, tmp_path: Path
-) -> None:
+def test_agents_that_are_not_read_never_raise_the_cap(home: Path, claude: Agent, start: Start) -> None:
     """Every one of them is refused, and none is heard: that is not a reason to let more of them start."""
     flyball.Governor().set_pool("anthropic", cap=1, cap_ceiling=4, confirm_s=0.01)
     for _ in range(3):
         claude.will("claude/err_429__format_text", exit_code=1)
         assert "API Error" in in_terminal("--", "claude", "-p", "x")
-    gate = tmp_path / "gate"
+    gate = claude.plan / "held.gate"
     gate.touch()
     wrapper = start("--", "sh", "-c", f"while [ -e {gate} ]; do sleep 0.01; done")
     until(lambda: (here := pool()) is not None and here.in_use == 1, "the command to run")
@@ -373,7 +371,7 @@ def test_a_refusal_of_the_first_call_is_timed_and_measured(
     events = recorded("claude/err_429_then_ok").splitlines(keepends=True)
     (tmp_path / "refused").write_text("".join(events[:2]))
     (tmp_path / "served").write_text("".join(events[2:]))
-    gate = tmp_path / "gate"
+    gate = claude.plan / "held.gate"
     gate.touch()
     lines = ["#!/bin/sh", "cat refused", "while [ -e gate ]; do sleep 0.01; done", "cat served"]
     claude.script.write_text("\n".join(lines).replace("cat ", f"cat {tmp_path}/").replace("gate", str(gate)))

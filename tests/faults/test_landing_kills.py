@@ -6,10 +6,12 @@ pull request is opened twice, and no worktree or branch leaks.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.factory.fake_hosts import Host
-from tests.factory.kit import SOAK, Project
+from tests.factory.kit import SOAK, Project, until
 
 pytestmark = pytest.mark.faults
 
@@ -107,3 +109,29 @@ def test_an_origin_that_refuses_the_landing_leaves_the_pull_request_as_it_was(pr
     hook.unlink()
     assert project.flyball("land", "t-1").code == 0
     assert len(project.began()) == 1
+
+
+def test_gates_that_outlived_their_engines_are_asked_to_end_all_at_once(project: Project) -> None:
+    """Each goes when both have been asked to: asked one after the other, the first is killed instead."""
+    mark = f"{project.folder}/$$"
+    both_asked = f'[ "$(ls {project.folder} | grep -c asked)" = 2 ]'
+    waits = f"trap 'touch {mark}.asked' TERM; touch {mark}.up; until {both_asked}; do sleep 0.05; done"
+    gate = f"test -e {project.folder}/go || {{ {waits}; touch {mark}.went; exit 1; }}"
+    project.configure(gate={"commands": [gate]}, merge={"policy": "manual"})
+    names = project.tasks(2)
+    assert project.run().code == 0
+
+    def marks(kind: str) -> int:
+        return len(list(project.folder.glob(f"*.{kind}")))
+
+    for number, name in enumerate(names, 1):
+        process = project.start("merge", name)
+        until(partial(lambda many: marks("up") == many, number), f"the gate of {name}")
+        process.kill()
+        process.wait()
+    assert (marks("asked"), len(project.branches())) == (0, 2)
+    project.say("go")
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    assert (marks("asked"), marks("went")) == (2, 2)
+    assert project.wrongs(project.landed()) == []

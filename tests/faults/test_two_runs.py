@@ -78,6 +78,7 @@ def test_status_shows_nothing_of_it(two: tuple[Project, Clone]) -> None:
     first, clone = two
     process = first.start("run")
     first.wait("on")
+    assert clone.flyball("run").code == 2, "it is there"
     pools = json.loads(clone.flyball("status", "--json").out)["pools"]
     assert [pool["name"] for pool in pools] == ["anthropic"]
     first.say("go")
@@ -86,8 +87,11 @@ def test_status_shows_nothing_of_it(two: tuple[Project, Clone]) -> None:
 
 def test_a_run_that_is_over_lets_the_next_clone_run(two: tuple[Project, Clone]) -> None:
     first, clone = two
+    process = first.start("run")
+    first.wait("on")
+    assert clone.flyball("run").code == 2
     first.say("go")
-    assert first.run().code == 0
+    assert process.wait(60) == 0
     ran = clone.flyball("run", "--dry-run")
     assert ran.code == 0, ran.said
     ran = clone.flyball("run", "--only", "t-1")
@@ -99,6 +103,7 @@ def test_a_run_that_was_killed_lets_the_next_clone_run(two: tuple[Project, Clone
     first, clone = two
     process = first.start("run")
     first.wait("on")
+    assert clone.flyball("run").code == 2
     process.kill()
     process.wait()
     first.say("go")

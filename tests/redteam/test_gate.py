@@ -35,8 +35,8 @@ def test_work_that_changes_the_gate_s_own_script_is_refused(project: Project) ->
     project.commit("a gate in a script")
     project.task("t-1", act="write('ci/check.py', '')\nwrite('pages/t-1.txt', 'bad')", write=None)
     ran = project.run("--json")
+    assert "pages/t-1.txt" not in project.files(), ran.said
     assert ran.json["blocked"]["t-1"].startswith("protected: "), ran.said
-    assert "pages/t-1.txt" not in project.files()
 
 
 def test_doctor_says_what_of_the_gate_an_agent_could_change(project: Project) -> None:

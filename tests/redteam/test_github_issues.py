@@ -44,10 +44,11 @@ def issues(project: Project) -> Any:
     return make
 
 
-@pytest.mark.parametrize("line", ["Need\u017f: #12", "Parent: #\u0661\u0662", "Needs: gh-" + "9" * 5000])
+@pytest.mark.parametrize("line", ["Need\u017f: #12", "Parent: #" + "9" * 5000, "Needs: gh-" + "9" * 5000])
 def test_a_letter_in_one_issue_stops_no_other(project: Project, issues: Any, line: str) -> None:
     issues((1, line, ["flyball"]), (2, "Honest.", ["flyball"]))
     ran = project.run("--json")
+    assert "Traceback" not in ran.err, ran.said
     assert "gh-2" in ran.json.get("merged", []), ran.said
 
 
