@@ -12,7 +12,7 @@ from typing import Any, cast
 import redis
 
 from flyball.core.model import Ask
-from flyball.host.process import me
+from flyball.host.process import me, stands_still
 from flyball.stores.port import Release
 from flyball.stores.redis.lines import Lines, lines_to
 from flyball.stores.redis.store import RedisStore, open_redis
@@ -34,7 +34,7 @@ class Client:
     """One store, and the no-op through its own connection."""
 
     def __init__(self, url: str) -> None:
-        self.store: RedisStore = open_redis(url, chance=random.random, here=me)
+        self.store: RedisStore = open_redis(url, chance=random.random, here=me, stands_still=stands_still)
         self.store.set_pool(POOL, {"cap": 1_000_000, "adaptive": False})
         self.link: Any = self.store._server._ready()
         self._tell: Callable[..., Any] = self.store._server._tell or lines_to(self.link)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.host.process import identify, is_stopped, me
+from flyball.host.process import identify, me
 from tests.faults.people_kit import Start, cap_of, pool, said, starting, until
 
 
@@ -59,65 +57,6 @@ def test_a_line_whose_head_died_is_watched_by_the_next(person: Start) -> None:
     head.kill()
     holder.kill()
     assert said(behind) == "got"
-
-
-def test_a_stopped_waiter_does_not_stop_the_others(person: Start) -> None:
-    gov = cap_of(2)
-    leases = [gov.acquire(name=f"mine {n}") for n in range(2)]
-    stopped = person("wait", "stopped")
-    until(lambda: pool().waiting == 1)
-    awake = person("wait", "awake")
-    until(lambda: pool().waiting == 2)
-    os.kill(stopped.pid, signal.SIGSTOP)
-    for lease in leases:
-        lease.release()
-    assert said(awake) == "got"
-    os.kill(stopped.pid, signal.SIGCONT)
-    assert said(stopped) == "got"
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    os.kill(process.pid, signal.SIGSTOP)
-    until(lambda: is_stopped(process.pid))
-
-
-def test_a_stopped_waiter_is_passed_over_and_served_when_it_goes_on(person: Start) -> None:
-    lease = cap_of(1).acquire(name="holder")
-    stopped = person("wait", "stopped")
-    until(lambda: pool().waiting == 1)
-    awake = person("wait", "awake")
-    until(lambda: pool().waiting == 2)
-    stop(stopped)
-    lease.release()
-    assert said(awake) == "got"
-    awake.wait()
-    assert [(ask.pid, ask.stopped) for ask in pool().asks] == [(stopped.pid, True)]
-    os.kill(stopped.pid, signal.SIGCONT)
-    assert said(stopped) == "got"
-
-
-def test_a_slot_that_only_a_stopped_waiter_waits_for_is_free_for_others(person: Start) -> None:
-    gov = cap_of(1)
-    lease = gov.acquire(name="holder")
-    stopped = person("wait", "stopped")
-    until(lambda: pool().waiting == 1)
-    stop(stopped)
-    lease.release()
-    newcomer = gov.acquire_nowait(name="newcomer")
-    os.kill(stopped.pid, signal.SIGCONT)
-    newcomer.release()
-    assert said(stopped) == "got"
-
-
-def test_why_says_that_a_waiter_is_stopped(person: Start) -> None:
-    cap_of(1).acquire(name="holder")
-    stopped = person("wait", "stopped")
-    until(lambda: pool().waiting == 1)
-    stop(stopped)
-    done = subprocess.run(
-        [sys.executable, "-m", "flyball", "why", "stopped"], capture_output=True, text=True, timeout=60
-    )
-    assert f"kill -CONT {stopped.pid}" in done.stdout
 
 
 def test_a_recycled_pid_holds_nothing(home: Path) -> None:

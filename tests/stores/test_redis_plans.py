@@ -50,12 +50,33 @@ def test_an_ask_that_is_parked_and_handed_a_slot_is_one_round_trip_each(scene: S
     first = scene.take()
     scene.release(first)
     lease = scene.take()
-    scene.park()
-    scene.park()
+    for _ in range(2):
+        scene.park(holder=scene.stranger())
     asked = counting(scene.store)
-    scene.park()
+    scene.park(holder=scene.stranger())
     scene.release(lease)
     assert asked == ["EVALSHA", "EVALSHA"]
+
+
+def test_who_waits_in_the_same_process_is_handed_a_slot_in_one_round_trip(scene: Scene) -> None:
+    scene.static(1)
+    lease = scene.take()
+    scene.park(holder=scene.world.here)
+    asked = counting(scene.store)
+    scene.release(lease)
+    assert asked == ["EVALSHA"]
+
+
+def test_a_handover_within_a_host_is_one_more_round_trip_however_many_wait(scene: Scene) -> None:
+    """Only the host can tell whether the next in line is stopped."""
+    scene.static(3)
+    lease = scene.take(slots=3)
+    for _ in range(5):
+        scene.park()
+    asked = counting(scene.store)
+    scene.release(lease)
+    assert asked == ["EVALSHA", "EVALSHA"]
+    assert sum(claim.held for claim in scene.store.census().claims) == 3
 
 
 def counting(store: Any) -> list[str]:

@@ -103,7 +103,7 @@ def open_store(address: str) -> Store:
     if on_server(address):
         from flyball.stores.redis.store import open_redis
 
-        return open_redis(address, chance=random.random, here=me)
+        return open_redis(address, chance=random.random, here=me, stands_still=stands_still)
     path = path_of(address)
     if path is None:
         from flyball.stores.memory import MemoryStore

@@ -24,6 +24,8 @@ LAYOUT = 1
 INBOX_KEPT = 1000
 HOSTS_KEPT = 256
 """Beyond this many, hosts that were silent for a day are forgotten."""
+ASKED_AT_ONCE = 16
+"""So many waiters of each line a host is asked about in one step: whether they are stopped."""
 PLANNING_S = 0.25
 """So long nobody else works out what share leases should get; then its planner has probably died."""
 
@@ -55,6 +57,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
 }
 
 _CONSTANTS: dict[str, float | str] = {
+    "ASKED_AT_ONCE": ASKED_AT_ONCE,
     "ASK_FACTS_KEPT": rows.ASK_FACTS_KEPT,
     "CONFIRM_S": CONFIRM_S,
     "EXACT_PLACES": answers.EXACT_PLACES,

@@ -1,4 +1,5 @@
-"""How a verb gets done: its script runs, is given a plan where it asks for one, and says what happened.
+"""How a verb gets done: its script runs, is given a plan or an answer where it asks for one, and says what
+happened.
 
 Releases that could not be written, and grants whose answer was never heard, are made good before anything
 new.
@@ -68,7 +69,7 @@ class RedisSteps:
     # -- scripts --------------------------------------------------------------------------------------
 
     def _context(self) -> str:
-        """When, how long we wait for it, a chance for whoever needs one, which life it is, and where we are.
+        """When, how long we wait for it, a chance, which life it is, who and where we are.
 
         Time and life are the server's own to say, but for tests.
         """
@@ -76,7 +77,7 @@ class RedisSteps:
             self._chance = repr(self._world.chance())
         here = self._world.here()
         if here is not self._here:
-            self._here, self._here_line = here, records.here_line(here)
+            self._here, self._here_line = here, f"{here.pid}\t{records.here_line(here)}"
         if self._server_time:
             return f"\t{self._server.deadline():.6f}\t{self._chance}\t\t{self._here_line}"
         return f"{self._world.clock()!r}\t\t{self._chance}\t{self._world.epoch()}\t{self._here_line}"
@@ -102,17 +103,22 @@ class RedisSteps:
         swap: Changes | None = None,
         patience: int = PATIENCE,
     ) -> str:
-        """Run a verb's script to its end, planning where it asks for that; the first line of what it says.
+        """Run a verb's script to its end; the first line of what it says.
+
+        It is given a plan where it asks for one, and told which waiters of this host are stopped.
 
         ``swap``: changes it begins with. Where ``patience`` ends, somebody else always was faster: empty.
         """
         script, key, head = self._scripts[name], self._registry.key_of(pool), ""
         resume: tuple[str, ...] = ()
         facts: tuple[Fact, ...] = ()
+        stopped = ""
         if swap is not None:
-            resume, facts = ("", self._payload(pool, swap)), swap.facts
-        for _ in range(patience):
+            resume, facts = ("", self._payload(pool, swap), stopped), swap.facts
+        rounds = 0
+        while rounds < patience:
             reply = self._server.run(script, key, self._context(), argument, *resume)
+            rounds += 1
             if type(reply) is str:
                 first, _, lines = reply.partition("\n")
                 if lines:
@@ -123,15 +129,31 @@ class RedisSteps:
                 self._server.note_time(float(reply[1]))
             elif reply[0] == "block":
                 self._hear(pool, reply[1], after, facts)
-                resume = (resume[0] if resume else "", planner.block_payload(self._registry.take_block(pool)))
+                block = planner.block_payload(self._registry.take_block(pool))
+                resume = (resume[0] if resume else "", block, stopped)
+            elif reply[0] == "stopped":
+                self._hear(pool, reply[3], after, facts)
+                head = head or reply[2]
+                stopped += self._stopped(reply[4])
+                resume = (reply[1], "", stopped)
+                # Nobody was faster: it goes on with what it did not know before.
+                rounds -= 1
             else:
                 self._hear(pool, reply[3], after, facts)
                 head = head or reply[2]
                 changes = planner.planned(state_of(pool, reply), self._world)
-                resume, facts = (reply[1], self._payload(pool, changes)), changes.facts
+                resume, facts = (reply[1], self._payload(pool, changes), stopped), changes.facts
         if patience < PATIENCE:
             return head
         raise StoreBusyError(f"pool {pool!r} is planned anew all the time; try again")
+
+    def _stopped(self, questions: list[str]) -> str:
+        """Which of these waiters could not use a slot. A script cannot see the processes of a host."""
+        answers = ""
+        for question in questions:
+            claim_id, *holder = question.split("\t")
+            answers += f"{claim_id}:{int(self._world.stands_still(records.holder_of(holder)))},"
+        return answers
 
     def _payload(self, pool: str, changes: Changes) -> str:
         if changes.version:

@@ -1,7 +1,8 @@
 """The port on a Redis or Valkey server, for as many machines as can reach it.
 
 Every verb that is called often is one script and one round trip. Where a script needs a new plan it says so,
-is given one and goes on (steps.py, planner.py). The verbs that people use, and looking, work on an image of
+is given one and goes on (steps.py, planner.py). Before a slot goes to another process of the caller's host,
+it asks in the same way whether that is stopped. The verbs that people use, and looking, work on an image of
 the pool with the code that the other stores run (looking.py).
 
 All keys of a pool share one hash tag, so a cluster keeps them together; no script touches two pools. Limits
@@ -365,11 +366,18 @@ class RedisStore(RedisLooking):
         self._server.close()
 
 
-def open_redis(url: str, *, chance: Callable[[], float], here: Callable[[], Holder]) -> RedisStore:
+def open_redis(
+    url: str,
+    *,
+    chance: Callable[[], float],
+    here: Callable[[], Holder],
+    stands_still: Callable[[Holder], bool],
+) -> RedisStore:
     """The store behind an address. ``?space=`` keeps several apart on one server."""
     address, space = split_space(url)
     server = Server(address)
-    return RedisStore(server, World(server.now, chance, lambda: None, here), space=space or SPACE)
+    world = World(server.now, chance, lambda: None, here, stands_still=stands_still)
+    return RedisStore(server, world, space=space or SPACE)
 
 
 def channels_of(store: Store) -> str:

@@ -40,6 +40,7 @@ function admit.run(argument)
   end
   if stage == 'served' then
     denial = admit.judge(ask, use)
+    if not denial and handout.ask_stopped(1) then return desk.state('served') end
     if not denial and not handout.may_pass(ask) then denial = {reason = 'queue'} end
   end
   while denial do
@@ -54,6 +55,7 @@ function admit.run(argument)
     local unplanned = handout.hand_out('')
     if unplanned then return desk.state('serve ' .. unplanned) end
     denial = admit.judge(ask, use)
+    if not denial and handout.ask_stopped(1) then return desk.state('served') end
     if not denial and not handout.may_pass(ask) then denial = {reason = 'queue'} end
   end
   if not denial then

@@ -2,15 +2,17 @@
 --
 -- Limits are only compared here. Where the slow tempo has to speak (a plan that is stale, something in the
 -- inbox) the script writes what it has, returns what a plan is made from, and is run again with the plan:
--- ARGV[4] is swapped in if nobody else planned meanwhile, ARGV[3] says where to go on.
+-- ARGV[4] is swapped in if nobody else planned meanwhile, ARGV[3] says where to go on. In the same way a script
+-- asks which waiters of its caller's host are stopped: ARGV[5] has the answers so far, as "id:1" or "id:0".
 local PREFIX, pool = KEYS[1], nil
-local desk, shares = {moved = {}, uses = {}, moved_uses = {}, said = {}}, {}
+local desk, shares = {moved = {}, uses = {}, moved_uses = {}, said = {}, stopped = {}, questions = {}}, {}
 local now
 
 do
   local when, deadline
-  when, deadline, desk.chance, desk.epoch, desk.here =
-    match(ARGV[1], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+  when, deadline, desk.chance, desk.epoch, desk.pid, desk.here =
+    match(ARGV[1], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+  for id, stopped in string.gmatch(ARGV[5] or '', '(%d+):(%d)') do desk.stopped[tonumber(id)] = stopped == '1' end
   if when == '' then
     local time = call('TIME')
     when = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
@@ -230,8 +232,12 @@ function desk.stale()
 end
 
 -- Everything a plan is made from, and where to go on once there is one. ``divide``: share leases need one too.
+-- Where something has to be answered before the script goes on: the questions instead.
 function desk.state(resume, head, whole, divide)
   desk.write()
+  if #desk.questions > 0 then
+    return {'stopped', resume or '', head or '', table.concat(desk.said, '\n'), desk.questions}
+  end
   -- A change that a person asks for may still be refused: nobody holds back for it.
   local rows, targets, epoch = shares.state(divide, not whole)
   whole = whole or (pool and pool.share == 'strict')
@@ -255,7 +261,7 @@ end
 
 -- The desk, ready to be worked at; or what has to be returned first. ``unless``: who can do with an old plan.
 function desk.open(project, unless)
-  if ARGV[4] then desk.install(ARGV[4]) end
+  if ARGV[4] and ARGV[4] ~= '' then desk.install(ARGV[4]) end
   desk.read(project)
   if not pool or (desk.stale() and not (unless and unless())) then return desk.state(ARGV[3]) end
 end

@@ -17,6 +17,9 @@ if stage == '' then
     claims.remove(claim)
     return desk.done('ended')
   end
+  local frees = claim.granted_at and handout.room() + claim.slots or 0
+  -- Before anything has changed: a caller that dies now leaves the slot with its lease, not free and unnoticed.
+  if frees > 0 and pool.waiting > 0 and handout.ask_stopped(frees) then return desk.state('') end
   if not claim.granted_at then
     local waited_s = now - claim.asked_at
     if waited_s >= TELLING_S then

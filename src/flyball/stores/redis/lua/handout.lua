@@ -33,6 +33,34 @@ function handout.first_possible(head)
   end
 end
 
+-- Is it a process of the caller's host? Only from there it can be checked.
+function handout.checkable(claim)
+  return claim.host .. '\t' .. claim.boot .. '\t' .. claim.pidns == desk.here
+end
+
+-- Is its process stopped, so that it could not use a slot? nil: its host has not been asked yet.
+function handout.stands_still(claim)
+  if claim.pid == '0' or claim.pid == desk.pid or not handout.checkable(claim) then return false end
+  return desk.stopped[claim.id]
+end
+
+-- Ask which of the next in each line are stopped, as many as ``room`` slots could serve. False: all is known.
+function handout.ask_stopped(room)
+  for _, head in ipairs(claims.line_heads()) do
+    local claim, left = head, min(room, ASKED_AT_ONCE)
+    while claim and left > 0 do
+      local still = handout.stands_still(claim)
+      if still == nil then
+        desk.questions[#desk.questions + 1] =
+          table.concat({text(claim.id), claim.host, claim.boot, claim.pidns, claim.pid, claim.start}, '\t')
+      end
+      if not still then left = left - 1 end
+      claim = left > 0 and claims.behind(claim)
+    end
+  end
+  return #desk.questions > 0
+end
+
 -- Note that a project was served, so that the next of equals comes first next time.
 function handout.take_turn(winner)
   local use = desk.uses[winner.project]
@@ -46,8 +74,7 @@ function handout.grant_waiting(claim)
   handout.spend(claim)
   claim.granted_at = now
   -- A waiter that cannot be checked from here may have died in line: it must show that it lives.
-  local checkable = claim.host .. '\t' .. claim.boot .. '\t' .. claim.pidns == desk.here
-  if not checkable then claim.expires_at = now + CONFIRM_S end
+  if not handout.checkable(claim) then claim.expires_at = now + CONFIRM_S end
   claims.put(claim)
   claims.enter_held(claim)
   handout.after_grant(claim)
@@ -84,14 +111,14 @@ function handout.lines(unchecked)
   return lines
 end
 
--- Who left the line so far, and the line that was served last: what hand_out goes on with after a plan.
+-- Who left the line so far, and the line that was served last: what hand_out goes on with after a pause.
 function handout.progress(line)
   local left = {}
   for id in pairs(handout.gone) do left[#left + 1] = text(id) end
   return table.concat(left, ',') .. '\t' .. line
 end
 
--- Grant to the waiting while something fits. Where a plan is needed first: what to go on with, else nil.
+-- Grant to the waiting while something fits. Where a plan or an answer is needed first: what to go on with, else nil.
 function handout.hand_out(resume)
   local ids, unchecked = match(resume or '', '^([^\t]*)\t?(.*)$')
   for id in string.gmatch(ids, '%d+') do handout.gone[tonumber(id)] = true end
@@ -102,12 +129,21 @@ function handout.hand_out(resume)
     while handout.room() > 0 do
       local winner = admit.choose(handout.heads_of(lines))
       if not winner then break end
-      handout.grant_waiting(winner)
-      handout.gone[winner.id] = true
-      handout.take_turn(winner)
-      local line = claims.line_of(winner)
-      if desk.stale() then return handout.progress(line) end
-      lines[line] = handout.room() > 0 and claims.line_head(line) or nil
+      local line, still = claims.line_of(winner), handout.stands_still(winner)
+      if still == nil then
+        handout.ask_stopped(handout.room())
+        return handout.progress(unchecked)
+      elseif still then
+        -- It keeps its place, and finds the word to look when it goes on.
+        claims.wake(winner)
+      else
+        handout.grant_waiting(winner)
+        handout.gone[winner.id] = true
+        handout.take_turn(winner)
+        unchecked = line
+        if desk.stale() then return handout.progress(line) end
+      end
+      lines[line] = handout.room() > 0 and claims.behind(winner) or nil
     end
     handout.note_capped(handout.room() <= 0 or handout.capped(lines))
   else
@@ -116,14 +152,19 @@ function handout.hand_out(resume)
   handout.keep_watch()
 end
 
--- May an ask that fits start although others wait? Yes, if none of them could use what it takes.
+-- May an ask that fits start although others wait? Yes, if none of them could use what it takes: of each line
+-- the first that is not stopped counts.
 function handout.may_pass(ask)
   desk.rest()
-  local heads, last = claims.line_heads(), 0
-  for _, head in ipairs(heads) do
-    if head.project == ask.project and head.priority == ask.priority then return false end
-    desk.project(head.project)
-    last = max(last, head.id)
+  local heads, last = {}, 0
+  for _, head in ipairs(claims.line_heads()) do
+    while head and handout.stands_still(head) do head = claims.behind(head) end
+    if head then
+      if head.project == ask.project and head.priority == ask.priority then return false end
+      desk.project(head.project)
+      last = max(last, head.id)
+      heads[#heads + 1] = head
+    end
   end
   ask.id = last + 1
   heads[#heads + 1] = ask

@@ -55,11 +55,14 @@ function claims.head_from(bound, prefix)
   return tonumber(match(found, '(%d+)$')), match(found, '^(.*)%z%d+$')
 end
 
--- The oldest of one line.
-function claims.line_head(line)
-  local id = claims.head_from('[' .. line .. '\0', line .. '\0')
+-- The oldest of one line; of those behind ``after``, where one is named.
+function claims.line_head(line, after)
+  local bound = after and '(' .. line .. '\0' .. format('%016d', after.id) or '[' .. line .. '\0'
+  local id = claims.head_from(bound, line .. '\0')
   return id and claims.of(id)
 end
+
+function claims.behind(claim) return claims.line_head(claims.line_of(claim), claim) end
 
 -- The oldest of each line, by project and priority.
 function claims.line_heads()

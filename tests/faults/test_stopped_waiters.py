@@ -1,0 +1,184 @@
+"""A waiter that is stopped (Ctrl-Z, SIGSTOP) cannot use a slot: it is passed over, on every kind of store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flyball.host.process import is_stopped
+from tests.faults.people_kit import REPOSITORY, Start, cap_of, pool, said, starting, until
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.faults
+Exec = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres"], autouse=True)
+def address(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """``FLYBALL_URL`` for this test and every process it starts: an empty store of each kind."""
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_server").url
+        monkeypatch.setenv("FLYBALL_URL", f"{url}?space=test-{os.urandom(8).hex()}")
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        space = server.space()
+        monkeypatch.setenv("FLYBALL_URL", f"{server.url}{'&' if '?' in server.url else '?'}space={space}")
+        yield
+        server.leave(space)
+        return
+    yield
+
+
+@pytest.fixture
+def person(address: None) -> Iterator[Start]:
+    with starting() as start:
+        yield start
+
+
+@pytest.fixture
+def run_exec(address: None, tmp_path: Path) -> Iterator[Exec]:
+    """Starts ``flyball exec``, whose command writes its name into a file and waits until it is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(name: str) -> subprocess.Popen[str]:
+        script = f"echo {name} >> {tmp_path / 'ran'}; exec sleep 600"
+        command = [sys.executable, "-m", "flyball", "exec", "--quiet", "--pool", "anthropic", "--name", name]
+        process = subprocess.Popen([*command, "--", "sh", "-c", script], text=True, cwd=REPOSITORY)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    os.kill(process.pid, signal.SIGSTOP)
+    until(lambda: is_stopped(process.pid))
+
+
+def test_exec_that_was_stopped_in_line_is_passed_over_and_runs_when_it_goes_on(
+    run_exec: Exec, tmp_path: Path
+) -> None:
+    def ran() -> list[str]:
+        return (tmp_path / "ran").read_text().split() if (tmp_path / "ran").exists() else []
+
+    cap_of(1)
+    holder = run_exec("holder")
+    until(lambda: ran() == ["holder"])
+    stopped = run_exec("stopped")
+    until(lambda: pool().waiting == 1)
+    awake = run_exec("awake")
+    until(lambda: pool().waiting == 2)
+    stop(stopped)
+    holder.terminate()
+    until(lambda: ran() == ["holder", "awake"])
+    assert [(ask.pid, ask.stopped) for ask in pool().asks] == [(stopped.pid, True)]
+    os.kill(stopped.pid, signal.SIGCONT)
+    awake.terminate()
+    until(lambda: ran() == ["holder", "awake", "stopped"])
+
+
+def test_a_stopped_waiter_does_not_stop_the_others(person: Start) -> None:
+    gov = cap_of(2)
+    leases = [gov.acquire(name=f"mine {n}") for n in range(2)]
+    stopped = person("wait", "stopped")
+    until(lambda: pool().waiting == 1)
+    awake = person("wait", "awake")
+    until(lambda: pool().waiting == 2)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    for lease in leases:
+        lease.release()
+    assert said(awake) == "got"
+    os.kill(stopped.pid, signal.SIGCONT)
+    assert said(stopped) == "got"
+
+
+def test_a_stopped_waiter_is_passed_over_and_served_when_it_goes_on(person: Start) -> None:
+    lease = cap_of(1).acquire(name="holder")
+    stopped = person("wait", "stopped")
+    until(lambda: pool().waiting == 1)
+    awake = person("wait", "awake")
+    until(lambda: pool().waiting == 2)
+    stop(stopped)
+    lease.release()
+    assert said(awake) == "got"
+    awake.wait()
+    assert [(ask.pid, ask.stopped) for ask in pool().asks] == [(stopped.pid, True)]
+    os.kill(stopped.pid, signal.SIGCONT)
+    assert said(stopped) == "got"
+
+
+def test_all_who_are_stopped_are_passed_over_however_many_they_are(person: Start) -> None:
+    gov = cap_of(2)
+    leases = [gov.acquire(name=f"mine {n}") for n in range(2)]
+    waiters = []
+    for number in range(6):
+        waiters.append(person("wait", f"waiter {number}"))
+        until(lambda number=number: pool().waiting == number + 1)  # type: ignore[misc]
+    for waiter in waiters[:4]:
+        stop(waiter)
+    for lease in leases:
+        lease.release()
+    assert [said(waiter) for waiter in waiters[4:]] == ["got", "got"]
+    for waiter in waiters[:4]:
+        os.kill(waiter.pid, signal.SIGCONT)
+    assert [said(waiter) for waiter in waiters[:4]] == ["got"] * 4
+
+
+def test_a_raised_cap_serves_those_who_are_awake(person: Start) -> None:
+    lease = cap_of(1).acquire(name="holder")
+    stopped = person("wait", "stopped")
+    until(lambda: pool().waiting == 1)
+    awake = person("wait", "awake")
+    until(lambda: pool().waiting == 2)
+    stop(stopped)
+    cap_of(2)
+    assert said(awake) == "got"
+    awake.wait()
+    assert [(ask.pid, ask.stopped) for ask in pool().asks] == [(stopped.pid, True)]
+    lease.release()
+
+
+def test_a_slot_that_only_a_stopped_waiter_waits_for_is_free_for_others(person: Start) -> None:
+    gov = cap_of(1)
+    lease = gov.acquire(name="holder")
+    stopped = person("wait", "stopped")
+    until(lambda: pool().waiting == 1)
+    stop(stopped)
+    lease.release()
+    newcomer = gov.acquire_nowait(name="newcomer")
+    os.kill(stopped.pid, signal.SIGCONT)
+    newcomer.release()
+    assert said(stopped) == "got"
+
+
+def test_a_newcomer_of_the_same_project_passes_a_stopped_waiter(person: Start) -> None:
+    gov = cap_of(1)
+    lease = gov.acquire(project="people", name="holder")
+    stopped = person("wait", "stopped")
+    until(lambda: pool().waiting == 1)
+    stop(stopped)
+    lease.release()
+    newcomer = person("hold", "newcomer")
+    assert said(newcomer) == "held"
+    assert [ask.pid for ask in pool().asks] == [stopped.pid]
+
+
+def test_why_says_that_a_waiter_is_stopped(person: Start) -> None:
+    cap_of(1).acquire(name="holder")
+    stopped = person("wait", "stopped")
+    until(lambda: pool().waiting == 1)
+    stop(stopped)
+    done = subprocess.run(
+        [sys.executable, "-m", "flyball", "why", "stopped"], capture_output=True, text=True, timeout=60
+    )
+    assert f"kill -CONT {stopped.pid}" in done.stdout
