@@ -174,8 +174,7 @@ class Renewing:
         with contextlib.suppress(FlyballError):
             self._box = self._line.open_box()
         try:
-            while not self._is_gone():
-                self._sleep()
+            while not self._is_gone() and self._sleep():
                 with self.desk.lock:
                     due = self._due()
                 if due.at <= self.desk.clock():
@@ -198,22 +197,29 @@ class Renewing:
             # Nobody hears that we leave, and nothing runs: what is left expires by itself.
             return holding.leaving and not self.desk.minted and (holding.misses > 1 or not holding.seq)
 
-    def _sleep(self) -> None:
-        """Until the next renewal is due, or somebody rings, or mail comes."""
+    def _sleep(self) -> bool:
+        """Until the next renewal is due, or the desk rings, or mail comes. False: the process ends."""
         with self.desk.lock:
             now, self._sleeps_until = self.desk.clock(), self._due().at
         poller = select.poll()
         poller.register(self._ear.fileno(), select.POLLIN)
         if self._box is not None:
-            poller.register(self._box.fileno(), select.POLLIN)
+            mail = self._box.fileno()
+            if mail < 0:
+                # Only the end of the process closes it under this thread, which goes on for a moment.
+                return False
+            poller.register(mail, select.POLLIN)
         poller.poll(max(0.0, min(self._sleeps_until - now, 3600.0)) * 1000 + 0.5)
         with contextlib.suppress(OSError):
             self._ear.recv(4096)
-        told = self._box is not None and bool(self._box.drain())
+        told = False
+        with contextlib.suppress(OSError):
+            told = self._box is not None and bool(self._box.drain())
         with self.desk.lock:
             self._sleeps_until = -INFINITY
             if told:
                 self.holding = holder.notice(self.holding, target=self.holding.target)
+        return True
 
     def _renew(self, due: beat.Due) -> None:
         with self.desk.lock:
