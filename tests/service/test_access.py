@@ -24,6 +24,7 @@ ROUTES = [
     ("PATCH", "/v1/pools/nobody", Scope.ADMIN),
     ("PUT", "/v1/pools/nobody", Scope.ADMIN),
     ("POST", "/v1/pools/nobody/reset", Scope.ADMIN),
+    ("DELETE", "/v1/pools/nobody", Scope.ADMIN),
     ("DELETE", "/v1/leases/1", Scope.ADMIN),
 ]
 

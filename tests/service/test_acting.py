@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from flyball.core.model import Ask, Holder
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
-from flyball.host.process import identify, me
+from flyball.host.process import host_name, identify, me
+from flyball.service.tokens import Scope
 from tests.cli.kit import Cli
 from tests.service.kit import PROBLEM, Running
 
@@ -165,6 +167,36 @@ def test_a_pool_that_is_not_there_cannot_be_reset(running: Running) -> None:
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:flyball:unknown-pool")
 
 
+def test_a_pool_is_removed_with_its_settings_and_its_history(running: Running) -> None:
+    governor = running.service.governor
+    governor.set_pool("mistyped", cap=9, adaptive=False)
+    governor.report("mistyped", Signal(SignalKind.THROTTLED), project="p", name="n")
+    answer = running.client.delete("/v1/pools/mistyped")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert running.client.get("/v1/pools/mistyped").status_code == 404
+    facts = running.client.get("/v1/facts").json()["facts"]
+    assert [fact for fact in facts if fact["pool"] == "mistyped"] == []
+
+
+def test_a_pool_in_use_stays(running: Running) -> None:
+    governor = running.service.governor
+    lease = governor.acquire_nowait("used", project="p", name="n")
+    answer = running.client.delete("/v1/pools/used")
+    told = answer.json()
+    assert (answer.status_code, told["type"], told["pool"]) == (409, "urn:flyball:in-use", "used")
+    assert running.client.get("/v1/pools/used").json()["in_use"] == 1
+    governor.release(lease)
+    assert running.client.delete("/v1/pools/used").status_code == 204
+
+
+def test_a_pool_that_is_not_there_cannot_be_removed(running: Running) -> None:
+    running.service.governor.set_pool("openai", cap=2)
+    answer = running.client.delete("/v1/pools/openia")
+    told = answer.json()
+    assert (answer.status_code, told["type"]) == (404, "urn:flyball:unknown-pool")
+    assert told["nearest"] == "openai"
+
+
 @pytest.mark.parametrize("lease", ["0", "1", "-5", "9223372036854775807", "9223372036854775808", "1" * 400])
 def test_a_lease_that_is_not_there_is_not_found(running: Running, lease: str) -> None:
     answer = running.client.delete(f"/v1/leases/{lease}")
@@ -191,6 +223,22 @@ def test_what_a_dead_process_holds_is_released(running: Running) -> None:
     told = running.client.get("/v1/pools/zombie").json()
     assert (told["in_use"], told["status"]["leases"]) == (0, [])
     assert running.client.delete(f"/v1/leases/{lease}").status_code == 404
+
+
+@pytest.mark.parametrize("token", ["ops", None])
+def test_the_history_says_who_dropped_a_lease(running: Running, token: str | None) -> None:
+    governor = running.service.governor
+    process = subprocess.Popen(["sleep", "600"])
+    pool = f"dropped-{token}"
+    lease = governor.hold(process.pid, pool, project="p", name="n")
+    process.kill()
+    process.wait()
+    with running.as_token(token, Scope.ADMIN) if token else nullcontext(running.client) as client:
+        assert client.delete(f"/v1/leases/{lease}").status_code == 204
+    facts = governor.store.facts(limit=10)
+    told = [fact.words for fact in facts if (fact.pool, fact.kind) == (pool, "reclaimed")]
+    by = f"the token {token!r}" if token else "a user without a token"
+    assert told == [f"slot taken back: dropped by {by} over HTTP on {host_name()}"]
 
 
 def test_the_slot_of_a_zombie_goes_to_the_next_in_line(running: Running) -> None:

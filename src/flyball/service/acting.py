@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from litestar import delete, patch, post, put
+from litestar import Request, delete, patch, post, put
 from litestar.openapi.spec import OpenAPIMediaType, Operation, Reference, RequestBody
 from litestar.params import FromPath, RawBody
 
 from flyball.core.model import Claim
 from flyball.core.nearest import did_you_mean
-from flyball.errors import UsageError
+from flyball.errors import PoolInUseError, UsageError
 from flyball.governor.fleet_status import SILENT_S
 from flyball.governor.governor import Governor
-from flyball.host.process import alive
+from flyball.host.process import alive, host_name
+from flyball.service.access import ANYBODY, Caller
 from flyball.service.bodies import PoolRecord, PoolSettingsBody, name_in_path, pool_changes
 from flyball.service.looking import Look
 from flyball.service.problems import ProblemError
@@ -92,20 +94,36 @@ async def reset_pool(service: Serving, pool: FromPath[str]) -> PoolRecord:
     return known_pool(await service.watch.fresh(), name)
 
 
+@delete("/v1/pools/{pool:str}", operation_id="remove_pool", tags=["admin"], opt=_ADMIN)
+async def remove_pool(service: Serving, pool: FromPath[str]) -> None:
+    """Forget the pool with its settings and its history, as `flyball pool remove` does. One in use stays."""
+    name = name_in_path("pool", pool)
+    before = await service.watch.fresh()
+    if before.pool(name) is None:
+        raise unknown_pool(before, name)
+    try:
+        await service.call(partial(service.governor.remove_pool, name))
+    except PoolInUseError as error:
+        raise ProblemError(409, "in-use", str(error), pool=name) from error
+
+
 @delete("/v1/leases/{lease:int}", operation_id="release_lease", tags=["admin"], opt=_ADMIN)
-async def release_lease(service: Serving, lease: FromPath[int]) -> None:
+async def release_lease(service: Serving, request: Request[Any, Any, Any], lease: FromPath[int]) -> None:
     """Take back what a dead holder left: its slot, or its place in line. Running work is never touched."""
-    await service.call(partial(_bury, service.governor, lease))
+    caller: Caller = request.scope["state"].get("caller", ANYBODY)
+    by = f"the token {caller.name!r}" if caller.name else "a user without a token"
+    why = f"dropped by {by} over HTTP on {host_name()}"
+    await service.call(partial(_bury, service.governor, lease, why))
 
 
-def _bury(governor: Governor, lease_id: int) -> None:
+def _bury(governor: Governor, lease_id: int, why: str) -> None:
     claim = governor.store.claim(lease_id) if 0 < lease_id < _LARGEST_ID else None
     if claim is None:
         raise ProblemError(404, "unknown-lease", f"there is no lease {lease_id}", lease=lease_id)
-    why = _why_alive(claim, governor.store.now())
-    if why:
-        raise ProblemError(409, "alive", f"lease {lease_id} is in use: {why}", lease=lease_id)
-    governor.bury([(claim.id, claim.holder)])
+    living = _why_alive(claim, governor.store.now())
+    if living:
+        raise ProblemError(409, "alive", f"lease {lease_id} is in use: {living}", lease=lease_id)
+    governor.bury([(claim.id, claim.holder)], why=why)
 
 
 def _why_alive(claim: Claim, now: float) -> str:
@@ -118,4 +136,4 @@ def _why_alive(claim: Claim, now: float) -> str:
     return ""
 
 
-ROUTES = [patch_pool, put_pool, reset_pool, release_lease]
+ROUTES = [patch_pool, put_pool, reset_pool, remove_pool, release_lease]

@@ -40,7 +40,7 @@ _SAID = {
     "401": "A token is needed, or nobody has this one.",
     "403": "The token may not do this.",
     "404": "There is no such thing; `nearest` names one that may have been meant.",
-    "409": "Its holder is alive.",
+    "409": "It is in use; `detail` says by what.",
     "413": "The body is larger than 64 KiB.",
     "503": "The store does not answer now, or the server is about to end; see `Retry-After`.",
 }
