@@ -58,6 +58,81 @@ def test_after_a_storm_of_interrupts_everybody_is_served_as_before(home: Path) -
 
 
 @URLS
+def test_a_verb_that_an_exception_cuts_off_at_any_call_leaves_its_store_to_the_other_threads(
+    home: Path, url: str | None
+) -> None:
+    """Where the interpreter may call a signal handler: as a function begins, and as one written in C returns.
+
+    The exceptions are kept, and with them the frames: nothing is cleaned up because a frame goes away.
+    """
+    said = ran(
+        """
+        import sys, threading
+        from dataclasses import replace
+        import flyball
+
+        class Cut(Exception): pass
+
+        PLACES = ("flyball.stores", "flyball.host.lockfile", "contextlib")
+        gov = flyball.Governor(*sys.argv[1:])
+        gov.set_pool("p", cap=1_000_000, adaptive=False, windows={"tokens": "100M/min"})
+        store, kept, asks = gov.store, [], []
+        admit = type(store).admit
+        type(store).admit = lambda self, ask, **rest: asks.append(ask) or admit(self, ask, **rest)
+        gov.acquire("p").release()
+        type(store).admit = admit
+        [plain] = asks
+        asks = [plain, replace(plain, cost={"tokens": 1})]
+
+        def pair(ask):
+            verdict, _ = store.admit(ask, park=False)
+            store.release(flyball.stores.port.Release(verdict.claim_id, flyball.core.model.Outcome.FINISHED))
+            store.look(verdict.claim_id, advance=False)
+
+        def cut_off_at(n, ask):
+            seen = 0
+            def profile(frame, event, _):
+                nonlocal seen
+                if event not in ("call", "c_return"):
+                    return
+                if not frame.f_globals.get("__name__", "").startswith(PLACES):
+                    return
+                seen += 1
+                if seen == n:
+                    raise Cut
+            try:
+                sys.setprofile(profile)
+                pair(ask)
+            except Cut as cut:
+                kept.append(cut)
+                return True
+            finally:
+                sys.setprofile(None)
+            return False
+
+        def served():
+            pair(plain)
+            done.append(True)
+
+        for ask in asks:
+            n = 1
+            while cut_off_at(n, ask):
+                done = []
+                other = threading.Thread(target=served, daemon=True)
+                other.start()
+                other.join(20)
+                assert done, f"cut off at call {n}, the store stays locked"
+                n += 1
+            pair(ask)
+        assert len(kept) > 100, len(kept)
+        print("counts", gov.recount())
+        """,
+        *([url] if url else []),
+    )
+    assert said == "counts []\n"
+
+
+@URLS
 def test_a_signal_handler_may_release_a_lease_in_the_middle_of_anything(home: Path, url: str | None) -> None:
     said = ran(
         """

@@ -6,30 +6,27 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from flyball.errors import StoreBusyError
 from flyball.host.fork import survive_forks
 from flyball.stores.desk import World
 from flyball.stores.memory_rows import MemoryRows
 from flyball.stores.rows import Rows
-from flyball.stores.steps import IN_BETWEEN
+from flyball.stores.steps import ExclusiveSteps
 from flyball.stores.verbs import Verbs
 
 
-class MemoryStore(Verbs):
+class MemoryStore(ExclusiveSteps, Verbs):
     """Everything of the port within one process."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._lock = threading.RLock()
-        self._inside = False
         self._rows = MemoryRows()
         survive_forks(self)
 
     def before_fork(self) -> None:
-        self._lock.acquire()
+        self._mutex.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self._lock.release()
+        self._mutex.release()
 
     def after_fork_in_child(self) -> None:
         """A copy of the settings and of what was learned goes on by itself, and nobody holds or asks in it.
@@ -37,7 +34,7 @@ class MemoryStore(Verbs):
         Claims and demands are the parent's; nobody would hear of their end here. What could not be written
         is the parent's to write.
         """
-        self._lock = threading.RLock()
+        self._mutex = threading.RLock()
         self._unwritten_lock = threading.RLock()
         self._unwritten = []
         if not self._inside:  # else a signal's handler forked, in the middle of a step that goes on here, too
@@ -52,35 +49,21 @@ class MemoryStore(Verbs):
                 rows.drop_demand(demand)
 
     @contextmanager
-    def _alone(self) -> Iterator[MemoryRows]:
-        with self._lock:
-            if self._inside:
-                raise StoreBusyError(IN_BETWEEN)
-            self._inside = True
-            try:
-                yield self._rows
-            finally:
-                self._inside = False
-
-    @contextmanager
     def _write(self) -> Iterator[Rows]:
-        with self._alone() as rows:
-            rows.begin(self.now(), self._world.epoch())
-            try:
-                yield rows
-            except BaseException:
-                rows.rollback()
-                raise
-            rows.commit()
+        self._rows.begin(self.now(), self._world.epoch())
+        yield self._rows
+        self._rows.commit()
+
+    def _roll_back(self) -> None:
+        self._rows.rollback()
 
     def _peek(self) -> AbstractContextManager[Rows]:
         return self._read()
 
     @contextmanager
     def _read(self) -> Iterator[Rows]:
-        with self._alone() as rows:
-            rows.now, rows.epoch = self.now(), self._world.epoch()
-            yield rows
+        self._rows.now, self._rows.epoch = self.now(), self._world.epoch()
+        yield self._rows
 
     def close(self) -> None:
         return None

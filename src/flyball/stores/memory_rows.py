@@ -45,7 +45,7 @@ class MemoryRows:
         self._ask_facts: deque[tuple[int, Fact]] = deque(maxlen=ASK_FACTS_KEPT)
         self._pool_facts: deque[tuple[int, Fact]] = deque(maxlen=POOL_FACTS_KEPT)
         self._new_facts: list[Fact] = []
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._actions: list[Callable[[], None]] = []
 
     # -- transactions -----------------------------------------------------------------------------
@@ -55,6 +55,7 @@ class MemoryRows:
         self._undo, self._actions, self._new_facts = [], [], []
 
     def commit(self) -> None:
+        self._undo = []
         for fact in self._new_facts:
             self._ids["fact"] += 1
             kept = self._ask_facts if fact.kind in ASK_FACTS else self._pool_facts
@@ -64,8 +65,10 @@ class MemoryRows:
             action()
 
     def rollback(self) -> None:
-        for undo in reversed(self._undo):
-            undo()
+        """Undo the open step, if there is one. May be cut off, and done again."""
+        while self._undo:
+            self._undo[-1]()
+            self._undo.pop()
         self._lines = {}
         for claim in sorted(self._claims.values(), key=lambda c: c.id):
             if not claim.held:
@@ -79,12 +82,13 @@ class MemoryRows:
             old = table[key]
             self._undo.append(lambda: table.__setitem__(key, old))
         else:
-            self._undo.append(lambda: table.__delitem__(key))
+            self._undo.append(lambda: table.pop(key, None))
         table[key] = value
 
     def _delete(self, table: MutableMapping[K, V], key: K) -> None:
-        old = table.pop(key)
+        old = table[key]
         self._undo.append(lambda: table.__setitem__(key, old))
+        del table[key]
 
     # -- pools ------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from flyball.stores.desk import PoolDesk
 from flyball.stores.handout import hand_out
 from flyball.stores.port import After
 from flyball.stores.rows import Rows
-from flyball.stores.steps import Steps, joined
+from flyball.stores.steps import Steps, joined, verb
 
 if TYPE_CHECKING:
     from flyball.stores.seen import Miscount
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 class SettingVerbs(Steps):
     """The part of the port that changes what a person decided."""
 
+    @verb
     def set_pool(self, pool: str, changes: PoolChanges) -> After:
         return self._set_pool(pool, changes, None)
 
@@ -69,6 +70,7 @@ class SettingVerbs(Steps):
                 use.weight, use.maximum = weight, maximum
                 desk.rows.put_project(pool, use)
 
+    @verb
     def reset_pool(self, pool: str, *, settings: bool = False) -> After:
         with self._write() as rows:
             carried = self._carry(rows)
@@ -86,6 +88,7 @@ class SettingVerbs(Steps):
             hand_out(desk)
             return joined(carried, desk.done())
 
+    @verb
     def remove_pool(self, pool: str) -> After:
         with self._write() as rows:
             if rows.pool(pool) is None:
@@ -100,9 +103,11 @@ class SettingVerbs(Steps):
             rows.drop_pool(pool)
             return carried
 
+    @verb
     def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
         return self._set_pool(pool, changes, memory)
 
+    @verb
     def set_machine(self, machine: MachineSettings) -> After:
         with self._write() as rows:
             return joined(self._carry(rows), self._put_machine(rows, machine))
@@ -116,23 +121,27 @@ class SettingVerbs(Steps):
             after = joined(after, desk.done())
         return after
 
+    @verb
     def change_machine(self, changes: MachineChanges) -> After:
         with self._write() as rows:
             machine = merge_machine(rows.machine(), changes)
             return joined(self._carry(rows), self._put_machine(rows, machine))
 
+    @verb
     def machine(self) -> MachineSettings:
         with self._read() as rows:
             return rows.machine()
 
     # -- the doctor's ------------------------------------------------------------------------------
 
+    @verb
     def miscounts(self) -> list[Miscount]:
         from flyball.stores import recounting
 
         with self._read() as rows:
             return [wrong for pool in rows.pools() for wrong in recounting.recounted(rows, pool).wrong]
 
+    @verb
     def recount(self) -> tuple[list[Miscount], After]:
         from flyball.stores import recounting
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import FrameType
+from functools import wraps
+from threading import get_ident
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from flyball.errors import StoreBusyError
 from flyball.stores.desk import PoolDesk, World
 from flyball.stores.port import After, Release
 from flyball.stores.rows import Rows
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="Steps")
 
 IN_BETWEEN = (
     "this thread is in the middle of another call to the governor (a signal handler or a finalizer came in "
@@ -19,18 +26,14 @@ IN_BETWEEN = (
 """What nothing may begin in: it would wait for itself. A release is kept and rides in the next step."""
 
 
-def in_the_middle() -> bool:
-    """Is a call of this thread to a store under way, below the one that asks?"""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _module(frame).startswith(("flyball.stores", "contextlib")):
-        frame = frame.f_back
-    while frame is not None and not _module(frame).startswith("flyball.stores"):
-        frame = frame.f_back
-    return frame is not None
+def verb(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Makes a method a verb of its store: the store knows from its first line to its end that it runs."""
 
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run_verb(method, *args, **kwargs)
 
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+    return call
 
 
 class Steps(ABC):
@@ -40,6 +43,10 @@ class Steps(ABC):
         self._world = world
         self._unwritten: list[Release] = []
         self._unwritten_lock = threading.RLock()
+
+    def _run_verb(self, method: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+        """Call a verb."""
+        return method(self, *args, **kwargs)
 
     @abstractmethod
     def _write(self) -> AbstractContextManager[Rows]:
@@ -85,6 +92,52 @@ class Steps(ABC):
 
     def _desk(self, rows: Rows, pool: str) -> PoolDesk:
         return PoolDesk(rows, pool, self._world)
+
+
+class ExclusiveSteps(Steps):
+    """Steps of a store that only one thread is in at a time.
+
+    ``_inside`` names the thread whose verb runs. A thread that finds its own name there comes from a signal
+    handler or a finalizer that interrupted that verb, and is sent away: it would wait for itself.
+
+    A signal handler may also raise, anywhere. So the mark is removed, and the lock let go, by the frame that
+    set it: a ``finally`` that only assigns, and the lock's own ``with``. The interpreter calls no handler
+    within either, as it would at the first line of an ``__exit__`` written in Python.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._mutex = threading.RLock()
+        self._inside = 0
+        """The thread that runs a verb, as ``get_ident`` names it; 0 if there is none."""
+        self._cut_off = False
+        """A verb ended with an exception, and what it left has not been undone yet."""
+
+    def _run_verb(self, method: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+        me = get_ident()
+        if self._inside == me:
+            raise StoreBusyError(IN_BETWEEN)
+        with self._mutex:
+            try:
+                self._inside = me
+                if self._cut_off:
+                    self._undo()
+                return method(self, *args, **kwargs)
+            except BaseException:
+                self._cut_off = True
+                self._undo()
+                raise
+            finally:
+                self._inside = 0
+
+    def _undo(self) -> None:
+        """Leave nothing of a verb open or locked, at whatever point it was stopped."""
+        self._roll_back()
+        self._cut_off = False
+
+    @abstractmethod
+    def _roll_back(self) -> None:
+        """Undo the open step, if there is one; let go of what it has locked."""
 
 
 def joined(first: After, second: After) -> After:

@@ -32,7 +32,7 @@ from flyball.stores.port import After, Census, Demand, Release
 from flyball.stores.projection import projection
 from flyball.stores.rows import Grant, Rows
 from flyball.stores.setting import SettingVerbs
-from flyball.stores.steps import joined
+from flyball.stores.steps import joined, verb
 
 if TYPE_CHECKING:
     from flyball.core.renewal import Renewal, Reply
@@ -44,8 +44,12 @@ class Verbs(SettingVerbs):
 
     # -- asking -----------------------------------------------------------------------------------
 
+    @verb
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         check_ask(ask)
+        return self._admit_in_step(ask, park=park)
+
+    def _admit_in_step(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         with self._write() as rows:
             carried = self._carry(rows)
             row, use = rows.entry(ask.pool, ask.project) or (None, None)
@@ -91,6 +95,7 @@ class Verbs(SettingVerbs):
         claim_id = stand_in_line(desk, ask, why=verdict.words())
         return replace(verdict, claim_id=claim_id, watch=True)
 
+    @verb
     def look(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
     ) -> tuple[Verdict | None, After]:
@@ -131,6 +136,7 @@ class Verbs(SettingVerbs):
         pool, asked_at, in_use, cap = found
         return free(pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap)
 
+    @verb
     def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         check_ttl(ttl_s)
         with self._write() as rows:
@@ -140,6 +146,7 @@ class Verbs(SettingVerbs):
             rows.expire(claim_id, rows.now + ttl_s)
             return True
 
+    @verb
     def note(self, name: str, fresh: str) -> str:
         with self._write() as rows:
             known = rows.note(name)
@@ -147,19 +154,23 @@ class Verbs(SettingVerbs):
                 rows.put_note(name, fresh)
             return fresh if known is None else known
 
+    @verb
     def set_note(self, name: str, text: str) -> None:
         with self._write() as rows:
             rows.put_note(name, text)
 
+    @verb
     def notes(self, prefix: str) -> dict[str, str]:
         with self._read() as rows:
             return rows.notes(prefix)
 
+    @verb
     def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
         return self._end(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
     # -- ending -----------------------------------------------------------------------------------
 
+    @verb
     def release(self, release: Release) -> After:
         return self._end(release)
 
@@ -202,6 +213,7 @@ class Verbs(SettingVerbs):
 
     # -- holders ----------------------------------------------------------------------------------
 
+    @verb
     def rebind(
         self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
     ) -> tuple[bool, After]:
@@ -211,6 +223,7 @@ class Verbs(SettingVerbs):
                 return False, carried
             return rows.rebind(claim_id, holder, launcher_pid=launcher_pid), carried
 
+    @verb
     def hold(self, ask: Ask) -> tuple[int, After]:
         check_ask(ask)
         with self._write() as rows:
@@ -227,6 +240,7 @@ class Verbs(SettingVerbs):
             desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
             return claim_id, joined(carried, desk.done())
 
+    @verb
     def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
         check_ask(ask)
         with self._write() as rows:
@@ -239,28 +253,34 @@ class Verbs(SettingVerbs):
             desk.tell([ask_fact(ask, desk.now, "rests", why)])
             return claim_id, joined(carried, desk.done())
 
+    @verb
     def granted(self, mailbox: str) -> list[int]:
         with self._read() as rows:
             return rows.granted(mailbox)
 
+    @verb
     def claim(self, claim_id: int) -> Claim | None:
         with self._read() as rows:
             return rows.claim(claim_id)
 
+    @verb
     def holders(self, pool: str) -> list[Holder]:
         with self._read() as rows:
             found = {holder for name in _in_the_way(rows, pool) for holder in rows.holders(name)}
             return [*found, *(demand.holder for demand in rows.demands(pool))]
 
+    @verb
     def watched(self, pool: str) -> Census:
         with self._read() as rows:
             claims = (claim for name in _in_the_way(rows, pool) for claim in rows.watched(name))
             return Census(tuple(claims), tuple(rows.demands(pool)))
 
+    @verb
     def census(self) -> Census:
         with self._read() as rows:
             return Census(tuple(rows.claims(None)), tuple(rows.demands(None)))
 
+    @verb
     def bury(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
     ) -> After:
@@ -297,6 +317,7 @@ class Verbs(SettingVerbs):
 
     # -- signals and demand -----------------------------------------------------------------------
 
+    @verb
     def report(
         self,
         pool: str,
@@ -318,6 +339,7 @@ class Verbs(SettingVerbs):
             desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
             return joined(carried, desk.done())
 
+    @verb
     def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
         from flyball.stores import shares
 
@@ -328,6 +350,7 @@ class Verbs(SettingVerbs):
             reply = shares.renew(desk, renewal)
             return reply, joined(carried, desk.done())
 
+    @verb
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         check_demand(project, ttl_s)
         with self._write() as rows:
@@ -345,12 +368,14 @@ class Verbs(SettingVerbs):
 
     # -- seeing -----------------------------------------------------------------------------------
 
+    @verb
     def snapshot(self) -> Snapshot:
         with self._read() as rows:
             from flyball.stores.snapshot import take
 
             return take(projection(rows), self._world)
 
+    @verb
     def facts(self, *, limit: int) -> list[Fact]:
         with self._read() as rows:
             return rows.facts(limit)

@@ -24,7 +24,7 @@ from typing import Any
 
 from flyball.core.model import Ask
 from flyball.core.verdict import Verdict, free
-from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError, invariant
+from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lockfile import LockFile
 from flyball.host.log import tell_log
@@ -35,7 +35,7 @@ from flyball.stores.sqlite import at_once, opening
 from flyball.stores.sqlite.ailments import as_store_error
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.rows import SqliteRows
-from flyball.stores.steps import IN_BETWEEN, in_the_middle
+from flyball.stores.steps import ExclusiveSteps, verb
 from flyball.stores.verbs import Verbs, check_ask
 
 CHECKPOINT_EVERY = 300
@@ -52,23 +52,15 @@ class _WriteStep:
         self._store = store
 
     def __enter__(self) -> Rows:
-        try:
-            return self._store.begin()
-        except BaseException:
-            self._store.abort()
-            raise
+        return self._store.begin()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._store.end(error)
-        except BaseException:
-            self._store.abort()
-            raise
+        self._store.end(error)
 
 
-class SqliteStore(Verbs):
+class SqliteStore(ExclusiveSteps, Verbs):
     """The one-machine store. Safe to use from many threads, and after a fork."""
 
     def __init__(self, path: Path, world: World, clock: StoreClock, *, read_only: bool = False) -> None:
@@ -76,7 +68,6 @@ class SqliteStore(Verbs):
         self.path = path
         self._clock = clock
         self._read_only = read_only
-        self._mutex = threading.RLock()
         self._rows: SqliteRows | None = None
         """The open connection; None before the first use and after a fork."""
         self._commits = 0
@@ -86,8 +77,6 @@ class SqliteStore(Verbs):
         """Where something is in the way again and again, most do not try the short way first."""
         self._lock_kept = False
         """The thread that has the mutex has the file's lock too, for a step that it is about to open."""
-        self._inside = False
-        """The thread that has the mutex is in the middle of a step or on its way into one."""
         self._inherited: SqliteRows | None = None
         self._file: opening.FileId | None = None
         self._looked_at = 0.0
@@ -98,13 +87,11 @@ class SqliteStore(Verbs):
     # -- transactions -----------------------------------------------------------------------------
 
     def _write(self) -> AbstractContextManager[Rows]:
-        self._check_alone()
         return _WriteStep(self)
 
     @contextmanager
     def _read(self) -> Iterator[Rows]:
-        self._check_alone()
-        with self._mutex, self._translated(), self._alone():
+        with self._translated():
             self._look_for_the_file()
             rows = self._ready()
             if self._together:
@@ -119,16 +106,11 @@ class SqliteStore(Verbs):
 
     @contextmanager
     def _peek(self) -> Iterator[Rows]:
-        # Every hand-off waits for this: one block instead of three.
-        self._check_alone()
-        with self._mutex:
-            try:
-                self._inside = True
-                yield self._ready()
-            except (sqlite3.Error, UnicodeDecodeError) as error:
-                raise self._translate(error) from error
-            finally:
-                self._inside = False
+        # Every hand-off waits for this: one block instead of two.
+        try:
+            yield self._ready()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._translate(error) from error
 
     def is_granted_now(self, claim_id: int) -> bool:
         """For an event loop: a small read, or nothing where another thread is at work."""
@@ -142,45 +124,17 @@ class SqliteStore(Verbs):
         finally:
             self._mutex.release()
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        try:
-            self._inside = True
-            yield
-        finally:
-            self._inside = False
-
-    def _check_alone(self, *, outermost: bool = False) -> None:
-        """Nothing may begin in the middle of a step: a signal handler or a finalizer of the same thread would
-        wait for itself. What it gives back is kept and rides in the next step.
-
-        What an exception of a signal left of a step of this thread is undone, here at the latest.
-        """
-        suspect = self._inside or (outermost and not self._together)
-        if suspect and self._mutex._is_owned():  # type: ignore[attr-defined]
-            if in_the_middle():
-                raise StoreBusyError(IN_BETWEEN)
-            self.abort()
-            while self._mutex._is_owned():  # type: ignore[attr-defined]
-                self._mutex.release()
-
-    def abort(self) -> None:
-        """Something stopped a step of this thread, at whatever point: nothing of it stays open or locked.
-
-        Once the mutex is gone, whatever is open is somebody else's.
-        """
-        if self._mutex._is_owned() and not self._together:  # type: ignore[attr-defined]
+    def _roll_back(self) -> None:
+        if not self._together:
             if self._rows is not None:
                 _roll_back(self._rows.connection)
-            self._lock_kept = self._inside = False
+            self._lock_kept = False
             if not self._read_only:
                 self._file_lock.let_go()
 
     def begin(self) -> SqliteRows:
-        """Take the locks and open a write transaction; everything is let go if that fails."""
-        self._mutex.acquire()
+        """Take the file's lock and open a write transaction."""
         try:
-            self._inside = True
             if self._read_only:
                 raise StoreReadOnlyError(f"{self.path} was opened for reading only")
             self._look_for_the_file()
@@ -191,9 +145,6 @@ class SqliteStore(Verbs):
                 self._lock_kept = False
                 self._open_step(rows)
         except BaseException as error:
-            self.abort()
-            self._inside = False
-            self._mutex.release()
             raise self._translate(error) from error.__cause__
         return rows
 
@@ -210,21 +161,14 @@ class SqliteStore(Verbs):
             raise
 
     def end(self, error: BaseException | None) -> None:
-        """Commit, or roll back on an error; let the locks go; raise what went wrong as ours."""
-        try:
-            if self._together:
-                if error is not None:
-                    raise self._translate(error)
-                return
-            rows = self._ready()
-            self._close_step(rows, error)
-            self._checkpoint_now_and_then(rows.connection)
-        except BaseException:
-            self.abort()
-            raise
-        finally:
-            self._inside = False
-            self._mutex.release()
+        """Commit, or roll back on an error; let the file's lock go; raise what went wrong as ours."""
+        if self._together:
+            if error is not None:
+                raise self._translate(error)
+            return
+        rows = self._ready()
+        self._close_step(rows, error)
+        self._checkpoint_now_and_then(rows.connection)
 
     def _close_step(self, rows: SqliteRows, error: BaseException | None) -> None:
         connection = rows.connection
@@ -244,41 +188,28 @@ class SqliteStore(Verbs):
 
     # -- with nothing in the way ----------------------------------------------------------------------
 
+    @verb
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         check_ask(ask)
-        self._check_alone(outermost=True)
         values = at_once.grant_of(ask)
-        with self._mutex:
-            try:
-                done = self._at_once(at_once.GRANT, values) if values is not None else None
-                if not done:
-                    return super().admit(ask, park=park)
-            except StoreError:
-                raise
-            except BaseException:
-                self.abort()
-                raise
-            finally:
-                self._let_go()
+        done = self._at_once(at_once.GRANT, values) if values is not None else None
+        if not done:
+            return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
         return free(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), After()
 
+    @verb
     def release(self, release: Release) -> After:
-        self._check_alone(outermost=True)
         values = at_once.end_of(release)
-        with self._mutex:
-            try:
-                if values is not None and self._at_once(at_once.END, values) is not None:
-                    return After()
-                return super().release(release)
-            except StoreError:
-                raise
-            except BaseException:
-                self.abort()
-                self.remember(release)
-                raise
-            finally:
-                self._let_go()
+        try:
+            if values is not None and self._at_once(at_once.END, values) is not None:
+                return After()
+            return self._end(release)
+        except StoreError:
+            raise
+        except BaseException:
+            self.remember(release)
+            raise
 
     def _at_once(self, statement: str, values: at_once.Values) -> list[tuple[Any, ...]] | None:
         """Change a row in a transaction of its own; what the statement returned. None if it changed nothing:
@@ -290,11 +221,7 @@ class SqliteStore(Verbs):
         # Whatever else is due rides in a step.
         if self._rows is None or self._read_only or self._together or self._unwritten or self._clock.due:
             return None
-        try:
-            self._inside = True
-            return self._tried_at_once(self._rows.connection, statement, values)
-        finally:
-            self._inside = False
+        return self._tried_at_once(self._rows.connection, statement, values)
 
     def _tried_at_once(
         self, connection: sqlite3.Connection, statement: str, values: at_once.Values
@@ -311,15 +238,11 @@ class SqliteStore(Verbs):
             self._skips = self._misses if self._misses > 1 else 0
             return None
         self._misses = 0
-        self._let_go()
+        self._lock_kept = False
+        self._file_lock.release()
         self._commits += 1
         self._checkpoint_now_and_then(connection)
         return done
-
-    def _let_go(self) -> None:
-        if self._lock_kept:
-            self._lock_kept = False
-            self._file_lock.release()
 
     # -- several verbs in one transaction -----------------------------------------------------------
 

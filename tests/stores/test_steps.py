@@ -1,0 +1,34 @@
+"""What every store that one thread at a time is in stands on."""
+
+from __future__ import annotations
+
+from inspect import isfunction
+
+import pytest
+
+from flyball.stores.memory import MemoryStore
+from flyball.stores.setting import SettingVerbs
+from flyball.stores.sqlite.store import SqliteStore
+from flyball.stores.steps import verb
+from flyball.stores.verbs import Verbs
+
+WITHOUT_A_STEP = {
+    "after_fork_in_child",
+    "after_fork_in_parent",
+    "before_fork",
+    "begin",
+    "begin_together",
+    "close",
+    "end",
+    "end_together",
+    "is_granted_now",
+}
+"""Methods that take the lock themselves, and the two that a verb's own step consists of."""
+
+
+@pytest.mark.parametrize("part", [SettingVerbs, Verbs, MemoryStore, SqliteStore])
+def test_every_public_method_that_opens_a_step_is_marked_as_a_verb(part: type) -> None:
+    marked = verb(lambda _self: None).__code__
+    methods = {name: found for name, found in vars(part).items() if isfunction(found) and name[0] != "_"}
+    unmarked = {name for name, found in methods.items() if found.__code__ is not marked}
+    assert unmarked <= WITHOUT_A_STEP
