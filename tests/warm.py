@@ -34,12 +34,19 @@ class Warm:
         )
 
     def run(
-        self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float
+        self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float, die_at: str = ""
     ) -> tuple[int, str, str]:
-        """Exit status as ``subprocess`` has it, output, errors."""
+        """Exit status as ``subprocess`` has it, output, errors. ``die_at``: for ``killed_flyball``."""
         with tempfile.TemporaryDirectory(prefix="fb-warm-") as folder, self._lock:
             out, err = Path(folder) / "out", Path(folder) / "err"
-            told = {"words": list(words), "cwd": str(cwd), "env": dict(env), "out": str(out), "err": str(err)}
+            told = {
+                "words": list(words),
+                "cwd": str(cwd),
+                "env": dict(env),
+                "out": str(out),
+                "err": str(err),
+                "die_at": die_at,
+            }
             print(json.dumps(told), file=self._server.stdin, flush=True)
             timer = threading.Timer(timeout_s, os.kill, (int(self._said()), signal.SIGKILL))
             timer.start()
@@ -77,6 +84,7 @@ def serve() -> None:
 def _become(told: Mapping[str, Any]) -> NoReturn:
     """Leaves only through ``_exit``."""
     from flyball.cli.main import main
+    from tests.factory.killed_flyball import kill_at
 
     code: object = 1
     try:
@@ -87,6 +95,8 @@ def _become(told: Mapping[str, Any]) -> NoReturn:
         os.environ.clear()
         os.environ.update(told["env"])
         time.tzset()
+        if told["die_at"]:
+            kill_at(told["die_at"])
         code = main(told["words"])
     except SystemExit as stop:
         code = stop.code

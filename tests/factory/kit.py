@@ -28,6 +28,7 @@ from tests.warm import warm
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
 FLYBALL = [sys.executable, "-m", "flyball"]
+KILLED_FLYBALL = [sys.executable, str(Path(__file__).with_name("killed_flyball.py"))]
 AGENT = Path(__file__).with_name("scripted_agent.py")
 GREEN = "! grep -rqs bad pages"
 """The gate of every project here: no page says ``bad``."""
@@ -183,15 +184,16 @@ class Project:
         return self.flyball("run", *words, die_at=die_at, timeout_s=timeout_s)
 
     def flyball(self, *words: str, die_at: str = "", timeout_s: float = 100.0) -> Ran:
-        env = self._env(die_at)
-        return Ran(*warm().run(words, cwd=self.root, env=env, timeout_s=timeout_s))
+        """``die_at``: the entry of the ledger at which it is killed, as ``killed_flyball`` names it."""
+        told = warm().run(words, cwd=self.root, env=self.env, timeout_s=timeout_s, die_at=die_at)
+        return Ran(*told)
 
     def start(self, *words: str, die_at: str = "", group: bool = False) -> subprocess.Popen[str]:
         """``group``: in a process group of its own, as at a terminal."""
         process = subprocess.Popen(
-            [*FLYBALL, *words],
+            [*([*KILLED_FLYBALL, die_at] if die_at else FLYBALL), *words],
             cwd=self.root,
-            env=self._env(die_at),
+            env=self.env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -201,9 +203,6 @@ class Project:
         )
         self._started.append(process)
         return process
-
-    def _env(self, die_at: str) -> dict[str, str]:
-        return {**self.env, "FLYBALL_TEST_DIE_AT": die_at} if die_at else self.env
 
     def read_until(self, process: subprocess.Popen[str], words: str) -> str:
         """What it prints, up to the line with these words."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -12,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import flyball
 from flyball.core.slotrun import Mark, State, Step
 from flyball.errors import InvariantError, StoreFullError, StoreUnreadableError
-from flyball.factory.ledger import DIE_AT, FILE_NAME, Ledger
+from flyball.factory.ledger import FILE_NAME, Ledger
 from flyball.host.process import me
 
 
@@ -227,16 +227,26 @@ def test_requests_are_answered_once_and_then_gone(ledger: Ledger) -> None:
     assert ledger.answer_to(number) == "went out"
 
 
+def test_no_environment_variable_of_tests_is_read_by_the_product() -> None:
+    read = [
+        path.name
+        for path in Path(flyball.__file__).parent.rglob("*.py")
+        if "FLYBALL_TEST" in path.read_text("utf-8")
+    ]
+    assert read == []
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize(("when", "written"), [("before", 1), ("after", 2)])
 def test_a_test_can_have_it_killed_before_or_after_an_entry(tmp_path: Path, when: str, written: int) -> None:
     code = (
         "from pathlib import Path; from flyball.core.slotrun import Step\n"
         "from flyball.factory.ledger import Ledger\n"
+        "from tests.factory.killed_flyball import kill_at\n"
+        f"kill_at('{when}:claim.done#2')\n"
         f"ledger = Ledger(Path({str(tmp_path)!r}))\n"
         "ledger.note('t-1', Step.CLAIM)\nledger.note('t-2', Step.CLAIM)\nledger.note('t-3', Step.CLAIM)"
     )
-    env = {**os.environ, DIE_AT: f"{when}:claim.done#2"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=30)
     assert done.returncode == -signal.SIGKILL
     assert len(rows(tmp_path)) == written

@@ -3,16 +3,11 @@
 An entry is on disk before the effect it announces, and another after it. Nothing is ever changed or
 removed, so the file can be read while a run goes on and after anything that happened to it. Commits
 outrank it: what the ledger says about work is checked against the repository before it is believed.
-
-``mourn`` is where tests make an engine die: it is called around every entry with its name, so that the
-places where a run can be killed are, by construction, all the places where the ledger changes.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sqlite3
 import threading
 import time
@@ -28,8 +23,6 @@ from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnre
 
 FILE_NAME = "ledger.db"
 VERSION = 3
-DIE_AT = "FLYBALL_TEST_DIE_AT"
-"""``before:advance.begun`` or ``after:gate.done#2``: where a test wants this process to be killed."""
 _FINAL_STEPS = (Step.MERGED, Step.PARK, Step.BLOCK)
 COSTLY = (Step.END, Step.STAGE, Step.REVIEW)
 """What an agent's cost is written down with."""
@@ -48,7 +41,6 @@ class Ledger:
         self.path = folder / FILE_NAME if folder is not None else Path(_NOWHERE)
         self.run = run
         self._lock = threading.Lock()
-        self._died = _Mourner.asked_for()
         self.slots: dict[str, SlotRun] = {}
         """Every trip that is not over, and those that ended since this ledger was opened."""
         self._db = self._open(read_only)
@@ -88,8 +80,6 @@ class Ledger:
 
     def note(self, task: str, step: Step, mark: Mark = Mark.DONE, /, **fields: Any) -> SlotRun:
         """Write one entry down; the trip as it stands after it. Nothing is written that cannot be."""
-        name = f"{step.value}.{mark.value}"
-        self._died.before(name)
         with self._lock:
             kept = {key: _plain(value) for key, value in fields.items() if value is not None}
             entry = Entry(id=0, at=time.time(), run=self.run, task=task, step=step, mark=mark, fields=kept)
@@ -99,7 +89,6 @@ class Ledger:
                 (entry.at, self.run, task, step.value, mark.value, _json(kept)),
             )
             self.slots[task] = slot
-        self._died.after(name)
         return slot
 
     def ask(self, verb: str, task: str = "", **fields: Any) -> int:
@@ -228,31 +217,6 @@ class Ledger:
     def close(self) -> None:
         with self._lock:
             self._db.close()
-
-
-class _Mourner:
-    """Kills this process at a named place, for tests of what is left then."""
-
-    def __init__(self, when: str, name: str, turn: int) -> None:
-        self._when, self._name, self._turns = when, name, turn
-
-    @staticmethod
-    def asked_for() -> _Mourner:
-        when, _, place = os.environ.get(DIE_AT, "").partition(":")
-        name, _, turn = place.partition("#")
-        return _Mourner(when, name, int(turn or 1))
-
-    def before(self, name: str) -> None:
-        self._reached("before", name)
-
-    def after(self, name: str) -> None:
-        self._reached("after", name)
-
-    def _reached(self, when: str, name: str) -> None:
-        if (when, name) == (self._when, self._name):
-            self._turns -= 1
-            if self._turns == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
