@@ -158,8 +158,7 @@ class PoolDesk:
         plan = self._plan(memory, arriving)
         self.row.limits, self.row.meters = plan.limits, plan.meters
         self.rows.put_memory(self.row.name, codec.dump(plan.memory))
-        self.rows.put_plan(self.row)
-        self._meters_moved = False
+        self.put_plan()
         if self.settings.share is ShareRule.STRICT:
             for use in self.rows.projects(self.row.name):
                 share = plan.shares.get(use.name, 0)
@@ -180,12 +179,17 @@ class PoolDesk:
             )
             shares.follow(self, moved=moved)
 
+    def put_plan(self, limits: Limits | None = None) -> None:
+        """Write the limits, these or the present ones, and with them the meters: they need no other write."""
+        if limits is not None:
+            self.row.limits = limits
+        self.rows.put_plan(self.row)
+        self._meters_moved = False
+
     def look_by(self, at: float) -> None:
         """The plan is to be made anew at this time, if not sooner."""
         if self.row.limits.valid_until > at:
-            self.row.limits = replace(self.row.limits, valid_until=at)
-            self.rows.put_plan(self.row)
-            self._meters_moved = False
+            self.put_plan(replace(self.row.limits, valid_until=at))
 
     def _plan(self, memory: planning.Memory | None, arriving: str | None) -> planning.Plan:
         row, rows = self.row, self.rows

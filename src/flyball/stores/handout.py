@@ -203,8 +203,7 @@ def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
         meters.trial_id, meters.trial_at = claim_id, now
         meters.trial_project, meters.trial_name = ask.project, ask.name
         # The plan now has a trial to judge, at a time it did not know before.
-        row.limits = replace(limits, valid_until=now)
-        desk.rows.put_plan(row)
+        desk.put_plan(replace(limits, valid_until=now))
         desk.tell([ask_fact(ask, now, "trial", "admitted as the trial")])
 
 
@@ -324,8 +323,7 @@ def fold_soon(desk: PoolDesk) -> None:
     if limits.valid_until <= soon or limits.cap >= limits.ceiling:
         return
     if controller_of(desk.settings).by_success:
-        desk.row.limits = replace(limits, valid_until=soon)
-        desk.rows.put_plan(desk.row)
+        desk.put_plan(replace(limits, valid_until=soon))
 
 
 def end_trial(desk: PoolDesk, outcome: Outcome) -> None:
