@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from flyball.stores.sqlite.store import SqliteStore
+from flyball.stores.verbs import check_ask
 from flyball.testing import Scene, make_sqlite
 
 
@@ -34,6 +38,14 @@ def writes_of_meters(statements: list[str]) -> list[str]:
     return [words for words in statements if words.startswith("UPDATE pool SET") and "bound_at" in words]
 
 
+def reads_of_projects(statements: list[str]) -> list[str]:
+    return [
+        words
+        for words in statements
+        if words.startswith("SELECT") and re.search("(FROM|JOIN) project", words)
+    ]
+
+
 def test_a_success_in_a_full_pool_writes_the_meters_once(scene: Scene) -> None:
     scene.pool(cap=2, cap_ceiling=8)
     leases = [scene.take(), scene.take()]
@@ -49,3 +61,38 @@ def test_a_grant_that_fills_the_cap_writes_the_meters_once(scene: Scene) -> None
     with statements_of(scene) as seen:
         scene.take()
     assert len(writes_of_meters(seen)) == 1, seen
+
+
+def test_an_ask_that_is_parked_reads_its_project_once(scene: Scene) -> None:
+    scene.static(1)
+    scene.take()
+    with statements_of(scene) as seen:
+        scene.park()
+    # That one reads the pool, too.
+    assert len(reads_of_projects(seen)) == 1, seen
+
+
+def test_a_waiter_that_looks_reads_its_project_once(scene: Scene) -> None:
+    scene.static(1)
+    scene.take()
+    waiting = scene.park()
+    with statements_of(scene) as seen:
+        scene.store.look(waiting, advance=False)
+    assert len(reads_of_projects(seen)) == 1, seen
+
+
+def test_an_ask_is_checked_once_on_its_whole_way(scene: Scene) -> None:
+    scene.static(1)
+    scene.take()
+    checked = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal checked
+        checked += event == "call" and frame.f_code is check_ask.__code__
+
+    sys.setprofile(count)
+    try:
+        scene.park()
+    finally:
+        sys.setprofile(None)
+    assert checked == 1

@@ -78,7 +78,8 @@ class PoolDesk:
         """Claims that this step removed."""
         self._meters_moved = False
         self._settings: PoolSettings | None = None
-        self._use = use
+        self._uses = {use.name: use} if use is not None else {}
+        """Projects as they were read, until something changes them."""
         self.row = row or rows.pool(pool) or self._found(pool)
         self.refresh_if_stale()
 
@@ -154,7 +155,8 @@ class PoolDesk:
 
     def refresh(self, memory: planning.Memory | None = None, *, arriving: str | None = None) -> None:
         """Recompute the limits now, from ``memory`` or the stored one."""
-        self._use, before = None, self.row.limits
+        before = self.row.limits
+        self._uses.clear()
         plan = self._plan(memory, arriving)
         self.row.limits, self.row.meters = plan.limits, plan.meters
         self.rows.put_memory(self.row.name, codec.dump(plan.memory))
@@ -278,17 +280,23 @@ class PoolDesk:
     # -- who and what is around ---------------------------------------------------------------------
 
     def project(self, name: str) -> ProjectUse:
-        just_read, self._use = self._use, None
-        if just_read is not None and just_read.name == name:
-            # Good for one question only: whatever comes after may have changed it.
-            return just_read
+        """A project as it stands in this step. To be read only: the next who asks gets the same."""
+        known = self._uses.get(name)
+        if known is not None:
+            return known
         use = self.rows.project(self.row.name, name)
         if use is None:
             s = self.settings
             use = ProjectUse(name, weight=s.weights.get(name, 1.0), maximum=s.maxima.get(name))
             self.rows.drop_idle_projects(self.row.name, keep=PROJECTS_KEPT)
             self.rows.put_project(self.row.name, use)
+        self._uses[name] = use
         return use
+
+    def put_turn(self, use: ProjectUse) -> None:
+        """Write when the project's turn comes next."""
+        self._uses.pop(use.name, None)
+        self.rows.put_turn(self.row.name, use.name, use.turn)
 
     def machine_for(self, ask: Candidate) -> MachineUse:
         settings = self.row.machine
@@ -339,6 +347,7 @@ class PoolDesk:
         counts.in_use += slots
         counts.low_in_use += slots if claim.priority <= 0 else 0
         counts.waiting += waiting
+        self._uses.pop(claim.project, None)
 
 
 _NO_MACHINE_LIMITS = MachineUse()

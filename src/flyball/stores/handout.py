@@ -156,7 +156,7 @@ def _take_turn(desk: PoolDesk, use: ProjectUse, winner: Candidate) -> None:
     meters.turn = start_of_turn(use, meters.turn)
     use.turn = meters.turn + winner.slots / use.weight
     use.in_use += winner.slots
-    desk.rows.put_turn(desk.row.name, use.name, use.turn)
+    desk.put_turn(use)
 
 
 def _room(desk: PoolDesk) -> int:

@@ -73,9 +73,8 @@ class PostgresStore(PostgresSteps):
                 self._round.pop(ask.pool, None)
                 return verdict, After()
             self._round[ask.pool] = (self._round.get(ask.pool, (0, 0.0))[0] + 1, time.monotonic())
-        return self._step(
-            Lock(ask.pool, ask.project), lambda: Verbs.admit(self, ask, park=park), _second, asked_in=ask.pool
-        )
+        lock = Lock(ask.pool, ask.project)
+        return self._step(lock, lambda: self._admit_in_step(ask, park=park), _second, asked_in=ask.pool)
 
     def _may_go_shortly(self, ask: Ask) -> bool:
         """Unless there is more to it. Who was sent the long way twice running need not try for a moment."""
