@@ -52,7 +52,7 @@ def _still(status: Status) -> object:
 
     def calm(value: object) -> object:
         if isinstance(value, dict):
-            return {k: calm(v) for k, v in value.items() if not k.endswith(("_s", "_ago")) and k != "words"}
+            return {k: calm(v) for k, v in value.items() if not k.endswith(("_s", "_ago", "words", "why"))}
         if isinstance(value, (list, tuple)):
             return [calm(v) for v in value]
         return value

@@ -205,7 +205,7 @@ def _asks(pool: PoolStatus) -> Iterator[Block]:
             f"{ask.project}/{ask.name}",
             str(ask.pid),
             span_words(ask.waiting_s),
-            ask_why(ask, pool.name),
+            ask_why(ask),
         ]
         for ask in pool.asks[:ROWS]
     ]
@@ -213,16 +213,14 @@ def _asks(pool: PoolStatus) -> Iterator[Block]:
     yield from _more(pool.waiting - ROWS, "ask")
 
 
-def ask_why(ask: AskStatus, pool: str) -> Words:
+def ask_why(ask: AskStatus) -> Words:
     if ask.alive is False:
         return Piece("dead, will be dropped", Style.BAD)
     if ask.stopped:
         return Piece("stopped (Ctrl-Z or SIGSTOP): passed over until it goes on", Style.WARN)
     size = f"{ask.slots} slots; " if ask.slots > 1 else ""
     priority = f"priority {ask.priority}; " if ask.priority else ""
-    # The table already says that it waits, for which pool and in which place.
-    why = ask.words.removeprefix(f"waiting: {pool} ").replace(f", place {ask.position} in line", "")
-    return f"{size}{priority}{why}"
+    return f"{size}{priority}{ask.why}"
 
 
 def _resting(resting: Sequence[RestStatus]) -> Iterator[Block]:

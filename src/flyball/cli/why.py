@@ -210,7 +210,7 @@ def _standing(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
             [who, " ", Piece("waits", Style.WARN), f" in {waiting.pool} for {span_words(ask.waiting_s)}"]
         )
         yield Line(f"{ask.position} in line", label="place", indent=2)
-        yield Line(_ask_words(ask), label="why", indent=2)
+        yield Line(_ask_words(waiting.pool, ask), label="why", indent=2)
         estimate = f"about {span_words(ask.estimate_s)}" if ask.estimate_s is not None else "not known yet"
         yield Line(estimate, label="estimate", indent=2)
     for resting in match.resting:
@@ -254,13 +254,13 @@ def _details(lease: LeaseStatus) -> Iterator[tuple[str, Words]]:
         yield "next", "an ask that needs the slot takes it back; or flyball doctor --fix"
 
 
-def _ask_words(ask: AskStatus) -> Words:
+def _ask_words(pool: str, ask: AskStatus) -> Words:
     if ask.alive is False:
         return Piece(f"pid {ask.pid} is dead; the ask will be dropped", Style.BAD)
     if ask.stopped:
         words = f"pid {ask.pid} is stopped (Ctrl-Z or SIGSTOP) and passed over"
         return Piece(f"{words}; kill -CONT {ask.pid} lets it go on", Style.WARN)
-    return ask.words.removeprefix("waiting: ").replace(f", place {ask.position} in line", "")
+    return f"{pool} {ask.why}"
 
 
 def _history(match: Match) -> Iterator[Block]:

@@ -104,18 +104,26 @@ class Verdict:
         if self.granted:
             return f"granted: {self.pool} {self.in_use}/{self.cap}"
         opening = "waiting" if self.kind is Kind.PARKED else "refused"
-        parts = [f"{self.pool} {self.in_use}/{self.cap}"]
+        return f"{opening}: {self.pool} {self.why()}"
+
+    def why(self, *, place: bool = True) -> str:
+        """What stands in the way of an ask, without its pool; ``place``: with its place in line.
+
+        >>> Verdict(kind=Kind.PARKED, reason=Reason.CAP, pool="anthropic", in_use=6, cap=6, position=3).why()
+        '6/6, place 3 in line'
+        """
+        parts = [f"{self.in_use}/{self.cap}"]
         if self.reserved:
             parts.append(f"{self.reserved} reserved")
         phrase = self.detail or PHRASES.get(self.reason, "")
         if phrase:
             parts.append(phrase)
-        if self.position > 1:
+        if place and self.position > 1:
             parts.append(f"place {self.position} in line")
         if self.estimate_s is not None and self.reason is not Reason.TOO_LARGE:
             parts.append(f"next slot ~{span_words(self.estimate_s)}")
         tail = f" ({self.blocker.words()})" if self.blocker else ""
-        return f"{opening}: {', '.join(parts)}{tail}"
+        return f"{', '.join(parts)}{tail}"
 
 
 def free(pool: str, claim_id: int, *, asked_at: float, in_use: int = 0, cap: int = 0) -> Verdict:

@@ -119,7 +119,7 @@ class Waits:
                 self._shop.places.told()
 
     def _told(self, verdict: Verdict, purpose: str) -> None:
-        words = verdict.words().removeprefix("waiting: ")
+        words = f"{verdict.pool} {verdict.why()}"
         self.parked_in_pool = True
         self.shut_out = words if verdict.reason in CLOSED_REASONS else ""
         self._say_of(purpose, words)

@@ -61,6 +61,8 @@ class AskStatus:
     alive: bool | None
     stopped: bool = False
     """Its process is stopped (Ctrl-Z, SIGSTOP): it is passed over until it goes on."""
+    why: str = ""
+    """What stands in its way: ``words`` without the pool and the place in line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,7 @@ def _asking(ask: WaitingAsk, now: float) -> AskStatus:
         verdict.estimate_s,
         alive(claim.holder),
         stands_still(claim.holder),
+        verdict.why(place=False),
     )
 
 
