@@ -16,7 +16,8 @@ def test_a_drained_run_lands_what_it_has_and_starts_nothing_more(here: Cli, site
     site.wait("up")
     result = here("drain")
     assert (result.code, result.out) == (0, "draining: 1 under way\n")
-    assert here("drain", "--json").json["answered"] is True
+    answer = here("drain", "--json").json
+    assert (answer["answered"], answer["outcome"]) == (True, "done")
     site.say("go")
     run.communicate(timeout=60)
     assert run.returncode == 75

@@ -51,9 +51,10 @@ def test_one_task_is_stopped_and_the_others_are_not(here: Cli, site: Project) ->
     run = site.start("run")
     for name in ("t-1", "t-2"):
         site.wait(f"up-{name}")
-    assert here("stop", "t-3").code == 1
+    idle = here("stop", "t-3", "--json")
+    assert (idle.code, idle.json["stopped"], idle.json["outcome"]) == (1, False, "unchanged")
     stopped = here("stop", "t-1", "--json")
-    assert (stopped.code, stopped.json["task"], stopped.json["stopped"]) == (0, "t-1", True)
+    assert (stopped.code, stopped.json["stopped"], stopped.json["outcome"]) == (0, True, "done")
     until(lambda: len(site.leases()) == 1, "the slot of the stopped one to come back")
     until(lambda: "t-1" in site.saying("stopped by a person"), "the board to say so")
     why = here("task", "why", "t-1").out

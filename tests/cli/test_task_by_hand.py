@@ -106,6 +106,7 @@ def test_finished_work_that_waits_is_given_up_and_kept(here: Cli, site: Project)
     parked(site)
     result = here("task", "close", "t-1", "--json")
     assert (result.code, result.json["closed"], result.json["branch"]) == (0, True, "agent/t-1")
+    assert result.json["outcome"] == "done"
     assert any("flyball merge t-1 lands it all the same" in note for note in result.json["notes"])
     assert "t-1" not in here("board").out
     ran = site.run("--json")

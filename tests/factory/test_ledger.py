@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import flyball
 from flyball.core.slotrun import Mark, State, Step
 from flyball.errors import InvariantError, StoreFullError, StoreUnreadableError
 from flyball.factory.ledger import FILE_NAME, Ledger
+from flyball.factory.request_answer import RequestAnswer, RequestOutcome, done, refused
 from flyball.host.process import me
 
 
@@ -221,10 +223,32 @@ def test_requests_are_answered_once_and_then_gone(ledger: Ledger) -> None:
     number = ledger.ask("nudge", "t-1", message="look")
     assert ledger.requests() == [(number, "nudge", "t-1", {"message": "look"})]
     assert ledger.answer_to(number) is None
-    ledger.answer(number, "went out")
-    ledger.answer(number, "again")
+    ledger.answer(number, done("went out"))
+    ledger.answer(number, refused("again"))
     assert ledger.requests() == []
-    assert ledger.answer_to(number) == "went out"
+    assert ledger.answer_to(number) == done("went out")
+
+
+@pytest.mark.parametrize("outcome", RequestOutcome)
+def test_what_became_of_a_request_is_read_as_it_was_written(ledger: Ledger, outcome: RequestOutcome) -> None:
+    number = ledger.ask("merge", "t-1")
+    answer = RequestAnswer(outcome, "words that cannot be mistaken for an outcome")
+    ledger.answer(number, answer)
+    assert ledger.answer_to(number) == answer
+
+
+def test_a_ledger_from_before_outcomes_is_upgraded_with_its_answers(tmp_path: Path) -> None:
+    """Layout 3: an answer was its words alone."""
+    Ledger(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as db, db:
+        db.execute("ALTER TABLE answer DROP COLUMN outcome")
+        db.execute("INSERT INTO request VALUES (1, 0.0, 'drain', '', '{}')")
+        db.execute("INSERT INTO answer VALUES (1, 0.0, 'r', 'draining')")
+        db.execute("PRAGMA user_version = 3")
+    for _ in range(2):
+        upgraded = Ledger(tmp_path)
+        assert upgraded.answer_to(1) == done("draining")
+        upgraded.close()
 
 
 def test_no_environment_variable_of_tests_is_read_by_the_product() -> None:

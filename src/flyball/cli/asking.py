@@ -6,12 +6,14 @@ from flyball.cli.render import print_json, say
 from flyball.errors import UsageError
 from flyball.factory.conduct import ask, running
 from flyball.factory.looking import Project
+from flyball.factory.request_answer import RequestAnswer
 
-NO_ANSWER = 1
+NOT_DONE = 1
+NOT_YET = "the run was asked and has not answered yet; flyball board shows what it does"
 
 
-def ask_run(project: Project, verb: str, task: str = "", **fields: int) -> str:
-    """The answer of the run that is going on; empty if it took longer than we wait."""
+def ask_run(project: Project, verb: str, task: str = "", **fields: int) -> RequestAnswer | None:
+    """The answer of the run that is going on; None if it took longer than we wait."""
     if running(project.root) is None:
         raise UsageError(
             f"no run of {project.config.project.id} is going on; flyball run starts one, "
@@ -20,10 +22,11 @@ def ask_run(project: Project, verb: str, task: str = "", **fields: int) -> str:
     return ask(project.root, verb, task, **fields)
 
 
-def tell(words: str, *, as_json: bool, **fields: object) -> int:
+def tell(answer: RequestAnswer | None, *, as_json: bool, **fields: object) -> int:
     """Show an answer; the exit code."""
     if as_json:
-        print_json({**fields, "answered": bool(words), "words": words})
+        outcome, words = (answer.outcome.value, answer.words) if answer is not None else (None, "")
+        print_json({**fields, "answered": answer is not None, "outcome": outcome, "words": words})
     else:
-        say(words or "the run was asked and has not answered yet; flyball board shows what it does")
-    return 0 if words else NO_ANSWER
+        say(answer.words if answer is not None else NOT_YET)
+    return 0 if answer is not None and answer.accepted else NOT_DONE

@@ -11,7 +11,7 @@ import threading
 
 from flyball.cli.landing_lines import LandingLines, Seen
 from flyball.errors import UsageError
-from flyball.factory.by_hand import REFUSED, ByHand
+from flyball.factory.by_hand import ByHand
 from flyball.factory.conduct import ask, conduct, running
 from flyball.factory.config_reading import check_runnable
 from flyball.factory.looking import Project, history_of
@@ -28,9 +28,9 @@ def landed_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet:
 
 def _by_the_run(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
     """Ask, and follow until the landing is over or the run is."""
-    words = ask(project.root, "merge", task_id, how=how)
-    if REFUSED in words:
-        raise UsageError(words)
+    answer = ask(project.root, "merge", task_id, how=how)
+    if answer is not None and not answer.accepted:
+        raise UsageError(answer.words)
     while lines.see() is not Seen.OVER and running(project.root) is not None:
         lines.wait()
     return []

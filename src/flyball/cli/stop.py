@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flyball.cli.asking import ask_run, tell
+from flyball.cli.asking import NOT_DONE, ask_run, tell
 from flyball.factory.looking import known_task, project_at
+from flyball.factory.request_answer import RequestOutcome
 
 SUMMARY = """Pause the project's run: its agents are ended, their worktrees, branches and sessions are kept,
 and the next flyball run goes on from there. With a task, only that one: the run goes on with the others, and
@@ -23,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
-    slot = known_task(project, args.task).slot if args.task else None
-    under_way = not args.task or (slot is not None and not slot.final)
-    code = tell(ask_run(project, "stop", args.task), as_json=args.json, task=args.task, stopped=under_way)
-    return code if under_way else 1
+    if args.task:
+        known_task(project, args.task)
+    answer = ask_run(project, "stop", args.task)
+    stopped = answer is not None and answer.outcome is RequestOutcome.DONE
+    tell(answer, as_json=args.json, task=args.task, stopped=stopped)
+    return 0 if stopped else NOT_DONE

@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from flyball.cli.asking import NOT_YET
 from flyball.cli.nudge import message_of
 from flyball.cli.render import print_json, say
 from flyball.cli.units import command
@@ -18,13 +19,11 @@ from flyball.core.recovery import may_let_go, may_send_back
 from flyball.core.slotrun import SlotRun, State
 from flyball.core.task import TaskStatus
 from flyball.errors import UsageError
-from flyball.factory.by_hand import REFUSED, ByHand
+from flyball.factory.by_hand import ByHand
 from flyball.factory.conduct import ask, conduct, running
 from flyball.factory.looking import Known, Project, known_task, project_at, slot_of
 from flyball.factory.report import Terms, Wish
-
-_NO_ANSWER = "the run was asked and has not answered yet; flyball board shows what it does"
-
+from flyball.factory.request_answer import RequestAnswer, done
 
 # -- close ------------------------------------------------------------------------------------------------
 
@@ -37,14 +36,14 @@ def close(args: argparse.Namespace) -> int:
     if not was_closed:
         project.source.drop(known.id, reason=args.reason)
     answer = _let_go(project, known)
-    lands_on = REFUSED in answer
     slot = slot_of(project.state, known.id)
-    notes = [answer] if lands_on else [_NO_ANSWER] if not answer else []
+    notes = [NOT_YET] if answer is None else [] if answer.accepted else [answer.words]
     notes += [] if was_closed else _consequences(project, known, slot)
-    code = 1 if lands_on or not answer else 0
+    code = 0 if answer is not None and answer.accepted else 1
     if args.json:
-        branch = _kept(slot)
-        print_json({"task": known.id, "closed": True, "branch": branch, "notes": notes, "exit": code})
+        outcome = answer.outcome.value if answer is not None else None
+        told = {"task": known.id, "closed": True, "outcome": outcome, "branch": _kept(slot)}
+        print_json({**told, "notes": notes, "exit": code})
         return code
     where = f" in {known.task.where}" if known.task is not None and known.task.where else ""
     say(f"{known.id} was closed already" if was_closed else f"closed {known.id}{where}")
@@ -65,14 +64,14 @@ def _check_closable(known: Known) -> None:
         raise UsageError(f"{known.id} cannot be closed now: {reviewed}; flyball board shows how that goes on")
 
 
-def _let_go(project: Project, known: Known) -> str:
-    """End what is under way for it; what came of that, empty if nobody has answered."""
+def _let_go(project: Project, known: Known) -> RequestAnswer | None:
+    """End what is under way for it; what came of that, None if the run has not answered yet."""
     if running(project.root) is not None:
         return ask(project.root, "close", known.id)
     if known.slot is not None and not known.slot.final:
         by_hand = ByHand(task=known.id, how="close")
         conduct(project.root, project.config, Wish(), Terms(), by_hand=by_hand)
-    return "let go"
+    return done(f"{known.id} is let go")
 
 
 def _kept(slot: SlotRun | None) -> str:
@@ -113,17 +112,18 @@ def reject(args: argparse.Namespace) -> int:
     going_on = running(project.root) is not None
     if going_on:
         answer = ask(project.root, "reject", known.id, words=words)
-        if REFUSED in answer:
-            raise UsageError(answer)
+        if answer is not None and not answer.accepted:
+            raise UsageError(answer.words)
     else:
         conduct(project.root, project.config, Wish(), Terms(), by_hand=by_hand)
-        answer = "sent back"
-    code = 0 if answer else 1
-    notes = list(_what_follows(known, slot, going_on=going_on)) if answer else [_NO_ANSWER]
+        answer = done(f"{known.id} is sent back")
+    sent_back = answer is not None
+    code = 0 if sent_back else 1
+    notes = list(_what_follows(known, slot, going_on=going_on)) if sent_back else [NOT_YET]
     if args.json:
-        print_json({"task": known.id, "sent_back": bool(answer), "notes": notes, "exit": code})
+        print_json({"task": known.id, "sent_back": sent_back, "notes": notes, "exit": code})
         return code
-    if answer:
+    if sent_back:
         say(f"{known.id} is sent back")
     for note in notes:
         say(note)

@@ -5,7 +5,7 @@
     send it back   they looked at it and say what is wrong: an agent goes on with it, and is told
 
 A run that is going on does so when it is asked; otherwise a run that does nothing else. What became of it is
-in the ledger; the words are for whoever asked.
+in the ledger; the answer is for the person who asked.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from flyball.core.recovery import Move, Next, may_let_go, may_send_back
 from flyball.core.slotrun import Cause, SlotRun, State, Step
 from flyball.errors import UsageError
+from flyball.factory.request_answer import RequestAnswer, done, refused, unchanged
 from flyball.factory.run import Run
 
 HOWS = frozenset({"merge", "close", "reject"})
 """What can be asked of a run that is going on."""
-REFUSED = " cannot be "
-"""In the answer to what cannot be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,45 +30,45 @@ class ByHand:
     words: str = ""
     """What the agent is told that it is sent back to."""
 
-    def __call__(self, run: Run) -> str:
-        """Do it, or begin to; says what happens, or why not."""
+    def __call__(self, run: Run) -> RequestAnswer:
+        """Do it, or begin to; what happens, or why not."""
         if self.how == "close":
             return close(run, self.task)
         if self.how == "reject":
             return send_back(run, self.task, self.words)
         return land(run, self.task, self.how)
 
-    def alone(self, run: Run) -> str:
+    def alone(self, run: Run) -> RequestAnswer:
         """As what a run was begun for: what cannot be done is an error."""
-        said = self(run)
-        if REFUSED in said:
-            raise UsageError(said)
-        return said
+        answer = self(run)
+        if not answer.accepted:
+            raise UsageError(answer.words)
+        return answer
 
 
-def land(run: Run, task_id: str, how: str) -> str:
+def land(run: Run, task_id: str, how: str) -> RequestAnswer:
     if task_id in run.trips:
-        return f"{task_id} is under way already"
+        return unchanged(f"{task_id} is under way already")
     slot = run.shop.ledger.load_task(task_id)
     if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
-        return f"{task_id}{REFUSED}landed: {_stands(slot)}"
+        return refused(f"{task_id} cannot be landed: {_stands(slot)}")
     _forget(run, task_id)
     trip = run.trip_of(task_id)
     begun = slot.state is State.LANDING
     trip.last_leg.how, trip.first = how, Next(move=Move.LAND_ON if begun else Move.LAND)
     run.start(trip)
-    return f"{task_id} is being landed"
+    return done(f"{task_id} is being landed")
 
 
-def close(run: Run, task_id: str) -> str:
+def close(run: Run, task_id: str) -> RequestAnswer:
     """Let go of a task that a person has closed where it is kept."""
     run.frontier.stale = True
     trip, slot = run.trips.get(task_id), _slot(run, task_id)
     if trip is None and (slot is None or slot.final):
         _forget(run, task_id)
-        return f"nothing is under way for {task_id}"
+        return unchanged(f"nothing is under way for {task_id}")
     if slot is None or not may_let_go(slot):
-        return f"{task_id}{REFUSED}let go: its landing has begun and goes on"
+        return refused(f"{task_id} cannot be let go: its landing has begun and goes on")
     if trip is None:
         _forget(run, task_id)
         trip = run.trip_of(task_id)
@@ -77,20 +76,20 @@ def close(run: Run, task_id: str) -> str:
         run.start(trip)
     else:
         trip.drop()
-    return f"{task_id} is let go"
+    return done(f"{task_id} is let go")
 
 
-def send_back(run: Run, task_id: str, words: str) -> str:
+def send_back(run: Run, task_id: str, words: str) -> RequestAnswer:
     """Its work goes back to an agent, with a person's words. The run chooses when, as for all tasks."""
     slot = _slot(run, task_id)
     if slot is None or task_id in run.trips or not may_send_back(slot):
-        return f"{task_id}{REFUSED}sent back: {_stands(slot)}"
+        return refused(f"{task_id} cannot be sent back: {_stands(slot)}")
     _forget(run, task_id)
     before = f"Before that it was blocked: {slot.reason}" if slot.state is State.BLOCKED else ""
     cause = Cause.REJECTED.value
     run.shop.ledger.note(task_id, Step.BACK, cause=cause, reason=words, detail=before, until=0.0)
     run.wake()
-    return f"{task_id} is sent back"
+    return done(f"{task_id} is sent back")
 
 
 def _forget(run: Run, task_id: str) -> None:

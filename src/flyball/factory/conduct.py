@@ -28,6 +28,7 @@ from flyball.factory.locks import LongLock, holder_of
 from flyball.factory.only_run import OnlyRun
 from flyball.factory.orphans import GitLock
 from flyball.factory.report import Report, Terms, Wish
+from flyball.factory.request_answer import RequestAnswer, RequestOutcome, done, unchanged
 from flyball.factory.run import Run
 from flyball.factory.threads import off_loop
 from flyball.factory.unmeasurable import check_measurable, unmeasurable
@@ -94,50 +95,53 @@ class Conductor:
 
     def take_requests(self, run: Run) -> None:
         for number, verb, task, fields in run.shop.ledger.requests():
-            words = self._answered(run, verb, task, fields, number)
-            if words is not None:
-                run.shop.ledger.answer(number, words)
+            answer = self._answer(run, verb, task, fields, number)
+            if answer is not None:
+                run.shop.ledger.answer(number, answer)
 
-    def _answered(self, run: Run, verb: str, task: str, fields: dict[str, Any], number: int) -> str | None:
+    def _answer(
+        self, run: Run, verb: str, task: str, fields: dict[str, Any], number: int
+    ) -> RequestAnswer | None:
+        """Do what was asked. None: it is answered later."""
         if verb == "drain":
             run.drain("asked to drain")
-            return f"draining: {len(run.trips)} under way"
+            return done(f"draining: {len(run.trips)} under way")
         if verb == "resize":
             run.resize(max(1, int(fields["width"])))
-            return f"width is now {run.shop.places.width}"
+            return done(f"width is now {run.shop.places.width}")
         if verb == "stop":
             return self._stop(run, task)
         if verb in HOWS:
             how, words = str(fields.get("how", verb)), str(fields.get("words", ""))
             return ByHand(task=task, how=how, words=words)(run)
-        return self._nudge(run, task, fields, number)
+        self._nudge(run, task, fields, number)
+        return None
 
-    def _stop(self, run: Run, task: str) -> str:
+    def _stop(self, run: Run, task: str) -> RequestAnswer:
         if not task:
             run.stop("asked to stop")
-            return "stopping; everything is kept, flyball run goes on from here"
+            return done("stopping; everything is kept, flyball run goes on from here")
         trip = run.trips.get(task)
         if trip is None:
-            return f"{task} is not under way"
+            return unchanged(f"{task} is not under way")
         trip.stop(f"stopped by a person (flyball stop {task})")
-        return f"{task} is being stopped; the next run goes on with it"
+        return done(f"{task} is being stopped; the next run goes on with it")
 
-    def _nudge(self, run: Run, task: str, fields: dict[str, Any], number: int) -> str | None:
+    def _nudge(self, run: Run, task: str, fields: dict[str, Any], number: int) -> None:
         known = self._nudges.setdefault(task, [])
         if number in (each for each, _ in known):
-            return None
+            return
         known.append((number, str(fields.get("message", ""))))
         trip = run.trips.get(task)
         if fields.get("now") and trip is not None and trip.agent is not None:
             trip.interrupt()
-        return None
 
     def nudges_for(self, task: str) -> list[str]:
         """Messages that go out with the next prompt of a task, which answers them."""
         self.take_requests(self.run)
         found = self._nudges.pop(task, [])
         for number, _ in found:
-            self.run.shop.ledger.answer(number, "went out with the prompt")
+            self.run.shop.ledger.answer(number, done("went out with the prompt"))
         return [message for _, message in found]
 
 
@@ -240,7 +244,7 @@ def _mail_came(box: Mailbox, run: Run) -> None:
 def _let_old_requests_go(ledger: Ledger) -> None:
     for number, verb, _, _ in ledger.requests():
         if verb not in _LASTING:
-            ledger.answer(number, "came too late: that run was over")
+            ledger.answer(number, RequestAnswer(RequestOutcome.LATE, "came too late: that run was over"))
 
 
 def _run_name(state: Path) -> str:
@@ -274,8 +278,10 @@ def running(root: Path) -> tuple[int, str] | None:
     return (found[0].pid, str(found[1].get("mailbox", ""))) if found else None
 
 
-def ask(root: Path, verb: str, task: str = "", *, wait_s: float = 10.0, **fields: Any) -> str:
-    """Ask something of the project's run, and wait for its answer."""
+def ask(
+    root: Path, verb: str, task: str = "", *, wait_s: float = 10.0, **fields: Any
+) -> RequestAnswer | None:
+    """Ask something of the project's run, and wait for its answer; None if there is none yet."""
     going_on = running(root)
     if going_on is None and verb not in _LASTING:
         raise UsageError("no run of this project is going on; flyball run starts one")
@@ -283,15 +289,15 @@ def ask(root: Path, verb: str, task: str = "", *, wait_s: float = 10.0, **fields
     try:
         number = ledger.ask(verb, task, **fields)
         if going_on is None:
-            return ""
+            return None
         if going_on[1]:
             send(going_on[1], number)
         end = time.monotonic() + wait_s
         while time.monotonic() < end:
-            words = ledger.answer_to(number)
-            if words is not None:
-                return words
+            answer = ledger.answer_to(number)
+            if answer is not None:
+                return answer
             time.sleep(0.05)
     finally:
         ledger.close()
-    return ""
+    return None

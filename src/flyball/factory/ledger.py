@@ -20,9 +20,10 @@ from typing import Any
 from flyball.core.slotrun import Entry, Mark, SlotRun, State, Step
 from flyball.core.slotrun_fold import fold
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
+from flyball.factory.request_answer import RequestAnswer, RequestOutcome
 
 FILE_NAME = "ledger.db"
-VERSION = 3
+VERSION = 4
 _FINAL_STEPS = (Step.MERGED, Step.PARK, Step.BLOCK)
 COSTLY = (Step.END, Step.STAGE, Step.REVIEW)
 """What an agent's cost is written down with."""
@@ -73,8 +74,20 @@ class Ledger:
             script = (files("flyball.factory") / "ledger.sql").read_text(encoding="utf-8")
             db.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
         elif version < VERSION and not read_only:
-            # The same tables; but what is written from here on, an older flyball would not understand.
+            self._upgrade(db)
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        """What is written from here on, an older flyball would not understand."""
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have been faster.
+            if "outcome" not in [column[1] for column in db.execute("PRAGMA table_info(answer)")]:
+                db.execute("ALTER TABLE answer ADD COLUMN outcome TEXT NOT NULL DEFAULT 'done'")
             db.execute(f"PRAGMA user_version = {VERSION}")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
 
     # -- writing --------------------------------------------------------------------------------------
 
@@ -99,11 +112,11 @@ class Ledger:
                 (time.time(), verb, task, _json(fields)),
             )
 
-    def answer(self, request: int, words: str) -> None:
+    def answer(self, request: int, answer: RequestAnswer) -> None:
         with self._lock:
             self._insert(
-                "INSERT OR IGNORE INTO answer (request, at, run, words) VALUES (?, ?, ?, ?)",
-                (request, time.time(), self.run, words),
+                "INSERT OR IGNORE INTO answer (request, at, run, words, outcome) VALUES (?, ?, ?, ?, ?)",
+                (request, time.time(), self.run, answer.words, answer.outcome.value),
             )
 
     def _insert(self, sql: str, values: tuple[Any, ...]) -> int:
@@ -186,9 +199,9 @@ class Ledger:
                  WHERE id > ? AND id NOT IN (SELECT request FROM answer) ORDER BY id"""
         return [(row[0], row[1], row[2], json.loads(row[3])) for row in self._rows(sql, (after,))]
 
-    def answer_to(self, request: int) -> str | None:
-        rows = self._rows("SELECT words FROM answer WHERE request = ?", (request,))
-        return rows[0][0] if rows else None
+    def answer_to(self, request: int) -> RequestAnswer | None:
+        rows = self._rows("SELECT outcome, words FROM answer WHERE request = ?", (request,))
+        return RequestAnswer(RequestOutcome(rows[0][0]), rows[0][1]) if rows else None
 
     def last_run(self) -> str:
         rows = self._rows("SELECT run FROM entry ORDER BY id DESC LIMIT 1", ())

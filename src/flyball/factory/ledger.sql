@@ -19,12 +19,13 @@ CREATE TABLE request (
     fields TEXT NOT NULL
 ) STRICT;
 
--- Which request was taken up by which run.
+-- Which request was taken up by which run, and what became of it: outcome is for code, words are for people.
 CREATE TABLE answer (
     request INTEGER PRIMARY KEY REFERENCES request (id),
     at      REAL NOT NULL,
     run     TEXT NOT NULL,
-    words   TEXT NOT NULL
+    words   TEXT NOT NULL,
+    outcome TEXT NOT NULL DEFAULT 'done'
 ) STRICT;
 
-PRAGMA user_version = 2;
+PRAGMA user_version = 4;
