@@ -37,8 +37,8 @@ from bench import (
 )
 from bench.quote import RUNBOOK, quote, runbook
 from bench.report import Progress, Section, as_markdown, as_record, as_text
-from flyball.sim.report import matrix
-from flyball.sim.report import text as as_table
+from flyball.sim.simulator.report import matrix
+from flyball.sim.simulator.report import text as as_table
 
 BENCHES: Mapping[str, ModuleType] = {
     module.NAME: module

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.report import Figure, Progress, Section, Target, beside
-from flyball.core.footprint import Footprint
-from flyball.core.ready import Lineup
-from flyball.core.task import Task
-from flyball.core.wave import Active, choose
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.readiness import Lineup
+from flyball.core.tasks.scheduler import Active, choose
+from flyball.core.tasks.task import Task
 
 NAME = "choosing"
 TITLE = "choosing among ready tasks"

@@ -19,14 +19,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.report import COLUMNS, Figure, Progress, Section, Target, as_record
-from flyball.sim import report
-from flyball.sim.compare import Result, compare, play
-from flyball.sim.contenders import CONTENDERS, DEFAULT, PEERS
-from flyball.sim.curve import at, curve
-from flyball.sim.engine import Moment
-from flyball.sim.held_out import EVERY_SCENARIO, HELD_OUT
-from flyball.sim.plot import draw, picture
-from flyball.sim.scenario import FINAL_SEEDS, SCENARIOS, TUNING_SEEDS, Goal, Kind
+from flyball.sim.simulator import report
+from flyball.sim.simulator.compare import Result, compare, play
+from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT, PEERS
+from flyball.sim.simulator.engine import Moment
+from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
+from flyball.sim.simulator.plot import at, curve, draw, picture
+from flyball.sim.simulator.scenario import FINAL_SEEDS, SCENARIOS, TUNING_SEEDS, Goal, Kind
 
 NAME = "control"
 TITLE = "controllers against an oracle, in simulated time"

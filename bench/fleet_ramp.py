@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.report import Figure, Progress, Target
 from flyball import Governor
-from flyball.core.terms import terms_for
+from flyball.core.share_lease.timing import terms_for
 
 CAP = 16
 LOOK_S = 0.001

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from bench.fleet_server import Client
 from bench.report import Figure, Progress, Target
-from flyball.core import holding as holder
-from flyball.core.holding import Holding
-from flyball.core.renewal import Tally
-from flyball.core.terms import ShareTerms, terms_for
+from flyball.core.share_lease import holder
+from flyball.core.share_lease.holder import Holding
+from flyball.core.share_lease.renewal import Tally
+from flyball.core.share_lease.timing import ShareTerms, terms_for
 
 POOL = "renewals"
 EACH = 4

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import redis
 
-from flyball.core.model import Ask
+from flyball.core.pool.model import Ask
 from flyball.host.process import me, stands_still
 from flyball.stores.port import Release
-from flyball.stores.redis.lines import Lines, lines_to
+from flyball.stores.redis.connection import Lines, lines_to
 from flyball.stores.redis.store import RedisStore, open_redis
 from tests.redis_server import RedisServer
 

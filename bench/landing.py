@@ -24,13 +24,13 @@ from bench.factory import _git as git
 from bench.fleet import BenchError
 from bench.homes import scratch
 from bench.report import Figure, Progress, Section, Target
-from flyball.core.slotrun import Mark, Step
-from flyball.core.task import Task
-from flyball.factory import gate as gates
-from flyball.factory import git as gits
-from flyball.factory.config_reading import load_config
-from flyball.factory.landed import Landed, Result
-from flyball.factory.workshop import Workshop, open_workshop
+from flyball.core.tasks.task import Task
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.factory.git import git as gits
+from flyball.factory.landing import gate as gates
+from flyball.factory.landing.result import Landed, Result
+from flyball.factory.project.config_reader import load_config
+from flyball.factory.run.context import Workshop, open_workshop
 
 NAME = "landing"
 TITLE = "landing many branches behind one gate, beside one at a time"

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import psycopg
 
 from bench.report import Figure, Progress, Section, Target, beside
-from flyball.core.model import Ask
+from flyball.core.pool.model import Ask
 from flyball.host.process import me, stands_still
 from flyball.stores.port import Release
 from flyball.stores.postgres.opening import open_postgres

@@ -1,6 +1,6 @@
 ------------------------------- MODULE Renewal -------------------------------
 (***************************************************************************)
-(* Share leases: the rule of src/flyball/core/renewal.py and holding.py.   *)
+(* Share leases: the rule of src/flyball/core/share_lease/renewal.py and holding.py.   *)
 (*                                                                         *)
 (* A few processes (incarnations of nodes; a restarted node is another     *)
 (* process) hold slots of one pool and spend them by themselves.  A lease  *)

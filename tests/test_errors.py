@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flyball import errors
-from flyball.core.verdict import Kind, Reason, Verdict
+from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.errors import FlyballError, GitError, PoolInUseError, RefusedError, Throttled, WaitTimeoutError
 
 VERDICT = Verdict(kind=Kind.REFUSED, pool="p", reason=Reason.CAP, in_use=1, cap=1)

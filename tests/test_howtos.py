@@ -12,9 +12,9 @@ import pytest
 
 from flyball.cli.main import load_verb, verb_parser
 from flyball.governor.governor import Governor
-from flyball.governor.location import open_reader
-from flyball.sim.capacity import Capacity
-from flyball.sim.provider import Provider
+from flyball.governor.state_url import open_reader
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Provider
 
 PAGES = sorted((Path(__file__).parents[1] / "docs" / "how-to").glob("*.md"))
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from flyball import Governor, Share, ShareStats
-from flyball.cli.pool_screen import _FLAGS, value_words
-from flyball.core.settings import PROFILES, PoolChanges, resolve_pool
-from flyball.core.terms import BEATS_PER_TTL, terms_for
-from flyball.governor import nested
-from flyball.governor.location import SERVERS, resolve
+from flyball.cli.ui.pool_settings import _FLAGS, value_words
+from flyball.core.pool.settings import PROFILES, PoolChanges, resolve_pool
+from flyball.core.share_lease.timing import BEATS_PER_TTL, terms_for
+from flyball.governor import inherited_lease
+from flyball.governor.state_url import SERVERS, resolve
 from flyball.host.process import HOST_VARIABLE
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -109,4 +109,4 @@ def test_every_kind_of_address_is_listed_and_can_be_used() -> None:
 def test_the_variables_are_listed() -> None:
     section = ADDRESSES.partition("## Variables")[2]
     listed = {name.partition("=")[0] for row in rows(section) for name in names(row[0])}
-    assert {"FLYBALL_URL", "FLYBALL_HOME", HOST_VARIABLE, nested.VARIABLE} <= listed
+    assert {"FLYBALL_URL", "FLYBALL_HOME", HOST_VARIABLE, inherited_lease.VARIABLE} <= listed

@@ -68,9 +68,9 @@ def warm() -> Warm:
 
 
 def serve() -> None:
-    import flyball.cli.run
-    import flyball.factory.board
-    import flyball.factory.conduct  # noqa: F401
+    import flyball.cli.commands.run
+    import flyball.factory.run.board
+    import flyball.factory.run.session  # noqa: F401
 
     for line in sys.stdin:
         told = json.loads(line)

@@ -17,28 +17,28 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Governor": "flyball.governor.governor",
-    "slot": "flyball.governor.shared",
-    "AskOptions": "flyball.governor.asking",
+    "slot": "flyball.governor.default_governor",
+    "AskOptions": "flyball.governor.ask",
     "Lease": "flyball.governor.lease",
-    "Limiter": "flyball.governor.limiter",
-    "Share": "flyball.governor.share",
-    "ShareStats": "flyball.governor.share",
+    "Limiter": "flyball.governor.limiter.limiter",
+    "Share": "flyball.governor.share.share",
+    "ShareStats": "flyball.governor.share.share",
     "Status": "flyball.governor.status",
-    "Pool": "flyball.clients.port",
-    "httpx_client": "flyball.clients.door",
-    "async_httpx_client": "flyball.clients.door",
-    "govern": "flyball.clients.door",
-    "RetryPolicy": "flyball.clients.retry",
-    "RetryBudget": "flyball.governor.budget",
-    "retry": "flyball.clients.trying",
-    "aretry": "flyball.clients.trying",
-    "retried": "flyball.clients.trying",
-    "Outcome": "flyball.core.model",
-    "MachineSettings": "flyball.core.settings",
+    "Pool": "flyball.integrations.gate",
+    "httpx_client": "flyball.integrations.transport",
+    "async_httpx_client": "flyball.integrations.transport",
+    "govern": "flyball.integrations.transport",
+    "RetryPolicy": "flyball.integrations.retry",
+    "RetryBudget": "flyball.governor.limiter.retry_budget",
+    "retry": "flyball.integrations.retry",
+    "aretry": "flyball.integrations.retry",
+    "retried": "flyball.integrations.retry",
+    "Outcome": "flyball.core.pool.model",
+    "MachineSettings": "flyball.core.pool.settings",
     "Signal": "flyball.core.signals",
     "SignalKind": "flyball.core.signals",
-    "Verdict": "flyball.core.verdict",
-    "Reason": "flyball.core.verdict",
+    "Verdict": "flyball.core.pool.verdict",
+    "Reason": "flyball.core.pool.verdict",
     "FlyballError": "flyball.errors",
     "UsageError": "flyball.errors",
     "RefusedError": "flyball.errors",
@@ -88,14 +88,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from flyball.clients.door import async_httpx_client, govern, httpx_client
-    from flyball.clients.port import Pool
-    from flyball.clients.retry import RetryPolicy
-    from flyball.clients.trying import aretry, retried, retry
-    from flyball.core.model import Outcome
-    from flyball.core.settings import MachineSettings
+    from flyball.core.pool.model import Outcome
+    from flyball.core.pool.settings import MachineSettings
+    from flyball.core.pool.verdict import Reason, Verdict
     from flyball.core.signals import Signal, SignalKind
-    from flyball.core.verdict import Reason, Verdict
     from flyball.errors import (
         AtCapacityError,
         FlyballError,
@@ -108,14 +104,17 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeoutError,
     )
-    from flyball.governor.asking import AskOptions
-    from flyball.governor.budget import RetryBudget
+    from flyball.governor.ask import AskOptions
+    from flyball.governor.default_governor import slot
     from flyball.governor.governor import Governor
     from flyball.governor.lease import Lease
-    from flyball.governor.limiter import Limiter
-    from flyball.governor.share import Share, ShareStats
-    from flyball.governor.shared import slot
+    from flyball.governor.limiter.limiter import Limiter
+    from flyball.governor.limiter.retry_budget import RetryBudget
+    from flyball.governor.share.share import Share, ShareStats
     from flyball.governor.status import Status
+    from flyball.integrations.gate import Pool
+    from flyball.integrations.retry import RetryPolicy, aretry, retried, retry
+    from flyball.integrations.transport import async_httpx_client, govern, httpx_client
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists

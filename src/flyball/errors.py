@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flyball.core.verdict import Verdict
+    from flyball.core.pool.verdict import Verdict
 
 
 class FlyballError(Exception):

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flyball.sim.capacity import Capacity
-from flyball.sim.provider import Manner, Provider
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Manner, Provider
 from tests.agents.kit import Agent, environment
 
 LONGEST_S = 100.0

@@ -1,7 +1,7 @@
 """A project whose agent is one of the real four: ``flyball run`` takes its tasks to the default branch.
 
-The prompts carry errands (``flyball/sim/errands.py``), so what the agent does is known beforehand, and the
-provider remembers every request, so what it knew is known afterwards.
+The prompts carry errands (``flyball/sim/provider/tool_calls.py``), so what the agent does is known
+beforehand, and the provider remembers every request, so what it knew is known afterwards.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flyball.core.slotrun import Mark, Step
-from flyball.factory.ledger import Ledger
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.factory.state.ledger import Ledger
 from tests.agents.bench import Bench, until
 from tests.agents.kit import Agent
 from tests.factory.kit import Project, Ran

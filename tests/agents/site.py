@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from flyball.core.signals import Signal
-from flyball.runtimes.known import load
 from flyball.runtimes.port import Assignment, Ending, Launch
+from flyball.runtimes.registry import load
 from tests.agents.bench import Bench, finished, until
 from tests.agents.kit import Agent
 

@@ -28,8 +28,8 @@ _TOP = """\
 
 `make test-agents` installs four command lines from npm into `.agents` and drives each of them, headless,
 through whole runs of `flyball run`: a real repository, one task, the agent in its worktree, the gate, the
-landing. They talk to the provider that comes with flyball (`python -m flyball.sim.provider`), on this machine
-only; no account is needed.
+landing. They talk to the provider that comes with flyball (`python -m flyball.sim.provider.server`), on this
+machine only; no account is needed.
 """
 _WHAT = """\
 ## What happened

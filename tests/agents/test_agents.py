@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.sim.dialect import ANSWER
+from flyball.sim.provider.dialect import ANSWER
 from tests.agents.bench import Benches, finished, until
 from tests.agents.kit import (
     Agent,

@@ -11,8 +11,8 @@ import pytest
 from bench import control, machine
 from bench.__main__ import main
 from bench.report import as_text
-from flyball.sim.contenders import CONTENDERS
-from flyball.sim.scenario import SCENARIOS
+from flyball.sim.simulator.controllers import CONTENDERS
+from flyball.sim.simulator.scenario import SCENARIOS
 
 TINY = control.Sizes(
     tuning_seeds=(1,),

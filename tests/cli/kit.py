@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flyball.cli.main import main
-from flyball.core.model import Ask
+from flyball.core.pool.model import Ask
 from flyball.governor.governor import Governor
 from flyball.host.process import identify
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.cli.agent_run import given_up, retry_wait_s
+from flyball.cli.shared.agent_exec import given_up, retry_wait_s
 from flyball.core.signals import Signal, SignalKind
 from flyball.runtimes.port import End, Ending
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from flyball.sim.capacity import Capacity
-from flyball.sim.provider import Provider
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Provider
 from tests.cli.kit import Cli
 
 KEY = "sk-for-batches"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.board_screen import EVERYTHING, board_screen, room_for
-from flyball.cli.render import plain
-from flyball.core.slotrun import Mark, Step
-from flyball.factory.board import Board, Row, Waiting
-from flyball.factory.ledger import Ledger
-from flyball.factory.locks import LongLock
+from flyball.cli.ui.board import EVERYTHING, board_screen, room_for
+from flyball.cli.ui.render import plain
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.factory.run.board import Board, Row, Waiting
+from flyball.factory.state.ledger import Ledger
+from flyball.factory.state.locks import LongLock
 from tests.cli.kit import Cli
 from tests.factory.kit import Project, until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.completion import SHELLS
+from flyball.cli.commands.completion import SHELLS
 from flyball.cli.main import VERBS, build_parser
 from tests.cli.kit import Cli
 

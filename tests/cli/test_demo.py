@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli import demo, demo_screen
+from flyball.cli.commands import demo
 from flyball.cli.main import main
-from flyball.cli.render import plain, plain_words
-from flyball.core.settings import resolve_pool
+from flyball.cli.shared import demo as demo_screen
+from flyball.cli.ui.render import plain, plain_words
+from flyball.core.pool.settings import resolve_pool
 from flyball.errors import UsageError
-from flyball.sim.score import Row, Sample, Score, Standing
-from flyball.sim.workload import Team
+from flyball.sim.demo.score import Row, Sample, Score, Standing
+from flyball.sim.demo.worker import Team
 
 WITHOUT = Score(96, 92, 95.8, 16.7, 0.95, (32, 30, 18), 16, 6, stopped=False)
 WITH = Score(96, 7, 7.3, 20.8, 0.97, (32, 25, 21), 7, 6, stopped=False)

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.breaker import BreakerState
-from flyball.core.learned import CapState
-from flyball.core.model import Phase
-from flyball.core.plan import Memory
-from flyball.core.settings import MachineSettings
+from flyball.core.pool.breaker import BreakerState
+from flyball.core.pool.learned import CapState
+from flyball.core.pool.model import Phase
+from flyball.core.pool.plan import Memory
+from flyball.core.pool.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
-from flyball.host import filesystem
-from flyball.stores.sqlite import opening
+from flyball.host import resources
+from flyball.stores.sqlite import schema
 from flyball.wake.mailbox import folder_for
 from tests.cli.kit import Cli, People, edit
 
@@ -255,10 +255,10 @@ def test_another_programs_database_is_left_alone(cli: Cli) -> None:
 
 def test_an_older_layout_is_upgraded(cli: Cli) -> None:
     cli.home.mkdir(mode=0o700)
-    (script,) = Path(opening.__file__).parent.glob("001_*.sql")
+    (script,) = Path(schema.__file__).parent.glob("001_*.sql")
     connection = sqlite3.connect(cli.database)
     connection.executescript(script.read_text())
-    connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
     connection.close()
     cli.database.chmod(0o600)
@@ -424,7 +424,7 @@ def test_a_network_disk_and_an_old_sqlite_are_found_before_the_state_is_opened(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"1 1 0:1 / {tmp_path} rw - nfs4 server:/x rw\n")
-    monkeypatch.setattr(filesystem, "MOUNTS", mounts)
+    monkeypatch.setattr(resources, "MOUNTS", mounts)
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 30, 0))
     assert kinds(cli) == {("network-disk", ""): False, ("old-sqlite", ""): False}
 
@@ -432,7 +432,7 @@ def test_a_network_disk_and_an_old_sqlite_are_found_before_the_state_is_opened(
 def test_a_stopped_process_that_holds_the_lock_is_named(cli: Cli, governor: Governor) -> None:
     governor.set_pool("anthropic", cap=3)
     code = (
-        "import sys; from flyball.host.lockfile import LockFile; LockFile.of(sys.argv[1]).acquire();"
+        "import sys; from flyball.host.lock_file import LockFile; LockFile.of(sys.argv[1]).acquire();"
         "print('ready', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.factory.guards.installed import Guards
+from flyball.factory.guards.install import Guards
 from tests.factory.kit import Project
 
 

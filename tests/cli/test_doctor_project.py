@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.project_checkup import Tool, of_tools
-from flyball.core.slotrun import Mark, Step
-from flyball.factory.ledger import Ledger
+from flyball.cli.doctor.project_doctor import Tool, of_tools
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.factory.state.ledger import Ledger
 from tests.cli.kit import Cli
 from tests.cli.test_gc import BLOCKED, LIVE, closed, steps, tree, work
 from tests.factory.kit import Project
@@ -97,8 +97,8 @@ def test_a_folder_in_the_way_of_a_worktree_is_a_problem(cli: Cli, here: Project)
 
 
 def test_a_run_that_goes_on_is_not_disturbed(cli: Cli, here: Project) -> None:
-    from flyball.factory.conduct import LOCK
-    from flyball.factory.locks import LongLock
+    from flyball.factory.run.session import LOCK
+    from flyball.factory.state.locks import LongLock
 
     closed(here, "t-1")
     path = tree(here, "t-1")

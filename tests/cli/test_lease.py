@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Ask
+from flyball.core.pool.model import Ask
 from flyball.governor.governor import Governor
 from flyball.host.process import me
 from tests.cli.kit import Cli, People

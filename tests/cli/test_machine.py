@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.settings import MachineSettings
+from flyball.core.pool.settings import MachineSettings
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from flyball.core.slotrun import Mark, Step
-from flyball.factory.ledger import Ledger
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.factory.state.ledger import Ledger
 from tests.cli.kit import Cli
 from tests.factory.kit import Project
 

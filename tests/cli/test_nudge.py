@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from flyball.cli.nudge import LONGEST_CHARS, delivery
-from flyball.core.slotrun import SlotRun, State
-from flyball.core.task import Task
-from flyball.factory.looking import Known
+from flyball.cli.commands.nudge import LONGEST_CHARS, delivery
+from flyball.core.tasks.task import Task
+from flyball.core.tasks.task_run import SlotRun, State
+from flyball.factory.project_view import Known
 from tests.cli.kit import Cli
 from tests.factory.kit import Project
 

@@ -13,7 +13,7 @@ import pytest
 
 from flyball.errors import FlyballError
 from flyball.governor.governor import Governor
-from flyball.stores.redis.server import Server
+from flyball.stores.redis.connection import Server
 from tests.cli.kit import Cli
 from tests.cli.odd_servers import old_redis, untrusted_tls
 from tests.redis_server import RedisServer

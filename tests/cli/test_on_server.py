@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Holder
+from flyball.core.pool.model import Holder
 from flyball.governor.governor import Governor
 from flyball.stores.postgres.store import PostgresStore
 from flyball.stores.redis.store import RedisStore

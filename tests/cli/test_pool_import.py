@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from flyball.core import koryph
-from flyball.core.learned import Settling
-from flyball.core.model import Phase
-from flyball.core.settings import MachineSettings
+from flyball.core.pool.learned import Settling
+from flyball.core.pool.model import Phase
+from flyball.core.pool.settings import MachineSettings
 from flyball.errors import UsageError
+from flyball.governor import koryph_import
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli
 
@@ -55,8 +55,8 @@ def learned(wall: float = WALL) -> dict[str, Any]:
     }
 
 
-def one(document: object) -> koryph.ImportedPool:
-    (pool,) = koryph.read(document, wall=WALL, now=NOW).pools
+def one(document: object) -> koryph_import.ImportedPool:
+    (pool,) = koryph_import.read(document, wall=WALL, now=NOW).pools
     return pool
 
 
@@ -160,7 +160,7 @@ def test_the_machines_part_is_taken_over_and_what_has_no_counterpart_is_named() 
         "max_machine_agents": 9,
         "resources": {"kinds": {"docker": {"capacity": 2, "probe": "docker ps"}, "gpu": {}}},
     }
-    imported = koryph.read(document, wall=WALL, now=NOW)
+    imported = koryph_import.read(document, wall=WALL, now=NOW)
     assert (imported.ceiling, imported.memory_floor_bytes) == (9, 2 << 30)
     assert imported.resources == {"docker": 2, "gpu": 1}
     assert imported.ignored == ("est_per_agent_mb", "resources.probe")
@@ -188,7 +188,7 @@ def test_the_machines_part_is_taken_over_and_what_has_no_counterpart_is_named() 
 )
 def test_what_does_not_fit_is_refused(document: object, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        koryph.read(document, wall=WALL, now=NOW)
+        koryph_import.read(document, wall=WALL, now=NOW)
 
 
 # -- the command --------------------------------------------------------------------------------

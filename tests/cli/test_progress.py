@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from flyball.cli.progress import EVERY_S, FIRST_S, Progress
+from flyball.cli.ui.progress import EVERY_S, FIRST_S, Progress
 
 
 class Terminal(io.StringIO):

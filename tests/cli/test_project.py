@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.governor.caller import default_project
+from flyball.governor.ask import default_project
 from tests.cli.kit import Cli
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import PoolCounts, ProjectUse
+from flyball.core.pool.model import PoolCounts, ProjectUse
 from flyball.governor.governor import Governor
-from flyball.stores.seen import Miscount
-from flyball.stores.verbs import Verbs
+from flyball.stores.operations import Verbs
+from flyball.stores.port import Miscount
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -12,9 +12,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from flyball.cli.render import Column, Line, Piece, Style, Table, plain, renderable, safe
-from flyball.cli.screen import status_screen
-from flyball.core.settings import MachineSettings
+from flyball.cli.ui.pool_status import status_screen
+from flyball.cli.ui.render import Column, Line, Piece, Style, Table, plain, renderable, safe
+from flyball.core.pool.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli, People

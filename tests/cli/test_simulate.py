@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from flyball.sim.contenders import CONTENDERS
-from flyball.sim.held_out import EVERY_SCENARIO
+from flyball.sim.simulator.controllers import CONTENDERS
+from flyball.sim.simulator.held_out import EVERY_SCENARIO
 from tests.cli.kit import Cli
 
 QUICK = ("--part", "0.02", "--processes", "1")

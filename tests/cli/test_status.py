@@ -9,13 +9,13 @@ import time
 import msgspec
 import pytest
 
-from flyball.core.breaker import BreakerState
-from flyball.core.learned import CapState
-from flyball.core.model import Ask, Phase
-from flyball.core.plan import Memory
-from flyball.core.settings import MachineSettings
+from flyball.core.pool.breaker import BreakerState
+from flyball.core.pool.learned import CapState
+from flyball.core.pool.model import Ask, Phase
+from flyball.core.pool.plan import Memory
+from flyball.core.pool.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
-from flyball.governor.asking import asking_for
+from flyball.governor.ask import asking_for
 from flyball.governor.governor import Governor
 from flyball.governor.status import Status
 from flyball.host.process import identify

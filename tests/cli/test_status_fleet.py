@@ -9,16 +9,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from flyball.cli.findings import Finding, Severity
-from flyball.cli.fleet_findings import of_fleet
-from flyball.cli.fleet_screen import host_words
-from flyball.cli.render import plain, plain_words
-from flyball.cli.screen import ROWS, pool_blocks, status_screen
-from flyball.governor.fleet_status import SILENT_S, HostStatus, ShareStatus
+from flyball.cli.doctor.pool_checks import Finding, Severity, of_fleet
+from flyball.cli.ui.pool_status import ROWS, host_words, pool_blocks, status_screen
+from flyball.cli.ui.render import plain, plain_words
 from flyball.governor.governor import Governor
-from flyball.governor.status import PoolStatus, Status, status_of
+from flyball.governor.status import SILENT_S, HostStatus, PoolStatus, ShareStatus, Status, status_of
 from flyball.testing import Scene
-from flyball.testing.store_checks.nodes import Node, learned, settle
+from flyball.testing.store_checks.share_leases import Node, learned, settle
 from tests.cli.kit import Cli
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.cli.tail import seek_lines
-from flyball.core.slotrun import Mark, Step
-from flyball.factory.ledger import Ledger
+from flyball.cli.commands.tail import seek_lines
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.factory.state.ledger import Ledger
 from flyball.host.process import me
 from tests.cli.kit import Cli
 from tests.factory.kit import Project

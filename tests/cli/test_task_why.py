@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.slotrun import Mark, Step
-from flyball.factory.ledger import Ledger
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.factory.state.ledger import Ledger
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli
 from tests.factory.kit import Project, until

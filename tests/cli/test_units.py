@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from flyball.cli import units
+from flyball.cli.ui import units
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from flyball.core.model import Outcome
+from flyball.core.pool.model import Outcome
 from flyball.core.signals import Signal, SignalKind
-from flyball.governor.asking import asking_for
+from flyball.governor.ask import asking_for
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli, People, edit
 

@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any
 
 from flyball import Governor
-from flyball.clients.attempts import World
-from flyball.clients.port import Entry, Gate, Ticket
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.status import PoolStatus
+from flyball.integrations.gate import Entry, Gate, Ticket
+from flyball.integrations.retry import World
 
 Script = Sequence[int | Exception]
 THROTTLE = {"error": {"type": "rate_limit_error", "message": "slow down"}}

@@ -11,7 +11,7 @@ import pytest
 
 import flyball
 from flyball import Limiter, RetryBudget, RetryPolicy
-from flyball.clients import asgi, over_httpx2, wsgi
+from flyball.integrations import asgi, httpx2_transport, wsgi
 from tests.clients.kit import Night, Scripted
 from tests.clients.test_shedding import App, answering, asgi_client, call
 
@@ -20,7 +20,7 @@ URL = "https://api.example.com/v1/messages"
 
 
 def client_of(limiter: Limiter, answers: Any, night: Night, **rules: Any) -> httpx2.Client:
-    transport = over_httpx2.GovernedTransport(
+    transport = httpx2_transport.GovernedTransport(
         limiter, over=httpx2.MockTransport(answers), retry=PATIENT, world=night.world, **rules
     )
     return httpx2.Client(transport=transport)
@@ -40,7 +40,7 @@ def test_on_an_event_loop_too() -> None:
     limiter, night = Limiter(cap=8, cap_ceiling=8), Night()
 
     async def main() -> int:
-        transport = over_httpx2.AsyncGovernedTransport(
+        transport = httpx2_transport.AsyncGovernedTransport(
             limiter,
             over=httpx2.MockTransport(Scripted(httpx2, [429, 503, 429, 200])),
             retry=PATIENT,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball import RetryBudget, RetryPolicy, UsageError
-from flyball.clients.retry import BACKED_OFF, FINE, Episode, Why, backoff_s, decide
 from flyball.core.signals import CONGESTION, Signal, SignalKind
+from flyball.integrations.retry import BACKED_OFF, FINE, Episode, Why, backoff_s, decide
 
 POLICY = RetryPolicy()
 kinds = st.sampled_from(SignalKind)

@@ -19,8 +19,8 @@ import pytest
 import flyball
 from flyball import Governor, Pool, RetryBudget, RetryPolicy
 from flyball.core.signals import SignalKind
-from flyball.sim.capacity import Capacity
-from flyball.sim.provider import Manner, Provider
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Manner, Provider
 from flyball.testing import ManualClock
 from tests.clients.kit import Listener, Night, pool_of
 

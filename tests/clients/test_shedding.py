@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from flyball import Governor, Pool
-from flyball.clients import asgi, wsgi
 from flyball.core.signals import SignalKind
+from flyball.integrations import asgi, wsgi
 from tests.clients.kit import Listener, drop, pool_of
 
 # -- asgi -------------------------------------------------------------------------------------------

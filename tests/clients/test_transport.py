@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from flyball import Governor, Pool
-from flyball.clients.transport import ERROR_BODY_BYTES
 from flyball.core.signals import SignalKind
+from flyball.integrations.transport import ERROR_BODY_BYTES
 from tests.clients.kit import THROTTLE, Listener, Night, Pieces, Scripted, drop, pool_of
 from tests.clients.transports import URL, async_client_of, client_of
 

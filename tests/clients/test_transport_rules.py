@@ -64,7 +64,7 @@ def test_an_estimate_is_spent_from_the_windows_of_a_pool(lib: Any, gov: Governor
 def test_without_a_gate_the_host_decides_the_pool(
     lib: Any, gov: Governor, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flyball.clients.port.shared_governor", lambda: gov)
+    monkeypatch.setattr("flyball.integrations.gate.shared_governor", lambda: gov)
     with client_of(lib, None, Scripted(lib, [429, 200, 429, 200]), night) as client:
         client.get("https://api.anthropic.com/v1/models")
         client.get("http://localhost:8000/v1/chat/completions")
@@ -122,6 +122,6 @@ def test_the_door_opens_on_httpx2_and_on_httpx_if_asked() -> None:
 
 
 def test_without_either_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flyball.clients.door.find_spec", lambda name: None)
+    monkeypatch.setattr("flyball.integrations.transport.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"flyball-governor\[http\]"):
         flyball.httpx_client("p")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from flyball import Governor, Pool, RetryBudget, RetryPolicy, Throttled, UsageError, aretry, retried, retry
-from flyball.clients.telling import judge
 from flyball.core.signals import SignalKind
 from flyball.errors import StoreFullError, WaitTimeoutError
+from flyball.integrations.outcome import judge
 from tests.clients.kit import Listener, Night, pool_of
 
 POLICY = RetryPolicy(budget=RetryBudget(least=1000))

@@ -9,10 +9,10 @@ import httpx
 import httpx2
 
 from flyball import RetryBudget, RetryPolicy
-from flyball.clients import over_httpx, over_httpx2
+from flyball.integrations import httpx2_transport, httpx_transport
 from tests.clients.kit import Night
 
-OVER = {httpx: over_httpx, httpx2: over_httpx2}
+OVER = {httpx: httpx_transport, httpx2: httpx2_transport}
 URL = "https://api.example.com/v1/messages"
 PATIENT = RetryPolicy(budget=RetryBudget(least=1000))
 

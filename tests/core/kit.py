@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flyball.core.control.aimd import on_throttle
-from flyball.core.learned import CapEvent, CapState, Settling
-from flyball.core.model import Limits, Phase
-from flyball.core.settings import PoolChanges, PoolSettings, ShareRule, resolve_pool
+from flyball.core.pool.control.aimd import on_throttle
+from flyball.core.pool.learned import CapEvent, CapState, Settling
+from flyball.core.pool.model import Limits, Phase
+from flyball.core.pool.settings import PoolChanges, PoolSettings, ShareRule, resolve_pool
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from flyball.core.cap import cap_of
-from flyball.core.control.measured import (
-    REJECT_TIMES,
-    MeasuredController,
-)
-from flyball.core.control.port import Heard, Seen
-from flyball.core.learned import CapEvent, CapState, Measured
-from flyball.core.settings import PoolSettings, resolve_pool
+from flyball.core.pool.control.measured import REJECT_TIMES, MeasuredController
+from flyball.core.pool.control.port import Heard, Seen, cap_of
+from flyball.core.pool.learned import CapEvent, CapState, Measured
+from flyball.core.pool.settings import PoolSettings, resolve_pool
 from flyball.core.signals import Signal, SignalKind
 from tests.core.kit import T0
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.address import check_server, shown
+from flyball.core.server_url import check_server, shown
 from flyball.errors import UsageError
 
 PASSWORDS = ["s3cret", "a/s3cret", "a?s3cret", "a#s3cret", "a@s3cret", "a://s3cret", "a:s3cret"]

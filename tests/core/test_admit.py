@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.admit import Candidate, Denial, estimate_s, judge, place_in_way, too_large
-from flyball.core.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
-from flyball.core.settings import ShareRule
-from flyball.core.verdict import Reason
+from flyball.core.pool.admission import Candidate, Denial, estimate_s, judge, place_in_way, too_large
+from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.settings import ShareRule
+from flyball.core.pool.verdict import Reason
 from tests.core.kit import LIMITS, T0
 
 ASK = Candidate(1, "a")

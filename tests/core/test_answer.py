@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.answer import from_http
-from flyball.core.headers import HeaderLines
+from flyball.core.durations import LONGEST_WAIT_S
+from flyball.core.provider.http_response import from_http
+from flyball.core.provider.rate_limit_headers import HeaderLines
 from flyball.core.signals import Bucket, Certainty, Signal, SignalKind
-from flyball.core.spans import LONGEST_WAIT_S
 
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 DATE_S = 1445412480.0

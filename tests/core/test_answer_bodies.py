@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flyball.core.answer import from_http
-from flyball.core.body import BODY_CHARS
+from flyball.core.durations import LONGEST_WAIT_S
+from flyball.core.provider.error_body import BODY_CHARS
+from flyball.core.provider.http_response import from_http
 from flyball.core.signals import Certainty, SignalKind
-from flyball.core.spans import LONGEST_WAIT_S
 from tests.core.bodies import DAY_ID, MINUTE_ID, Body, anthropic, gemini, openai
 
 INPUT_TOKENS = (

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flyball.core.answer import from_http
+from flyball.core.durations import LONGEST_WAIT_S, duration_s, moment_s, number, until_s, worded_s
+from flyball.core.provider.http_response import from_http
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.spans import LONGEST_WAIT_S, duration_s, moment_s, number, until_s, worded_s
 
 NAMES = [
     "retry-after",

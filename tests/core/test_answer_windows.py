@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.answer import from_http
+from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
 from tests.core.bodies import DAY_ID, Body, anthropic, gemini, openai
 

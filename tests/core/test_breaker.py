@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.breaker import TRANSITIONS, BreakerEvent, BreakerState, step
-from flyball.core.model import Phase
-from flyball.core.settings import PoolSettings
+from flyball.core.pool.breaker import TRANSITIONS, BreakerEvent, BreakerState, step
+from flyball.core.pool.model import Phase
+from flyball.core.pool.settings import PoolSettings
 from flyball.errors import InvariantError
 from tests.core.kit import T0, pool
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.budget import (
+from flyball.core.budget.limits import (
     Asked,
     Guard,
     Level,
@@ -20,7 +20,17 @@ from flyball.core.budget import (
     width_of,
     worst,
 )
-from flyball.core.standing import BUILT_IN, Figure, Piece, Report, Spend, Standing, Tag, Terms, stand
+from flyball.core.budget.usage_windows import (
+    BUILT_IN,
+    Figure,
+    Piece,
+    Report,
+    Spend,
+    Standing,
+    Tag,
+    Terms,
+    stand,
+)
 
 HOUR = 3600.0
 NOW = 1_000_000 * 18_000.0 + HOUR

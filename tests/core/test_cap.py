@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.cap import HISTORY_LIMIT, cap_of
-from flyball.core.control.aimd import freeze, grow, next_move_at, resume_at_floor
-from flyball.core.learned import CapEvent, Settling
+from flyball.core.pool.control.aimd import freeze, grow, next_move_at, resume_at_floor
+from flyball.core.pool.control.port import HISTORY_LIMIT, cap_of
+from flyball.core.pool.learned import CapEvent, Settling
 from tests.core.kit import PROBE_S, SETTLE_S, T0, at, cut, pool, probed, throttle
 
 MIXED = pool()

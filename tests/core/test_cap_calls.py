@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.cap import cap_of, count_throttle
-from flyball.core.control.aimd import freeze, grow, resume_at_floor
-from flyball.core.learned import CapEvent, CapState
-from flyball.core.settings import PoolSettings
+from flyball.core.pool.control.aimd import freeze, grow, resume_at_floor
+from flyball.core.pool.control.port import cap_of, count_throttle
+from flyball.core.pool.learned import CapEvent, CapState
+from flyball.core.pool.settings import PoolSettings
 from tests.core.kit import T0, at, pool, throttle
 
 CALLS = pool(profile="calls")

@@ -8,10 +8,9 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flyball.core.admit import Candidate, choose, in_order, judge
-from flyball.core.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
-from flyball.core.settings import ShareRule
-from flyball.core.share import need
+from flyball.core.pool.admission import Candidate, choose, in_order, judge, need
+from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.settings import ShareRule
 from tests.core.kit import LIMITS, T0
 
 AGEING_S = 60.0

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.engine_version import minimum, satisfies, too_old_words
 from flyball.errors import UsageError
+from flyball.factory.project.config_reader import minimum, satisfies, too_old_words
 
 
 @pytest.mark.parametrize(

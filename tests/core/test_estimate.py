@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.estimate import (
+from flyball.core.budget.estimate import (
     DEFAULT_COST_USD,
     DEFAULT_DURATION_S,
     KEPT,

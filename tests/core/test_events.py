@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flyball.core.answer import from_event
-from flyball.core.events import EVENT_BYTES, ErrorSpotter
+from flyball.core.provider.http_response import from_event
+from flyball.core.provider.stream_events import EVENT_BYTES, ErrorSpotter
 from flyball.core.signals import Signal, SignalKind
 
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.findings import Reading, criteria_of, read_review
+from flyball.core.tasks.review_report import Reading, criteria_of, read_review
 
 TWO = ("the page is there", "it has a title")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flyball.core.footprint import (
+from flyball.core.tasks.footprint import (
     TOKENS_LIMIT,
     Clash,
     Footprint,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core import plan
-from flyball.core.control.fixed import FixedController
-from flyball.core.control.port import Heard, Seen
-from flyball.core.gate import INFINITY, Gate, Start
-from flyball.core.learned import CapEvent, CapState
-from flyball.core.model import Phase
-from flyball.core.settings import CONTROLLERS, PoolChanges, PoolSettings, resolve_pool
+from flyball.core.pool import plan
+from flyball.core.pool.control.fixed import FixedController
+from flyball.core.pool.control.port import Heard, Seen
+from flyball.core.pool.learned import CapEvent, CapState
+from flyball.core.pool.local_pool import INFINITY, Gate, Start
+from flyball.core.pool.model import Phase
+from flyball.core.pool.settings import CONTROLLERS, PoolChanges, PoolSettings, resolve_pool
 from flyball.core.signals import Bucket, Signal, SignalKind
 from tests.core.kit import T0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flyball.core.gate import Gate
-from flyball.core.model import Phase
-from flyball.core.settings import resolve_pool
+from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.model import Phase
+from flyball.core.pool.settings import resolve_pool
 from flyball.core.signals import Signal, SignalKind
 from tests.core.kit import T0
 

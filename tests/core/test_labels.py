@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.labels import POLICIES, Policy, Spelling, policy_of, retry_tier
-from flyball.core.task import Task
+from flyball.core.tasks.labels import POLICIES, Policy, Spelling, policy_of, retry_tier
+from flyball.core.tasks.task import Task
 
 
 def task(*labels: str) -> Task:

@@ -6,15 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.control.measured import (
-    BLIPS_MOST,
-    DEEPER,
-    OVERLOADS_TO_TRIP,
-    PAUSE,
-)
-from flyball.core.gate import Gate
-from flyball.core.learned import CapEvent, CapState
-from flyball.core.settings import resolve_pool
+from flyball.core.pool.control.measured import BLIPS_MOST, DEEPER, OVERLOADS_TO_TRIP, PAUSE
+from flyball.core.pool.learned import CapEvent, CapState
+from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.settings import resolve_pool
 from flyball.core.signals import SignalKind
 from tests.core.kit import T0
 from tests.core.measuring import (

@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.cap import cap_of
-from flyball.core.control.cadence import INTERVAL_MOST, OVERDUE_S
-from flyball.core.control.measured import FALLS_TO_TRIP, PAUSE
-from flyball.core.control.port import Heard, Seen
-from flyball.core.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
-from flyball.core.plan import Memory
-from flyball.core.settings import PoolSettings, resolve_pool
+from flyball.core.pool.control.measured import FALLS_TO_TRIP, INTERVAL_MOST, OVERDUE_S, PAUSE
+from flyball.core.pool.control.port import Heard, Seen, cap_of
+from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
+from flyball.core.pool.plan import Memory
+from flyball.core.pool.settings import PoolSettings, resolve_pool
 from flyball.core.signals import Signal, SignalKind
 from flyball.stores.codec import dump, load_memory
 from tests.core.kit import T0

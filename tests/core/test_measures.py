@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.measures import Spend, measure, trips_of
-from flyball.core.slotrun import Entry, Mark, Step
+from flyball.core.tasks.statistics import Spend, measure, trips_of
+from flyball.core.tasks.task_run import Entry, Mark, Step
 
 
 class Book:

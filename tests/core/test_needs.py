@@ -7,8 +7,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.needs import Circle, Unmet, Waits
-from flyball.core.task import Task, TaskStatus
+from flyball.core.tasks.dependencies import Circle, Unmet, Waits
+from flyball.core.tasks.task import Task, TaskStatus
 
 
 def task(name: str, *needs: str, parent: str | None = None, closed: bool = False) -> Task:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.answer import from_http
-from flyball.core.pacific import until_midnight_s
+from flyball.core.durations import until_midnight_s
+from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
 from tests.core.bodies import DAY_ID, MINUTE_ID, gemini
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flyball.core.footprint import overlap
-from flyball.core.pattern import NAMES_LIMIT, TOKEN_LIMIT, check_token
+from flyball.core.tasks.footprint import overlap
+from flyball.core.tasks.globs import NAMES_LIMIT, TOKEN_LIMIT, check_token
 from flyball.errors import UsageError
 
 REFUSED = {

@@ -6,11 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.breaker import BreakerState
-from flyball.core.cap import cap_of
-from flyball.core.model import Meters, Outcome, Phase, PoolCounts, ProjectUse
-from flyball.core.plan import FOREVER_S, Memory, Plan, first_memory, fold, fold_trial_end, replan, reseeded
-from flyball.core.settings import PoolSettings
+from flyball.core.pool.breaker import BreakerState
+from flyball.core.pool.control.port import cap_of
+from flyball.core.pool.model import Meters, Outcome, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.plan import (
+    FOREVER_S,
+    Memory,
+    Plan,
+    first_memory,
+    fold,
+    fold_trial_end,
+    replan,
+    reseeded,
+)
+from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import Signal, SignalKind
 from tests.core.kit import PROBE_S, SETTLE_S, T0, at, cut, pool
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.project_id import ID_LIMIT, check_id, check_project_id, id_from, same_id_key
-from flyball.core.settings import check_name
+from flyball.core.pool.settings import check_name
+from flyball.core.tasks.task import ID_LIMIT, check_id, check_project_id, id_from, same_id_key
 from flyball.errors import UsageError
 
 

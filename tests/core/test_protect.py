@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.protect import DEFAULT_PROTECTED, protected_among
+from flyball.core.tasks.protected_paths import DEFAULT_PROTECTED, protected_among
 
 
 def is_protected(path: str, *patterns: str, link: str | None = None) -> bool:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core import quota as quotas
-from flyball.core.learned import CapState
-from flyball.core.plan import Memory
-from flyball.core.quota import (
+from flyball.core.pool import token_quota as quotas
+from flyball.core.pool.learned import CapState
+from flyball.core.pool.plan import Memory
+from flyball.core.pool.rate_window import Source, Window
+from flyball.core.pool.token_quota import (
     CUSHION_S,
     FULL_REFUTES,
     GIVEN_UP_S,
@@ -22,7 +23,6 @@ from flyball.core.quota import (
     SAVING,
     Quota,
 )
-from flyball.core.window import Source, Window
 from flyball.stores.codec import dump, load_memory
 from tests.core.kit import T0
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.answer import from_http
-from flyball.core.ratelimit import told_buckets
+from flyball.core.pool.rate_window import learn
+from flyball.core.provider.http_response import from_http
+from flyball.core.provider.rate_limit_headers import told_buckets
 from flyball.core.signals import Bucket, SignalKind
-from flyball.core.window import learn
 
 
 @pytest.mark.parametrize(

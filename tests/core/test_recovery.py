@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.recovery import (
+from flyball.core.signals import Signal, SignalKind
+from flyball.core.tasks.next_step import (
     ATTEMPTS_BY_TIER,
     NO_RETRIES,
     Budgets,
@@ -17,8 +18,7 @@ from flyball.core.recovery import (
     may_let_go,
     on_resume,
 )
-from flyball.core.signals import Signal, SignalKind
-from flyball.core.slotrun import FINAL, Cause, SlotRun, State
+from flyball.core.tasks.task_run import FINAL, Cause, SlotRun, State
 
 BUDGETS = Budgets()
 

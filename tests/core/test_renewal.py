@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.renewal import (
+from flyball.core.share_lease.renewal import (
     Pot,
     Renewal,
     Renewed,
@@ -18,7 +18,7 @@ from flyball.core.renewal import (
     lease_name,
     renew,
 )
-from flyball.core.terms import ShareTerms
+from flyball.core.share_lease.timing import ShareTerms
 
 NOW = 100.0
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.allotment import Allotment, AllotRule, allot
-from flyball.core.renewal import ShareLease
-from flyball.core.terms import ShareTerms
+from flyball.core.share_lease.allotment import Allotment, AllotRule, allot
+from flyball.core.share_lease.renewal import ShareLease
+from flyball.core.share_lease.timing import ShareTerms
 
 TERMS = ShareTerms()
 NOW = 1000.0

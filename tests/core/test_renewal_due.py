@@ -6,10 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.beat import Due, Why, due, sent_for
-from flyball.core.holding import Holding, leave, missed, notice, receive, send
-from flyball.core.renewal import Reply
-from flyball.core.terms import ShareTerms
+from flyball.core.share_lease.holder import (
+    Due,
+    Holding,
+    Why,
+    due,
+    leave,
+    missed,
+    notice,
+    receive,
+    send,
+    sent_for,
+)
+from flyball.core.share_lease.renewal import Reply
+from flyball.core.share_lease.timing import ShareTerms
 
 TERMS = ShareTerms()
 

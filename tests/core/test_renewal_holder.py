@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.holding import (
+from flyball.core.share_lease.holder import (
     Holding,
     OnOutage,
     fenced,
@@ -18,8 +18,8 @@ from flyball.core.holding import (
     receive,
     send,
 )
-from flyball.core.renewal import Renewal, Reply
-from flyball.core.terms import ShareTerms
+from flyball.core.share_lease.renewal import Renewal, Reply
+from flyball.core.share_lease.timing import ShareTerms
 from flyball.errors import InvariantError
 
 TERMS = ShareTerms()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.terms import ShareTerms, terms_for
+from flyball.core.share_lease.timing import ShareTerms, terms_for
 from flyball.errors import UsageError
 
 

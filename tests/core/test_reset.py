@@ -7,9 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.budget import Asked, Thresholds, preflight
-from flyball.core.reset import SlowStart
-from flyball.core.standing import BUILT_IN, Piece, Spend, stand
+from flyball.core.budget.limits import Asked, SlowStart, Thresholds, preflight
+from flyball.core.budget.usage_windows import BUILT_IN, Piece, Spend, stand
 
 LENGTH = 18_000.0
 FIVE = replace(BUILT_IN[0], ceiling_usd=10.0)

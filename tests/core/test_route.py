@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.route import EXPLICIT_ONLY, STAGE_TIERS, TIERS, Routing, resolve, tier_of
+from flyball.core.tasks.model_routing import EXPLICIT_ONLY, STAGE_TIERS, TIERS, Routing, resolve, tier_of
 from flyball.errors import UsageError
 
 LABELS = ["area:api", "model:haiku", "model:review:opus"]

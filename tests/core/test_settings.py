@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.settings import (
+from flyball.core.pool.settings import (
     NAME_LIMIT,
     Growth,
     MachineSettings,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.model import ProjectUse
-from flyball.core.share import demanding, fair_shares, need, strict_shares
+from flyball.core.pool.admission import demanding, fair_shares, need, strict_shares
+from flyball.core.pool.model import ProjectUse
 
 names = st.text("abcdefgh-_ü", min_size=1, max_size=4)
 weights = st.sampled_from([0.1, 0.5, 1.0, 1.0, 1.0, 2.0, 3.0, 10.0])

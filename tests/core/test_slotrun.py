@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.model import Holder
-from flyball.core.slotrun import FINAL, TRANSITIONS, Cause, Entry, Mark, SlotRun, State, Step
-from flyball.core.slotrun_fold import fold
+from flyball.core.pool.model import Holder
+from flyball.core.tasks.task_run import FINAL, TRANSITIONS, Cause, Entry, Mark, SlotRun, State, Step, fold
 from flyball.errors import InvariantError
 
 AGENT = {"host": "h", "boot": "b", "pidns": 1, "pid": 42, "start": 7}

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.slowness import CLASSES_KEPT, LASTING, Slowness
+from flyball.core.provider.latency import CLASSES_KEPT, LASTING, Slowness
 
 PATH, OTHER = "POST /v1/messages", "POST /v1/embeddings"
 

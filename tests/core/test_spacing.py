@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.spacing import next_grant_at
+from flyball.core.pool.admission import next_grant_at
 from tests.core.kit import T0
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.task import ID_BYTES_LIMIT, Task, ancestors, check_task_id
+from flyball.core.tasks.task import ID_BYTES_LIMIT, Task, ancestors, check_task_id
 from flyball.errors import UsageError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.checks import check_amounts
-from flyball.core.used import Meter
+from flyball.core.pool.settings import check_amounts
+from flyball.core.provider.stream_events import Meter
 
 
 @pytest.mark.parametrize("count", [10**13 - 1, 10**15, 2**60, -1, True, "9", None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.verdict import Blocker, Kind, Reason, Verdict, span_words
+from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, span_words
 
 
 def _verdict(reason: Reason, kind: Kind = Kind.REFUSED, **fields: object) -> Verdict:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from flyball.core.deferral import Deferral, DeferReason
-from flyball.core.footprint import Footprint
-from flyball.core.ready import Lineup
-from flyball.core.task import Task, TaskStatus
-from flyball.core.wave import PATIENCE, Active, Choice, choose
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.readiness import Deferral, DeferReason, Lineup
+from flyball.core.tasks.scheduler import PATIENCE, Active, Choice, choose
+from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import InvariantError
 
 NOTHING = Footprint()

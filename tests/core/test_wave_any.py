@@ -7,11 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.deferral import DeferReason
-from flyball.core.footprint import Footprint, conflict
-from flyball.core.ready import Lineup
-from flyball.core.task import Task, TaskStatus
-from flyball.core.wave import Active, choose
+from flyball.core.tasks.footprint import Footprint, conflict
+from flyball.core.tasks.readiness import DeferReason, Lineup
+from flyball.core.tasks.scheduler import Active, choose
+from flyball.core.tasks.task import Task, TaskStatus
 
 _TOKENS = ["a", "a/b", "a/*", "**/b", "c", "c/d*", "c/x.py", "e", "f", "g", "h"]
 _SOME = st.lists(st.sampled_from(_TOKENS), max_size=2).map(tuple)

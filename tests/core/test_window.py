@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core import window as windowing
+from flyball.core.pool import rate_window as windowing
+from flyball.core.pool.rate_window import LEVEL_RESERVE, REQUESTS, Source, Window
 from flyball.core.signals import Bucket, Signal, SignalKind
-from flyball.core.window import LEVEL_RESERVE, REQUESTS, Source, Window
 from flyball.errors import UsageError
 from flyball.stores.codec import dump_windows, load_windows
 from tests.core.kit import T0

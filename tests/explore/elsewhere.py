@@ -67,7 +67,7 @@ ELSEWHERE = (
         name="an old grant that was overtaken is believed",
         scenario=CROWDED,
         rule=lambda: broken(
-            "holding",
+            "holder",
             (" or reply.seq != holding.seq or not holding.pending:", " or reply.slots < holding.slots:"),
         ),
     ),
@@ -111,7 +111,7 @@ ELSEWHERE = (
         name="leaving gives everything back while work runs",
         scenario=LEAVING,
         rule=lambda: broken(
-            "holding",
+            "holder",
             ("holds = max(gate, in_flight)", "holds = 0 if holding.leaving else max(gate, in_flight)"),
         ),
     ),
@@ -129,7 +129,7 @@ ELSEWHERE = (
         name="a renewal that hangs instead of failing keeps the fence away",
         scenario=TIMED,
         rule=lambda: broken(
-            "holding",
+            "holder",
             ("return now >= holding.fence_at", "return now >= holding.fence_at and not holding.pending"),
         ),
     ),

@@ -44,23 +44,23 @@ MUTANTS = (
     Mutant(
         name="a smaller size is declared before the work fits",
         scenario=QUIET,
-        rule=lambda: broken("holding", ("holds = max(gate, in_flight)", "holds = gate")),
+        rule=lambda: broken("holder", ("holds = max(gate, in_flight)", "holds = gate")),
     ),
     Mutant(
         name="what is unused is given back with the gate still open",
         scenario=QUIET,
-        rule=lambda: broken("holding", ("holds = max(gate, in_flight)", "holds = in_flight")),
+        rule=lambda: broken("holder", ("holds = max(gate, in_flight)", "holds = in_flight")),
     ),
     Mutant(
         name="the fence counts from the reply",
         scenario=TIMED,
-        rule=lambda: broken("holding", ("fence_at=holding.sent_at + terms", "fence_at=now + terms")),
+        rule=lambda: broken("holder", ("fence_at=holding.sent_at + terms", "fence_at=now + terms")),
     ),
     Mutant(
         name="the margin leaves no room for a late timer",
         scenario=TIMED,
         rule=lambda: broken(
-            "terms", ("return self.heartbeat_s / 4 + ttl_s * self.drift", "return ttl_s * self.drift")
+            "timing", ("return self.heartbeat_s / 4 + ttl_s * self.drift", "return ttl_s * self.drift")
         ),
     ),
     Mutant(
@@ -69,7 +69,7 @@ MUTANTS = (
             name="drift", ttls=(3,), processes=(Process(drift=1), Process()), twice=False, lossy=False
         ),
         rule=lambda: broken(
-            "terms", ("return self.heartbeat_s / 4 + ttl_s * self.drift", "return self.heartbeat_s / 4")
+            "timing", ("return self.heartbeat_s / 4 + ttl_s * self.drift", "return self.heartbeat_s / 4")
         ),
     ),
     Mutant(
@@ -77,7 +77,7 @@ MUTANTS = (
         scenario=Scenario(
             name="grace", ttls=(1,), grace=1, at_fence=AtFence.LINGER, twice=False, lossy=False, caps=(1,)
         ),
-        rule=lambda: broken("terms", ("return self.ttl_s + self.grace_s", "return self.ttl_s")),
+        rule=lambda: broken("timing", ("return self.ttl_s + self.grace_s", "return self.ttl_s")),
     ),
     Mutant(
         name="what is owed may be refilled",
@@ -103,12 +103,12 @@ MUTANTS = (
             name="stubborn", ttls=(1,), twice=False, lossy=False, at_fence=AtFence.STUBBORN, rare={"flush": 1}
         ),
         finds=Kind.OVERGRANT,
-        rule=lambda: broken("holding", ("beyond=holds - gate,", "beyond=holds if over else 0,")),
+        rule=lambda: broken("holder", ("beyond=holds - gate,", "beyond=holds if over else 0,")),
     ),
     Mutant(
         name="a renewal from before the fence lifts it",
         scenario=Scenario(name="flush", ttls=(2,), twice=False, lossy=False, rare={"flush": 1}),
-        rule=lambda: broken("holding", ("if holding.sent_at < holding.fence_at <= now:", "if False:")),
+        rule=lambda: broken("holder", ("if holding.sent_at < holding.fence_at <= now:", "if False:")),
     ),
     Mutant(
         name="a store that learns grants what nobody declared",
@@ -143,13 +143,13 @@ MUTANTS = (
     Mutant(
         name="word from outside opens the gate",
         scenario=Scenario(name="notice", time=False, rare={"notice": 1}),
-        rule=lambda: broken("holding", ("gate=min(holding.gate, target), target", "gate=target, target")),
+        rule=lambda: broken("holder", ("gate=min(holding.gate, target), target", "gate=target, target")),
     ),
     Mutant(
         name="who leaves is gone with work running",
         scenario=Scenario(name="leave", ttls=(1,), caps=(1,), twice=False, lossy=False, rare={"leave": 1}),
         rule=lambda: broken(
-            "holding", ("and answered and not holding.slots and not in_flight", "and answered")
+            "holder", ("and answered and not holding.slots and not in_flight", "and answered")
         ),
     ),
     Mutant(
@@ -186,14 +186,14 @@ MUTANTS = (
         name="the gate stays open when less is asked for",
         scenario=QUIET,
         finds=Kind.STARVED,
-        rule=lambda: broken("holding", ("gate=reply.gate,", "gate=reply.slots,")),
+        rule=lambda: broken("holder", ("gate=reply.gate,", "gate=reply.slots,")),
     ),
     Mutant(
         name="a reply that hangs is waited for without end",
         scenario=QUIET,
         finds=Kind.STARVED,
         rule=lambda: broken(
-            "beat", ("Due(holding.sent_at + _patience_s(holding, terms)", 'Due(float("inf")')
+            "holder", ("Due(holding.sent_at + _patience_s(holding, terms)", 'Due(float("inf")')
         ),
     ),
     Mutant(
@@ -201,7 +201,7 @@ MUTANTS = (
         scenario=Scenario(name="with time", ttls=(2,), twice=False, lossy=False),
         finds=Kind.STARVED,
         rule=lambda: broken(
-            "beat", ("return Due(holding.sent_at + terms.retry_s", 'return Due(float("inf")')
+            "holder", ("return Due(holding.sent_at + terms.retry_s", 'return Due(float("inf")')
         ),
     ),
 )

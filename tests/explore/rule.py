@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from types import ModuleType
 
-from flyball.core import allotment, beat, holding, renewal, terms
+from flyball.core.share_lease import allotment, holder, renewal, timing
 
 _numbers = count()
 
@@ -22,10 +22,9 @@ class Rule:
     """The modules whose functions the model drives."""
 
     renewal: ModuleType = renewal
-    holding: ModuleType = holding
-    beat: ModuleType = beat
+    holder: ModuleType = holder
     allotment: ModuleType = allotment
-    terms: ModuleType = terms
+    timing: ModuleType = timing
 
 
 SHIPPED = Rule()

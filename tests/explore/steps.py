@@ -37,7 +37,7 @@ class Steps:
         self.plan = cache(self._plan)
 
     def _terms(self, ttl: int) -> Any:
-        return self.rule.terms.ShareTerms(
+        return self.rule.timing.ShareTerms(
             heartbeat_s=ttl / 4,
             ttl_s=ttl,
             drift=max(one.drift for one in self.scenario.processes) / ttl,
@@ -47,7 +47,7 @@ class Steps:
     # --- what a holder does ---
 
     def _send(self, hold: Hold, in_flight: int, wants: int) -> tuple[Hold, Request]:
-        after, renewal = self.rule.holding.send(self._holding(hold), now=0, in_flight=in_flight, wants=wants)
+        after, renewal = self.rule.holder.send(self._holding(hold), now=0, in_flight=in_flight, wants=wants)
         return self.hold(after), Request(
             renewal.seq, renewal.holds, renewal.wants, renewal.beyond, int(renewal.leaving)
         )
@@ -57,32 +57,32 @@ class Steps:
             seq=answer.seq, slots=answer.slots, gate=answer.gate, ttl_s=answer.ttl
         )
         terms = self.terms[answer.ttl]
-        return self.hold(self.rule.holding.receive(self._holding(hold), reply, now=0, terms=terms))
+        return self.hold(self.rule.holder.receive(self._holding(hold), reply, now=0, terms=terms))
 
     def _limit(self, hold: Hold) -> int:
-        local, outage = self.scenario.local, self.rule.holding.OnOutage
+        local, outage = self.scenario.local, self.rule.holder.OnOutage
         on_outage = outage.LOCAL if local else outage.REFUSE
-        return int(self.rule.holding.limit(self._holding(hold), now=0, on_outage=on_outage, local=local))
+        return int(self.rule.holder.limit(self._holding(hold), now=0, on_outage=on_outage, local=local))
 
     def _fenced(self, hold: Hold) -> bool:
-        return bool(self.rule.holding.fenced(self._holding(hold), now=0))
+        return bool(self.rule.holder.fenced(self._holding(hold), now=0))
 
     def _notice(self, hold: Hold, target: int) -> Hold:
-        return self.hold(self.rule.holding.notice(self._holding(hold), target=target))
+        return self.hold(self.rule.holder.notice(self._holding(hold), target=target))
 
     def _leave(self, hold: Hold) -> Hold:
-        return self.hold(self.rule.holding.leave(self._holding(hold)))
+        return self.hold(self.rule.holder.leave(self._holding(hold)))
 
     def _gone(self, hold: Hold, in_flight: int) -> bool:
-        return bool(self.rule.holding.gone(self._holding(hold), in_flight=in_flight))
+        return bool(self.rule.holder.gone(self._holding(hold), in_flight=in_flight))
 
     def _missed(self, hold: Hold) -> Hold:
-        return self.hold(self.rule.holding.missed(self._holding(hold), seq=hold.seq, now=0))
+        return self.hold(self.rule.holder.missed(self._holding(hold), seq=hold.seq, now=0))
 
     def _due(self, hold: Hold, in_flight: int, wants: int, ttl: int) -> float:
         """Ticks until the next renewal."""
         holding, terms = self._holding(hold), self.terms[ttl]
-        return float(self.rule.beat.due(holding, in_flight=in_flight, wants=wants, terms=terms, now=0).at)
+        return float(self.rule.holder.due(holding, in_flight=in_flight, wants=wants, terms=terms, now=0).at)
 
     # --- what the store does ---
 
@@ -125,7 +125,7 @@ class Steps:
     # --- to and fro ---
 
     def _holding(self, hold: Hold) -> Any:
-        return self.rule.holding.Holding(
+        return self.rule.holder.Holding(
             node="",
             incarnation="",
             seq=hold.seq,
@@ -147,7 +147,7 @@ class Steps:
             pending=int(holding.pending),
             age=min(-holding.sent_at, self.fence) if holding.pending else 0,
             slots=holding.slots if holding.pending or holding.leaving else 0,
-            gate=0 if self.rule.holding.fenced(holding, now=0) else holding.gate,
+            gate=0 if self.rule.holder.fenced(holding, now=0) else holding.gate,
             fence=fence,
             early=int(holding.pending and holding.sent_at < holding.fence_at <= 0),
             leaving=int(holding.leaving),

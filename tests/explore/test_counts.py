@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flyball.core.terms import ShareTerms
+from flyball.core.share_lease.timing import ShareTerms
 from tests.explore import report, tlc
 from tests.explore.quoting import EXPLANATION, quoted
 from tests.explore.scenarios import SCENARIOS

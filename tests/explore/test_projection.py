@@ -11,9 +11,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core import holding as holder
-from flyball.core.holding import Holding
-from flyball.core.renewal import Pot, Renewal, Reply, ShareLease, Tally, expired, renew
+from flyball.core.share_lease import holder
+from flyball.core.share_lease.holder import Holding
+from flyball.core.share_lease.renewal import Pot, Renewal, Reply, ShareLease, Tally, expired, renew
 from tests.explore.model import Model
 from tests.explore.steps import Steps
 from tests.explore.world import Answer, Block, Books, Hold, Request, Row, Scenario

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.factory.config_account import GuardPart
-from flyball.factory.guards.fencing import Fence, Fenced
+from flyball.factory.git.repository import Repository
 from flyball.factory.guards.guard import Guard
-from flyball.factory.guards.installed import Guards
-from flyball.factory.guards.ward import VARIABLE, ward_of
-from flyball.factory.repository import Repository
+from flyball.factory.guards.guarded_launch import Fence, Fenced
+from flyball.factory.guards.install import Guards
+from flyball.factory.guards.policy import VARIABLE, ward_of
+from flyball.factory.project.config import GuardPart
 
 BRANCH = "agent/t-1"
 

@@ -14,8 +14,8 @@ import signal
 import sys
 from typing import Any
 
-from flyball.core.slotrun import Mark, SlotRun, Step
-from flyball.factory.ledger import Ledger
+from flyball.core.tasks.task_run import Mark, SlotRun, Step
+from flyball.factory.state.ledger import Ledger
 
 
 def kill_at(point: str) -> None:

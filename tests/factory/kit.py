@@ -20,8 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from flyball.factory.locks import LongLock
-from flyball.factory.workshop import state_folder
+from flyball.factory.state.locks import LongLock
+from flyball.factory.state.run_folders import state_folder
 from flyball.governor.governor import Governor
 from flyball.governor.status import LeaseStatus
 from tests.warm import warm

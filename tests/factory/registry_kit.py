@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from flyball.factory.registry import Registry
+from flyball.factory.project.registry import Registry
 
 
 def git(registry: Registry, *words: str) -> str:

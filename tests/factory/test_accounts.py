@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from flyball.errors import AccountError, StoreUnreadableError, UsageError
-from flyball.factory.accounts.environment import child_environment
-from flyball.factory.accounts.identity import verified
+from flyball.factory.accounts.environment import child_environment, verified
 from flyball.factory.accounts.profile import Profile, RuntimeName
 from flyball.factory.accounts.profiles import Profiles
-from flyball.factory.ledger import Ledger
-from flyball.factory.registry import Registry
+from flyball.factory.project.registry import Registry
+from flyball.factory.state.ledger import Ledger
 from tests.factory.kit import Project
 from tests.factory.registry_kit import audit, commits, is_clean
 

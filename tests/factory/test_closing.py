@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flyball.core.slotrun import State
-from flyball.factory.ledger import Ledger
+from flyball.core.tasks.task_run import State
+from flyball.factory.state.ledger import Ledger
 from tests.factory.kit import Project
 
 STAND_INS = Path(__file__).parent / "tasks"

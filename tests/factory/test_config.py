@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.errors import UsageError
-from flyball.factory.config import ProjectConfig
-from flyball.factory.config_reading import check_runnable, judge, load_config, read_config
-from flyball.host.installing import upgrade_command
+from flyball.factory.project.config import ProjectConfig
+from flyball.factory.project.config_reader import check_runnable, judge, load_config, read_config
+from flyball.host.install_hints import upgrade_command
 from tests.factory.powerless import run_powerless
 
 SMALLEST = '[project]\nid = "blog"\n'
@@ -94,7 +94,7 @@ def test_a_file_nobody_may_read_says_so(tmp_path: Path) -> None:
     said = run_powerless(f"""
 from pathlib import Path
 from flyball.errors import UsageError
-from flyball.factory.config_reading import load_config
+from flyball.factory.project.config_reader import load_config
 try:
     load_config(Path({str(tmp_path)!r}))
 except UsageError as error:

@@ -11,12 +11,12 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields
 
-from flyball.factory.config import ProjectConfig
-from flyball.factory.config_reading import check_runnable, judge
-from flyball.factory.config_reference import PAGE, SCHEMA, json_schema, main, reference_page
+from flyball.factory.project.config import ProjectConfig
+from flyball.factory.project.config_reader import check_runnable, judge
+from flyball.factory.project.config_reference import PAGE, SCHEMA, json_schema, main, reference_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
-AGAIN = "stale; run: python -m flyball.factory.config_reference docs/reference"
+AGAIN = "stale; run: python -m flyball.factory.project.config_reference docs/reference"
 
 
 @pytest.mark.parametrize(("name", "made"), [(PAGE, reference_page()), (SCHEMA, json_schema())])

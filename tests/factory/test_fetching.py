@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from flyball.errors import GitError
-from flyball.factory.repository import Repository
+from flyball.factory.git.repository import Repository
 from tests.factory.kit import Project
 
 ZEROS = "0" * 40 + "\n"
@@ -40,7 +40,7 @@ def test_a_worktree_that_is_being_added_is_waited_for(
 
     # Its own pauses only: whoever waits for a process sleeps too.
     monkeypatch.setattr(
-        "flyball.factory.repository.time", SimpleNamespace(sleep=head_is_written, time=time.time)
+        "flyball.factory.git.repository.time", SimpleNamespace(sleep=head_is_written, time=time.time)
     )
     Repository(project.root).fetch()
     assert len(paused) == 3

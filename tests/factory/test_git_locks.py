@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.factory.git_locks import clear, lock_files
+from flyball.factory.git.stale_locks import clear, lock_files
 from tests.factory.kit import Project
 
 OLD_S = 60.0

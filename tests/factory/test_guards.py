@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import UsageError
-from flyball.factory.config_account import GuardPart
 from flyball.factory.guards import sandbox
-from flyball.factory.guards.installed import Guards
+from flyball.factory.guards.install import Guards
+from flyball.factory.project.config import GuardPart
 from tests.factory.guard_site import BRANCH, Site
 from tests.factory.kit import Project, until
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import GitError, UsageError
-from flyball.factory.config_reading import check_runnable, load_config
-from flyball.factory.init import plan_init, write_init
+from flyball.factory.project.config_reader import check_runnable, load_config
+from flyball.factory.project.init import plan_init, write_init
 from tests.factory.powerless import run_powerless
 
 
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written_says_what_was_and_was_not_written(repos
         said = run_powerless(f"""
 from pathlib import Path
 from flyball.errors import UsageError
-from flyball.factory.init import plan_init, write_init
+from flyball.factory.project.init import plan_init, write_init
 try:
     write_init(plan_init(Path({str(repository)!r})))
 except UsageError as error:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import flyball
-from flyball.core.slotrun import Mark, State, Step
+from flyball.core.tasks.task_run import Mark, State, Step
 from flyball.errors import InvariantError, StoreFullError, StoreUnreadableError
-from flyball.factory.ledger import FILE_NAME, Ledger
-from flyball.factory.request_answer import RequestAnswer, RequestOutcome, done, refused
+from flyball.factory.state.ledger import FILE_NAME, Ledger
+from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, done, refused
 from flyball.host.process import me
 
 
@@ -264,8 +264,8 @@ def test_no_environment_variable_of_tests_is_read_by_the_product() -> None:
 @pytest.mark.parametrize(("when", "written"), [("before", 1), ("after", 2)])
 def test_a_test_can_have_it_killed_before_or_after_an_entry(tmp_path: Path, when: str, written: int) -> None:
     code = (
-        "from pathlib import Path; from flyball.core.slotrun import Step\n"
-        "from flyball.factory.ledger import Ledger\n"
+        "from pathlib import Path; from flyball.core.tasks.task_run import Step\n"
+        "from flyball.factory.state.ledger import Ledger\n"
         "from tests.factory.killed_flyball import kill_at\n"
         f"kill_at('{when}:claim.done#2')\n"
         f"ledger = Ledger(Path({str(tmp_path)!r}))\n"

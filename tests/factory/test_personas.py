@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.protect import DEFAULT_PROTECTED, protected_among
-from flyball.core.route import STAGE_TIERS
+from flyball.core.tasks.model_routing import STAGE_TIERS
+from flyball.core.tasks.protected_paths import DEFAULT_PROTECTED, protected_among
 from flyball.errors import UsageError
-from flyball.factory.personas.installing import State, marked, plan_install, write_install
-from flyball.factory.personas.persona import (
+from flyball.factory.agents.personas import (
     PLACES,
+    State,
     bundled_names,
     bundled_text,
     find_persona,
     known_names,
+    marked,
+    plan_install,
     read_persona,
+    write_install,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.factory.project_key import normalized, project_key
+from flyball.factory.project.project_key import normalized, project_key
 from tests.factory.kit import Project
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball import __version__
-from flyball.core.task import Task
-from flyball.factory.prompt import (
+from flyball.core.tasks.task import Task
+from flyball.factory.agents.prompt import (
     News,
     ProjectTerms,
     compile_news,

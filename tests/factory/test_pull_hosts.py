@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from flyball.factory.pulls.github import GithubPulls
-from flyball.factory.pulls.gitlab import GitlabPulls
-from flyball.factory.pulls.hosts import host_of
-from flyball.factory.pulls.port import PullError, PullState
+from flyball.factory.landing.hosts.github import GithubPulls
+from flyball.factory.landing.hosts.gitlab import GitlabPulls
+from flyball.factory.landing.hosts.port import PullError, PullState
+from flyball.factory.landing.hosts.registry import host_of
 from tests.factory.fake_hosts import Host
 from tests.factory.kit import Project, until
 

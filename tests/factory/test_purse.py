@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flyball.core.slotrun import Step
-from flyball.factory.ledger import Ledger
+from flyball.core.tasks.task_run import Step
+from flyball.factory.state.ledger import Ledger
 from tests.factory.kit import Project, Ran, until
 
 WORK = "write(f'pages/{task}.txt', f'page {task}\\n')\n"

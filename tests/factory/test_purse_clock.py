@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.budget import Level
-from flyball.core.slotrun import Step
-from flyball.core.standing import Report
-from flyball.factory.config_account import BudgetPart
-from flyball.factory.ledger import Ledger
-from flyball.factory.purse import Purse
-from flyball.factory.usage.api_key import ApiKey
-from flyball.factory.usage.lookout import Lookout
-from flyball.factory.usage.payer import Payer
-from flyball.factory.usage.quotas import QuotaBook
+from flyball.core.budget.limits import Level
+from flyball.core.budget.usage_windows import Report
+from flyball.core.tasks.task_run import Step
+from flyball.factory.budget.api_key import ApiKey
+from flyball.factory.budget.guard import Purse
+from flyball.factory.budget.monitor import Lookout
+from flyball.factory.budget.port import Payer
+from flyball.factory.budget.quotas import QuotaBook
+from flyball.factory.project.config import BudgetPart
+from flyball.factory.state.ledger import Ledger
 
 WORK = Payer(name="work", runtime="opencode")
 START = 1_000_000 * 18_000.0

@@ -8,18 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flyball.core.spans import moment_s
-from flyball.core.standing import Report
+from flyball.core.budget.usage_windows import Report
+from flyball.core.durations import moment_s
 from flyball.errors import StoreUnreadableError, UsageError
 from flyball.factory.accounts.account import Account
 from flyball.factory.accounts.profile import Profile
-from flyball.factory.config import ProjectConfig
-from flyball.factory.git import Git
-from flyball.factory.usage.api_key import api_key_for
-from flyball.factory.usage.lookout import Lookout
-from flyball.factory.usage.payer import Payer, payer_of
-from flyball.factory.usage.quotas import QuotaBook
-from flyball.factory.usage.told import ToldFile
+from flyball.factory.budget.api_key import api_key_for
+from flyball.factory.budget.monitor import Lookout
+from flyball.factory.budget.port import Payer, payer_of
+from flyball.factory.budget.provider_reports import ToldFile
+from flyball.factory.budget.quotas import QuotaBook
+from flyball.factory.git.git import Git
+from flyball.factory.project.config import ProjectConfig
 
 NOW = moment_s("2026-11-15T21:31:00Z") or 0.0
 HOUR = 3600.0

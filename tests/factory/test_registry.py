@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import StoreUnreadableError, UsageError
-from flyball.factory.registry import Entry, Registry
+from flyball.factory.project.registry import Entry, Registry
 from tests.factory.registry_kit import audit, commits, file_of, git, ids, is_clean
 
 

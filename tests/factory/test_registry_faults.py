@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import GitError, StoreError
-from flyball.factory.registry import Registry
+from flyball.factory.project.registry import Registry
 from tests.factory.powerless import run_powerless
 from tests.factory.registry_kit import audit, commits, git, ids, is_clean
 
@@ -146,7 +146,7 @@ def test_a_read_only_home_can_be_read_and_says_why_it_cannot_be_changed(registry
         said = run_powerless(f"""
 from pathlib import Path
 from flyball.errors import FlyballError
-from flyball.factory.registry import Registry
+from flyball.factory.project.registry import Registry
 registry = Registry(Path({str(registry.home)!r}))
 print(registry.get("blog").path, registry.add("blog", Path("/blog")))
 for change in (lambda: registry.add("shop", Path("/s")), lambda: registry.remove("blog"), registry.undo):
@@ -224,7 +224,7 @@ def test_undo_after_a_kill_takes_back_what_was_left(registry: Registry) -> None:
 ADDS = """
 import sys
 from pathlib import Path
-from flyball.factory.registry import Registry
+from flyball.factory.project.registry import Registry
 sys.stdin.readline()
 registry = Registry(Path(sys.argv[1]))
 for number in range(4):
@@ -256,7 +256,7 @@ SAME = """
 import sys
 from pathlib import Path
 from flyball.errors import UsageError
-from flyball.factory.registry import Registry
+from flyball.factory.project.registry import Registry
 sys.stdin.readline()
 try:
     print(Registry(Path(sys.argv[1])).add("blog", Path(sys.argv[2])), file=sys.stderr)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from flyball.factory.conduct import ask
-from flyball.factory.ledger import Ledger
-from flyball.factory.request_answer import RequestOutcome
+from flyball.factory.run.session import ask
+from flyball.factory.state.ledger import Ledger
+from flyball.factory.state.request_answer import RequestOutcome
 from tests.factory.kit import Project
 
 WAITS = "(folder / 'up').touch()\nwait_for(folder / 'go')\nwrite(f'pages/{task}.txt', 'page')"

@@ -11,8 +11,8 @@ import signal
 
 import pytest
 
-from flyball.core.slotrun import SlotRun
-from flyball.factory.ledger import Ledger
+from flyball.core.tasks.task_run import SlotRun
+from flyball.factory.state.ledger import Ledger
 from flyball.factory.validation import validate
 from tests.factory.kit import Project, until
 

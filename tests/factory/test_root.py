@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import UsageError
-from flyball.factory.root import find_root
+from flyball.factory.project.paths import find_root
 
 
 def git(*words: str, where: Path) -> None:

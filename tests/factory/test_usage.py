@@ -13,17 +13,16 @@ from typing import Any
 
 import pytest
 
-from flyball.core.slotrun import Step
-from flyball.core.spans import moment_s
-from flyball.core.standing import Piece, Spend, Tag
-from flyball.factory.ledger import Ledger
-from flyball.factory.registry import Registry
-from flyball.factory.usage.ccusage import Ccusage
-from flyball.factory.usage.ledgers import API_KEY, Ledgers, Lessons, expected_fields
-from flyball.factory.usage.payer import Payer
-from flyball.factory.usage.port import UsageUnknown
-from flyball.factory.usage.sources import Usage, usage_of
-from flyball.factory.usage.transcripts import Transcripts
+from flyball.core.budget.usage_windows import Piece, Spend, Tag
+from flyball.core.durations import moment_s
+from flyball.core.tasks.task_run import Step
+from flyball.factory.budget.ccusage import Ccusage
+from flyball.factory.budget.ledger_usage import API_KEY, Ledgers, Lessons, expected_fields
+from flyball.factory.budget.port import Payer, UsageUnknown
+from flyball.factory.budget.sources import Usage, usage_of
+from flyball.factory.budget.transcripts import Transcripts
+from flyball.factory.project.registry import Registry
+from flyball.factory.state.ledger import Ledger
 
 RECORDINGS = Path(__file__).parent / "recordings"
 BLOCKS = (RECORDINGS / "ccusage-18.0.11-blocks.json").read_text()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import GitError, UsageError
-from flyball.factory.git import Git
-from flyball.factory.preparing import BootstrapError
-from flyball.factory.repository import Repository
-from flyball.factory.worktree import DirtyError, Worktrees
+from flyball.factory.git.git import Git
+from flyball.factory.git.repository import Repository
+from flyball.factory.git.worktree import DirtyError, Worktrees
+from flyball.factory.git.worktree_setup import BootstrapError
 from tests.factory.kit import Project
 
 

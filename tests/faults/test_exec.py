@@ -18,7 +18,7 @@ import pytest
 
 import flyball
 from flyball.governor.status import PoolStatus
-from flyball.stores.handout import HOLD_SAMPLE
+from flyball.stores.handoff import HOLD_SAMPLE
 
 EXEC = [sys.executable, "-m", "flyball", "exec"]
 

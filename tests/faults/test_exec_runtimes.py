@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import flyball
-from flyball.governor import runfolder
+from flyball.governor.launch import output_files
 from flyball.governor.status import PoolStatus
 from flyball.host.process import identify
 
@@ -278,7 +278,7 @@ def test_leftovers_go_a_day_later_once_their_process_is_dead(home: Path, claude:
         folder = home / "runs" / name
         folder.mkdir(parents=True)
         if pid is not None:
-            made = runfolder.RunFolder.__new__(runfolder.RunFolder)
+            made = output_files.RunFolder.__new__(output_files.RunFolder)
             made.path = folder
             made.belongs_to(identify(pid))
         old = time.time() - days * 86400
@@ -468,7 +468,7 @@ def test_the_readers_are_not_imported_for_a_plain_command(home: Path) -> None:
     code = (
         "import sys; from flyball.cli.main import main\n"
         "try: main(['exec', '--', 'true'])\n"
-        "finally: print([m for m in ('msgspec', 'asyncio', 'rich', 'flyball.cli.agent_run') "
+        "finally: print([m for m in ('msgspec', 'asyncio', 'rich', 'flyball.cli.shared.agent_exec') "
         "if m in sys.modules])"
     )
     subprocess.run([*EXEC, "--", "true"], check=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from flyball.core.slotrun import TRANSITIONS, Mark, Step
+from flyball.core.tasks.task_run import TRANSITIONS, Mark, Step
 from tests.factory.fake_hosts import Host
 from tests.factory.kit import GREEN, SOAK, Project
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from flyball.factory.gate_log import LIMIT_BYTES
+from flyball.factory.landing.gate import LIMIT_BYTES
 from tests.factory.kit import GREEN, Project, until
 
 pytestmark = pytest.mark.faults

@@ -14,7 +14,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import RefusedError
-from flyball.stores.redis.server import Server
+from flyball.stores.redis.connection import Server
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from flyball.core.model import Ask
-from flyball.core.verdict import Verdict
+from flyball.core.pool.model import Ask
+from flyball.core.pool.verdict import Verdict
 from flyball.errors import RefusedError, StoreError
 from flyball.governor.governor import Governor
 from flyball.host.process import me
-from flyball.stores.redis.server import Server
+from flyball.stores.redis.connection import Server
 from tests.faults.conftest import REPOSITORY, SOAK
 from tests.redis_server import RedisServer
 

@@ -14,8 +14,8 @@ import pytest
 
 import flyball
 from flyball.errors import StoreFullError, StoreReadOnlyError, StoreUnreadableError
-from flyball.host import filesystem
-from flyball.stores.sqlite.opening import SCHEMA_VERSION, schema_steps
+from flyball.host import resources
+from flyball.stores.sqlite.schema import SCHEMA_VERSION, schema_steps
 from flyball.stores.sqlite.store import SqliteStore
 
 NAMES = [
@@ -238,7 +238,7 @@ def test_a_network_file_system_is_refused_with_two_ways_out(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"1 0 0:1 / / rw - ext4 /dev/sda rw\n2 1 0:2 / {tmp_path} rw - nfs4 server:/x rw\n")
-    monkeypatch.setattr(filesystem, "MOUNTS", mounts)
+    monkeypatch.setattr(resources, "MOUNTS", mounts)
     with pytest.raises(flyball.StoreError, match=r"nfs4.*FLYBALL_HOME.*FLYBALL_URL"):
         flyball.Governor().acquire_nowait()
 

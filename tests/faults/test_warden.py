@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.governor import warden
+from flyball.governor import host_agent
 from flyball.host.process import identify, me
 from tests.redis_server import RedisServer
 
@@ -24,7 +24,7 @@ POOL = "p"
 def gov(redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Governor]:
     monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("FLYBALL_URL", f"{redis_server.url}?space={os.urandom(6).hex()}")
-    monkeypatch.delenv(warden.VARIABLE, raising=False)
+    monkeypatch.delenv(host_agent.VARIABLE, raising=False)
     governor = Governor()
     governor.set_pool(POOL, cap=1, adaptive=False)
     yield governor
@@ -42,7 +42,7 @@ def wardens(tmp_path: Path) -> list[int]:
             env = (entry / "environ").read_bytes()
         except OSError:
             continue
-        if b"flyball.governor.warden" in words and str(tmp_path).encode() in env:
+        if b"flyball.governor.host_agent" in words and str(tmp_path).encode() in env:
             found.append(int(entry.name))
     return found
 
@@ -77,20 +77,20 @@ def test_there_is_one_per_host_and_server(gov: Governor, tmp_path: Path) -> None
     with gov.slot(POOL):
         until(lambda: wardens(tmp_path), "a warden")
         for _ in range(3):
-            warden.ensure(gov.address)
+            host_agent.ensure(gov.address)
         until(lambda: len(wardens(tmp_path)) == 1, "the others to end")
 
 
 def test_it_is_not_started_where_it_is_not_wanted(
     gov: Governor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(warden.VARIABLE, "off")
-    warden.ensure(gov.address)
+    monkeypatch.setenv(host_agent.VARIABLE, "off")
+    host_agent.ensure(gov.address)
     assert wardens(tmp_path) == []
 
 
 def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
-    watching = warden.Warden(gov.store, me())  # type: ignore[arg-type]
+    watching = host_agent.Warden(gov.store, me())  # type: ignore[arg-type]
     assert not watching.look(0.0)
     lease = gov.acquire(POOL)
     assert watching.look(10.0)
@@ -101,6 +101,6 @@ def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
 def test_it_leaves_what_other_hosts_hold_alone(gov: Governor) -> None:
     gov.acquire(POOL)
     elsewhere = identify(os.getpid())
-    watching = warden.Warden(gov.store, type(elsewhere)("elsewhere", "b", 0, 1, 1))  # type: ignore[arg-type]
+    watching = host_agent.Warden(gov.store, type(elsewhere)("elsewhere", "b", 0, 1, 1))  # type: ignore[arg-type]
     assert not watching.look(0.0)
     assert held(gov) == 1

@@ -14,7 +14,7 @@ import pytest
 
 from flyball import Governor
 from flyball.governor import governor as module
-from flyball.governor.location import open_store
+from flyball.governor.state_url import open_store
 from flyball.testing import FaultyStore
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer

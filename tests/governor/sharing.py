@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flyball import Governor, RefusedError
-from flyball.core.settings import PoolChanges
-from flyball.governor.share import Share
+from flyball.core.pool.settings import PoolChanges
+from flyball.governor.share.share import Share
 
 POOL = "p"
 QUICK_S = 0.05

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.core.settings import check_name
-from flyball.governor.caller import default_name, default_project
+from flyball.core.pool.settings import check_name
+from flyball.governor.ask import default_name, default_project
 
 
 def _git(*words: str, where: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import AtCapacityError
-from flyball.governor.location import mail_home
+from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import mail_folder
 from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line

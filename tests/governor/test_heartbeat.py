@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from flyball import Governor
-from flyball.cli.screen import elsewhere_words
-from flyball.core.model import Holder
-from flyball.core.settings import LEASE_BACKSTOP_S
+from flyball.cli.ui.pool_status import elsewhere_words
+from flyball.core.pool.model import Holder
+from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.errors import StoreError
-from flyball.governor import flow
+from flyball.governor import acquisition
 from flyball.governor.heartbeat import BEAT_S, LOOK_S, Beating, Heartbeat
-from flyball.governor.location import on_server
+from flyball.governor.state_url import on_server
 from flyball.governor.status import SILENT_S, LeaseStatus, status_of
 from flyball.testing import FakeWorld, Scene, make_postgres, make_redis
 from flyball.testing.world import HERE
@@ -39,7 +39,7 @@ class Fleet:
 
     def gone(self, claim_id: int) -> bool:
         (claim,) = [claim for claim in self.scene.store.watched(POOL).claims if claim.id == claim_id]
-        return flow.is_gone(claim, self.scene.store.now())
+        return acquisition.is_gone(claim, self.scene.store.now())
 
     def shown(self) -> LeaseStatus:
         return status_of(self.scene.store, "").pools[0].leases[0]

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from flyball import AtCapacityError, Governor, UsageError
-from flyball.governor import nested
-from flyball.governor.asking import asking_for
+from flyball.governor import inherited_lease
+from flyball.governor.ask import asking_for
 
 
 def test_an_agent_recorded_twice_counts_once(gov: Governor) -> None:
@@ -39,6 +39,6 @@ def test_a_larger_ask_inside_a_lease_is_refused_with_the_way_out(
     gov: Governor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outer = gov.acquire("p")
-    monkeypatch.setenv(nested.VARIABLE, nested.exported(gov.address, "p", outer.id))
+    monkeypatch.setenv(inherited_lease.VARIABLE, inherited_lease.exported(gov.address, "p", outer.id))
     with pytest.raises(UsageError, match="--slots 2"):
         gov.acquire("p", slots=2)

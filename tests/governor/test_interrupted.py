@@ -73,7 +73,7 @@ def test_a_verb_that_an_exception_cuts_off_at_any_call_leaves_its_store_to_the_o
 
         class Cut(Exception): pass
 
-        PLACES = ("flyball.stores", "flyball.host.lockfile", "contextlib")
+        PLACES = ("flyball.stores", "flyball.host.lock_file", "contextlib")
         gov = flyball.Governor(*sys.argv[1:])
         gov.set_pool("p", cap=1_000_000, adaptive=False, windows={"tokens": "100M/min"})
         store, kept, asks = gov.store, [], []
@@ -86,8 +86,8 @@ def test_a_verb_that_an_exception_cuts_off_at_any_call_leaves_its_store_to_the_o
 
         def pair(ask):
             verdict, _ = store.admit(ask, park=False)
-            store.release(flyball.stores.port.Release(verdict.claim_id, flyball.core.model.Outcome.FINISHED))
-            store.look(verdict.claim_id, advance=False)
+            store.release(flyball.stores.port.Release(verdict.claim_id,
+            flyball.core.pool.model.Outcome.FINISHED)) store.look(verdict.claim_id, advance=False)
 
         def cut_off_at(n, ask):
             seen = 0

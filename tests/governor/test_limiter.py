@@ -8,7 +8,7 @@ import pytest
 
 from flyball import Limiter
 from flyball.errors import AtCapacityError, UsageError, WaitTimeoutError
-from flyball.governor.callslot import CallSlot
+from flyball.governor.limiter.call_slot import CallSlot
 from flyball.testing import ManualClock
 from tests.governor.limiting import empty, limiter_of, line_of, run
 
@@ -161,7 +161,7 @@ def test_a_mad_controller_exceeds_neither_the_maximum_nor_the_ceiling(
 ) -> None:
     from dataclasses import replace
 
-    from flyball.core.control.measured import MeasuredController
+    from flyball.core.pool.control.measured import MeasuredController
 
     monkeypatch.setattr(MeasuredController, "see", lambda self, state, s, seen: replace(state, level=1e9))
     monkeypatch.setattr(
@@ -190,7 +190,7 @@ def test_a_mad_controller_exceeds_neither_the_maximum_nor_the_ceiling(
 
 
 def test_even_a_mad_plan_does_not_exceed_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flyball.core import plan
+    from flyball.core.pool import plan
 
     monkeypatch.setattr(plan, "cap_of", lambda state, s: 10**9)
     limiter = Limiter(maximum=7)

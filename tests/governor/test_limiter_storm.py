@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flyball import Limiter
-from flyball.governor.callslot import CallSlot
-from flyball.governor.line import Line
+from flyball.governor.limiter.call_slot import CallSlot
+from flyball.governor.limiter.waiters import Line
 from flyball.testing import ManualClock
 from tests.governor.limiting import empty
 

@@ -11,7 +11,7 @@ import pytest
 
 from flyball import Limiter, Signal, SignalKind
 from flyball.errors import AtCapacityError, WaitTimeoutError
-from flyball.governor.callslot import CallSlot
+from flyball.governor.limiter.call_slot import CallSlot
 from tests.governor.conftest import SOON_S
 from tests.governor.limiting import empty, limiter_of, line_of, run
 from tests.governor.people import Person

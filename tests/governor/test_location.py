@@ -9,7 +9,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import FlyballError, UsageError
-from flyball.governor.location import path_of, resolve
+from flyball.governor.state_url import path_of, resolve
 
 
 def test_without_a_word_it_is_a_file_in_the_home(home: Path) -> None:

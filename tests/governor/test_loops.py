@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.governor.doors import store_thread
-from flyball.governor.location import mail_home
+from flyball.governor.drivers import store_thread
+from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import mail_folder
 from tests.governor.conftest import SOON_S
 from tests.governor.people import in_use, nothing_left, pool, wait_for_line, wait_until

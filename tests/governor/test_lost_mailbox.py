@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from flyball import Governor
-from flyball.governor.location import mail_home
+from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import folder_for
 from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, nothing_left, pool, wait_for_line, wait_until

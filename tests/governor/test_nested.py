@@ -8,8 +8,8 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import AtCapacityError
+from flyball.governor.inherited_lease import VARIABLE, exported, inherited
 from flyball.governor.lease import Lease
-from flyball.governor.nested import VARIABLE, exported, inherited
 from tests.governor.people import in_use, nothing_left, pool
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from flyball import Governor, MachineSettings
-from flyball.core.model import Ask
-from flyball.core.settings import LEASE_BACKSTOP_S
+from flyball.core.pool.model import Ask
+from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.errors import AtCapacityError
-from flyball.governor.flow import is_gone
+from flyball.governor.acquisition import is_gone
 from flyball.host.process import me
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 

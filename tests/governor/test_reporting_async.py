@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from flyball import Governor, Throttled
-from flyball.clients.hold import AsyncHold
-from flyball.clients.port import Pool
 from flyball.core.signals import Signal, SignalKind
+from flyball.integrations.gate import Pool
+from flyball.integrations.held_slot import AsyncHold
 from tests.governor.conftest import SOON_S
 from tests.governor.people import nothing_left
 

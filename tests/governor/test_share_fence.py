@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from flyball import RefusedError, WaitTimeoutError
-from flyball.core.gate import Gate
-from flyball.core.settings import resolve_pool
-from flyball.governor.calls import Calls
-from flyball.governor.share_desk import ShareDesk
+from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.settings import resolve_pool
+from flyball.governor.limiter.limiter import Calls
+from flyball.governor.share.share import ShareDesk
 from tests.governor.people import Person
 from tests.governor.sharing import until
 

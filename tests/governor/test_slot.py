@@ -8,7 +8,7 @@ import pytest
 
 import flyball
 from flyball import Governor, Outcome, Reason
-from flyball.core.model import Fact
+from flyball.core.pool.model import Fact
 from flyball.errors import AtCapacityError, PoolClosedError, TooLargeError, UsageError, WaitTimeoutError
 from flyball.governor.lease import outcome_of
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from flyball import Governor, MachineSettings, Status
-from flyball.core.model import Ask
+from flyball.core.pool.model import Ask
 from flyball.errors import AtCapacityError
-from flyball.governor.location import on_server
+from flyball.governor.state_url import on_server
 from flyball.host.process import me
 from tests.governor.people import pool
 

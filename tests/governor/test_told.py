@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.core.verdict import Verdict
+from flyball.core.pool.verdict import Verdict
 from flyball.stores.port import After
 from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, nothing_left, wait_for_line

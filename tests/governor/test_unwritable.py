@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.core.model import Phase
+from flyball.core.pool.model import Phase
 from flyball.errors import AtCapacityError, StoreBusyError, StoreError, WaitTimeoutError
 from flyball.stores.port import After, Release
-from flyball.stores.sqlite import opening
+from flyball.stores.sqlite import schema
 from flyball.testing import FaultyStore
 from tests.governor.people import nothing_left, pool, wait_until
 
@@ -143,7 +143,7 @@ def test_a_wait_that_cannot_be_looked_at_leaves_nothing_behind(broken: FaultySto
 def test_a_file_locked_by_another_program_is_reported_and_the_release_is_kept(
     url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
     gov = Governor(url)
     gov.set_pool("p", cap=1, adaptive=False)
     intruder = sqlite3.connect(home / "governor.db", isolation_level=None)

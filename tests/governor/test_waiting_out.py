@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from flyball import Governor
-from flyball.core.verdict import Reason, Verdict
+from flyball.core.pool.verdict import Reason, Verdict
 from flyball.errors import StoreError, StoreUnreadableError
 from flyball.testing import FaultyStore
 from tests.governor.people import Person, nothing_left, wait_until

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.verdict import Reason
+from flyball.core.pool.verdict import Reason
 from flyball.host.clock import OFF_LIMIT_S, boot_seconds, rebased
 from flyball.stores.sqlite.clock import SEEN_EVERY_S, StoreClock
 from flyball.stores.sqlite.store import SqliteStore

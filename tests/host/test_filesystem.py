@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import StoreError
-from flyball.host import filesystem
-from flyball.host.filesystem import network_type
+from flyball.host import resources
+from flyball.host.resources import network_type
 from flyball.testing import FakeWorld, make_sqlite
 
 _TABLE = r"""
@@ -30,7 +30,7 @@ a broken line
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table = tmp_path / "mountinfo"
     table.write_text(_TABLE)
-    monkeypatch.setattr(filesystem, "MOUNTS", table)
+    monkeypatch.setattr(resources, "MOUNTS", table)
     return table
 
 

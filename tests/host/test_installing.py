@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.host.installing import extra_command, upgrade_command
+from flyball.host.install_hints import extra_command, upgrade_command
 
 
 def test_pip_of_this_very_environment_is_named() -> None:
@@ -21,5 +21,5 @@ def test_an_environment_of_pipx_is_changed_by_pipx(tmp_path: Path, monkeypatch: 
 
 def test_an_environment_without_pip_is_changed_by_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "my tools"))
-    monkeypatch.setattr("flyball.host.installing.find_spec", lambda name: None)
+    monkeypatch.setattr("flyball.host.install_hints.find_spec", lambda name: None)
     assert extra_command("otel").startswith(f"uv pip install --python '{tmp_path}/my tools' ")

@@ -13,23 +13,23 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import StoreBusyError, StoreReadOnlyError
-from flyball.host.lockfile import LockFile
+from flyball.host.lock_file import LockFile
 
 _HOLD = """
 import sys
-from flyball.host.lockfile import LockFile
+from flyball.host.lock_file import LockFile
 LockFile.of(sys.argv[1]).acquire()
 print("held", flush=True)
 sys.stdin.read()
 """
 _TAKE = """
 import sys
-from flyball.host.lockfile import LockFile
+from flyball.host.lock_file import LockFile
 sys.exit(not LockFile.of(sys.argv[1]).acquire_at_once())
 """
 _COUNT = """
 import sys
-from flyball.host.lockfile import LockFile
+from flyball.host.lock_file import LockFile
 lock, path = LockFile.of(sys.argv[1]), sys.argv[2]
 for _ in range(100):
     lock.acquire()

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import UsageError
-from flyball.host.memory import free_bytes, total_bytes
 from flyball.host.pid_namespaces import FIRST_NAMESPACE, pid_namespace
 from flyball.host.process import DeathWatch, alive, boot_id, here, identify, me
+from flyball.host.resources import free_bytes, total_bytes
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.host.wholefile import UNFINISHED, create_file, replace_file
+from flyball.host.atomic_file import UNFINISHED, create_file, replace_file
 
 
 def left_over(folder: Path) -> list[Path]:

@@ -14,10 +14,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from flyball.errors import UsageError
-from flyball.observe.metrics import HTTP_DECISION, HTTP_REFUSALS, METRICS, POOL_CAP
+from flyball.observe.metrics import HTTP_DECISION, HTTP_REFUSALS, METRICS, POOL_CAP, Registry
 from flyball.observe.otel import Telemetry, dotted, from_environment
-from flyball.observe.registry import Registry
-from flyball.observe.wanted import wanted
+from flyball.observe.otel_wanted import wanted
 
 
 class Ears:
@@ -116,7 +115,7 @@ def test_none_exports_nothing() -> None:
 def test_nobody_asks_nothing_is_imported() -> None:
     assert not wanted({"PATH": "/bin", "OTEL_SERVICE_NAME": "x"})
     code = (
-        "import sys, flyball.service.app, flyball.service.server, flyball.cli.serve; "
+        "import sys, flyball.service.app, flyball.service.server, flyball.cli.commands.serve; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

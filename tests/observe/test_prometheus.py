@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from flyball.observe.metrics import HTTP_REFUSALS, METRICS, POOL_CAP, POOL_WAIT
+from flyball.observe.metrics import HTTP_REFUSALS, METRICS, POOL_CAP, POOL_WAIT, Registry
 from flyball.observe.prometheus import text
-from flyball.observe.registry import Registry
 
 
 def parsed(registry: Registry) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:

@@ -19,8 +19,8 @@ from flyball.observe.metrics import (
     POOL_CAP,
     POOL_WAIT,
     MetricKind,
+    Registry,
 )
-from flyball.observe.registry import Registry
 
 
 def test_a_label_beyond_its_bound_is_other_and_stays_it() -> None:

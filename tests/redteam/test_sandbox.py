@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.factory.config_account import GuardPart
+from flyball.factory.project.config import GuardPart
 from tests.factory.guard_site import Site
 from tests.factory.kit import Project
 from tests.redteam.conftest import needs_bwrap

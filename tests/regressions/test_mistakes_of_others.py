@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Outcome, Phase
-from flyball.core.settings import DEMAND_TTL_S, LEASE_BACKSTOP_S
+from flyball.core.pool.model import Outcome, Phase
+from flyball.core.pool.settings import DEMAND_TTL_S, LEASE_BACKSTOP_S
+from flyball.core.pool.verdict import Reason
 from flyball.core.signals import SignalKind
-from flyball.core.verdict import Reason
 from flyball.errors import FlyballError, StoreUnreadableError
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.store import SqliteStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.runtimes.known import NAMES, load, wrote
 from flyball.runtimes.port import End
+from flyball.runtimes.registry import NAMES, load, wrote
 from flyball.testing import RUNTIME_CHECKS, Recording, check_runtime
 from flyball.testing.runtime_checks import RuntimeCheck, read
 from tests.runtimes.recorded import INDISTINGUISHABLE, of, recording, recordings

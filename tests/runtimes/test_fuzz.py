@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.signals import LIMITING
-from flyball.runtimes import waits, words
-from flyball.runtimes.known import NAMES, load, wrote
+from flyball.runtimes import error_text
 from flyball.runtimes.port import End
+from flyball.runtimes.registry import NAMES, load, wrote
 from flyball.testing.runtime_checks import WALL_S
 from tests.runtimes.recorded import of
 
@@ -101,7 +101,7 @@ def test_noise_never_breaks_a_reader(
 
 @given(st.text(max_size=300), st.one_of(st.none(), st.integers(100, 599)), st.floats())
 def test_any_error_message_has_a_meaning(text: str, status: int | None, wall_s: float) -> None:
-    signal = words.signal_of(text, wall_s=wall_s, status=status)
+    signal = error_text.signal_of(text, wall_s=wall_s, status=status)
     assert signal.retry_after_s is None or signal.retry_after_s > 0
-    waits.stated(f"try again at {text}", wall_s=wall_s)
-    waits.stated(f"retry in {text}", wall_s=wall_s)
+    error_text.stated(f"try again at {text}", wall_s=wall_s)
+    error_text.stated(f"retry in {text}", wall_s=wall_s)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from flyball.errors import UsageError
-from flyball.runtimes.known import load, pool_of, runtime_of
+from flyball.runtimes.registry import load, pool_of, runtime_of
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_unknown_runtime_is_refused_with_those_there_are() -> None:
 
 def test_recognising_a_command_line_loads_no_reader() -> None:
     code = (
-        "import sys; from flyball.runtimes.known import runtime_of; runtime_of(['claude']); "
+        "import sys; from flyball.runtimes.registry import runtime_of; runtime_of(['claude']); "
         "heavy = ('msgspec', 'flyball.runtimes.claude', 'flyball.runtimes.port'); "
         "print([m for m in heavy if m in sys.modules])"
     )

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flyball.errors import UsageError
-from flyball.runtimes.known import NAMES, load, pool_of, runtime_of
 from flyball.runtimes.port import Assignment, Launch
+from flyball.runtimes.registry import NAMES, load, pool_of, runtime_of
 from flyball.testing import LAUNCH_CHECKS
 from flyball.testing.runtime_checks import LaunchCheck
 

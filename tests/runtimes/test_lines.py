@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.runtimes.lines import Lines
+from flyball.runtimes.stream_reader import Lines
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=8))

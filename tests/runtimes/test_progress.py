@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.runtimes.known import load
 from flyball.runtimes.port import End
+from flyball.runtimes.registry import load
 from flyball.testing.runtime_checks import read
 from tests.runtimes.recorded import recordings
 from tests.runtimes.test_readers import judged, line, said

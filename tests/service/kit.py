@@ -23,12 +23,12 @@ from urllib.parse import urlsplit
 import httpx
 
 from flyball.governor.governor import Governor
-from flyball.observe.registry import Registry
-from flyball.service.access import Access
-from flyball.service.front import Tracing
-from flyball.service.looking import Look, StoreLooker
+from flyball.observe.metrics import Registry
+from flyball.service.auth import Access
+from flyball.service.middleware import Tracing
 from flyball.service.server import bind, serve, server_for, url_of
-from flyball.service.serving import Service
+from flyball.service.state import Service
+from flyball.service.store_reader import Look, StoreLooker
 from flyball.service.tokens import Keyring, Scope, TokenFile
 from flyball.testing import Scene
 

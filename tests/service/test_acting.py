@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Ask, Holder
+from flyball.core.pool.model import Ask, Holder
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from flyball.host.process import host_name, identify, me

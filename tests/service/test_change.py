@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 
-from flyball.governor import fleet_status, status
-from flyball.service.change import _AGES, _COUNTDOWNS, _UNCOMPARED, same
+from flyball.governor import status
+from flyball.service.monitor import _AGES, _COUNTDOWNS, _UNCOMPARED, same
 from flyball.testing import Scene
 from tests.service.kit import seen_in
 
@@ -19,7 +19,7 @@ STEADY = {"spacing_s", "heartbeat_s", "grace_s", "hold_mean_s", "waited_s", "ttl
 def test_of_every_duration_it_is_known_whether_it_moves() -> None:
     records = [
         found
-        for module in (status, fleet_status)
+        for module in (status, status)
         for found in vars(module).values()
         if is_dataclass(found) and getattr(found, "__module__", "") == module.__name__
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.host.installing import extra_command
+from flyball.host.install_hints import extra_command
 from flyball.service.server import bind
 from flyball.service.tokens import Keyring, Scope, TokenFile
 from tests.cli.kit import Cli
@@ -110,7 +110,7 @@ def test_a_state_that_cannot_be_read_is_said_before_anything_is_served(cli: Cli)
 
 
 def test_serve_asks_for_its_extra(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flyball.cli.serve.find_spec", lambda name: None)
+    monkeypatch.setattr("flyball.cli.commands.serve.find_spec", lambda name: None)
     result = cli("serve", "--port", "0")
     assert result.code == 2
     assert extra_command("serve") in result.err
@@ -118,21 +118,23 @@ def test_serve_asks_for_its_extra(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_telemetry_that_is_asked_for_and_missing_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
-    monkeypatch.setattr("flyball.cli.serve.find_spec", lambda name: None if "opentele" in name else object())
+    monkeypatch.setattr(
+        "flyball.cli.commands.serve.find_spec", lambda name: None if "opentele" in name else object()
+    )
     result = cli("serve", "--port", "0")
     assert result.code == 2
     assert extra_command("otel") in result.err
 
 
 def test_the_board_needs_no_extra_and_no_state(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flyball.cli.serve.find_spec", lambda name: None)
+    monkeypatch.setattr("flyball.cli.commands.serve.find_spec", lambda name: None)
     assert json.loads(cli("serve", "--grafana").out)["title"] == "flyball"
     assert not cli.home.exists()
 
 
 def test_tokens_need_nothing_of_the_server() -> None:
     code = (
-        "import sys, flyball.cli.token, flyball.cli.serve; "
+        "import sys, flyball.cli.commands.token, flyball.cli.commands.serve; "
         "print([name for name in sys.modules if name in ('litestar', 'uvicorn', 'asyncio')])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

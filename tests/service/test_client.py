@@ -12,7 +12,7 @@ import pytest
 
 import flyball
 from flyball.client import AsyncClient, Client, Policy
-from flyball.client.policy import VARIABLE, delay_s
+from flyball.client.retry_policy import VARIABLE, delay_s
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope
 from tests.service.kit import Running, until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flyball.observe.metrics import METRICS
-from flyball.service.document import ROUTES, document
+from flyball.service.app import ROUTES, document
 from flyball.service.reference import PAGE, main, reference_page
 from flyball.service.tokens import Scope
 from tests.service.kit import Running
@@ -80,7 +80,7 @@ def test_whatever_changes_something_needs_more_than_reading() -> None:
 
 
 def test_the_settings_of_a_pool_are_those_of_the_command_line() -> None:
-    from flyball.core.settings import PoolChanges
+    from flyball.core.pool.settings import PoolChanges
 
     body = document()["components"]["schemas"]["PoolSettingsBody"]
     assert body["properties"].keys() == PoolChanges.__annotations__.keys()

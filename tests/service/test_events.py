@@ -15,7 +15,7 @@ from flyball.errors import StoreError
 from flyball.governor.governor import Governor
 from flyball.observe.metrics import LOOKS
 from flyball.service import streams
-from flyball.service.looking import Look, StoreLooker
+from flyball.service.store_reader import Look, StoreLooker
 from tests.service.kit import Events, Running, Wire, until
 
 THROTTLED = Signal(SignalKind.THROTTLED)

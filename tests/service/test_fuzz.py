@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 
 from flyball.governor.governor import Governor
-from flyball.service.document import document
+from flyball.service.app import document
 from tests.service.kit import PROBLEM, Running
 
 SCHEMA = schemathesis.openapi.from_dict(document())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flyball.service import history
-from flyball.service.history import History
+from flyball.service import timeline
+from flyball.service.timeline import History
 from flyball.testing import Scene
 from tests.service.kit import seen_in
 
@@ -98,10 +98,10 @@ def test_a_gap_is_seen_in_the_times(scene: Scene) -> None:
 
 def test_pools_are_bounded(scene: Scene) -> None:
     past = History()
-    for number in range(history.POOLS_KEPT + 20):
+    for number in range(timeline.POOLS_KEPT + 20):
         scene.static(1, f"pool-{number}")
     past.record(seen_in(scene))
-    assert len(past.view(seconds=900, pool=None).pools) == history.POOLS_KEPT
+    assert len(past.view(seconds=900, pool=None).pools) == timeline.POOLS_KEPT
 
 
 def test_nothing_yet_is_an_empty_history() -> None:

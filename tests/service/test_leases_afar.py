@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Ask, Claim, Outcome
-from flyball.core.verdict import Kind, Reason, Verdict
-from flyball.governor.afar import Afar, Order
+from flyball.core.pool.model import Ask, Claim, Outcome
+from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.governor.governor import Governor
+from flyball.governor.remote.leases import Afar, Order
 from flyball.stores.port import After
 from tests.service.kit import until
 from tests.service.leases_kit import STORES, url_for

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
+from flyball.observe.metrics import Registry
 from flyball.observe.otel import Telemetry
-from flyball.observe.registry import Registry
 from tests.service.kit import Events, Running, until
 from tests.service.leases_kit import Desk
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.service.pagefiles import FOLDER
+from flyball.service.static import FOLDER
 from tests.service.kit import Running
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flyball.core.settings import NAME_LIMIT
-from flyball.service.front import readable_path
+from flyball.core.pool.settings import NAME_LIMIT
+from flyball.service.middleware import readable_path
 from flyball.service.problems import ProblemError
 from tests.service.kit import PROBLEM, Running, Wire
 

@@ -12,7 +12,7 @@ import pytest
 
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
-from flyball.service.looking import Look, StoreLooker
+from flyball.service.store_reader import Look, StoreLooker
 from tests.cli.kit import Cli
 from tests.service.kit import PROBLEM, Running, until
 

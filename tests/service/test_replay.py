@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.verdict import Kind, Reason, Verdict
-from flyball.service.contract import fingerprint, key_of, retry_after_s, wait_of
+from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.service.problems import ProblemError
+from flyball.service.run_contract import fingerprint, key_of, retry_after_s, wait_of
 from flyball.service.tokens import Scope
 from tests.service.kit import Running, until
 from tests.service.leases_kit import STORES, Desk, Later, serving_on, together

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.model import Fact
+from flyball.core.pool.model import Fact
 from flyball.observe import metrics
-from flyball.observe.metrics import Metric
-from flyball.observe.registry import Registry
-from flyball.service import seen
-from flyball.service.looking import Look
+from flyball.observe.metrics import Metric, Registry
+from flyball.service import metrics as seen
+from flyball.service.store_reader import Look
 from flyball.service.timeline import new_facts
 from flyball.testing import Scene
 from tests.service.kit import seen_in

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from flyball.governor.governor import Governor
-from flyball.service import tickets
+from flyball.service.routes import tickets
 from tests.service.kit import Running, until
 from tests.service.leases_kit import Desk, Later
 

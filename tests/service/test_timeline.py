@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.model import Fact
+from flyball.core.pool.model import Fact
 from flyball.service import timeline
-from flyball.service.looking import FACTS_SEEN, Look
+from flyball.service.store_reader import FACTS_SEEN, Look
 from flyball.service.timeline import Timeline, new_facts
 from flyball.testing import Scene, make_memory
 from tests.service.kit import seen_in

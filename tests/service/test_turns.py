@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from flyball.service import turns as module
-from flyball.service.turns import Turn, Turns, step_aside
+from flyball.service import fair_scheduling as module
+from flyball.service.fair_scheduling import Turn, Turns, step_aside
 
 
 def on_a_loop(main: Callable[[], Awaitable[None]]) -> None:

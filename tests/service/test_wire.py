@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flyball.governor.governor import Governor
-from flyball.service import wire as limits
+from flyball.service import server as limits
 from tests.service.kit import PROBLEM, Running, Wire, until
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"

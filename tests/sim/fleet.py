@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
-from flyball.core import holding as holder
-from flyball.core.gate import Gate, Start
-from flyball.core.holding import Holding
-from flyball.core.renewal import Renewal, Reply
-from flyball.core.settings import PoolChanges, resolve_pool
+from flyball.core.pool.local_pool import Gate, Start
+from flyball.core.pool.settings import PoolChanges, resolve_pool
+from flyball.core.share_lease import holder
+from flyball.core.share_lease.holder import Holding
+from flyball.core.share_lease.renewal import Renewal, Reply
+from flyball.core.share_lease.timing import terms_for
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.terms import terms_for
-from flyball.governor.renewing import Line, Outage, Renewing
-from flyball.governor.share_desk import ShareDesk
-from flyball.sim.engine import Provider
-from flyball.sim.hidden import Rule
-from flyball.sim.jobs import Job, Mix, jobs
-from flyball.stores.desk import World
+from flyball.governor.share.renewer import Line, Outage, Renewing
+from flyball.governor.share.share import ShareDesk
+from flyball.sim.simulator.engine import Provider
+from flyball.sim.simulator.jobs import Job, Mix, jobs
+from flyball.sim.simulator.limits import Rule
 from flyball.stores.memory import MemoryStore
+from flyball.stores.pool_session import World
 from flyball.stores.port import After
 from flyball.testing.world import HERE
 from flyball.wake.mailbox import Box

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flyball.errors import UsageError
-from flyball.sim.capacity import Capacity, Turnstile
+from flyball.sim.provider.capacity import Capacity, Turnstile
 
 
 def test_a_capacity_holds_from_its_step_until_the_next() -> None:

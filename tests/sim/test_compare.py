@@ -7,13 +7,13 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from flyball.core.settings import PoolChanges
-from flyball.sim import report
-from flyball.sim.compare import ORACLE, Result, Score, compare, play
-from flyball.sim.contenders import CONTENDERS, DEFAULT, OURS, PEERS
-from flyball.sim.held_out import EVERY_SCENARIO
-from flyball.sim.plot import draw, picture
-from flyball.sim.scenario import Goal
+from flyball.core.pool.settings import PoolChanges
+from flyball.sim.simulator import report
+from flyball.sim.simulator.compare import ORACLE, Result, Score, compare, play
+from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT, OURS, PEERS
+from flyball.sim.simulator.held_out import EVERY_SCENARIO
+from flyball.sim.simulator.plot import draw, picture
+from flyball.sim.simulator.scenario import Goal
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -143,7 +143,7 @@ def test_the_record_is_plain_json() -> None:
 
 
 def test_flyballs_own_have_the_names_that_settings_have() -> None:
-    from flyball.core.settings import CONTROLLERS
+    from flyball.core.pool.settings import CONTROLLERS
 
     assert tuple(OURS) == CONTROLLERS
     assert not set(OURS) & set(PEERS)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from flyball.core.answer import from_http
+from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
-from flyball.sim.capacity import Capacity
-from flyball.sim.dialect import Dialect, Reply
-from flyball.sim.provider import DIALECTS, Provider
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.dialect import Dialect, Reply
+from flyball.sim.provider.server import DIALECTS, Provider
 
 STREAM = {"stream": True, "max_tokens": 10}
 dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: type(dialect).__name__)

@@ -7,14 +7,14 @@ from itertools import islice
 import pytest
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.sim.compare import ORACLE, play, score
-from flyball.sim.contenders import CONTENDERS
-from flyball.sim.engine import Engine, Oracle, Provider, Run
-from flyball.sim.held_out import EVERY_SCENARIO
-from flyball.sim.hidden import Flaky, Seats
-from flyball.sim.jobs import Job, Mix, jobs
-from flyball.sim.peers import Fixed
-from flyball.sim.scenario import Scenario
+from flyball.sim.simulator.compare import ORACLE, play, score
+from flyball.sim.simulator.controllers import CONTENDERS
+from flyball.sim.simulator.engine import Engine, Oracle, Provider, Run
+from flyball.sim.simulator.held_out import EVERY_SCENARIO
+from flyball.sim.simulator.jobs import Job, Mix, jobs
+from flyball.sim.simulator.limits import Flaky, Seats
+from flyball.sim.simulator.rivals import Fixed
+from flyball.sim.simulator.scenario import Scenario
 
 PART = 0.03
 SHORT = [scenario.shortened(0.05) for scenario in EVERY_SCENARIO.values()]

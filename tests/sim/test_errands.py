@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flyball.sim.capacity import Capacity
-from flyball.sim.dialect import ANSWER, Anthropic, Dialect, Reply
-from flyball.sim.dialect_gemini import Gemini
-from flyball.sim.dialect_openai import ChatCompletions, Responses
-from flyball.sim.errands import Call, next_call
-from flyball.sim.provider import DIALECTS, Provider
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.dialect import ANSWER, Anthropic, Dialect, Reply
+from flyball.sim.provider.dialect_gemini import Gemini
+from flyball.sim.provider.dialect_openai import ChatCompletions, Responses
+from flyball.sim.provider.server import DIALECTS, Provider
+from flyball.sim.provider.tool_calls import Call, next_call
 
 PROMPT = "Do it.\nerrand: write a/b.txt = Hello = you\nerrand: run make test\nThank you."
 WRITE = {"file_path": "a/b.txt", "content": "Hello = you\n"}

@@ -13,12 +13,12 @@ from statistics import fmean
 
 import pytest
 
-from flyball.core.settings import PoolChanges
+from flyball.core.pool.settings import PoolChanges
 from flyball.core.signals import SignalKind
-from flyball.sim.brains import Governed
-from flyball.sim.engine import Engine, Provider
-from flyball.sim.hidden import Outages, Rule, Seats
-from flyball.sim.jobs import Mix, jobs
+from flyball.sim.simulator.controllers import Governed
+from flyball.sim.simulator.engine import Engine, Provider
+from flyball.sim.simulator.jobs import Mix, jobs
+from flyball.sim.simulator.limits import Outages, Rule, Seats
 from tests.sim.fleet import Fleet, Moment
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))

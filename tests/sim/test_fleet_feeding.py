@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from flyball.core.model import Phase
-from flyball.core.settings import PoolChanges
+from flyball.core.pool.model import Phase
+from flyball.core.pool.settings import PoolChanges
 from flyball.core.signals import Signal, SignalKind
 from flyball.testing import Scene
-from flyball.testing.store_checks.nodes import Node, learned, settle
+from flyball.testing.store_checks.share_leases import Node, learned, settle
 from flyball.testing.stores import make_memory
 
 

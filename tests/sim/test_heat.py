@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.settings import PoolChanges
+from flyball.core.pool.settings import PoolChanges
 from flyball.errors import AgentError
-from flyball.sim.capacity import Capacity
-from flyball.sim.heat import Heat, Setup
-from flyball.sim.provider import Manner
-from flyball.sim.score import score
-from flyball.sim.workload import Team, Workload
+from flyball.sim.demo.score import score
+from flyball.sim.demo.trial_run import Heat, Setup
+from flyball.sim.demo.worker import Team, Workload
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Manner
 
 pytestmark = pytest.mark.faults
 
@@ -97,7 +97,7 @@ def test_a_worker_that_dies_ends_the_heat_with_its_name(tmp_path: Path) -> None:
 
 def test_a_worker_whose_parent_is_gone_leaves_at_once() -> None:
     told = {"url": "http://127.0.0.1:9", "project": "shop", "name": "w", "pool": None, "seed": "1"}
-    command = [sys.executable, "-m", "flyball.sim.worker", json.dumps(told)]
+    command = [sys.executable, "-m", "flyball.sim.demo.worker", json.dumps(told)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None
         assert worker.stdin is not None

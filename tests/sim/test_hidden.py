@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flyball.core.signals import SignalKind
-from flyball.sim.hidden import INFINITY, Acceleration, Draw, Flaky, Outages, Refilling, Rule, Seats
-from flyball.sim.jobs import Job
+from flyball.sim.simulator.jobs import Job
+from flyball.sim.simulator.limits import INFINITY, Acceleration, Draw, Flaky, Outages, Refilling, Rule, Seats
 
 JOB = Job(1, 6.0, 2000.0)
 

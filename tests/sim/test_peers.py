@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.sim.hidden import INFINITY
-from flyball.sim.jobs import Job
-from flyball.sim.koryph import Koryph
-from flyball.sim.peers import CALLERS, Article, Fixed, Inspect, NetflixAimd, NetflixGradient2, Peer
-from flyball.sim.rate import Botocore
+from flyball.sim.simulator.jobs import Job
+from flyball.sim.simulator.limits import INFINITY
+from flyball.sim.simulator.rivals import (
+    CALLERS,
+    Article,
+    Botocore,
+    Fixed,
+    Inspect,
+    Koryph,
+    NetflixAimd,
+    NetflixGradient2,
+    Peer,
+)
 
 OK = Signal(SignalKind.OK)
 THROTTLED = Signal(SignalKind.THROTTLED)

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from flyball.core.answer import from_http
+from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
-from flyball.sim.capacity import Capacity
-from flyball.sim.provider import Manner, Provider
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Manner, Provider
 
 Answer = tuple[int, Mapping[str, str], dict[str, object]]
 
@@ -135,7 +135,7 @@ def test_nobody_outside_this_machine_can_reach_it() -> None:
 
 @pytest.mark.faults
 def test_it_runs_by_itself_until_ctrl_c_and_then_says_what_it_counted() -> None:
-    command = [sys.executable, "-m", "flyball.sim.provider", "--capacity", "0"]
+    command = [sys.executable, "-m", "flyball.sim.provider.server", "--capacity", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()

@@ -6,12 +6,12 @@ from itertools import islice, pairwise
 
 import pytest
 
-from flyball.core.settings import resolve_pool
-from flyball.sim import shapes
-from flyball.sim.curve import at, curve
-from flyball.sim.held_out import EVERY_SCENARIO, HELD_OUT
-from flyball.sim.jobs import Mix, jobs
-from flyball.sim.scenario import FINAL_SEEDS, GOALS, SCENARIOS, TUNING_SEEDS, Kind
+from flyball.core.pool.settings import resolve_pool
+from flyball.sim.simulator import shapes
+from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
+from flyball.sim.simulator.jobs import Mix, jobs
+from flyball.sim.simulator.plot import at, curve
+from flyball.sim.simulator.scenario import FINAL_SEEDS, GOALS, SCENARIOS, TUNING_SEEDS, Kind
 
 
 def test_nobody_tunes_on_what_the_final_table_is_made_of() -> None:

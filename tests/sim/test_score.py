@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flyball.sim.capacity import Capacity, Turnstile
-from flyball.sim.score import Record, jain, score
+from flyball.sim.demo.score import Record, jain, score
+from flyball.sim.provider.capacity import Capacity, Turnstile
 
 
 def record() -> Record:

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from flyball.core.answer import from_http
+from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
 from flyball.errors import UsageError
-from flyball.sim.capacity import Capacity
-from flyball.sim.dialect import ANSWER, DEFAULT_TOKENS, Dialect
-from flyball.sim.dialect_gemini import Gemini
-from flyball.sim.provider import DIALECTS, Manner, Provider
-from flyball.sim.script import KINDS, Script
-from flyball.sim.wire import BODY_LIMIT, read_body
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.dialect import ANSWER, DEFAULT_TOKENS, Dialect
+from flyball.sim.provider.dialect_gemini import Gemini
+from flyball.sim.provider.script import KINDS, Script
+from flyball.sim.provider.server import BODY_LIMIT, DIALECTS, Manner, Provider, read_body
 from tests.sim.test_provider import post
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: type(dialect).__name__)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from flyball.errors import UsageError
-from flyball.sim.workload import Team, Workload, retry_delay_s
+from flyball.sim.demo.worker import Team, Workload, retry_delay_s
 
 TEAMS = (Team("shop", 3), Team("blog", 1))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from flyball.core.answer import from_http
+from flyball.core.provider.http_response import from_http
 from tests.soak.driver import drive
 
 WALL_S = 1_794_728_000.0

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from flyball.core.signals import LIMITING
-from flyball.runtimes import words
-from flyball.runtimes.known import NAMES, load, wrote
+from flyball.runtimes import error_text
 from flyball.runtimes.port import End
+from flyball.runtimes.registry import NAMES, load, wrote
 from tests.runtimes.recorded import recordings
 from tests.soak.driver import drive
 
@@ -32,7 +32,7 @@ def one_input(data: bytes) -> None:
     if repr(whole) != repr(pieces):
         raise AssertionError(f"{name}: whole {whole}, in pieces {pieces}")
     wrote(stdout, stderr)
-    words.signal_of(stdout.decode("utf-8", "replace"), wall_s=WALL_S)
+    error_text.signal_of(stdout.decode("utf-8", "replace"), wall_s=WALL_S)
 
 
 def _read(name: str, stdout: bytes, stderr: bytes, exit_code: int | None, size: int) -> object:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from hypothesis import settings
 from hypothesis.stateful import invariant
 
-from flyball.core.model import Phase
-from flyball.core.settings import MachineSettings
-from flyball.stores.seen import PoolSnapshot
+from flyball.core.pool.model import Phase
+from flyball.core.pool.settings import MachineSettings
+from flyball.stores.port import PoolSnapshot
 from flyball.testing import Scene, make_memory
-from flyball.testing.store_checks.seeing import expect_balanced
+from flyball.testing.store_checks.snapshots import expect_balanced
 from tests.stores.traces import Told, Trace
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))

@@ -13,15 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
-from flyball.core.model import Outcome
-from flyball.core.settings import MachineSettings, PoolChanges
+from flyball.core.pool.model import Outcome
+from flyball.core.pool.settings import MachineSettings, PoolChanges
+from flyball.core.pool.verdict import Verdict
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.verdict import Verdict
 from flyball.errors import StoreFullError
-from flyball.stores.handout import HOLD_SAMPLE
+from flyball.stores.handoff import HOLD_SAMPLE
 from flyball.stores.port import Release
 from flyball.stores.rows import ID_BLOCK
-from flyball.stores.sqlite import at_once
+from flyball.stores.sqlite import fast_path
 from flyball.stores.sqlite.store import SqliteStore
 from flyball.testing import Scene, make_sqlite
 from tests.stores.test_same_trace_same_verdicts import SOAK, MemoryAndSqlite
@@ -69,7 +69,7 @@ def test_what_it_says_is_what_a_step_says(scene: Scene, monkeypatch: pytest.Monk
     short = ask()
     first = scene.claim(short.claim_id)
     scene.release(short.claim_id)
-    monkeypatch.setattr(at_once, "grant_of", lambda ask: None)
+    monkeypatch.setattr(fast_path, "grant_of", lambda ask: None)
     whole = ask()
     assert replace(short, claim_id=whole.claim_id) == whole
     assert replace(first, id=whole.claim_id) == scene.claim(whole.claim_id)
@@ -104,7 +104,7 @@ def test_what_is_in_the_way_is_judged(scene: Scene, what: str) -> None:
 
 @pytest.mark.parametrize("words", [{"resources": {"gpu": 1}}, {"key": "k", "ttl_s": 9.0}, {"ttl_s": 9.0}])
 def test_an_ask_that_is_more_than_an_ask_is_judged(scene: Scene, words: dict[str, Any]) -> None:
-    assert at_once.grant_of(replace(scene.ask(), **words)) is None
+    assert fast_path.grant_of(replace(scene.ask(), **words)) is None
 
 
 def test_a_project_that_is_new_is_judged(scene: Scene) -> None:
@@ -121,7 +121,7 @@ def test_a_project_that_is_new_is_judged(scene: Scene) -> None:
     ],
 )
 def test_an_end_that_says_something_is_a_step(release: Release) -> None:
-    assert at_once.end_of(release) is None
+    assert fast_path.end_of(release) is None
 
 
 def test_an_end_that_teaches_the_pool_something_is_a_step(scene: Scene) -> None:
@@ -185,7 +185,7 @@ class TestWithRoom(WithRoom.TestCase):  # type: ignore[valid-type,misc]
         ran: list[object] = []
         whole = SqliteStore._at_once
 
-        def counted(store: SqliteStore, statement: str, values: at_once.Values) -> Any:
+        def counted(store: SqliteStore, statement: str, values: fast_path.Values) -> Any:
             done = whole(store, statement, values)
             if done is not None:
                 ran.append(done)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.model import Phase
-from flyball.core.verdict import Verdict
+from flyball.core.pool.model import Phase
+from flyball.core.pool.verdict import Verdict
 from flyball.testing import FakeWorld, MakeStore, Scene, make_postgres, make_redis, make_sqlite
 
 

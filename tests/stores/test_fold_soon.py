@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.control.named import named
-from flyball.core.plan import FOLD_EVERY_S
-from flyball.core.settings import CONTROLLERS
+from flyball.core.pool.control.registry import named
+from flyball.core.pool.plan import FOLD_EVERY_S
+from flyball.core.pool.settings import CONTROLLERS
 from flyball.testing import Scene
 
 

@@ -21,10 +21,10 @@ from flyball.errors import (
     StoreUnreadableError,
     UsageError,
 )
-from flyball.governor.location import open_store
-from flyball.host.installing import extra_command
+from flyball.governor.state_url import open_store
+from flyball.host.install_hints import extra_command
 from flyball.stores.postgres.address import parse
-from flyball.stores.postgres.server import Server
+from flyball.stores.postgres.connection_pool import Server
 from flyball.stores.postgres.store import PostgresStore
 from flyball.testing import FakeWorld, MakeStore, Scene, make_postgres
 from tests.governor.sharing import until
@@ -151,7 +151,7 @@ def test_a_user_who_was_given_a_schema_needs_no_more(guarded: PostgresServer) ->
 
 
 def test_an_old_server_is_refused(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flyball.stores.postgres.link.OLDEST", 99)
+    monkeypatch.setattr("flyball.stores.postgres.connection.OLDEST", 99)
     assert "flyball needs 99 or newer" in refusal(postgres_server.url)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from flyball.errors import StoreClosedError
 from flyball.governor.governor import Governor
-from flyball.stores.postgres.server import Server
+from flyball.stores.postgres.connection_pool import Server
 from tests.postgres_server import PostgresServer
 from tests.stores.test_redis_closing import LEAVING, REPOSITORY, SOON_S, busy, sockets, until
 
@@ -111,7 +111,7 @@ def test_a_connection_that_nobody_needed_for_long_is_closed(
     with server.lend(), server.lend():
         pass
     assert len(server._idle) == 2
-    monkeypatch.setattr("flyball.stores.postgres.server.SPARE_S", 0.0)
+    monkeypatch.setattr("flyball.stores.postgres.connection_pool.SPARE_S", 0.0)
     with server.lend():
         time.sleep(0.001)
     assert len(server._idle) == 1

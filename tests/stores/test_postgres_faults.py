@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from flyball import Governor
-from flyball.core.model import Ask
+from flyball.core.pool.model import Ask
 from flyball.errors import RefusedError, StoreBusyError, StoreError
 from flyball.host.process import me
 from flyball.stores.port import After
-from flyball.stores.postgres.server import Server
-from flyball.stores.postgres.step import Step
+from flyball.stores.postgres.connection_pool import Server
 from flyball.stores.postgres.store import PostgresStore
+from flyball.stores.postgres.transaction import Step
 from flyball.testing import FakeWorld, Scene, make_postgres
 from tests.postgres_server import PostgresServer
 
@@ -323,7 +323,7 @@ def test_of_processes_that_race_for_the_last_slot_one_gets_it(start: Start, gov:
 
 STEP = """
 import sys
-from flyball.stores.postgres.step import Step
+from flyball.stores.postgres.transaction import Step
 from flyball import Governor
 begin = Step.begin
 def stand_still(self, lock):

@@ -12,15 +12,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from flyball.core import plan
-from flyball.core.model import HOLD_SMOOTHING, Outcome
+from flyball.core.pool import plan
+from flyball.core.pool.model import HOLD_SMOOTHING, Outcome
 from flyball.errors import StoreBusyError, StoreError, StoreUnreadableError
-from flyball.stores import handout, rows
+from flyball.stores import handoff, rows
 from flyball.stores.port import Release
-from flyball.stores.postgres import statements as sql
-from flyball.stores.postgres.layout import LAYOUT, scripts
-from flyball.stores.postgres.link import Link
-from flyball.stores.postgres.server import Server
+from flyball.stores.postgres import queries as sql
+from flyball.stores.postgres.connection import Link
+from flyball.stores.postgres.connection_pool import LAYOUT, Server, scripts
 from flyball.stores.postgres.store import PostgresStore
 from flyball.testing import FakeWorld, MakeStore, Scene, make_memory, make_postgres
 from tests.postgres_server import PostgresServer
@@ -96,7 +95,7 @@ def test_what_the_short_way_counts_with_is_what_the_long_way_does() -> None:
         "fold_every_s": plan.FOLD_EVERY_S,
         "forever_s": plan.FOREVER_S,
         "id_block": rows.ID_BLOCK,
-        "hold_sample": handout.HOLD_SAMPLE,
+        "hold_sample": handoff.HOLD_SAMPLE,
         "hold_smoothing": HOLD_SMOOTHING,
     }
 
@@ -276,7 +275,7 @@ def test_a_grant_that_was_interrupted_is_given_back(scene: Scene, monkeypatch: p
 
 
 def test_a_process_of_the_server_that_is_still_busy_with_a_lost_ask_is_told_to_end(scene: Scene) -> None:
-    from flyball.stores.postgres.unheard import Unheard
+    from flyball.stores.postgres.transaction import Unheard
 
     scene.static(1)
     store: Any = scene.store
@@ -388,7 +387,7 @@ def test_a_script_that_fails_leaves_nothing_behind(
     postgres_server: PostgresServer, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = [*scripts()[:-1], (LAYOUT, "CREATE TABLE half (id integer); SELECT 1 / 0")]
-    monkeypatch.setattr("flyball.stores.postgres.layout.scripts", lambda: broken)
+    monkeypatch.setattr("flyball.stores.postgres.connection_pool.scripts", lambda: broken)
     store = make_postgres(FakeWorld(), postgres_server.url, space=fresh)
     with pytest.raises(StoreError, match="division by zero"):
         store.set_pool("p", {"cap": 1})

@@ -20,10 +20,10 @@ from flyball.errors import (
     StoreReadOnlyError,
     UsageError,
 )
-from flyball.stores.redis.server import Server, without_password
+from flyball.stores.redis.connection import Server, without_password
 from flyball.stores.redis.store import RedisStore
 from flyball.testing import FakeWorld, Scene, make_redis
-from flyball.testing.store_checks.nodes import Node
+from flyball.testing.store_checks.share_leases import Node
 from tests.redis_server import RedisServer
 
 
@@ -90,7 +90,9 @@ def test_a_server_that_drops_keys_is_refused() -> None:
 
 
 def test_an_old_server_is_refused(monkeypatch: pytest.MonkeyPatch, redis_server: RedisServer) -> None:
-    monkeypatch.setattr("flyball.stores.redis.server._infos", lambda client: [{"redis_version": "6.0.16"}])
+    monkeypatch.setattr(
+        "flyball.stores.redis.connection._infos", lambda client: [{"redis_version": "6.0.16"}]
+    )
     assert "6.2 or newer" in str(refusal(redis_server.url))
 
 
@@ -187,7 +189,7 @@ def test_a_grant_whose_answer_was_lost_is_given_back_by_the_next_step(scene: Sce
 
 
 def test_a_release_whose_answer_was_lost_counts_once(scene: Scene) -> None:
-    from flyball.core.model import Outcome
+    from flyball.core.pool.model import Outcome
     from flyball.stores.port import Release
 
     scene.pool(cap=8, controller="koryph")

@@ -15,7 +15,7 @@ import pytest
 
 from flyball.errors import StoreClosedError, StoreError
 from flyball.governor.governor import Governor
-from flyball.stores.redis.server import Server
+from flyball.stores.redis.connection import Server
 from flyball.testing import FakeWorld, make_redis
 from tests.redis_server import RedisServer
 

@@ -11,7 +11,7 @@ import pytest
 
 from flyball.errors import StoreError
 from flyball.governor.governor import Governor
-from flyball.stores.redis.server import Server
+from flyball.stores.redis.connection import Server
 from flyball.testing import FLEET_CHECKS, FakeWorld, Scene, make_redis
 from tests.redis_server import RedisServer
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from flyball.errors import StoreBusyError, StoreError
+from flyball.stores.redis.connection import Server
 from flyball.stores.redis.scripts import Script
-from flyball.stores.redis.server import Server
 from tests.redis_server import RedisServer
 
 ECHO = Script("echo", "return ARGV[1]")

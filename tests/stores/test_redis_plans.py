@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from flyball.core.pool.verdict import Reason
 from flyball.core.signals import Bucket
-from flyball.core.verdict import Reason
 from flyball.errors import StoreError, StoreUnreadableError
+from flyball.stores.redis.connection import Server
 from flyball.stores.redis.scripts import LAYOUT
-from flyball.stores.redis.server import Server
 from flyball.testing import FakeWorld, Scene, make_redis
 from tests.redis_server import RedisServer
 

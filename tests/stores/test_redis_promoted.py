@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from flyball import Governor
-from flyball.core.renewal import Renewal, Reply
-from flyball.stores.redis.server import Server
+from flyball.core.share_lease.renewal import Renewal, Reply
+from flyball.stores.redis.connection import Server
 from tests.redis_server import RedisServer
 
 POOL = "p"

@@ -12,7 +12,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import StoreError
-from flyball.stores.redis.server import Server
+from flyball.stores.redis.connection import Server
 from tests.redis_server import RedisServer, executable
 
 # Since Redis 7 a new user may use no channel; before, the server has to be told so.

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from flyball.core.renewal import Renewal, Tally
+from flyball.core.share_lease.renewal import Renewal, Tally
 from flyball.errors import StoreError
-from flyball.stores.redis.server import Server
+from flyball.stores.redis.connection import Server
 from flyball.stores.redis.store import RedisStore, channels_of
 from flyball.testing import FakeWorld, Scene, make_redis
-from flyball.testing.store_checks.nodes import Node, learned, settle
+from flyball.testing.store_checks.share_leases import Node, learned, settle
 from tests.redis_server import RedisServer
 
 

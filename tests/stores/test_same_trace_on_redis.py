@@ -9,8 +9,8 @@ from typing import cast
 from hypothesis import settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from flyball.core.model import Fact
-from flyball.stores.desk import World
+from flyball.core.pool.model import Fact
+from flyball.stores.pool_session import World
 from flyball.stores.port import Wake
 from flyball.stores.rows import ID_BLOCK
 from flyball.testing import FakeWorld, Scene, make_memory, make_redis

@@ -11,7 +11,7 @@ import pytest
 
 from flyball.errors import StoreReadOnlyError, StoreUnreadableError
 from flyball.stores.sqlite.clock import StoreClock
-from flyball.stores.sqlite.opening import SCHEMA_VERSION, schema_steps
+from flyball.stores.sqlite.schema import SCHEMA_VERSION, schema_steps
 from flyball.stores.sqlite.store import SqliteStore
 from flyball.testing import FakeWorld, Scene, make_sqlite
 

@@ -11,8 +11,8 @@ from types import FrameType
 
 import pytest
 
+from flyball.stores.operations import check_ask
 from flyball.stores.sqlite.store import SqliteStore
-from flyball.stores.verbs import check_ask
 from flyball.testing import Scene, make_sqlite
 
 

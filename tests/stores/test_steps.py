@@ -6,11 +6,11 @@ from inspect import isfunction
 
 import pytest
 
+from flyball.stores.admin_operations import SettingVerbs
 from flyball.stores.memory import MemoryStore
-from flyball.stores.setting import SettingVerbs
+from flyball.stores.operations import Verbs
 from flyball.stores.sqlite.store import SqliteStore
-from flyball.stores.steps import verb
-from flyball.stores.verbs import Verbs
+from flyball.stores.transaction import verb
 
 WITHOUT_A_STEP = {
     "after_fork_in_child",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from flyball.core.settings import CONTROLLERS, MachineSettings
+from flyball.core.pool.settings import CONTROLLERS, MachineSettings
 from flyball.core.signals import Bucket
 
 POOLS = ("p", "q")

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from flyball.core.model import Holder, Outcome
-from flyball.core.renewal import Renewal, Tally
-from flyball.core.settings import MachineSettings, PoolChanges
+from flyball.core.pool.model import Holder, Outcome
+from flyball.core.pool.settings import MachineSettings, PoolChanges
+from flyball.core.share_lease.renewal import Renewal, Tally
 from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores.port import After, Release

@@ -149,7 +149,7 @@ def _run(words: list[str]) -> int:
 
 def _refuse_agents(words: list[str]) -> None:
     """An agent that found another way here than the shim on its PATH is told the same."""
-    from flyball.factory.guards.other_rules import refused
+    from flyball.factory.guards.program_rules import refused
 
     if why := refused(["flyball", *words]):
         raise UsageError(why)
@@ -159,7 +159,7 @@ def load_verb(name: str) -> Verb:
     # What is loaded here is never garbage, and looking for it would cost a tenth of the start.
     gc.disable()
     try:
-        return cast(Verb, import_module(f"flyball.cli.{name.replace('exec', 'exec_')}"))
+        return cast(Verb, import_module(f"flyball.cli.commands.{name.replace('exec', 'exec_')}"))
     finally:
         gc.freeze()
         gc.enable()

@@ -2,6 +2,8 @@
 
 argparse prints its errors itself and leaves. Raised instead, they reach ``main``, which knows of ``--json``
 and exit codes. A word that comes close to a known one is asked about.
+
+Verbs with actions of their own (``pool set``): each action with its help and its example.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _hint(word: str, known: list[str], *, dashes: str = "") -> str:
-    from flyball.core.nearest import nearest
+    from flyball.core.suggestions import nearest
 
     found = nearest(word, known, at_most=1)
     return f"did you mean {dashes}{found[0]}?" if found else ""
@@ -66,3 +68,16 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
                 yield from _options(below)
+
+
+def add_action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, example: str
+) -> argparse.ArgumentParser:
+    return actions.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog="example:\n  " + example.replace("\n", "\n  "),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )

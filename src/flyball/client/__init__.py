@@ -7,11 +7,11 @@
             ...  # call the model
             lease.report(200)
 
-    policy.py   how to try again, changed without a release
-    flow.py     the order of things, written once for threads and event loops
-    lease.py    slots in somebody's hands, and the ``with`` block around them
-    heart.py    renewals, on a thread of their own
-    calling.py  the two clients
+    retry_policy.py  how to try again, changed without a release
+    requests.py      the order of things, written once for threads and event loops
+    lease.py         slots that are held, and the ``with`` block around them
+    renewer.py       renewals, on a thread of their own
+    client.py        the two clients
 
 Needs the extra ``[http]``.
 """
@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 __all__ = ["AsyncClient", "AsyncRemoteLease", "Client", "Policy", "RemoteLease"]
 
 if TYPE_CHECKING:
-    from flyball.client.calling import AsyncClient, Client
+    from flyball.client.client import AsyncClient, Client
     from flyball.client.lease import AsyncRemoteLease, RemoteLease
-    from flyball.client.policy import Policy
+    from flyball.client.retry_policy import Policy
 else:
     _WHERE = {
-        "AsyncClient": "calling",
+        "AsyncClient": "client",
         "AsyncRemoteLease": "lease",
-        "Client": "calling",
-        "Policy": "policy",
+        "Client": "client",
+        "Policy": "retry_policy",
         "RemoteLease": "lease",
     }
 
@@ -47,7 +47,7 @@ else:
             if error.name != "httpx2":
                 raise
             from flyball.errors import UsageError
-            from flyball.host.installing import extra_command
+            from flyball.host.install_hints import extra_command
 
             raise UsageError(
                 f"a client of flyball serve needs httpx2; install it with: {extra_command('http')}"

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from flyball.client.flow import Send
-from flyball.core.model import Outcome
+from flyball.client.requests import Send
+from flyball.core.pool.model import Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import Throttled
 from flyball.governor.lease import beside, outcome_of, take_once
 
 if TYPE_CHECKING:
-    from flyball.client.calling import AsyncClient, Client
+    from flyball.client.client import AsyncClient, Client
 
 OnLost = Callable[["Held"], object]
 

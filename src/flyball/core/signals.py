@@ -9,7 +9,7 @@ behind it speaks only of kinds. Strict in meaning: what cannot be told is ``UNKN
     a person's turn    credit gone, auth                   trying again changes nothing
     not about load     client error, server error, unknown
 
-Who builds them: ``answer.py`` from an HTTP answer, ``runtimes/`` from the stream of an agent.
+Who builds them: ``provider/http_response.py`` from an HTTP answer, ``runtimes/`` from the stream of an agent.
 """
 
 from __future__ import annotations
@@ -92,6 +92,6 @@ class Signal:
         # A throttle counts, whatever nonsense came with it: no wait is made of what is none.
         if self.retry_after_s is not None and self.retry_after_s != 0:
             # Few signals name a wait, and a program that hears none need not load what reads them.
-            from flyball.core.spans import clamped_s
+            from flyball.core.durations import clamped_s
 
             object.__setattr__(self, "retry_after_s", clamped_s(self.retry_after_s))

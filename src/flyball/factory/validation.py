@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flyball.core.budget import guard_of
-from flyball.core.footprint import check_footprint, footprint_of
-from flyball.core.labels import Spelling
-from flyball.core.needs import Waits
-from flyball.core.task import Task, TaskStatus
+from flyball.core.budget.limits import guard_of
+from flyball.core.tasks.dependencies import Waits
+from flyball.core.tasks.footprint import check_footprint, footprint_of
+from flyball.core.tasks.labels import Spelling
+from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import FlyballError, GitError, SourceError, StoreError, UsageError
-from flyball.factory.config import FILE_NAME, ProjectConfig
-from flyball.factory.config_checks import gate_problem
-from flyball.factory.config_reading import read_config
-from flyball.factory.init_guess import OnPath
-from flyball.factory.personas.persona import IMPLEMENTER, find_persona
-from flyball.governor.location import home
+from flyball.factory.agents.personas import IMPLEMENTER, find_persona
+from flyball.factory.project.config import FILE_NAME, ProjectConfig
+from flyball.factory.project.config_checks import gate_problem
+from flyball.factory.project.config_reader import read_config
+from flyball.factory.project.init import OnPath
+from flyball.governor.state_url import home
 
 ACCOUNT = "account.profile"
 _AREA = "area:"
@@ -94,7 +94,7 @@ def _of_account(config: ProjectConfig) -> Iterator[Finding]:
 
 
 def _of_ceilings(config: ProjectConfig) -> Iterator[Finding]:
-    from flyball.factory.unmeasurable import unmeasurable
+    from flyball.factory.budget.unmeasurable import unmeasurable
 
     if any(_of_account(config)):
         return  # that is said already
@@ -124,8 +124,8 @@ def _of_shell(word: str) -> bool:
 
 
 def _of_pulls(config: ProjectConfig, root: Path) -> Iterator[Finding]:
-    from flyball.factory.pulls.hosts import host_of
-    from flyball.factory.pulls.port import PullError
+    from flyball.factory.landing.hosts.port import PullError
+    from flyball.factory.landing.hosts.registry import host_of
 
     if config.merge.policy != "pr":
         return
@@ -159,7 +159,7 @@ def _of_personas(config: ProjectConfig, root: Path) -> Iterator[Finding]:
 
 
 def _of_repository(config: ProjectConfig, root: Path) -> Iterator[Finding]:
-    from flyball.factory.repository import Repository
+    from flyball.factory.git.repository import Repository
 
     try:
         Repository(root, default_branch=config.project.default_branch)
@@ -171,7 +171,7 @@ def _of_repository(config: ProjectConfig, root: Path) -> Iterator[Finding]:
 
 
 def _of_tasks(config: ProjectConfig, root: Path) -> Iterator[Finding]:
-    from flyball.factory.tasks.sources import open_source
+    from flyball.factory.tasks.registry import open_source
 
     try:
         loaded = open_source(config, root).load()

@@ -1,1 +1,1 @@
-"""The doors: ``slot()``, ``Governor``, leases. Sync and async share one flow (flow.py)."""
+"""The doors: ``slot()``, ``Governor``, leases. Sync and async share one flow (acquisition.py)."""

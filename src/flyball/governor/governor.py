@@ -12,25 +12,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from flyball.core.checks import check_timeout
-from flyball.core.model import Fact, Outcome
-from flyball.core.settings import (
+from flyball.core.pool.model import Fact, Outcome
+from flyball.core.pool.settings import (
     DEFAULT_POOL,
     DEMAND_TTL_S,
     MachineChanges,
     MachineSettings,
     PoolChanges,
     check_machine,
+    check_timeout,
 )
+from flyball.core.pool.verdict import Verdict, free, one_line
 from flyball.core.signals import Signal
-from flyball.core.verdict import Verdict, free, one_line
-from flyball.governor import flow, nested
-from flyball.governor.asking import Asking, ask_of, asking_for
-from flyball.governor.caller import default_project
-from flyball.governor.doors import aside, run_async, run_sync, running_loop, thread_mail
+from flyball.governor import acquisition, inherited_lease
+from flyball.governor.ask import Asking, ask_of, asking_for, default_project
+from flyball.governor.drivers import aside, run_async, run_sync, running_loop, thread_mail
 from flyball.governor.lease import Lease, OnKept, Slot, log_kept, release_of
-from flyball.governor.location import on_server, open_box, open_reader, open_store, resolve, shown
-from flyball.governor.loopmail import LoopMail, LoopMails
+from flyball.governor.loop_mailbox import LoopMail, LoopMails
+from flyball.governor.state_url import on_server, open_box, open_reader, open_store, resolve, shown
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
 from flyball.stores.port import After, AtHand, Release, Store
@@ -38,16 +37,15 @@ from flyball.stores.port import After, AtHand, Release, Store
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from flyball.core.model import Holder
-    from flyball.core.plan import Memory
-    from flyball.core.renewal import Renewal, Reply
+    from flyball.core.pool.model import Holder
+    from flyball.core.pool.plan import Memory
+    from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.errors import StoreError
-    from flyball.governor.asking import AskOptions
+    from flyball.governor.ask import AskOptions
     from flyball.governor.heartbeat import Heartbeat
-    from flyball.governor.share import Share, ShareOptions
+    from flyball.governor.share.share import Share, ShareOptions
     from flyball.governor.status import Status
-    from flyball.stores.port import Demand
-    from flyball.stores.seen import Miscount
+    from flyball.stores.port import Demand, Miscount
     from flyball.wake.mailbox import Box
 
 
@@ -60,7 +58,7 @@ class Governor:
     'anthropic'
     """
 
-    def __init__(self, url: str | None = None, *, observers: Sequence[flow.Observer] = ()) -> None:
+    def __init__(self, url: str | None = None, *, observers: Sequence[acquisition.Observer] = ()) -> None:
         self.address = resolve(url)
         self.observers = list(observers)
         self.place = shown(self.address)
@@ -98,12 +96,12 @@ class Governor:
             store = self.store
             with self._lock:
                 if self._heart is None:
-                    from flyball.governor import heartbeat, warden
+                    from flyball.governor import heartbeat, host_agent
 
                     self._heart = heartbeat.Heartbeat(
                         cast("heartbeat.Beating", store),
                         self.observers,
-                        warden=lambda: warden.ensure(self.address),
+                        warden=lambda: host_agent.ensure(self.address),
                     )
                 self._heart.keep(lease.pool)
         return lease
@@ -121,7 +119,7 @@ class Governor:
         pool: str = DEFAULT_POOL,
         *,
         timeout: float | None = None,
-        on_wait: flow.OnWait | None = None,
+        on_wait: acquisition.OnWait | None = None,
         **ask: Unpack[AskOptions],
     ) -> Lease:
         """Wait for slots. ``on_wait`` hears the verdict at once and then every 30 seconds."""
@@ -136,7 +134,7 @@ class Governor:
         pool: str = DEFAULT_POOL,
         *,
         timeout: float | None = None,
-        on_wait: flow.OnWait | None = None,
+        on_wait: acquisition.OnWait | None = None,
         **ask: Unpack[AskOptions],
     ) -> Lease:
         """``acquire`` for an event loop. Cancelling it leaves neither an ask nor a lease behind."""
@@ -152,7 +150,7 @@ class Governor:
         *,
         wait: bool = True,
         timeout: float | None = None,
-        on_wait: flow.OnWait | None = None,
+        on_wait: acquisition.OnWait | None = None,
     ) -> Lease:
         check_timeout(timeout)
         held = self._inherited(asking)
@@ -160,7 +158,7 @@ class Governor:
             return held
         box = thread_mail.box(self.address, self.open_box) if wait else None
         ask = ask_of(asking, box.address if box else "")
-        steps = flow.acquire(
+        steps = acquisition.acquire(
             self.store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
         )
         return self._keep(Lease(self, asking, run_sync(steps, box)))
@@ -171,7 +169,7 @@ class Governor:
         *,
         wait: bool = True,
         timeout: float | None = None,
-        on_wait: flow.OnWait | None = None,
+        on_wait: acquisition.OnWait | None = None,
     ) -> Lease:
         check_timeout(timeout)
         held = self._inherited(asking)
@@ -180,13 +178,13 @@ class Governor:
         mail = self._loop_mail()
         ask = ask_of(asking, mail.address if wait else "")
         store = self.store
-        steps = flow.acquire(
+        steps = acquisition.acquire(
             store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
         )
 
-        def undo(verdict: Verdict) -> flow.Flow[StoreError | None]:
+        def undo(verdict: Verdict) -> acquisition.Flow[StoreError | None]:
             what = Release(verdict.claim_id, Outcome.ABANDONED, asked_at=verdict.asked_at)
-            return flow.release(store, what, self.observers)
+            return acquisition.release(store, what, self.observers)
 
         with mail:
             verdict = await run_async(steps, mail, undo)
@@ -194,11 +192,11 @@ class Governor:
 
     def _inherited(self, asking: Asking) -> Lease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
-        claim_id = nested.inherited(self.address, asking.pool)
+        claim_id = inherited_lease.inherited(self.address, asking.pool)
         claim = self.store.claim(claim_id) if claim_id is not None else None
         if claim is None or not claim.held or claim.pool != asking.pool:
             return None
-        nested.check_fits(asking.slots, claim)
+        inherited_lease.check_fits(asking.slots, claim)
         return Lease(self, asking, free(asking.pool, claim.id, asked_at=claim.asked_at), nested=True)
 
     def open_box(self) -> Box | None:
@@ -223,7 +221,7 @@ class Governor:
         lease.check_place(self)
         what = release_of(lease, outcome, words)
         if self._may_release(lease):
-            self._say_kept(lease, run_sync(flow.release(self.store, what, self.observers), None))
+            self._say_kept(lease, run_sync(acquisition.release(self.store, what, self.observers), None))
 
     async def release_async(
         self, lease: Lease, outcome: Outcome | str = Outcome.FINISHED, *, words: str = ""
@@ -236,7 +234,7 @@ class Governor:
             return
         what = release_of(lease, outcome, words)
         if self._may_release(lease):
-            steps = flow.release(self.store, what, self.observers)
+            steps = acquisition.release(self.store, what, self.observers)
             self._say_kept(lease, await run_async(steps, self._loop_mail()))
 
     def _may_release(self, lease: Lease) -> bool:
@@ -284,7 +282,7 @@ class Governor:
 
     def share(self, pool: str = DEFAULT_POOL, /, **options: Unpack[ShareOptions]) -> Share:
         """Part of a pool for this process to subdivide by itself, as a ``with`` or ``async with`` block."""
-        from flyball.governor.share import Share
+        from flyball.governor.share.share import Share
 
         return Share(self, pool, **options)
 
@@ -361,7 +359,7 @@ class Governor:
 
     def reap(self) -> int:
         """Take back what dead processes hold, in every pool; how many were found."""
-        return run_sync(flow.bury(self.store, self.store.census(), self.observers), None)
+        return run_sync(acquisition.bury(self.store, self.store.census(), self.observers), None)
 
     def bury(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
@@ -436,4 +434,4 @@ class Governor:
             self._loops.close()
 
     def _settle(self, after: After) -> None:
-        run_sync(flow.settle(self.store, after, self.observers), None)
+        run_sync(acquisition.settle(self.store, after, self.observers), None)

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from flyball.errors import StoreError
-from flyball.governor import flow
-from flyball.governor.doors import run_sync
+from flyball.governor import acquisition
+from flyball.governor.drivers import run_sync
 from flyball.stores.port import Store
 
 BEAT_S = 1.0
@@ -45,7 +45,7 @@ class Heartbeat:
     def __init__(
         self,
         store: Beating,
-        observers: Sequence[flow.Observer],
+        observers: Sequence[acquisition.Observer],
         *,
         beat_s: float = BEAT_S,
         look_s: float = LOOK_S,
@@ -115,7 +115,7 @@ class Heartbeat:
             with self._lock:
                 self._owed.discard(pool)
             if due:
-                run_sync(flow.reap(self._store, pool, self._observers), None)
+                run_sync(acquisition.reap(self._store, pool, self._observers), None)
         except StoreError as error:
             logging.getLogger("flyball").debug("no heartbeat for %s: %s", pool, error)
         except Exception:

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from flyball.core.checks import check_amounts
-from flyball.core.model import Outcome
+from flyball.core.pool.model import Outcome
+from flyball.core.pool.settings import check_amounts
+from flyball.core.pool.verdict import Verdict, one_line
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
-from flyball.core.verdict import Verdict, one_line
 from flyball.errors import StoreError, Throttled, UsageError
-from flyball.governor.doors import call_async
+from flyball.governor.drivers import call_async
 from flyball.host.log import tell_log
 from flyball.stores.port import Release
 
 if TYPE_CHECKING:
-    from flyball.core.body import Body
-    from flyball.core.headers import HeaderLines
-    from flyball.governor.asking import Asking
+    from flyball.core.provider.error_body import Body
+    from flyball.core.provider.rate_limit_headers import HeaderLines
+    from flyball.governor.ask import Asking
     from flyball.governor.governor import Governor
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class Lease:
             raise UsageError(f"report an HTTP status as a number, or a Signal, not {status!r}")
         else:
             # An ``exec`` never gets here, and should not pay for what reads headers and bodies.
-            from flyball.core.answer import from_http
+            from flyball.core.provider.http_response import from_http
 
             signal = from_http(status, headers, body, wall_s=time.time())
         first, self._reported = not self._reported, True
@@ -157,7 +157,7 @@ class Lease:
         mine = self._governor
         if mine is governor:
             return
-        from flyball.governor.location import same_place
+        from flyball.governor.state_url import same_place
 
         if not same_place(mine.address, governor.address):
             raise UsageError(

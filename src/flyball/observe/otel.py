@@ -26,8 +26,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from flyball.errors import UsageError
-from flyball.observe.metrics import METRICS, Metric, MetricKind
-from flyball.observe.registry import Registry, Values
+from flyball.observe.metrics import METRICS, Metric, MetricKind, Registry, Values
 
 CLOSING_S = 3.0
 """What was not exported by then is given up: an endpoint that is gone must not keep a server from ending."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flyball.observe.metrics import Metric, MetricKind
-from flyball.observe.registry import Family, Histogram, Registry, Values
+from flyball.observe.metrics import Family, Histogram, Metric, MetricKind, Registry, Values
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flyball.runtimes import argv as command_line
+from flyball.runtimes import launch_arguments as command_line
 from flyball.runtimes.claude_stream import ClaudeReader, any_line
 from flyball.runtimes.port import Assignment, Launch
 

@@ -8,23 +8,29 @@ A message comes once per block, and sub-agents' messages come between; the main 
 
 An interrupt exits with 0, with an aborted result or none at all. In text mode only the last line and the exit
 status are left; the line counts as an error because the exit status says so.
+
+What claude's ``rate_limit_event`` says about the account's usage windows.
+
+It comes with an answer of the provider, so it is the provider's own word: for every window the part that is
+used and the moment at which it opens again. Older ones name one window only, and that only near its end.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from flyball.core.budget.usage_windows import Report, believable
+from flyball.core.durations import number, sensible_s
 from flyball.core.signals import Certainty, Signal, SignalKind
-from flyball.core.spans import number, sensible_s
-from flyball.runtimes import waits, words
-from flyball.runtimes.claude_windows import SCOPES, reports_in
-from flyball.runtimes.decoding import Event, status, word
+from flyball.runtimes import error_text
 from flyball.runtimes.port import Ending, Progress, Tokens
-from flyball.runtimes.reading import (
+from flyball.runtimes.stream_reader import (
+    Event,
     LineReader,
     by_exit,
     failed,
@@ -32,9 +38,39 @@ from flyball.runtimes.reading import (
     killed,
     killed_by,
     session_gone,
+    status,
     text_of,
     unknown,
+    word,
 )
+
+SCOPES = {"five_hour": "5h", "seven_day": "7d", "seven_day_opus": "7d opus", "seven_day_sonnet": "7d sonnet"}
+
+
+def reports_in(info: Mapping[str, Any], *, wall_s: float) -> dict[str, Report]:
+    """By the window's name; nothing that cannot be believed."""
+    found = {report.name: report for report in _named(info, wall_s)}
+    several = info.get("unifiedWindows")
+    for name, window in several.items() if isinstance(several, Mapping) else ():
+        if isinstance(window, Mapping) and (report := _report(name, window, wall_s)) is not None:
+            found[report.name] = report
+    return found
+
+
+def _named(info: Mapping[str, Any], wall_s: float) -> Iterator[Report]:
+    name = info.get("rateLimitType")
+    if isinstance(name, str) and (report := _report(name, info, wall_s)) is not None:
+        yield report
+
+
+def _report(name: object, window: Mapping[str, Any], wall_s: float) -> Report | None:
+    fraction, resets_at = number(window.get("utilization")), number(window.get("resetsAt"))
+    if window.get("status") == "rejected":
+        fraction = max(1.0, fraction or 0.0)
+    if not isinstance(name, str) or fraction is None or not believable(fraction, resets_at, wall_s):
+        return None
+    return Report(name=SCOPES.get(name, name[:40]), fraction=fraction, at=wall_s, resets_at=resets_at)
+
 
 _DULL = (b'{"type":"user"', b'{"type":"stream_event"', b'{"type":"keep_alive"')
 _ASSISTANT = b'{"type":"assistant"'
@@ -209,7 +245,7 @@ class ClaudeReader(LineReader):
         if not isinstance(info, dict):
             return
         named = word(info.get("rateLimitType")) or ""
-        left_s = waits.until(number(info.get("resetsAt")), wall_s=self._wall_s)
+        left_s = error_text.until(number(info.get("resetsAt")), wall_s=self._wall_s)
         scope = SCOPES.get(named, named)
         self._windows.update(reports_in(info, wall_s=self._wall_s))
         if info.get("status") == "rejected" and not info.get("isUsingOverage"):
@@ -275,7 +311,7 @@ class ClaudeReader(LineReader):
         if _is_aborted(event, exit_code):
             return killed(killed_by(exit_code))
         if _is_session_gone(event):
-            return session_gone(words.detail(_message(event), None))
+            return session_gone(error_text.detail(_message(event), None))
         if _is_error(event):
             return self._by_signal(self._result_signal(event), message=_message(event))
         if exit_code and killed_by(exit_code) is None:
@@ -287,9 +323,9 @@ class ClaudeReader(LineReader):
         if exit_code == 0 and text == _ABORTED_TEXT and self._text_lines == 1:
             return killed(None)
         if not exit_code or not text.replace("\u2019", "'").startswith(_TEXT_ERRORS):
-            shown = words.detail(text, None)
+            shown = error_text.detail(text, None)
             return failed(shown) if exit_code and shown else by_exit(exit_code)
-        signal = words.signal_of(text, wall_s=self._wall_s)
+        signal = error_text.signal_of(text, wall_s=self._wall_s)
         self._heard(signal)
         return self._by_signal(signal)
 
@@ -302,13 +338,13 @@ class ClaudeReader(LineReader):
         """The named error first where it is precise, then the status, then the type, then the words."""
         named = _NAMED.get(name or "")
         body = {"error": {"type": kind, "message": _PREFIX.sub("", text)}} if kind else None
-        read = words.signal_of(text, wall_s=self._wall_s, status=code, body=body)
+        read = error_text.signal_of(text, wall_s=self._wall_s, status=code, body=body)
         read = replace(read, detail=read.detail or name or "")
         sure = named in (SignalKind.WINDOW_USED_UP, SignalKind.CREDIT_GONE)
         if named is not None and (sure or (code is None and read.certainty is not Certainty.STATED)):
             read = replace(read, kind=named, certainty=Certainty.STATED)
         if read.kind is SignalKind.WINDOW_USED_UP and self._resets_at is not None:
-            left_s = waits.until(self._resets_at, wall_s=self._wall_s)
+            left_s = error_text.until(self._resets_at, wall_s=self._wall_s)
             # Its message names the window only sometimes; the event before it always does.
             read = replace(read, retry_after_s=left_s, scope=read.scope or self._window)
         return read

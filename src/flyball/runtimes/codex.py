@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.runtimes import argv as command_line
-from flyball.runtimes import words
-from flyball.runtimes.decoding import Event, word
+from flyball.runtimes import error_text
+from flyball.runtimes import launch_arguments as command_line
 from flyball.runtimes.port import Assignment, Ending, Launch, Tokens
-from flyball.runtimes.reading import (
+from flyball.runtimes.stream_reader import (
+    Event,
     LineReader,
     by_exit,
     failed,
@@ -32,6 +32,7 @@ from flyball.runtimes.reading import (
     session_gone,
     text_of,
     unknown,
+    word,
 )
 
 _ITEM = b'{"type":"item.'
@@ -41,7 +42,7 @@ _WORDS = frozenset({"agent_message", "reasoning", "error", "todo_list", "item"})
 """Items that are no use of a tool."""
 _INTERRUPTED = 1
 """What it exits with after an interrupt, when a turn was under way."""
-_OWN_WORDS: words.Words = {
+_OWN_WORDS: error_text.Words = {
     "usage limit": SignalKind.WINDOW_USED_UP,
     "quota exceeded": SignalKind.CREDIT_GONE,
     "exceeded your current quota": SignalKind.CREDIT_GONE,
@@ -174,7 +175,7 @@ class CodexReader(LineReader):
         if exit_code and text.startswith("Error: "):
             # It never came to a turn: a session that is not there, a setting it does not know.
             gone = any(said in text for said in _NO_SESSION)
-            return (session_gone if gone else failed)(words.detail(text.removeprefix("Error: "), None))
+            return (session_gone if gone else failed)(error_text.detail(text.removeprefix("Error: "), None))
         if not exit_code or not text.startswith("ERROR: "):
             return by_exit(exit_code)
         signal = self._signal(text.removeprefix("ERROR: "))
@@ -182,7 +183,7 @@ class CodexReader(LineReader):
         return self._by_signal(signal)
 
     def _signal(self, message: str) -> Signal:
-        return words.signal_of(message, wall_s=self._wall_s, own=_OWN_WORDS)
+        return error_text.signal_of(message, wall_s=self._wall_s, own=_OWN_WORDS)
 
 
 def _message(error: Any) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from flyball.core.signals import Certainty, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.runtimes.port import Assignment, End, Ending, Launch, Progress
-from flyball.runtimes.reading import by_exit
+from flyball.runtimes.stream_reader import by_exit
 
 LIMITED = 75
 

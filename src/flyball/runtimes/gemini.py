@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
+from flyball.core.durations import number
 from flyball.core.signals import Certainty, Signal, SignalKind
-from flyball.core.spans import number
-from flyball.runtimes import argv as command_line
-from flyball.runtimes import words
-from flyball.runtimes.decoding import Event, status, word
+from flyball.runtimes import error_text
+from flyball.runtimes import launch_arguments as command_line
 from flyball.runtimes.port import Assignment, End, Ending, Launch, Progress, Tokens
-from flyball.runtimes.reading import (
+from flyball.runtimes.stream_reader import (
+    Event,
     LineReader,
     by_exit,
     failed,
@@ -31,15 +31,17 @@ from flyball.runtimes.reading import (
     killed,
     killed_by,
     session_gone,
+    status,
     text_of,
     unknown,
+    word,
 )
 
 _MESSAGE = b'{"type":"message"'
 _TOOL_USE = b'{"type":"tool_use"'
 _TOOL_RESULT = b'{"type":"tool_result"'
 _STATUS_BY_EXIT = {code % 256: code for code in (400, 401, 403, 404, 408, 429, 500, 502, 503, 504, 529)}
-_OWN_WORDS: words.Words = {
+_OWN_WORDS: error_text.Words = {
     "daily quota": SignalKind.WINDOW_USED_UP,
     "exceeded your current quota": SignalKind.THROTTLED,
     "quota exceeded": SignalKind.THROTTLED,
@@ -192,7 +194,7 @@ class GeminiReader(LineReader):
             self._close_block()
             self._gathering = self._stderr_object = _Gathered(line)
         elif not self._printed and _NO_START.match(text):
-            self._start_error = words.detail(text, None)
+            self._start_error = error_text.detail(text, None)
         elif text.startswith("[ERROR] "):
             self._last_error = text.removeprefix("[ERROR] ")
         elif _ATTEMPT.match(text) or _FATAL.match(text) or _SIDE.match(text):
@@ -287,13 +289,13 @@ class GeminiReader(LineReader):
             if self._printed or not self._start_error or plain.end is not End.FAILED:
                 return plain
             return (session_gone if self._start_error.startswith(_NO_SESSION) else failed)(self._start_error)
-        read = words.signal_of("", wall_s=self._wall_s, status=code)
+        read = error_text.signal_of("", wall_s=self._wall_s, status=code)
         signal = replace(read, detail=f"HTTP {code} by its exit status", certainty=Certainty.GUESSED)
         self._heard(signal)
         return self._by_signal(signal)
 
     def _signal(self, text: str, code: int | None) -> Signal:
-        return words.signal_of(text, wall_s=self._wall_s, status=code, own=_OWN_WORDS)
+        return error_text.signal_of(text, wall_s=self._wall_s, status=code, own=_OWN_WORDS)
 
 
 class _Gathered:

@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
+from flyball.core.durations import number
 from flyball.core.signals import Signal
-from flyball.core.spans import number
-from flyball.runtimes import argv as command_line
-from flyball.runtimes import words
-from flyball.runtimes.decoding import Event, status, word
+from flyball.runtimes import error_text
+from flyball.runtimes import launch_arguments as command_line
 from flyball.runtimes.port import Assignment, Ending, Launch, Tokens
-from flyball.runtimes.reading import (
+from flyball.runtimes.stream_reader import (
+    Event,
     LineReader,
     by_exit,
     failed,
@@ -30,8 +30,10 @@ from flyball.runtimes.reading import (
     killed,
     killed_by,
     session_gone,
+    status,
     text_of,
     unknown,
+    word,
 )
 
 _TEXT = (b'{"type":"text"', b'{"type":"reasoning"')
@@ -144,7 +146,7 @@ class OpencodeReader(LineReader):
             self._text_error = text.removeprefix("Error: ")
         asked = _REFUSED.match(text)
         if asked:
-            self._refused = words.detail(asked[1], None)
+            self._refused = error_text.detail(asked[1], None)
 
     def _judged(self, exit_code: int | None) -> Ending:
         if self._failure is not None:
@@ -157,7 +159,7 @@ class OpencodeReader(LineReader):
         if exit_code and self._text_error == _NO_SESSION:
             return session_gone(_NO_SESSION)
         if exit_code and self._text_error:
-            signal = words.signal_of(self._text_error, wall_s=self._wall_s)
+            signal = error_text.signal_of(self._text_error, wall_s=self._wall_s)
             self._heard(signal)
             return self._by_signal(signal)
         return by_exit(exit_code)
@@ -185,7 +187,7 @@ class OpencodeReader(LineReader):
         found = data.get("responseHeaders")
         headers = {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else None
         body = word(data.get("responseBody"))
-        read = words.signal_of(message, wall_s=self._wall_s, status=code, headers=headers, body=body)
+        read = error_text.signal_of(message, wall_s=self._wall_s, status=code, headers=headers, body=body)
         return replace(read, detail=read.detail or word(error.get("name")) or "error")
 
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from flyball.core.budget.usage_windows import Report
 from flyball.core.signals import Signal
-from flyball.core.standing import Report
 
 
 class End(Enum):

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flyball.host.wholefile import replace_file
+from flyball.host.atomic_file import replace_file
 from flyball.observe.metrics import METRICS, MOST, OTHER
-from flyball.service import access, app, document, history, looking, server, streams, watch, wire
+from flyball.service import app, auth, monitor, server, store_reader, streams, timeline
 from flyball.service.tokens import Scope
 
 PAGE = "service.md"
@@ -52,7 +52,7 @@ store is looked at once.
 
 | event | data | when |
 |---|---|---|
-| `state` | the answer of `GET /v1/status` | at once and on a change; at most every {watch.TICK_S:g} s |
+| `state` | the answer of `GET /v1/status` | at once and on a change; at most every {monitor.TICK_S:g} s |
 | `fact` | one of `GET /v1/facts`; its `id` is the event's | when it happened |
 | `outage` | `{{"detail": "..."}}` | the store does not answer; a `state` follows when it does again |
 | `end` | `{{"detail": "..."}}` | the server is about to end; nothing follows |
@@ -69,13 +69,13 @@ _LIMITS = f"""\
 | what | limit | answer |
 |---|---|---|
 | body of a request | {app.BODY_BYTES // 1024} KiB | 413 |
-| request line and headers | {wire.HEAD_BYTES // 1024} KiB | 431 |
-| time for a request to arrive whole | {wire.ARRIVAL_S:g} s | 408 |
-| time in which a reader reads nothing | {wire.READING_S:g} s | dropped |
+| request line and headers | {server.HEAD_BYTES // 1024} KiB | 431 |
+| time for a request to arrive whole | {server.ARRIVAL_S:g} s | 408 |
+| time in which a reader reads nothing | {server.READING_S:g} s | dropped |
 | connections | {server.CONNECTIONS:,} | 503 |
 | event streams | {streams.MOST_STREAMS:,} | 503 |
-| history | {history.KEPT_S} s, {history.POOLS_KEPT} pools | |
-| facts | the newest {looking.FACTS_SEEN} | |
+| history | {timeline.KEPT_S} s, {timeline.POOLS_KEPT} pools | |
+| facts | the newest {store_reader.FACTS_SEEN} | |
 
 A client that closes its half of the connection is taken for gone. A name in a path may contain anything; a
 slash in it is written `%2F`. Names are those of the rest of flyball: printable, at most 200 characters.
@@ -93,7 +93,7 @@ def reference_page() -> str:
 def _routes() -> str:
     rows = [
         f"| `{method.upper()} {path}` | {_scope(operation)} | {_cell(_told(operation))} |"
-        for path, item in document.document()["paths"].items()
+        for path, item in app.document()["paths"].items()
         for method, operation in item.items()
     ]
     return "\n".join(["## Routes\n", "| route | scope | |", "|---|---|---|", *rows, ""])
@@ -101,7 +101,7 @@ def _routes() -> str:
 
 def _scope(operation: Mapping[str, Any]) -> str:
     needed = operation.get("security", [{}])[0].get("token")
-    return f"`{Scope(needed[0]).value}`" if needed else access.OPEN
+    return f"`{Scope(needed[0]).value}`" if needed else auth.OPEN
 
 
 def _told(operation: Mapping[str, Any]) -> str:
@@ -135,7 +135,7 @@ _SHOWN = {
 
 
 def _schemas() -> Iterator[str]:
-    known = document.document()["components"]["schemas"]
+    known = app.document()["components"]["schemas"]
     yield "## Bodies\n"
     for name, words in _SHOWN.items():
         rows = [

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import msgspec
 
-from flyball.core.nearest import did_you_mean
-from flyball.core.settings import check_name
+from flyball.core.pool.settings import check_name
+from flyball.core.suggestions import did_you_mean
 from flyball.errors import StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
-from flyball.host.lockfile import LockFile
-from flyball.host.wholefile import replace_file
+from flyball.host.atomic_file import replace_file
+from flyball.host.lock_file import LockFile
 
 FILE_NAME = "tokens.json"
 LAYOUT = 1

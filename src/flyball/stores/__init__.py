@@ -1,6 +1,6 @@
-"""Where state lives. One port (port.py), one plan (core/plan.py), one conformance suite.
+"""Where state lives. One port (port.py), one plan (core/pool/plan.py), one conformance suite.
 
 ``memory`` keeps rows in dictionaries, ``sqlite`` in one file that all processes of a machine share; both run
-the verbs of verbs.py. ``redis`` is for many machines: its verbs are scripts that mirror those, and ask for a
-plan where they need one. The same trace gives the same verdicts on all of them.
+the verbs of operations.py. ``redis`` is for many machines: its verbs are scripts that mirror those, and ask
+for a plan where they need one. The same trace gives the same verdicts on all of them.
 """

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from flyball.host.fork import survive_forks
-from flyball.stores.desk import World
 from flyball.stores.memory_rows import MemoryRows
+from flyball.stores.operations import Verbs
+from flyball.stores.pool_session import World
 from flyball.stores.rows import Rows
-from flyball.stores.steps import ExclusiveSteps
-from flyball.stores.verbs import Verbs
+from flyball.stores.transaction import ExclusiveSteps
 
 
 class MemoryStore(ExclusiveSteps, Verbs):

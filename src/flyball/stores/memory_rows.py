@@ -7,10 +7,10 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from flyball.core.admit import Candidate
-from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
-from flyball.core.renewal import Pot, ShareLease
-from flyball.core.settings import MachineSettings
+from flyball.core.pool.admission import Candidate
+from flyball.core.pool.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
+from flyball.core.pool.settings import MachineSettings
+from flyball.core.share_lease.renewal import Pot, ShareLease
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
 

@@ -6,6 +6,8 @@ claim. Without the time it is about whichever claim has the id now.
 
 Every verb is one atomic step. It returns what has to happen *after* it: who to wake and what to
 tell observers. A store never wakes anybody itself and never looks at processes; it is told who died.
+
+What one sees when one looks at a store: plain records, apart from the port since few need them.
 """
 
 from __future__ import annotations
@@ -14,15 +16,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from flyball.core.model import Ask, Claim, Fact, Holder, Outcome
+from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome, Phase
+from flyball.core.pool.plan import Memory
+from flyball.core.pool.rate_window import Window
+from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings
+from flyball.core.pool.verdict import Verdict
+from flyball.core.share_lease.renewal import ShareLease
 
 if TYPE_CHECKING:
-    from flyball.core.plan import Memory
-    from flyball.core.renewal import Renewal, Reply
-    from flyball.core.settings import MachineChanges, MachineSettings, PoolChanges
+    from flyball.core.pool.plan import Memory
+    from flyball.core.pool.settings import MachineChanges, MachineSettings, PoolChanges
+    from flyball.core.pool.verdict import Verdict
+    from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Bucket, Signal
-    from flyball.core.verdict import Verdict
-    from flyball.stores.seen import Miscount, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,9 @@ class Store(Protocol):
         """Fold one signal into the plan, at once. ``first``: it answers the call the lease was taken for."""
 
     def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
-        """Renew a share lease, or begin one: what its holder may use from now on (core/renewal.py)."""
+        """Renew a share lease, or begin one: what its holder may use from now on.
+
+        The rule is in core/share_lease/renewal.py."""
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         """Announce (ttl_s > 0) or drop (0) a project's standing demand."""
@@ -228,3 +236,69 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miscount:
+    """A kept count that differs from the claims themselves. ``project`` is empty for the pool's own."""
+
+    pool: str
+    project: str
+    what: str
+    kept: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingAsk:
+    claim: Claim
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStanding:
+    name: str
+    in_use: int
+    waiting: int
+    weight: float
+    maximum: int | None
+    fair_share: int
+    demanding: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSnapshot:
+    """One pool as it would be judged right now. Taking it changes nothing."""
+
+    name: str
+    named: PoolChanges
+    """The settings a person named; ``settings`` is what they resolve to."""
+    settings: PoolSettings
+    memory: Memory
+    cap: int
+    ceiling: int
+    in_use: int
+    waiting: int
+    phase: Phase
+    closed_until: float | None
+    trial: str
+    trial_since: float | None
+    next_grant_at: float
+    hold_mean_s: float
+    windows: tuple[Window, ...]
+    leases: tuple[Claim, ...]
+    resting: tuple[Claim, ...]
+    asks: tuple[WaitingAsk, ...]
+    projects: tuple[ProjectStanding, ...]
+    demands: tuple[Demand, ...]
+    shares: tuple[ShareLease, ...] = ()
+    learning_until: float = float("-inf")
+    """Until then share leases do not grow: the store may have forgotten some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    now: float
+    pools: tuple[PoolSnapshot, ...]
+    machine: MachineSettings
+    resources_in_use: Mapping[str, int]

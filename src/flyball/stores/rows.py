@@ -11,20 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from flyball.core.admit import Candidate
-from flyball.core.model import (
-    Ask,
-    Claim,
-    Fact,
-    Holder,
-    Limits,
-    Meters,
-    PoolCounts,
-    ProjectUse,
-    Receipt,
-)
-from flyball.core.renewal import Pot, ShareLease
-from flyball.core.settings import MachineSettings
+from flyball.core.pool.admission import Candidate
+from flyball.core.pool.model import Ask, Claim, Fact, Holder, Limits, Meters, PoolCounts, ProjectUse, Receipt
+from flyball.core.pool.settings import MachineSettings
+from flyball.core.share_lease.renewal import Pot, ShareLease
 from flyball.stores.port import Demand
 
 

@@ -1,7 +1,8 @@
 """Share leases on one desk: a renewal, and the plan of who should get how much.
 
 What they hold counts as in use like any lease's, so whoever asks for single slots is judged as ever. The rule
-is ``core/renewal``, the division ``core/allotment``; here both meet the rows, and two more things happen:
+is ``core/share_lease/renewal``, the division ``core/share_lease/allotment``; here both meet the rows, and two
+more things happen:
 
 * A renewal feeds the pool's one controller with what its holder was answered, before it is answered itself:
   a refusal lowers everybody at once. The cap is taken to be full when what the holders use, idle ones with
@@ -16,16 +17,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from flyball.core.allotment import allot
-from flyball.core.model import Fact, Outcome, Phase, PoolCounts
-from flyball.core.renewal import Pot, Renewal, Renewed, Reply, ShareLease, evict, in_epoch, lease_name
-from flyball.core.renewal import renew as renewed_by
-from flyball.core.settings import check_name
+from flyball.core.pool.model import Fact, Outcome, Phase, PoolCounts
+from flyball.core.pool.settings import check_name
+from flyball.core.share_lease.allotment import allot
+from flyball.core.share_lease.renewal import (
+    Pot,
+    Renewal,
+    Renewed,
+    Reply,
+    ShareLease,
+    evict,
+    in_epoch,
+    lease_name,
+)
+from flyball.core.share_lease.renewal import renew as renewed_by
+from flyball.core.share_lease.timing import FoldRule
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.terms import FoldRule
 from flyball.errors import UsageError
-from flyball.stores.desk import TRIAL_ID, PoolDesk, Sent
-from flyball.stores.handout import end_trial, fold_soon, hand_out
+from flyball.stores.handoff import end_trial, fold_soon, hand_out
+from flyball.stores.pool_session import TRIAL_ID, PoolDesk, Sent
 from flyball.stores.rows import Life
 
 HEARD_AFTER = 2

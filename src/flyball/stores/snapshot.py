@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flyball.core import share as fairness
-from flyball.core.admit import Candidate
-from flyball.core.model import Claim, Phase
-from flyball.core.settings import ShareRule
-from flyball.core.verdict import Kind
-from flyball.stores import answers, codec
-from flyball.stores.desk import PoolDesk, World, candidate, resources_in_use
+from flyball.core.pool import admission as fairness
+from flyball.core.pool.admission import Candidate
+from flyball.core.pool.model import Claim, Phase
+from flyball.core.pool.settings import ShareRule
+from flyball.core.pool.verdict import Kind
+from flyball.stores import codec, verdicts
+from flyball.stores.pool_session import PoolDesk, World, candidate, resources_in_use
+from flyball.stores.port import PoolSnapshot, ProjectStanding, Snapshot, WaitingAsk
 from flyball.stores.rows import Rows
-from flyball.stores.seen import PoolSnapshot, ProjectStanding, Snapshot, WaitingAsk
 
 ASKS_SHOWN = 200
 """A line may be thousands long; people and programs look at its front."""
@@ -31,7 +31,7 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
     row, rows = desk.row, desk.rows
     claims = rows.claims(row.name)
     asks = {c.id: c for c in claims if not c.held}
-    line = answers.in_line(desk, [candidate(c.id, c, c.asked_at) for c in asks.values()], limit=ASKS_SHOWN)
+    line = verdicts.in_line(desk, [candidate(c.id, c, c.asked_at) for c in asks.values()], limit=ASKS_SHOWN)
     meters, pot = row.meters, rows.pot(row.name)
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
@@ -64,7 +64,7 @@ def _asks(desk: PoolDesk, asks: Mapping[int, Claim], line: list[Candidate]) -> l
     return [
         WaitingAsk(
             asks[ask.id],
-            answers.never(desk, ask) or answers.waiting(desk, ask, Kind.PARKED, position=position),
+            verdicts.never(desk, ask) or verdicts.waiting(desk, ask, Kind.PARKED, position=position),
         )
         for position, ask in enumerate(line, start=1)
     ]

@@ -3,14 +3,13 @@ runtime and every task source passes."""
 
 from __future__ import annotations
 
-from flyball.testing.clock import ManualClock
 from flyball.testing.faults import FaultyStore
 from flyball.testing.runtime_checks import LAUNCH_CHECKS, RUNTIME_CHECKS, Recording, check_runtime
 from flyball.testing.store_checks import FLEET_CHECKS, STORE_CHECKS
-from flyball.testing.store_checks.scene import MakeStore, Scene
+from flyball.testing.store_checks.scenario import MakeStore, Scene
 from flyball.testing.stores import check_store, make_memory, make_postgres, make_redis, make_sqlite
 from flyball.testing.task_checks import TASK_CHECKS, MakeSource, TaskScene, check_tasks
-from flyball.testing.world import FakeWorld
+from flyball.testing.world import FakeWorld, ManualClock
 
 __all__ = [
     "FLEET_CHECKS",

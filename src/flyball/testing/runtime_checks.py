@@ -15,7 +15,7 @@ from random import Random
 
 from flyball.core.signals import Signal
 from flyball.runtimes.port import Assignment, End, Ending, Runtime
-from flyball.testing.store_checks.scene import expect, expect_equal
+from flyball.testing.store_checks.scenario import expect, expect_equal
 
 WALL_S = 1_794_728_000.0
 """When the recordings were made, about; resets they name lie after it."""

@@ -22,7 +22,7 @@ from flyball.stores.memory import MemoryStore
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.store import SqliteStore
 from flyball.testing.store_checks import STORE_CHECKS
-from flyball.testing.store_checks.scene import MakeStore, Scene, StoreCheck
+from flyball.testing.store_checks.scenario import MakeStore, Scene, StoreCheck
 from flyball.testing.world import FakeWorld
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def make_sqlite(world: FakeWorld, path: Path) -> SqliteStore:
 
 def make_redis(world: FakeWorld, url: str, *, space: str | None = None) -> RedisStore:
     """A store on a real server, in a space of its own; its clock is the world's."""
-    from flyball.stores.redis.server import Server
+    from flyball.stores.redis.connection import Server
     from flyball.stores.redis.store import RedisStore
     from flyball.stores.rows import ID_BLOCK
 
@@ -59,7 +59,7 @@ def make_redis(world: FakeWorld, url: str, *, space: str | None = None) -> Redis
 
 def make_postgres(world: FakeWorld, url: str, *, space: str | None = None) -> PostgresStore:
     """A store on a real server, in a space of its own; its clock is the world's."""
-    from flyball.stores.postgres.server import Server
+    from flyball.stores.postgres.connection_pool import Server
     from flyball.stores.postgres.store import PostgresStore
 
     named = f"{url}{'&' if '?' in url else '?'}space={space or f'test-{os.urandom(8).hex()}'}"

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from flyball.core.footprint import Footprint
-from flyball.core.task import Task, TaskStatus, check_task_id
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.task import Task, TaskStatus, check_task_id
 from flyball.errors import UsageError
-from flyball.factory.git import Git
+from flyball.factory.git.git import Git
 from flyball.factory.tasks.port import Closing, NewTask, TaskSource
-from flyball.testing.store_checks.scene import expect, expect_equal
+from flyball.testing.store_checks.scenario import expect, expect_equal
 
 MakeSource = Callable[[Path], TaskSource]
 COMMIT = "8d5957d2e1f6a3b4c5d6e7f8091a2b3c4d5e6f70"

@@ -1,13 +1,41 @@
-"""What a store knows from outside its rows, under a test's control: time, chance, memory, identity."""
+"""What a store knows from outside its rows, under a test's control: time, chance, memory, identity.
+
+Time that moves only when a test says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
-from flyball.core.model import Holder
-from flyball.stores.desk import World
-from flyball.testing.clock import ManualClock
+from flyball.core.pool.model import Holder
+from flyball.errors import UsageError
+from flyball.stores.pool_session import World
+
+
+class ManualClock:
+    """Call it for the time; ``advance`` moves it.
+
+    >>> clock = ManualClock(10.0)
+    >>> clock.advance(2.5)
+    12.5
+    >>> clock()
+    12.5
+    """
+
+    def __init__(self, now: float = 1_000.0) -> None:
+        self._now = now
+
+    def __call__(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> float:
+        """Let time pass; the new time."""
+        if not seconds >= 0:
+            raise UsageError(f"time passes forwards only, not by {seconds!r} s")
+        self._now += seconds
+        return self._now
+
 
 HERE = Holder("here", "boot-1", 1, 1, 1)
 

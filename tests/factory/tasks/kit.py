@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flyball.core.task import Task
+from flyball.core.tasks.task import Task
 from flyball.factory.tasks.files import FilesSource
 from flyball.factory.tasks.port import Problem
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flyball.core.footprint import Footprint
-from flyball.core.task import Task, TaskStatus
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError, UsageError
 from flyball.factory.tasks.beads import BeadsSource
 from flyball.factory.tasks.port import NewTask

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.task import Task
+from flyball.core.tasks.task import Task
 from flyball.factory.tasks.files import FilesSource
 from flyball.factory.tasks.github import GithubSource
 from flyball.factory.tasks.port import NewTask

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.footprint import Footprint
-from flyball.core.task import Task, TaskStatus
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError
-from flyball.factory.tasks import task_folder
+from flyball.factory.tasks import folder as task_folder
 from flyball.factory.tasks.files import FilesSource
-from flyball.factory.tasks.inside import read_at
+from flyball.factory.tasks.folder import read_at
 from tests.factory.tasks.kit import Project
 
 WHOLE = """---

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.footprint import Footprint
-from flyball.core.pattern import check_token
-from flyball.core.task import Task, TaskStatus
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.globs import check_token
+from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError, UsageError
 from flyball.factory.tasks.files import FilesSource
 from flyball.factory.tasks.port import NewTask

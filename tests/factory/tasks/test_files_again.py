@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from flyball.factory.tasks import task_folder
-from flyball.factory.tasks.inside import read_at
+from flyball.factory.tasks import folder
+from flyball.factory.tasks.folder import read_at
 from tests.factory.tasks.kit import LONG_AGO_NS, Project
 
 
@@ -22,7 +22,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         read.append(os.path.basename(name))
         return read_at(name, limit=limit)
 
-    monkeypatch.setattr(task_folder, "read_at", noted)
+    monkeypatch.setattr(folder, "read_at", noted)
     return read
 
 
@@ -88,7 +88,7 @@ def test_a_file_that_is_deleted_while_we_look_is_gone_and_no_problem(
             os.unlink(name)
         return read_at(name, limit=limit)
 
-    monkeypatch.setattr(task_folder, "read_at", too_late)
+    monkeypatch.setattr(folder, "read_at", too_late)
     assert list(project.tasks()) == ["a"]
     assert not project.problems()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.task import TaskStatus
+from flyball.core.tasks.task import TaskStatus
 from flyball.errors import SourceError
 from flyball.factory.tasks.files import FilesSource
 from flyball.factory.tasks.port import Closing

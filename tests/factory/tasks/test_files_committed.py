@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.factory.git import Git
+from flyball.factory.git.git import Git
 from tests.factory.tasks.kit import Project
 
 OPEN = "---\nid: t-1\ntitle: T\nstatus: open\n---\n"

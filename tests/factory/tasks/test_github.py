@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from flyball.core.footprint import Footprint
-from flyball.core.task import Task, TaskStatus
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError, UsageError
-from flyball.factory.tasks.github import SEARCH_LIMIT, GithubSource
-from flyball.factory.tasks.github_issue import FIELDS
+from flyball.factory.tasks.github import FIELDS, SEARCH_LIMIT, GithubSource
 from flyball.factory.tasks.port import NewTask
 from tests.factory.tasks.beads_kit import Call, scripted
 

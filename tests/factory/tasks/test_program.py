@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import SourceError
-from flyball.factory.tasks.program import Program
+from flyball.factory.tasks.command import Program
 from flyball.host.process import exists
 
 
@@ -69,7 +69,7 @@ def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> N
 def test_an_interrupt_lets_it_finish_what_it_writes(tmp_path: Path) -> None:
     """Ctrl-C reaches the whole group of a terminal; the program is in none of ours."""
     code = (
-        "from pathlib import Path; from flyball.factory.tasks.program import Program;"
+        "from pathlib import Path; from flyball.factory.tasks.command import Program;"
         "Program(('sh', '-c', 'touch began; sleep 1; touch written'), Path.cwd(), '').ask()"
     )
     process = subprocess.Popen(

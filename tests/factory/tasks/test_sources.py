@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import UsageError
-from flyball.factory.config import ProjectConfig, ProjectPart, TasksPart
-from flyball.factory.tasks.sources import NAMES, open_source
+from flyball.factory.project.config import ProjectConfig, ProjectPart, TasksPart
+from flyball.factory.tasks.registry import NAMES, open_source
 
 
 def config(name: str) -> ProjectConfig:

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flyball.cli.demo import SPEEDUP, TEAMS, shortened
+from flyball.cli.commands.demo import SPEEDUP, TEAMS, shortened
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope
-from flyball.sim.capacity import Capacity
-from flyball.sim.heat import Heat, Setup
-from flyball.sim.workload import Workload
+from flyball.sim.demo.trial_run import Heat, Setup
+from flyball.sim.demo.worker import Workload
+from flyball.sim.provider.capacity import Capacity
 from tests.service.browser.browser import Browser, find
 from tests.service.browser.conftest import NO_BROWSER
 from tests.service.browser.served import Served

@@ -7,8 +7,8 @@ import sys
 from contextlib import suppress
 from itertools import count
 
-from flyball.core.model import Ask
-from flyball.core.verdict import Kind
+from flyball.core.pool.model import Ask
+from flyball.core.pool.verdict import Kind
 from flyball.errors import RefusedError
 from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.errors import UsageError
-from flyball.factory.accounts.environment import check_names, child_environment
-from flyball.factory.accounts.identity import verified
+from flyball.factory.accounts.environment import check_names, child_environment, verified
 from flyball.factory.accounts.profile import Profile
 from flyball.factory.accounts.profiles import Profiles
-from flyball.factory.config import ProjectConfig
+from flyball.factory.project.config import ProjectConfig
 
 
 @dataclass(frozen=True, slots=True)

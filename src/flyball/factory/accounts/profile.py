@@ -7,6 +7,11 @@ of the variable with an API key.
 is used, and its variable (``CLAUDE_CONFIG_DIR``, ...) is left unset. Pointing it at the default folder is
 refused, because it is not the same: with it Claude Code looks for ``.claude.json`` inside that folder, not
 beside it, and would find another login or none.
+
+Which variables decide, for each runtime, whose account is used and where it is looked for.
+
+A variable named here overrides a login. So under a profile none of them passes unless the profile itself
+names it: a key that lies around in the environment must not spend anybody's money.
 """
 
 from __future__ import annotations
@@ -20,9 +25,62 @@ from typing import Literal
 
 import msgspec
 
-from flyball.core.project_id import check_id
+from flyball.core.tasks.task import check_id
 from flyball.errors import UsageError
-from flyball.factory.accounts.credentials import CONFIG_DIRS, credentials_of
+
+CONFIG_DIRS: Mapping[str, str] = {
+    "claude": "CLAUDE_CONFIG_DIR",
+    "codex": "CODEX_HOME",
+    "gemini": "GEMINI_CLI_HOME",
+    "opencode": "XDG_DATA_HOME",
+}
+"""The variable that tells a runtime where its login is."""
+
+_ANTHROPIC = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_REFRESH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "AWS_BEARER_TOKEN_BEDROCK",
+)
+_OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_API_KEY")
+_GOOGLE = (
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_GEMINI_BASE_URL",
+)
+_OWN: Mapping[str, tuple[str, ...]] = {
+    "claude": _ANTHROPIC,
+    "codex": _OPENAI,
+    "gemini": _GOOGLE,
+    "opencode": (*_ANTHROPIC, *_OPENAI, *_GOOGLE, "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT"),
+    "command": (*_ANTHROPIC, *_OPENAI, *_GOOGLE),
+}
+_PROVIDER: Mapping[str, tuple[str, ...]] = {
+    "claude": ("ANTHROPIC_", "CLAUDE_", "DISABLE_"),
+    "codex": ("OPENAI_", "CODEX_"),
+    "gemini": ("GEMINI_", "GOOGLE_"),
+}
+_EVERY = tuple(prefix for prefixes in _PROVIDER.values() for prefix in prefixes)
+
+
+def credentials_of(runtime: str) -> frozenset[str]:
+    """Variables that override this runtime's login."""
+    return frozenset((*_OWN[runtime], *([CONFIG_DIRS[runtime]] if runtime in CONFIG_DIRS else [])))
+
+
+def provider_prefixes(runtime: str) -> tuple[str, ...]:
+    """How a runtime's own variables begin; opencode and a command may use any provider."""
+    return _PROVIDER.get(runtime, (*_EVERY, "OPENCODE_"))
+
 
 Billing = Literal["subscription", "api-key"]
 RuntimeName = Literal["claude", "codex", "gemini", "opencode", "command"]

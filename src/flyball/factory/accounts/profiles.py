@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.core.nearest import did_you_mean
-from flyball.core.project_id import same_id_key
+from flyball.core.suggestions import did_you_mean
+from flyball.core.tasks.task import same_id_key
 from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
 from flyball.factory.accounts.profile import Profile, checked, decoded, encoded
-from flyball.factory.registry_history import History, git_words
-from flyball.host.lockfile import LockFile
-from flyball.host.wholefile import UNFINISHED, replace_file
+from flyball.factory.project.registry_history import History, git_words
+from flyball.host.atomic_file import UNFINISHED, replace_file
+from flyball.host.lock_file import LockFile
 
 ACCOUNTS = "accounts"
 _LARGEST = 1 << 16

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from flyball.factory.guards.ward import Ward
-from flyball.factory.guards.ward import words as words_of
+from flyball.factory.guards.policy import Ward
+from flyball.factory.guards.policy import words as words_of
 
 _WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"}

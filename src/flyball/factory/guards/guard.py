@@ -20,8 +20,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from flyball.factory.guards import git_rules, other_rules
-from flyball.factory.guards.ward import Ward, common_dir, outside, read_ward, within
+from flyball.factory.guards import git_rules, program_rules
+from flyball.factory.guards.policy import Ward, common_dir, outside, read_ward, within
 
 NO = 2
 # The copy lies in a folder like the package it comes from: <place>/lib/flyball/factory/guards/guard.py
@@ -43,7 +43,7 @@ class Guard:
     def argv_refused(self, argv: Sequence[str], cwd: str) -> str | None:
         """What is wrong with one command of a guarded program."""
         if git_rules.program(argv[0]) != "git":
-            return other_rules.refused(argv)
+            return program_rules.refused(argv)
         asks = git_rules.Asks(
             alias=lambda before, name: self._git(cwd, *before, "config", "--get", f"alias.{name}"),
             branch=lambda before, name: self._is_branch(cwd, before, name),

@@ -13,7 +13,7 @@ The network stays: an agent without its provider is none. It has a process names
 it outlives it and it cannot reach into processes outside.
 
 bubblewrap stands between the keeper and the agent and would end at the first TERM, taking the agent with it
-before it could tidy up. So it is started deaf to that (``doorway.py``), and the agent hears again.
+before it could tidy up. So it is started deaf to that (``signal_mask.py``), and the agent hears again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from flyball.errors import AgentError, UsageError
-from flyball.factory.guards import doorway
-from flyball.factory.guards.ward import Ward, within
+from flyball.factory.guards import signal_mask
+from flyball.factory.guards.policy import Ward, within
 
 BWRAP = "bwrap"
 _TRY_S = 20.0
@@ -118,7 +118,7 @@ def wrapped(
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
         raise AgentError(f"cannot run {argv[0]}: it was not found on PATH")
-    deaf = [sys.executable, "-I", "-S", doorway.__file__]
+    deaf = [sys.executable, "-I", "-S", signal_mask.__file__]
     inside = [*deaf, "hear", *argv]
     return [
         *deaf,
@@ -168,7 +168,7 @@ def _emptied(ward: Ward, env: Mapping[str, str]) -> list[str]:
 
 def _needed(env: Mapping[str, str], argv: Sequence[str], empty: Sequence[str]) -> set[str]:
     """What is needed to run at all, where it lies in a folder that is emptied: no more of that is seen."""
-    programs = [*env.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix, doorway.__file__]
+    programs = [*env.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix, signal_mask.__file__]
     named = [env.get("HOME", ""), *(word for word in argv if os.path.isabs(word))]
     there = [each for each in (*programs, *named) if each and os.path.exists(each)]
     paths = {*map(os.path.realpath, there), *map(os.path.abspath, there)}

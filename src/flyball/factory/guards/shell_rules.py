@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from flyball.factory.guards import other_rules
+from flyball.factory.guards import program_rules
 from flyball.factory.guards.git_rules import PLAIN_REFUSALS, program, read_call
-from flyball.factory.guards.shell_words import Command, Word, commands_in
-from flyball.factory.guards.ward import Ward, outside
-from flyball.factory.guards.ward import words as words_of
+from flyball.factory.guards.policy import Ward, outside
+from flyball.factory.guards.policy import words as words_of
+from flyball.factory.guards.shell_parser import Command, Word, commands_in
 
 _KEYWORDS = words_of("if then else elif do while until ! { } time coproc")
 _WRAPPERS = words_of(
@@ -78,7 +78,7 @@ class ShellRules:
         return self._known(name, words, cwd)
 
     def _known(self, name: str, words: list[Word], cwd: str) -> str | None:
-        if name != "git" and name not in other_rules.PROGRAMS:
+        if name != "git" and name not in program_rules.PROGRAMS:
             return None
         argv = [name, *(word.text for word in words[1:])]
         call = read_call(argv)
@@ -101,7 +101,7 @@ class ShellRules:
             inner = program(words[at].text)
             if inner == "git" and at == len(words) - 1 and name in ("xargs", "parallel"):
                 return "say the verb of git plainly, so that it can be told whether an agent may"
-            known = inner == "git" or inner in other_rules.PROGRAMS
+            known = inner == "git" or inner in program_rules.PROGRAMS
             if (
                 known
                 or inner in _SHELLS

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from sys import intern
 
-from flyball.core.footprint import Footprint, check_footprint
-from flyball.core.nearest import did_you_mean
-from flyball.core.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus, check_task_id
+from flyball.core.suggestions import did_you_mean
+from flyball.core.tasks.footprint import Footprint, check_footprint
+from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus, check_task_id
 from flyball.errors import UsageError
 from flyball.factory.tasks.front_matter import Value
 

@@ -17,14 +17,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from threading import Lock
 
-from flyball.core.project_id import same_id_key
-from flyball.core.task import Task, TaskStatus, check_task_id
+from flyball.core.tasks.task import Task, TaskStatus, check_task_id, same_id_key
 from flyball.errors import SourceError, UsageError
-from flyball.factory.git import Git
+from flyball.factory.git.git import Git
+from flyball.factory.tasks.folder import Look, is_task_name, look_at, read_inside, write_inside
 from flyball.factory.tasks.front_matter import MalformedError
-from flyball.factory.tasks.inside import read_inside, write_inside
 from flyball.factory.tasks.port import Closing, Loaded, NewTask, Problem
-from flyball.factory.tasks.task_folder import Look, is_task_name, look_at
 from flyball.factory.tasks.task_text import SIZE_LIMIT, closed, read_task, written
 
 _RACES = 1000

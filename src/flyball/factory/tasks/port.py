@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from flyball.core.footprint import Footprint
-from flyball.core.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task
-from flyball.factory.git import Git
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task
+from flyball.factory.git.git import Git
 
 
 @dataclass(frozen=True, slots=True)

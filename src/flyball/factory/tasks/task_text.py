@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from flyball.core.footprint import Footprint
-from flyball.core.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus
+from flyball.core.tasks.footprint import Footprint
+from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus
 from flyball.factory.tasks.fields import Fields
 from flyball.factory.tasks.front_matter import (
     MalformedError,

@@ -1,4 +1,4 @@
-// Numbers as people say them. Pure; the same words as the command line uses (core/verdict.py, cli/units.py).
+// Numbers as people say them. Pure; the same words as the command line uses (core/pool/verdict.py, cli/ui/units.py).
 
 /** A duration: "42 s", "3 min", "2 h", "2 d". */
 export function span(seconds) {

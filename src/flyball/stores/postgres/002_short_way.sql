@@ -1,6 +1,6 @@
 -- The grant that nothing stands in the way of, and the end that teaches nothing special, in one round trip
 -- each: a pool that is open and fresh, nobody waits, nothing is spaced, windowed, reserved or shared strictly.
--- Most are these. What they leave goes the long way (stores/verbs.py); both say the same, the traces see to that.
+-- Most are these. What they leave goes the long way (stores/operations.py); both say the same, the traces see to that.
 -- Locks are taken in the order of the long way: the pool first, then what belongs to it.
 
 -- claim_id is NULL where the long way has to be gone, and 0 where it came after its sender had given up.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from flyball.core.address import check_server, shown
+from flyball.core.server_url import check_server, shown
 from flyball.errors import UsageError
 
 SPACE = "flyball"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flyball.core.model import Holder
+from flyball.core.pool.model import Holder
 from flyball.errors import UsageError
-from flyball.host.installing import extra_command
-from flyball.stores.desk import World
+from flyball.host.install_hints import extra_command
+from flyball.stores.pool_session import World
 
 if TYPE_CHECKING:
     from flyball.stores.postgres.store import PostgresStore
@@ -29,7 +29,7 @@ def open_postgres(
             "FLYBALL_URL names a PostgreSQL server, and its driver is not installed: "
             f"{extra_command('postgres')}"
         ) from error
-    from flyball.stores.postgres.server import Server
+    from flyball.stores.postgres.connection_pool import Server
     from flyball.stores.postgres.store import PostgresStore
 
     server = Server(url)

@@ -2,27 +2,157 @@
 
 The connection is in a batch: what only writes is sent along with the next question or the commit. What was
 read stays known until the next write, and some of it is read along with the lock.
+
+A connection, what only the plan reads of a pool, and the rows of share leases.
+
+What may go the short way, and what text may be stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from psycopg import Cursor
 
-from flyball.core.admit import Candidate
-from flyball.core.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
-from flyball.core.settings import MachineSettings
-from flyball.stores import columns
-from flyball.stores.columns import CLAIM_WIDTH, claim_of, of_holder, of_limits, of_meters
+from flyball.core.pool.admission import Candidate
+from flyball.core.pool.control.registry import controller_of
+from flyball.core.pool.model import (
+    ASK_FACTS,
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    Phase,
+    PoolCounts,
+    ProjectUse,
+    Receipt,
+)
+from flyball.core.pool.settings import MachineSettings, ShareRule
+from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.errors import StoreUnreadableError
+from flyball.stores import codec
+from flyball.stores.codec import CLAIM_WIDTH, claim_of, of_holder, of_limits, of_meters
 from flyball.stores.port import Demand
-from flyball.stores.postgres import statements as sql
-from flyball.stores.postgres.link import Link
-from flyball.stores.postgres.plain import is_plain, storable
-from flyball.stores.postgres.share_rows import Mind, ShareRows, traits_of
-from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, PoolRow
+from flyball.stores.postgres import queries as sql
+from flyball.stores.postgres.connection import Link, Values
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
+
+
+@dataclass(slots=True)
+class Mind:
+    """Settings, learned state and pot of one pool: read together, once in a step, which has its lock."""
+
+    settings: str
+    memory: str
+    pot: Pot | None
+
+
+class ShareRows:
+    """The part of ``Rows`` that only plans and share leases need, and how all parts ask."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._minds: dict[str, Mind] = {}
+        self._pools: dict[str, PoolRow] = {}
+        self._uses: dict[tuple[str, str], ProjectUse | None] = {}
+        self._found: dict[int, Claim | None] = {}
+
+    def _run(self, query: str, values: Values = ()) -> None:
+        """Write something; it goes out with the next question, and what was read may no longer be true."""
+        self._pools.clear()
+        self._uses.clear()
+        self._found.clear()
+        self._link.execute(query, values)
+
+    def _all(self, query: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        return self._link.ask(query, values)
+
+    def _one(self, query: str, values: Values = ()) -> tuple[Any, ...] | None:
+        found = self._link.ask(query, values)
+        return found[0] if found else None
+
+    def _mind(self, pool: str) -> Mind:
+        if pool not in self._minds:
+            row = self._one(sql.MIND, (pool,))
+            if row is None:
+                raise StoreUnreadableError(f"pool {pool!r} has lost its settings")
+            pot = codec.pot_of(row[2:]) if row[2] is not None else None
+            self._minds[pool] = Mind(row[0], row[1], pot)
+        return self._minds[pool]
+
+    def settings(self, pool: str) -> str:
+        return self._mind(pool).settings
+
+    def memory(self, pool: str) -> str:
+        return self._mind(pool).memory
+
+    def put_settings(self, pool: str, settings: str) -> None:
+        traits = traits_of(settings)
+        self._mind(pool).settings = settings
+        self._run(sql.PUT_SETTINGS, (settings, pool))
+        self._run(sql.PUT_TRAITS, (*traits, pool))
+
+    def put_memory(self, pool: str, memory: str) -> None:
+        self._mind(pool).memory = memory
+        self._run(sql.PUT_MEMORY, (memory, pool))
+
+    def life(self) -> Life | None:
+        row = self._one(sql.LIFE)
+        return Life(*row) if row is not None else None
+
+    def put_life(self, life: Life) -> None:
+        self._run(sql.PUT_LIFE, (life.epoch, life.since))
+
+    def pot(self, pool: str) -> Pot | None:
+        return self._mind(pool).pot
+
+    def put_pot(self, pool: str, pot: Pot) -> None:
+        self._mind(pool).pot = pot
+        self._run(sql.PUT_POT, (pool, *codec.of_pot(pot)))
+
+    def share(self, pool: str, name: str) -> ShareLease | None:
+        row = self._one(sql.SHARE, (pool, name))
+        return codec.share_of(row) if row is not None else None
+
+    def shares(self, pool: str) -> list[ShareLease]:
+        return [codec.share_of(row) for row in self._all(sql.SHARES, (pool,))]
+
+    def put_share(self, pool: str, lease: ShareLease) -> None:
+        self._run(sql.PUT_SHARE, (pool, lease.name, pool, lease.name, *codec.of_share(lease)))
+
+    def drop_share(self, pool: str, name: str) -> None:
+        self._run(sql.DROP_SHARE, (pool, name))
+
+
+def traits_of(settings: str) -> tuple[bool, bool]:
+    """What the short way has to know of a pool's settings: do maxima exist, does success grow the cap?"""
+    resolved = codec.load_settings(settings)
+    return bool(resolved.maxima), controller_of(resolved).by_success
+
+
+def is_plain(row: PoolRow, now: float) -> bool:
+    """Is the cap all that an ask has to be compared with, until the next plan? (002_short_way.sql)"""
+    limits, meters = row.limits, row.meters
+    return (
+        limits.phase is Phase.CLOSED
+        and limits.closed_until is None
+        and limits.spacing_s == 0
+        and limits.reserve == 0
+        and limits.share is ShareRule.LEND
+        and meters.next_grant_at <= now
+        and not meters.work
+        and not meters.windows
+    )
+
+
+def storable(value: object) -> object:
+    """Any text in a form that the server takes: it knows no NUL, and nothing that UTF-8 cannot hold."""
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return value.replace("\0", "\ufffd").encode(errors="replace").decode()
+
 
 ONE_MACHINE = MachineSettings()
 """Limits over all pools of one machine have no place on a server that many share."""
@@ -64,7 +194,7 @@ class PostgresRows(ShareRows):
     # -- what was read along with the lock ----------------------------------------------------------
 
     def keep_pool(self, row: Sequence[Any]) -> None:
-        self._pools[row[0]] = columns.pool_row(row[0], row[1:], ONE_MACHINE)
+        self._pools[row[0]] = codec.pool_row(row[0], row[1:], ONE_MACHINE)
 
     def keep_project(self, pool: str, project: str, found: Sequence[Sequence[Any]]) -> None:
         self._uses[pool, project] = ProjectUse(*found[0]) if found else None
@@ -80,7 +210,7 @@ class PostgresRows(ShareRows):
         if known is not None:
             return known
         row = self._one(sql.POOL_BY_NAME, (name,))
-        return columns.pool_row(name, row, ONE_MACHINE) if row is not None else None
+        return codec.pool_row(name, row, ONE_MACHINE) if row is not None else None
 
     def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
         row = self.pool(pool)
@@ -166,11 +296,11 @@ class PostgresRows(ShareRows):
         grant: Grant | None = None,
         why: str = "",
     ) -> None:
-        row = columns.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        row = codec.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
         self._run(sql.ADD, (*map(storable, row), self._tag))
 
     def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
-        self._run(sql.GRANT, (now, expires_at, grant.level, columns.of_amounts(grant.marks), claim_id))
+        self._run(sql.GRANT, (now, expires_at, grant.level, codec.of_amounts(grant.marks), claim_id))
 
     def remove(self, claim_id: int) -> None:
         self._run(sql.REMOVE, (claim_id,))
@@ -236,7 +366,7 @@ class PostgresRows(ShareRows):
         return self._claim(sql.LINE_HEAD, (pool, project, priority, after))
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
-        return [columns.candidate_of(row) for row in self._all(sql.WAITING, (pool, limit))]
+        return [codec.candidate_of(row) for row in self._all(sql.WAITING, (pool, limit))]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         return int(self._all(sql.WAITING_BEFORE, (pool, claim_id))[0][0])

@@ -11,11 +11,12 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 
-from flyball.core import plan, terms, verdict, window
-from flyball.core.learned import NEVER
-from flyball.core.model import HOLD_SMOOTHING
-from flyball.core.settings import CONFIRM_S, KEY_TTL_S, LEASE_BACKSTOP_S
-from flyball.stores import answers, desk, handout, rows
+from flyball.core.pool import plan, rate_window, verdict
+from flyball.core.pool.learned import NEVER
+from flyball.core.pool.model import HOLD_SMOOTHING
+from flyball.core.pool.settings import CONFIRM_S, KEY_TTL_S, LEASE_BACKSTOP_S
+from flyball.core.share_lease import timing
+from flyball.stores import handoff, pool_session, rows, verdicts
 
 ID_BLOCK = 10**10
 """Ids of a pool, before it has to take more: so many that a claim's pool can be told from its id for good."""
@@ -29,9 +30,9 @@ ASKED_AT_ONCE = 16
 PLANNING_S = 0.25
 """So long nobody else works out what share leases should get; then its planner has probably died."""
 
-_DESK = ("record", "window", "desk", "share")
-_BASE = (*_DESK, "claim", "line", "keys")
-_HANDING_OUT = ("judge", "grant", "answers", "order", "handout")
+_SESSION = ("record", "rate_window", "pool_session", "share")
+_BASE = (*_SESSION, "claim", "queue", "keys")
+_HANDING_OUT = ("judge", "grant", "verdicts", "scheduling", "handoff")
 _JUDGING = (*_BASE, *_HANDING_OUT)
 _PARTS: dict[str, tuple[str, ...]] = {
     "do_admit": ("fast_admit", *_JUDGING, "admission"),
@@ -43,14 +44,14 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "do_hold": _BASE,
     "do_rest": _BASE,
     "do_rebind": _BASE,
-    "do_beat": _DESK,
+    "do_beat": _SESSION,
     "do_report": _BASE,
-    "do_renew": (*_DESK, "renewal", "renewing", "claim", "line", "keys", *_HANDING_OUT),
+    "do_renew": (*_SESSION, "renewal", "renewing", "claim", "queue", "keys", *_HANDING_OUT),
     "do_demand": _JUDGING,
     "do_serve": _JUDGING,
     "do_recount": _JUDGING,
     "do_remove": _BASE,
-    "read_pool": _DESK,
+    "read_pool": _SESSION,
     "read_tagged": (),
     "read_watched": (),
     "register": (),
@@ -60,30 +61,30 @@ _CONSTANTS: dict[str, float | str] = {
     "ASKED_AT_ONCE": ASKED_AT_ONCE,
     "ASK_FACTS_KEPT": rows.ASK_FACTS_KEPT,
     "CONFIRM_S": CONFIRM_S,
-    "EXACT_PLACES": answers.EXACT_PLACES,
+    "EXACT_PLACES": verdicts.EXACT_PLACES,
     "FOLD_EVERY_S": plan.FOLD_EVERY_S,
     "FOREVER_S": plan.FOREVER_S,
-    "FULL_AGAIN_LEAST_S": window.FULL_AGAIN_S[0],
-    "FULL_AGAIN_MOST_S": window.FULL_AGAIN_S[1],
-    "HOLD_SAMPLE": handout.HOLD_SAMPLE,
+    "FULL_AGAIN_LEAST_S": rate_window.FULL_AGAIN_S[0],
+    "FULL_AGAIN_MOST_S": rate_window.FULL_AGAIN_S[1],
+    "HOLD_SAMPLE": handoff.HOLD_SAMPLE,
     "HOLD_SMOOTHING": HOLD_SMOOTHING,
     "HOSTS_KEPT": HOSTS_KEPT,
     "INBOX_KEPT": INBOX_KEPT,
     "KEY_TTL_S": KEY_TTL_S,
     "LAYOUT": LAYOUT,
     "LEASE_BACKSTOP_S": LEASE_BACKSTOP_S,
-    "LEAST_NET": window.LEAST_NET,
-    "LEVEL_RESERVE": window.LEVEL_RESERVE,
-    "MINUTE_S": window.MINUTE_S,
+    "LEAST_NET": rate_window.LEAST_NET,
+    "LEVEL_RESERVE": rate_window.LEVEL_RESERVE,
+    "MINUTE_S": rate_window.MINUTE_S,
     "NEVER": NEVER,
-    "OTHERS_S": window.OTHERS_S,
-    "PLAN_PER_NODE_S": terms.PLAN_PER_NODE_S,
+    "OTHERS_S": rate_window.OTHERS_S,
+    "PLAN_PER_NODE_S": timing.PLAN_PER_NODE_S,
     "PLANNING_S": PLANNING_S,
     "POOL_FACTS_KEPT": rows.POOL_FACTS_KEPT,
-    "PROJECTS_KEPT": desk.PROJECTS_KEPT,
-    "SMOOTHING": window.SMOOTHING,
-    "TELLING_S": handout.TELLING_S,
-    "TRIAL_ID": desk.TRIAL_ID,
+    "PROJECTS_KEPT": pool_session.PROJECTS_KEPT,
+    "SMOOTHING": rate_window.SMOOTHING,
+    "TELLING_S": handoff.TELLING_S,
+    "TRIAL_ID": pool_session.TRIAL_ID,
 }
 
 
@@ -124,4 +125,10 @@ _CONSTANT = re.compile(r"\b[A-Z][A-Z_]+\b")
 
 @lru_cache(maxsize=64)
 def _lua(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+    return files(__package__).joinpath("lua", _folder(name), f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _folder(name: str) -> str:
+    if name.startswith("read_"):
+        return "reads"
+    return "operations" if name.startswith(("do_", "fast_", "register")) else "lib"

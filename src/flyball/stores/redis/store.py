@@ -1,51 +1,153 @@
 """The port on a Redis or Valkey server, for as many machines as can reach it.
 
 Every verb that is called often is one script and one round trip. Where a script needs a new plan it says so,
-is given one and goes on (steps.py, planner.py). Before a slot goes to another process of the caller's host,
-it asks in the same way whether that is stopped. The verbs that people use, and looking, work on an image of
-the pool with the code that the other stores run (looking.py).
+is given one and goes on (script_runner.py, script_runner.py). Before a slot goes to another process of the
+caller's host, it asks in the same way whether that is stopped. The verbs that people use, and looking, work
+on an image of the pool with the code that the other stores run (store.py).
 
 All keys of a pool share one hash tag, so a cluster keeps them together; no script touches two pools. Limits
 over all pools of one machine therefore have no place here.
+
+Looking at pools on a server, and setting them: the code of the other stores over an image.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, cast
 
-from flyball.core.model import Ask, Claim, Holder, Outcome
-from flyball.core.settings import (
-    MachineChanges,
-    MachineSettings,
-    PoolChanges,
-    check_name,
-    merge_machine,
-)
+from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
+from flyball.core.pool.settings import MachineChanges, MachineSettings, PoolChanges, check_name, merge_machine
+from flyball.core.pool.verdict import Verdict
 from flyball.core.signals import Signal
-from flyball.core.verdict import Verdict
-from flyball.errors import PoolInUseError, StoreError, UsageError
+from flyball.errors import PoolInUseError, StoreBusyError, StoreError, UsageError, invariant
 from flyball.host.fork import survive_forks
-from flyball.stores.desk import World
+from flyball.stores.admin_operations import no_pool_words
+from flyball.stores.operations import Verbs, check_ask, check_demand, check_ttl
+from flyball.stores.pool_session import World
 from flyball.stores.port import After, Census, Demand, Release
-from flyball.stores.redis import planner, records, share_records
-from flyball.stores.redis.ailments import maybe_done
-from flyball.stores.redis.looking import OnImage, RedisLooking
-from flyball.stores.redis.registry import SPACE
-from flyball.stores.redis.server import Ears, Server, split_space
-from flyball.stores.redis.steps import Unheard
-from flyball.stores.setting import no_pool_words
-from flyball.stores.verbs import check_ask, check_demand, check_ttl
+from flyball.stores.redis import records, script_runner
+from flyball.stores.redis.connection import Ears, Server, split_space
+from flyball.stores.redis.errors import maybe_done
+from flyball.stores.redis.id_blocks import SPACE
+from flyball.stores.redis.pool_image import Image, PoolState
+from flyball.stores.redis.script_runner import RedisSteps, Unheard, state_of
+from flyball.stores.rows import Rows
+
+ROUNDS = 16
+
+
+class OnImage(Verbs):
+    """The verbs of the other stores. What they write stays in the image."""
+
+    def __init__(self, world: World, image: Image) -> None:
+        super().__init__(world)
+        self._image = image
+
+    @contextmanager
+    def _write(self) -> Iterator[Rows]:
+        yield self._image
+
+    def _read(self) -> AbstractContextManager[Rows]:
+        return self._write()
+
+    def _peek(self) -> AbstractContextManager[Rows]:
+        return self._write()
+
+    def close(self) -> None:
+        return None
+
+
+class RedisLooking(RedisSteps):
+    """Reads of whole pools, and changes that are made in an image and swapped in."""
+
+    def _image(self, *pools: str) -> Image:
+        """Some pools as they are now."""
+        states = [state for pool in pools if (state := self._whole(pool)).fields]
+        image = Image(max((state.now for state in states), default=0.0) or self.now())
+        for state in states:
+            image.load(state)
+        return image
+
+    def _whole(self, pool: str) -> PoolState:
+        now, row, events, demands, claims, hosts, shares, targets, epoch = self._run_once(
+            "read_pool", pool, ""
+        )
+        fields, projects = records.split_uses(records.pairs(row))
+        return PoolState(
+            pool=pool,
+            now=float(now),
+            fields=fields,
+            events=events,
+            projects=projects,
+            demands=records.pairs(demands),
+            claims={int(claim_id): line for claim_id, line in records.pairs(claims).items()},
+            hosts=records.pairs(hosts),
+            shares=records.shares_of(shares, targets),
+            epoch=epoch,
+        )
+
+    def _everything(self) -> OnImage:
+        return OnImage(self._world, self._image(*self._registry.pools()))
+
+    @contextmanager
+    def _peek(self) -> Iterator[Rows]:
+        yield self._image(*self._registry.pools())
+
+    def _change(self, pool: str, work: Callable[[OnImage], After]) -> After:
+        """Let ``work`` change a pool as on any store, and swap that in."""
+        after = After()
+        if self._unwritten or self._unheard:
+            # What makes no sense is refused before anything is made good.
+            work(OnImage(self._world, self._changed(self._state(pool))))
+            self._carry(after)
+        for _ in range(ROUNDS):
+            image = self._changed(self._state(pool))
+            image.notices += work(OnImage(self._world, image)).notices
+            if self._drive("do_serve", pool, "", after, swap=image.changes()) != "moved":
+                return after
+        raise StoreBusyError(f"pool {pool!r} changes all the time; try again")
+
+    def _changed(self, state: PoolState) -> Image:
+        """An image that has heard what the pool's inbox holds."""
+        image = Image(state.now)
+        image.load(state)
+        if state.events:
+            script_runner.hear(image, state, self._world)
+        return image
+
+    def _state(self, pool: str) -> PoolState:
+        reply = self._run_once("do_serve", pool, "state")
+        invariant(reply[0] == "plan", "asked for its state, a pool tells it")
+        return state_of(pool, reply)
+
+    def facts(self, *, limit: int) -> list[Fact]:
+        """The newest of all pools: of one pool in the order in which they happened, between pools by time."""
+        lists = [
+            (pool, f"{self._registry.key_of(pool)}{kind}-facts")
+            for pool in self._registry.pools()
+            for kind in ("ask", "pool")
+        ]
+        answers = self._server.ask_all([("LRANGE", key, 0, limit - 1) for _, key in lists])
+        found: list[tuple[float, int, Fact]] = []
+        for (pool, _), lines in zip(lists, answers, strict=True):
+            for line in lines:
+                number, *rest = line.split("\t")
+                fact = records.fact_of(pool, rest)
+                found.append((fact.at, int(number), fact))
+        newest = sorted(found, key=lambda entry: entry[:2], reverse=True)
+        return [fact for _, _, fact in newest[:limit]]
+
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
-    from flyball.core.plan import Memory
-    from flyball.core.renewal import Renewal, Reply
-    from flyball.stores.port import Store
-    from flyball.stores.seen import Miscount, Snapshot
+    from flyball.core.pool.plan import Memory
+    from flyball.core.share_lease.renewal import Renewal, Reply
+    from flyball.stores.port import Miscount, Snapshot, Store
 
     class Terms(TypedDict, total=False):
         server_time: bool
@@ -258,7 +360,7 @@ class RedisStore(RedisLooking):
         check_name("pool", pool)
         after = After()
         self._carry(after)
-        event = planner.signal_event(signal, project=project, name=name, claim_id=claim_id)
+        event = script_runner.signal_event(signal, project=project, name=name, claim_id=claim_id)
         answered = claim_id if first and claim_id is not None else ""
         # It is in the inbox after the first step: whoever plans next hears it, if we never get to.
         argument = f"{answered}\t{records.number(asked_at)}\t{event}"
@@ -272,8 +374,8 @@ class RedisStore(RedisLooking):
         check_name("pool", pool)
         after = After()
         self._carry(after)
-        head = self._drive("do_renew", pool, share_records.renewal_line(renewal), after)
-        return share_records.reply_of(head), after
+        head = self._drive("do_renew", pool, records.renewal_line(renewal), after)
+        return records.reply_of(head), after
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
         check_demand(project, ttl_s)

@@ -1,4 +1,4 @@
--- Share leases: slots of a pool that one process subdivides by itself (see core/renewal.py).
+-- Share leases: slots of a pool that one process subdivides by itself (see core/share_lease/renewal.py).
 
 -- Since when this file remembers everything.
 CREATE TABLE life (

@@ -1,4 +1,10 @@
-"""One connection seen as rows: statements in, values out."""
+"""One connection seen as rows: statements in, values out.
+
+The SQL, put together from constant lists of columns; values are always bound.
+
+What admission reads is columns. Counts are moved by the schema's triggers, and by nothing here but
+``PUT_COUNTS``, which is the doctor's.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +12,150 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flyball.core.admit import Candidate
-from flyball.core.model import (
-    Ask,
-    Claim,
-    Fact,
-    Holder,
-    PoolCounts,
-    ProjectUse,
-    Receipt,
-)
-from flyball.core.renewal import Pot, ShareLease
-from flyball.core.settings import MachineSettings
+from flyball.core.pool.admission import Candidate
+from flyball.core.pool.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
+from flyball.core.pool.settings import MachineSettings
+from flyball.core.share_lease.renewal import Pot, ShareLease
 from flyball.errors import StoreUnreadableError
-from flyball.stores import codec, columns, share_columns
-from flyball.stores.columns import CLAIM_WIDTH as WIDTH
+from flyball.stores import codec
+from flyball.stores import codec as columns
+from flyball.stores.codec import CLAIM, CLAIM_WIDTH, COUNTS, LIMITS, METERS, USE, WHO
+from flyball.stores.codec import CLAIM_WIDTH as WIDTH
 from flyball.stores.port import Demand
-from flyball.stores.rows import ID_BLOCK, Grant, Life, PoolRow
-from flyball.stores.sqlite import statements as sql
+from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
+
+POOL = f"""
+    SELECT {LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id, settings
+    FROM pool, machine WHERE name = ?"""
+POOL_COLUMNS = 32
+OF_POOL = ", ".join(f"pool.{name.strip()}" for name in f"{LIMITS}, {METERS}, {COUNTS}".split(","))
+ADD_POOL = f"INSERT INTO pool (name, next_id, {LIMITS}, {METERS}) VALUES ({', '.join('?' * 27)})"
+
+
+ENTRY = f"""
+    SELECT {OF_POOL}, watcher_id, next_id, settings,
+        project.name, project.in_use, project.waiting, weight, maximum, project.share, project.turn
+    FROM machine, pool LEFT JOIN project ON project.pool = ?1 AND project.name = ?2 WHERE pool.name = ?1"""
+
+
+def _assignments(columns: str) -> str:
+    return ", ".join(f"{name.strip()} = ?" for name in columns.split(","))
+
+
+PUT_PLAN = f"UPDATE pool SET {_assignments(LIMITS)}, {_assignments(METERS)} WHERE name = ?"
+PUT_METERS = f"UPDATE pool SET {_assignments(METERS)} WHERE name = ?"
+PUT_COUNTS = f"UPDATE pool SET {_assignments(COUNTS)} WHERE name = ?"
+PUT_USE = "UPDATE project SET in_use = ?, waiting = ? WHERE pool = ? AND name = ?"
+COUNTS_OF = f"SELECT {COUNTS} FROM pool WHERE name = ?"
+
+PROJECT = f"SELECT {USE} FROM project WHERE pool = ? AND name = ?"
+PROJECTS = f"SELECT {USE} FROM project WHERE pool = ? ORDER BY name"
+PUT_PROJECT = """
+    INSERT INTO project (pool, name, weight, maximum, share) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (pool, name) DO UPDATE
+    SET weight = excluded.weight, maximum = excluded.maximum, share = excluded.share"""
+DROP_IDLE = """
+    DELETE FROM project WHERE pool = ?1 AND in_use = 0 AND waiting = 0
+    AND (SELECT count(*) FROM project WHERE pool = ?1) > ?2"""
+DROP_POOL = [
+    *(
+        f"DELETE FROM {table} WHERE pool = ?"
+        for table in ("share", "pot", "project", "demand", "receipt", "fact", "mind")
+    ),
+    "DELETE FROM pool WHERE name = ?",
+]
+
+ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * CLAIM_WIDTH)})"
+OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in CLAIM.split(","))
+LEAVING = f"""
+    SELECT {OF_POOL}, watcher_id, next_id, settings, {OF_CLAIM}
+    FROM claim JOIN pool ON pool.name = claim.pool, machine WHERE claim.id = ?"""
+BY_ID = f"SELECT {CLAIM} FROM claim WHERE id = ?"
+ALL = f"SELECT {CLAIM} FROM claim ORDER BY id"
+ALL_OF_POOL = f"SELECT {CLAIM} FROM claim WHERE pool = ? ORDER BY id"
+WATCHED = f"""
+    SELECT {CLAIM} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
+    UNION ALL
+    SELECT {CLAIM} FROM claim
+    WHERE id = (SELECT watcher_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
+HOLDERS = f"""
+    SELECT {WHO} FROM claim WHERE pool = ?1 AND granted_at IS NOT NULL
+    UNION
+    SELECT {WHO} FROM claim
+    WHERE id = (SELECT watcher_id FROM pool WHERE name = ?1) AND granted_at IS NULL AND pool = ?1"""
+NEWEST_WAITING = f"SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NULL ORDER BY id DESC LIMIT 1"
+LINE_HEAD = f"""
+    SELECT {CLAIM} FROM claim
+    WHERE pool = ? AND granted_at IS NULL AND project = ? AND priority = ? AND id > ? ORDER BY id LIMIT 1"""
+GRANT = "UPDATE claim SET granted_at = ?, expires_at = ?, level = ?, marks = ? WHERE id = ?"
+GRANT_OF = """
+    SELECT claim.pool, asked_at, pool.in_use, pool.cap FROM claim JOIN pool ON pool.name = claim.pool
+    WHERE id = ? AND granted_at IS NOT NULL AND expires_at IS NULL"""
+GRANTED = "SELECT id FROM claim WHERE granted_at IS NOT NULL AND mailbox = ? ORDER BY id"
+EXPIRED = f"SELECT {CLAIM} FROM claim WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY id"
+OLDEST = f"SELECT {CLAIM} FROM claim WHERE granted_at IS NOT NULL AND slots > 0 ORDER BY id LIMIT 1"
+OLDEST_OF_POOL = f"""
+    SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL AND slots > 0 ORDER BY id LIMIT 1"""
+OLDEST_OF_PROJECT = f"""
+    SELECT {CLAIM} FROM claim WHERE pool = ? AND granted_at IS NOT NULL AND slots > 0 AND project = ?
+    ORDER BY id LIMIT 1"""
+WITH_RESOURCES = (
+    f"SELECT {CLAIM} FROM claim WHERE resources IS NOT NULL AND granted_at IS NOT NULL ORDER BY id"
+)
+# Jumps along the index from one (project, priority) line to the next instead of reading every ask.
+LINE_HEADS = f"""
+    WITH RECURSIVE head (id, project, priority) AS (
+        SELECT * FROM (
+            SELECT id, project, priority FROM claim WHERE pool = ?1 AND granted_at IS NULL
+            ORDER BY project, priority, id LIMIT 1)
+        UNION ALL
+        SELECT next.id, next.project, next.priority FROM head JOIN claim AS next ON next.id = coalesce(
+            (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
+             AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
+            (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
+             AND project > head.project ORDER BY project, priority, id LIMIT 1)))
+    SELECT {OF_CLAIM}, project.in_use, project.waiting, weight, maximum, share, turn
+    FROM head JOIN claim ON claim.id = head.id
+    JOIN project ON project.pool = ?1 AND project.name = claim.project"""
+WAITING = """
+    SELECT id, project, priority, slots, resources, asked_at FROM claim
+    WHERE pool = ? AND granted_at IS NULL ORDER BY id LIMIT ?"""
+WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
+
+OF_ASKS = ", ".join(f"'{kind}'" for kind in sorted(ASK_FACTS))
+SWEEP_ASK_FACTS = f"""
+    DELETE FROM fact WHERE kind IN ({OF_ASKS}) AND id <= (
+        SELECT id FROM fact WHERE kind IN ({OF_ASKS}) ORDER BY id DESC LIMIT 1 OFFSET {ASK_FACTS_KEPT})"""
+SWEEP_POOL_FACTS = f"""
+    DELETE FROM fact WHERE kind NOT IN ({OF_ASKS}) AND id <= (
+        SELECT id FROM fact WHERE kind NOT IN ({OF_ASKS})
+        ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
+
+DEMANDS = f"SELECT pool, project, {WHO}, until FROM demand"
+PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {WHO}, until) VALUES ({', '.join('?' * 8)})"
+DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = (?, ?, ?, ?, ?, ?, ?)"
+
+LIFE = "SELECT epoch, since FROM life"
+PUT_LIFE = "INSERT OR REPLACE INTO life (one, epoch, since) VALUES (1, ?, ?)"
+POT = f"SELECT {columns.POT} FROM pot WHERE pool = ?"
+PUT_POT = f"INSERT OR REPLACE INTO pot (pool, {columns.POT}) VALUES ({', '.join('?' * 12)})"
+SHARES = f"SELECT {columns.SHARE} FROM share WHERE pool = ? ORDER BY name"
+SHARE = f"SELECT {columns.SHARE} FROM share WHERE pool = ? AND name = ?"
+# Not "replace": that would be a removal and an insertion, without a word to the trigger of the first.
+PUT_SHARE = f"""
+    INSERT INTO share (pool, name, {columns.SHARE}) VALUES ({", ".join("?" * 20)})
+    ON CONFLICT (pool, name) DO UPDATE
+    SET {", ".join(f"{name.strip()} = excluded.{name.strip()}" for name in columns.SHARE.split(","))}"""
+DROP_SHARE = "DELETE FROM share WHERE pool = ? AND name = ?"
+
+RECEIPT = """
+    SELECT fingerprint, claim_id, granted, in_use, cap, until, asked_at FROM receipt
+    WHERE pool = ? AND key = ?"""
+PUT_RECEIPT = f"INSERT OR REPLACE INTO receipt VALUES ({', '.join('?' * 9)})"
+# A few at a time: each that comes takes more away than it adds.
+DROP_OLD_RECEIPTS = """
+    DELETE FROM receipt WHERE (pool, key) IN (SELECT pool, key FROM receipt WHERE until <= ? LIMIT 8)"""
+
 
 _FACT_SWEEP = 256
 
@@ -44,21 +176,21 @@ class SqliteRows:
     # -- pools ------------------------------------------------------------------------------------
 
     def pool(self, name: str) -> PoolRow | None:
-        row = self._run(sql.POOL, (name,)).fetchone()
+        row = self._run(POOL, (name,)).fetchone()
         return _pool_row(name, row) if row is not None else None
 
     def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
-        row = self._run(sql.ENTRY, (pool, project)).fetchone()
+        row = self._run(ENTRY, (pool, project)).fetchone()
         if row is None:
             return None
-        use = row[sql.POOL_COLUMNS - 1 :]
+        use = row[POOL_COLUMNS - 1 :]
         return _pool_row(pool, row), ProjectUse(*use) if use[0] is not None else None
 
     def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
-        row = self._run(sql.LEAVING, (claim_id,)).fetchone()
+        row = self._run(LEAVING, (claim_id,)).fetchone()
         if row is None:
             return None
-        claim = columns.claim_of(row[sql.POOL_COLUMNS - 1 :])
+        claim = codec.claim_of(row[POOL_COLUMNS - 1 :])
         return claim, _pool_row(claim.pool, row)
 
     def pools(self) -> list[str]:
@@ -66,13 +198,13 @@ class SqliteRows:
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
         self._run(
-            sql.ADD_POOL,
-            (row.name, row.next_id, *columns.of_limits(row.limits), *columns.of_meters(row.meters)),
+            ADD_POOL,
+            (row.name, row.next_id, *codec.of_limits(row.limits), *codec.of_meters(row.meters)),
         )
         self._run("INSERT INTO mind (pool, settings, memory) VALUES (?, ?, ?)", (row.name, settings, memory))
 
     def drop_pool(self, pool: str) -> None:
-        for statement in sql.DROP_POOL:
+        for statement in DROP_POOL:
             self._run(statement, (pool,))
 
     def settings(self, pool: str) -> str:
@@ -98,23 +230,23 @@ class SqliteRows:
         return (int(taken[0][0]) - 1) * ID_BLOCK + 1
 
     def put_plan(self, row: PoolRow) -> None:
-        self._run(sql.PUT_PLAN, (*columns.of_limits(row.limits), *columns.of_meters(row.meters), row.name))
+        self._run(PUT_PLAN, (*codec.of_limits(row.limits), *codec.of_meters(row.meters), row.name))
 
     def put_meters(self, row: PoolRow) -> None:
-        self._run(sql.PUT_METERS, (*columns.of_meters(row.meters), row.name))
+        self._run(PUT_METERS, (*codec.of_meters(row.meters), row.name))
 
     def put_watcher(self, pool: str, claim_id: int) -> None:
         self._run("UPDATE pool SET watcher_id = ? WHERE name = ?", (claim_id, pool))
 
     def newest_waiting(self, pool: str) -> Claim | None:
-        return _one(self._run(sql.NEWEST_WAITING, (pool,)).fetchall())
+        return _one(self._run(NEWEST_WAITING, (pool,)).fetchall())
 
     def counts(self, pool: str) -> PoolCounts:
-        return PoolCounts(*self._run(sql.COUNTS_OF, (pool,)).fetchone())
+        return PoolCounts(*self._run(COUNTS_OF, (pool,)).fetchone())
 
     def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
-        self._run(sql.PUT_COUNTS, (counts.in_use, counts.low_in_use, counts.waiting, pool))
-        self._many(sql.PUT_USE, [(use.in_use, use.waiting, pool, use.name) for use in projects])
+        self._run(PUT_COUNTS, (counts.in_use, counts.low_in_use, counts.waiting, pool))
+        self._many(PUT_USE, [(use.in_use, use.waiting, pool, use.name) for use in projects])
 
     def slots_in_use(self) -> int:
         (total,) = self._run("SELECT coalesce(sum(in_use), 0) FROM pool").fetchone()
@@ -123,20 +255,20 @@ class SqliteRows:
     # -- projects ---------------------------------------------------------------------------------
 
     def project(self, pool: str, name: str) -> ProjectUse | None:
-        row = self._run(sql.PROJECT, (pool, name)).fetchone()
+        row = self._run(PROJECT, (pool, name)).fetchone()
         return ProjectUse(*row) if row is not None else None
 
     def projects(self, pool: str) -> list[ProjectUse]:
-        return [ProjectUse(*row) for row in self._run(sql.PROJECTS, (pool,))]
+        return [ProjectUse(*row) for row in self._run(PROJECTS, (pool,))]
 
     def put_project(self, pool: str, use: ProjectUse) -> None:
-        self._run(sql.PUT_PROJECT, (pool, use.name, use.weight, use.maximum, use.share))
+        self._run(PUT_PROJECT, (pool, use.name, use.weight, use.maximum, use.share))
 
     def put_turn(self, pool: str, project: str, turn: float) -> None:
         self._run("UPDATE project SET turn = ? WHERE pool = ? AND name = ?", (turn, pool, project))
 
     def drop_idle_projects(self, pool: str, *, keep: int) -> None:
-        self._run(sql.DROP_IDLE, (pool, keep))
+        self._run(DROP_IDLE, (pool, keep))
 
     # -- claims -----------------------------------------------------------------------------------
 
@@ -150,11 +282,11 @@ class SqliteRows:
         grant: Grant | None = None,
         why: str = "",
     ) -> None:
-        added = columns.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
-        self._run(sql.ADD, added)
+        added = codec.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        self._run(ADD, added)
 
     def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
-        self._run(sql.GRANT, (now, expires_at, grant.level, columns.of_amounts(grant.marks), claim_id))
+        self._run(GRANT, (now, expires_at, grant.level, codec.of_amounts(grant.marks), claim_id))
 
     def remove(self, claim_id: int) -> None:
         self._run("DELETE FROM claim WHERE id = ?", (claim_id,))
@@ -162,9 +294,9 @@ class SqliteRows:
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         done = self._run(
             f"""
-            UPDATE claim SET ({columns.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?)
+            UPDATE claim SET ({codec.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?)
             WHERE id = ? AND granted_at IS NOT NULL""",
-            (*columns.of_holder(holder), launcher_pid, claim_id),
+            (*codec.of_holder(holder), launcher_pid, claim_id),
         )
         return done.rowcount == 1
 
@@ -175,50 +307,50 @@ class SqliteRows:
         self._run("UPDATE claim SET expires_at = NULL WHERE id = ?", (claim_id,))
 
     def claim(self, claim_id: int) -> Claim | None:
-        return _one(self._run(sql.BY_ID, (claim_id,)).fetchall())
+        return _one(self._run(BY_ID, (claim_id,)).fetchall())
 
     def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
-        found: tuple[str, float, int, int] | None = self._run(sql.GRANT_OF, (claim_id,)).fetchone()
+        found: tuple[str, float, int, int] | None = self._run(GRANT_OF, (claim_id,)).fetchone()
         return found
 
     def granted(self, mailbox: str) -> list[int]:
-        return [claim_id for (claim_id,) in self._run(sql.GRANTED, (mailbox,))]
+        return [claim_id for (claim_id,) in self._run(GRANTED, (mailbox,))]
 
     def claims(self, pool: str | None) -> list[Claim]:
-        found = self._run(sql.ALL) if pool is None else self._run(sql.ALL_OF_POOL, (pool,))
-        return [columns.claim_of(row) for row in found]
+        found = self._run(ALL) if pool is None else self._run(ALL_OF_POOL, (pool,))
+        return [codec.claim_of(row) for row in found]
 
     def watched(self, pool: str) -> list[Claim]:
-        return [columns.claim_of(row) for row in self._run(sql.WATCHED, (pool,))]
+        return [codec.claim_of(row) for row in self._run(WATCHED, (pool,))]
 
     def holders(self, pool: str) -> list[Holder]:
-        return [Holder(*row) for row in self._run(sql.HOLDERS, (pool,))]
+        return [Holder(*row) for row in self._run(HOLDERS, (pool,))]
 
     def expired(self, now: float) -> list[Claim]:
-        return [columns.claim_of(row) for row in self._run(sql.EXPIRED, (now,))]
+        return [codec.claim_of(row) for row in self._run(EXPIRED, (now,))]
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
         if pool is None:
-            return _one(self._run(sql.OLDEST).fetchall())
+            return _one(self._run(OLDEST).fetchall())
         if project is None:
-            return _one(self._run(sql.OLDEST_OF_POOL, (pool,)).fetchall())
-        return _one(self._run(sql.OLDEST_OF_PROJECT, (pool, project)).fetchall())
+            return _one(self._run(OLDEST_OF_POOL, (pool,)).fetchall())
+        return _one(self._run(OLDEST_OF_PROJECT, (pool, project)).fetchall())
 
     def leases_with_resources(self) -> list[Claim]:
-        return [columns.claim_of(row) for row in self._run(sql.WITH_RESOURCES)]
+        return [codec.claim_of(row) for row in self._run(WITH_RESOURCES)]
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
-        found = self._run(sql.LINE_HEADS, (pool,)).fetchall()
-        return [(columns.claim_of(row[:WIDTH]), ProjectUse(row[2], *row[WIDTH:])) for row in found]
+        found = self._run(LINE_HEADS, (pool,)).fetchall()
+        return [(codec.claim_of(row[:WIDTH]), ProjectUse(row[2], *row[WIDTH:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
-        return _one(self._run(sql.LINE_HEAD, (pool, project, priority, after)).fetchall())
+        return _one(self._run(LINE_HEAD, (pool, project, priority, after)).fetchall())
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
-        return [columns.candidate_of(row) for row in self._run(sql.WAITING, (pool, limit))]
+        return [codec.candidate_of(row) for row in self._run(WAITING, (pool, limit))]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
-        (before,) = self._run(sql.WAITING_BEFORE, (pool, claim_id)).fetchone()
+        (before,) = self._run(WAITING_BEFORE, (pool, claim_id)).fetchone()
         return int(before)
 
     # -- keys and notes ---------------------------------------------------------------------------
@@ -227,13 +359,13 @@ class SqliteRows:
         self._run("UPDATE claim SET expires_at = ? WHERE id = ?", (at, claim_id))
 
     def receipt(self, pool: str, key: str) -> Receipt | None:
-        row = self._run(sql.RECEIPT, (pool, key)).fetchone()
+        row = self._run(RECEIPT, (pool, key)).fetchone()
         return Receipt(row[0], row[1], bool(row[2]), *row[3:]) if row is not None else None
 
     def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
-        self._run(sql.DROP_OLD_RECEIPTS, (self.now,))
+        self._run(DROP_OLD_RECEIPTS, (self.now,))
         self._run(
-            sql.PUT_RECEIPT,
+            PUT_RECEIPT,
             (
                 pool,
                 key,
@@ -265,48 +397,46 @@ class SqliteRows:
     # -- share leases -----------------------------------------------------------------------------
 
     def life(self) -> Life | None:
-        row = self._run(sql.LIFE).fetchone()
+        row = self._run(LIFE).fetchone()
         return Life(*row) if row is not None else None
 
     def put_life(self, life: Life) -> None:
-        self._run(sql.PUT_LIFE, (life.epoch, life.since))
+        self._run(PUT_LIFE, (life.epoch, life.since))
 
     def pot(self, pool: str) -> Pot | None:
-        row = self._run(sql.POT, (pool,)).fetchone()
-        return share_columns.pot_of(row) if row is not None else None
+        row = self._run(POT, (pool,)).fetchone()
+        return codec.pot_of(row) if row is not None else None
 
     def put_pot(self, pool: str, pot: Pot) -> None:
-        self._run(sql.PUT_POT, (pool, *share_columns.of_pot(pot)))
+        self._run(PUT_POT, (pool, *codec.of_pot(pot)))
 
     def share(self, pool: str, name: str) -> ShareLease | None:
-        row = self._run(sql.SHARE, (pool, name)).fetchone()
-        return share_columns.share_of(row) if row is not None else None
+        row = self._run(SHARE, (pool, name)).fetchone()
+        return codec.share_of(row) if row is not None else None
 
     def shares(self, pool: str) -> list[ShareLease]:
-        return [share_columns.share_of(row) for row in self._run(sql.SHARES, (pool,))]
+        return [codec.share_of(row) for row in self._run(SHARES, (pool,))]
 
     def put_share(self, pool: str, lease: ShareLease) -> None:
-        self._run(sql.PUT_SHARE, (pool, lease.name, *share_columns.of_share(lease)))
+        self._run(PUT_SHARE, (pool, lease.name, *codec.of_share(lease)))
 
     def drop_share(self, pool: str, name: str) -> None:
-        self._run(sql.DROP_SHARE, (pool, name))
+        self._run(DROP_SHARE, (pool, name))
 
     # -- the rest ---------------------------------------------------------------------------------
 
     def demands(self, pool: str | None) -> list[Demand]:
         if pool is None:
-            found = self._run(f"{sql.DEMANDS} ORDER BY pool, project, pid")
+            found = self._run(f"{DEMANDS} ORDER BY pool, project, pid")
         else:
-            found = self._run(f"{sql.DEMANDS} WHERE pool = ? ORDER BY pool, project, pid", (pool,))
+            found = self._run(f"{DEMANDS} WHERE pool = ? ORDER BY pool, project, pid", (pool,))
         return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
 
     def put_demand(self, demand: Demand) -> None:
-        self._run(
-            sql.PUT_DEMAND, (demand.pool, demand.project, *columns.of_holder(demand.holder), demand.until)
-        )
+        self._run(PUT_DEMAND, (demand.pool, demand.project, *codec.of_holder(demand.holder), demand.until))
 
     def drop_demand(self, demand: Demand) -> None:
-        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *columns.of_holder(demand.holder)))
+        self._run(DROP_DEMAND, (demand.pool, demand.project, *codec.of_holder(demand.holder)))
 
     def machine(self) -> MachineSettings:
         (text,) = self._run("SELECT settings FROM machine").fetchone()
@@ -322,8 +452,8 @@ class SqliteRows:
                 (f.at, f.pool, f.kind, f.words, f.project, f.name, f.pid),
             )
             if (cursor.lastrowid or 0) % _FACT_SWEEP == 0:
-                self._run(sql.SWEEP_ASK_FACTS)
-                self._run(sql.SWEEP_POOL_FACTS)
+                self._run(SWEEP_ASK_FACTS)
+                self._run(SWEEP_POOL_FACTS)
 
     def facts(self, limit: int) -> list[Fact]:
         found = self._run(
@@ -333,8 +463,8 @@ class SqliteRows:
 
 
 def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
-    return columns.pool_row(name, row, codec.load_machine(row[30]))
+    return codec.pool_row(name, row, codec.load_machine(row[30]))
 
 
 def _one(found: list[tuple[object, ...]]) -> Claim | None:
-    return columns.claim_of(found[0]) if found else None
+    return codec.claim_of(found[0]) if found else None

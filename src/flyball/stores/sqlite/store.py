@@ -22,21 +22,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from flyball.core.model import Ask
-from flyball.core.verdict import Verdict, free
+from flyball.core.pool.model import Ask
+from flyball.core.pool.verdict import Verdict, free
 from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
-from flyball.host.lockfile import LockFile
+from flyball.host.lock_file import LockFile
 from flyball.host.log import tell_log
-from flyball.stores.desk import World
+from flyball.stores.operations import Verbs, check_ask
+from flyball.stores.pool_session import World
 from flyball.stores.port import After, Release
 from flyball.stores.rows import Rows
-from flyball.stores.sqlite import at_once, opening
-from flyball.stores.sqlite.ailments import as_store_error
+from flyball.stores.sqlite import fast_path, schema
 from flyball.stores.sqlite.clock import StoreClock
+from flyball.stores.sqlite.errors import as_store_error
 from flyball.stores.sqlite.rows import SqliteRows
-from flyball.stores.steps import ExclusiveSteps, verb
-from flyball.stores.verbs import Verbs, check_ask
+from flyball.stores.transaction import ExclusiveSteps, verb
 
 CHECKPOINT_EVERY = 300
 MISSES_MOST = 16
@@ -78,7 +78,7 @@ class SqliteStore(ExclusiveSteps, Verbs):
         self._lock_kept = False
         """The thread that has the mutex has the file's lock too, for a step that it is about to open."""
         self._inherited: SqliteRows | None = None
-        self._file: opening.FileId | None = None
+        self._file: schema.FileId | None = None
         self._looked_at = 0.0
         survive_forks(self)
         with self._mutex, self._translated():
@@ -191,8 +191,8 @@ class SqliteStore(ExclusiveSteps, Verbs):
     @verb
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
         check_ask(ask)
-        values = at_once.grant_of(ask)
-        done = self._at_once(at_once.GRANT, values) if values is not None else None
+        values = fast_path.grant_of(ask)
+        done = self._at_once(fast_path.GRANT, values) if values is not None else None
         if not done:
             return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
@@ -200,9 +200,9 @@ class SqliteStore(ExclusiveSteps, Verbs):
 
     @verb
     def release(self, release: Release) -> After:
-        values = at_once.end_of(release)
+        values = fast_path.end_of(release)
         try:
-            if values is not None and self._at_once(at_once.END, values) is not None:
+            if values is not None and self._at_once(fast_path.END, values) is not None:
                 return After()
             return self._end(release)
         except StoreError:
@@ -211,7 +211,7 @@ class SqliteStore(ExclusiveSteps, Verbs):
             self.remember(release)
             raise
 
-    def _at_once(self, statement: str, values: at_once.Values) -> list[tuple[Any, ...]] | None:
+    def _at_once(self, statement: str, values: fast_path.Values) -> list[tuple[Any, ...]] | None:
         """Change a row in a transaction of its own; what the statement returned. None if it changed nothing:
         then the file's lock is kept for the step that comes next."""
         if self._skips:
@@ -224,7 +224,7 @@ class SqliteStore(ExclusiveSteps, Verbs):
         return self._tried_at_once(self._rows.connection, statement, values)
 
     def _tried_at_once(
-        self, connection: sqlite3.Connection, statement: str, values: at_once.Values
+        self, connection: sqlite3.Connection, statement: str, values: fast_path.Values
     ) -> list[tuple[Any, ...]] | None:
         self._file_lock.acquire()
         self._lock_kept = True
@@ -270,7 +270,7 @@ class SqliteStore(ExclusiveSteps, Verbs):
         except sqlite3.Error:
             return False
         finally:
-            rows.connection.execute(f"PRAGMA busy_timeout = {opening.BUSY_TIMEOUT_S * 1000:.0f}")
+            rows.connection.execute(f"PRAGMA busy_timeout = {schema.BUSY_TIMEOUT_S * 1000:.0f}")
         return True
 
     def end_together(self, *, keep: bool) -> bool:
@@ -302,7 +302,7 @@ class SqliteStore(ExclusiveSteps, Verbs):
         if now - self._looked_at < LOOK_EVERY_S or self._together or self._lock_kept or self._rows is None:
             return
         self._looked_at = now
-        if opening.file_id(self.path) != self._file:
+        if schema.file_id(self.path) != self._file:
             words = (
                 "%s was removed or replaced; from now on the new one counts, without the leases of the old"
             )
@@ -345,12 +345,12 @@ class SqliteStore(ExclusiveSteps, Verbs):
             self._inherited.connection.close()
             self._inherited = None
         if self._read_only:
-            connection = opening.open_for_reading(self.path, self._clock)
+            connection = schema.open_for_reading(self.path, self._clock)
         else:
-            opening.prepare_home(self.path)
+            schema.prepare_home(self.path)
             self._file_lock = LockFile.of(f"{self.path}.lock")
-            connection = opening.open_for_writing(self.path, self._clock, self._file_lock)
-        self._file = opening.file_id(self.path)
+            connection = schema.open_for_writing(self.path, self._clock, self._file_lock)
+        self._file = schema.file_id(self.path)
         return SqliteRows(connection)
 
     # -- errors -----------------------------------------------------------------------------------
@@ -360,13 +360,13 @@ class SqliteStore(ExclusiveSteps, Verbs):
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise as_store_error(self.path, error, busy_s=opening.BUSY_TIMEOUT_S) from error
+            raise as_store_error(self.path, error, busy_s=schema.BUSY_TIMEOUT_S) from error
 
     def _translate(self, error: BaseException) -> BaseException:
         """SQLite's errors as ours, with the way out; any other error as it is."""
         if not isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             return error
-        translated = as_store_error(self.path, error, busy_s=opening.BUSY_TIMEOUT_S)
+        translated = as_store_error(self.path, error, busy_s=schema.BUSY_TIMEOUT_S)
         translated.__cause__ = error
         return translated
 

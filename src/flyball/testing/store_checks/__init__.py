@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 from flyball.testing.store_checks import (
-    adapting,
+    adaptive_cap,
     admission,
+    backoff,
     breaker,
-    dividing,
-    dying,
-    ending,
-    feeding,
-    keyed,
-    machine,
-    measured,
+    dead_holders,
+    idempotency,
+    machine_limits,
     order,
-    resting,
-    seeing,
-    setting,
-    sharing,
-    windows,
+    project_shares,
+    rate_windows,
+    release,
+    settings,
+    share_leases,
+    snapshots,
 )
-from flyball.testing.store_checks.scene import StoreCheck, about_one_machine, registered
+from flyball.testing.store_checks.scenario import StoreCheck, about_one_machine, registered
 
-_ROOMS = (
+_MODULES = (
     admission,
     order,
-    sharing,
-    dividing,
-    feeding,
-    adapting,
-    measured,
-    windows,
+    project_shares,
+    share_leases,
+    adaptive_cap,
+    rate_windows,
     breaker,
-    machine,
-    ending,
-    dying,
-    resting,
-    keyed,
-    setting,
-    seeing,
+    machine_limits,
+    release,
+    dead_holders,
+    backoff,
+    idempotency,
+    settings,
+    snapshots,
 )
 STORE_CHECKS: tuple[StoreCheck, ...] = tuple(registered)
 FLEET_CHECKS: tuple[StoreCheck, ...] = tuple(c for c in STORE_CHECKS if c not in about_one_machine)

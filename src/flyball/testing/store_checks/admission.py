@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from flyball.core.settings import NAME_LIMIT
-from flyball.core.verdict import Kind, Reason
+from flyball.core.pool.settings import NAME_LIMIT
+from flyball.core.pool.verdict import Kind, Reason
 from flyball.errors import UsageError
-from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
+from flyball.testing.store_checks.scenario import Scene, expect, expect_equal, store_check
 
 
 @store_check

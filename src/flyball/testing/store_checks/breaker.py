@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from flyball.core.breaker import BreakerState
-from flyball.core.learned import CapState
-from flyball.core.model import Outcome, Phase
-from flyball.core.plan import Memory
-from flyball.core.verdict import Reason
-from flyball.testing.store_checks.scene import POOL, Scene, expect, expect_equal, store_check
+from flyball.core.pool.breaker import BreakerState
+from flyball.core.pool.learned import CapState
+from flyball.core.pool.model import Outcome, Phase
+from flyball.core.pool.plan import Memory
+from flyball.core.pool.verdict import Reason
+from flyball.testing.store_checks.scenario import POOL, Scene, expect, expect_equal, store_check
 
 BREAK_S = 300.0
 CLEAN_S = 120.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flyball.core.verdict import Reason
-from flyball.testing.store_checks.scene import Scene, expect, expect_equal, store_check
+from flyball.core.pool.verdict import Reason
+from flyball.testing.store_checks.scenario import Scene, expect, expect_equal, store_check
 
 
 @store_check

@@ -1,0 +1,281 @@
+"""``flyball exec -- CMD``: wait for a slot, then be as if CMD had been called directly."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from contextlib import suppress
+
+from flyball.core.pool.model import Outcome
+from flyball.core.pool.verdict import Verdict, span_words
+from flyball.errors import AgentError, StoreError, UsageError
+from flyball.governor import inherited_lease
+from flyball.governor.ask import Asking, default_project, name_of
+from flyball.governor.drivers import thread_mail
+from flyball.governor.governor import Governor
+from flyball.governor.launch.gated_child import (
+    NOT_FOUND,
+    NOT_RUNNABLE,
+    GatedChild,
+    become,
+    die_like,
+    passing_on,
+    stopped_by_signals,
+)
+from flyball.governor.lease import Lease
+from flyball.runtimes.registry import COMMAND, NAMES, pool_of, runtime_of, tells_refusals
+
+SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
+and exit status are the command's own. An agent whose output goes to a file or a pipe is read on the way:
+throttles reach the pool, at once if it prints events, and one line says why it ended. In a terminal it is not
+read: its limits are not heard, and it does not raise the cap."""
+EXAMPLE = """flyball exec -- claude -p "fix the failing tests"
+flyball exec --pool openai --project blog --wait 10m -- codex exec "..."
+flyball exec --retry-limited 3 -- claude -p "..." --output-format stream-json --verbose > run.jsonl
+exit status: the command's own; 75 if no slot came in time or a limit ended it; 126, 127 if it cannot run"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from flyball.cli.ui.units import count, duration, key_count, whole
+
+    parser.add_argument("--pool", help="the limited resource (default: by the command, else anthropic)")
+    parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
+    parser.add_argument("--name", help="the task's name in status and messages (default: command and pid)")
+    parser.add_argument("--priority", type=whole, default=0, help="higher first; above 0 may use the reserve")
+    parser.add_argument(
+        "--slots", type=whole, default=1, metavar="N", help="how many slots it takes (default 1)"
+    )
+    parser.add_argument("--model", default="", help="the model it uses, shown in status")
+    parser.add_argument(
+        "--resource",
+        type=key_count,
+        action="append",
+        default=[],
+        metavar="KIND[=N]",
+        help="also take a resource",
+    )
+    waiting = parser.add_mutually_exclusive_group()
+    waiting.add_argument(
+        "--wait", type=duration, metavar="10m", help="give up after this long (default: never)"
+    )
+    waiting.add_argument("--no-wait", action="store_true", help="give up at once if there is no slot")
+    parser.add_argument(
+        "--replace", action="store_true", help="become the command instead of staying around it"
+    )
+    parser.add_argument("--runtime", choices=NAMES, help="which agent it is (default: by the command)")
+    parser.add_argument(
+        "--retry-limited",
+        type=count,
+        default=0,
+        metavar="N",
+        help="when a limit ends it, wait and go on with its session, up to N times",
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not say why it waits or why it ended")
+    parser.add_argument("--json", action="store_true", help="say it as JSON lines on stderr")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="what to run")
+
+
+def run(args: argparse.Namespace) -> int:
+    argv = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not argv:
+        raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
+    _check_runnable(argv[0])
+    runtime = args.runtime or runtime_of(argv)
+    read = runtime != COMMAND and not args.replace and _can_be_read()
+    governor, asking = Governor(), _asking(args, argv, runtime, read=read)
+    governor.on_kept = lambda lease, error: _say_kept(args, lease, error)
+    if args.replace and (args.retry_limited or args.runtime):
+        raise UsageError("--replace leaves nobody behind to read or retry; drop it, or the other option")
+    if runtime != COMMAND and not args.replace:
+        return _run_agent(governor, asking, args, argv, runtime, read=read)
+    lease = _acquire(governor, asking, args)
+    env = {
+        **os.environ,
+        inherited_lease.VARIABLE: inherited_lease.exported(governor.address, lease.pool, lease.id),
+    }
+    return _replace(governor, lease, argv, env) if args.replace else _stay(governor, lease, argv, env)
+
+
+def _can_be_read() -> bool:
+    """A terminal is a person's."""
+    from flyball.governor.launch.output_files import readable_descriptors
+
+    return bool(readable_descriptors())
+
+
+def _run_agent(
+    governor: Governor,
+    asking: Asking,
+    args: argparse.Namespace,
+    argv: list[str],
+    runtime: str,
+    *,
+    read: bool,
+) -> int:
+    from flyball.cli.shared.agent_exec import AgentRun
+    from flyball.runtimes.registry import load
+
+    run = AgentRun(
+        governor=governor,
+        load=lambda: load(runtime),
+        acquire=lambda: _acquire(governor, asking, args),
+        rest=lambda for_s, why: governor.rest(asking, for_s=for_s, why=why),
+        let_run=lambda lease, child: _let_run(governor, lease, child),
+        runtime=runtime,
+        read=read,
+        retries=args.retry_limited,
+        quiet=args.quiet,
+        as_json=args.json,
+    )
+    return run.until_done(argv)
+
+
+def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool) -> Asking:
+    return Asking(
+        pool=args.pool if args.pool is not None else pool_of(argv, runtime),
+        project=args.project if args.project is not None else default_project(),
+        name=args.name if args.name is not None else name_of(argv[0]),
+        slots=args.slots,
+        priority=args.priority,
+        resources=_summed(args.resource),
+        model=args.model,
+        pid=os.getpid(),
+        unread=not (read and tells_refusals(argv, runtime)),
+    )
+
+
+def _summed(units: list[tuple[str, int]]) -> dict[str, int]:
+    """A kind that is named twice is wanted twice."""
+    kinds = {kind for kind, _ in units}
+    return {kind: sum(count for other, count in units if other == kind) for kind in sorted(kinds)}
+
+
+def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Lease:
+    """Wait for the slot, saying why; being told to stop meanwhile gives the place in line back."""
+    started, told = time.monotonic(), []
+
+    def on_wait(verdict: Verdict) -> None:
+        told.append(verdict)
+        _say(args, verdict.words(), verdict)
+
+    with stopped_by_signals():
+        lease = governor.acquire_asking(asking, wait=not args.no_wait, timeout=args.wait, on_wait=on_wait)
+    if told:
+        waited_s = time.monotonic() - started
+        _say(args, f"granted after {span_words(waited_s)}: {lease.pool}", lease.verdict)
+    if args.pool is not None and not lease.nested:
+        _doubt_new_pool(governor, lease, args)
+    return lease
+
+
+def _doubt_new_pool(governor: Governor, lease: Lease, args: argparse.Namespace) -> None:
+    """A pool made by this very ask may be a slip of the pen. The first lease of a pool begins a block of ids,
+    so all others are not even looked at."""
+    from flyball.stores.rows import ID_BLOCK
+
+    if lease.id % ID_BLOCK != 1:
+        return
+    from flyball.core.suggestions import did_you_mean
+
+    try:
+        pools = {pool.name: pool for pool in governor.store.snapshot().pools}
+    except StoreError:
+        return
+    ours = pools.pop(lease.pool, None)
+    # Whoever named settings for it was asked then; where somebody has held slots before, it is not new.
+    new = ours is not None and not ours.named and not ours.hold_mean_s
+    if new and (meant := did_you_mean(lease.pool, pools)):
+        _say(args, f"this is a new pool; {meant}", lease.verdict)
+
+
+def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
+    child = GatedChild(argv, env)
+    try:
+        with passing_on(child.pid):
+            _let_run(governor, lease, child)
+            status = child.wait()
+    except BaseException:
+        lease.release(Outcome.ABANDONED)
+        raise
+    lease.release(_outcome(status), words=_ended(status))
+    thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
+    return die_like(status)
+
+
+def _let_run(governor: Governor, lease: Lease, child: GatedChild) -> None:
+    if not lease.nested and not governor.rebind(lease, child.pid):
+        child.cancel()
+        raise AgentError(
+            f"the lease {lease.id} on {lease.pool} was taken away before its command could start"
+        )
+    child.open_gate()
+
+
+def _replace(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
+    """From here on nobody releases: the lease ends with the process, which is the command itself."""
+    governor.close()
+    thread_mail.close()
+    try:
+        become(argv, env)
+    except AgentError:
+        lease.release(Outcome.ABANDONED)
+        raise
+
+
+def _outcome(status: int) -> Outcome:
+    if os.WIFSIGNALED(status):
+        return Outcome.ABANDONED
+    return Outcome.FINISHED if os.waitstatus_to_exitcode(status) == 0 else Outcome.FAILED
+
+
+def _ended(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"killed by signal {os.WTERMSIG(status)}"
+    code = os.waitstatus_to_exitcode(status)
+    return f"failed: exit status {code}" if code else "finished"
+
+
+def _check_runnable(command: str) -> None:
+    """Find out before waiting in line that the command does not exist."""
+    folders = [""] if os.sep in command else os.get_exec_path()
+    paths = [os.path.join(folder, command) for folder in folders]
+    if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths):
+        return
+    if not command:
+        raise AgentError("the command is an empty word; say what to run after --", exit_code=NOT_FOUND)
+    if os.sep not in command or not os.path.exists(command):
+        raise AgentError(f"{command} was not found", exit_code=NOT_FOUND)
+    words = "is a folder, not a command" if os.path.isdir(command) else "is not executable"
+    raise AgentError(f"{command} {words}", exit_code=NOT_RUNNABLE)
+
+
+def _say_kept(args: argparse.Namespace, lease: Lease, error: StoreError) -> None:
+    """We are about to end, as its command did: what the dead hold is taken back by whoever needs it."""
+    words = (
+        f"the slot of {lease.project}/{lease.name} on {lease.pool} could not be given back now ({error}); "
+        "its command has ended, so whoever asks next takes it back"
+    )
+    if args.json:
+        import json
+
+        words = json.dumps({"release": "kept", "words": words, "pool": lease.pool})
+    else:
+        words = f"flyball: {words}"
+    # Whether or not anybody reads it, the exit status stays the command's.
+    with suppress(OSError):
+        print(words, file=sys.stderr, flush=True)
+
+
+def _say(args: argparse.Namespace, words: str, verdict: Verdict) -> None:
+    if args.quiet:
+        return
+    if args.json:
+        import json
+
+        fields = {"pool": verdict.pool, "reason": verdict.reason.value, "estimate_s": verdict.estimate_s}
+        words = json.dumps({"verdict": verdict.kind.value, "words": words, **fields})
+        print(words, file=sys.stderr, flush=True)
+    else:
+        print(f"flyball: {words}", file=sys.stderr, flush=True)

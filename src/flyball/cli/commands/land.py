@@ -1,0 +1,70 @@
+"""``flyball land TASK|PR``: move the default branch to a pull request that people approved."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from flyball.cli.shared.manual_landing import landed_by_hand
+from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
+from flyball.cli.ui.render import Line, Piece, Style, Words, print_json, show
+from flyball.core.tasks.task_run import State
+from flyball.errors import InvariantError, UsageError
+from flyball.factory.landing.hosts.port import PullState
+from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.landing.pull_requests import may_land
+from flyball.factory.landing.result import Refused
+from flyball.factory.project_view import project_at, slot_of
+
+SUMMARY = """Land a pull request that people approved: move the default branch to it, here and at origin,
+close its task and clean up. Where the default branch has moved since, it is rebased and the gate runs
+again."""
+EXAMPLE = """flyball land t-14
+flyball land 12 --unapproved
+exit status: 0 landed; 1 not landed, with the reason and the next step"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pull", metavar="TASK|PR", help="the task, or its pull request's number or address")
+    parser.add_argument("--unapproved", action="store_true", help="without approval")
+    parser.add_argument("--json", action="store_true", help="the result as JSON, and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    project = project_at(Path.cwd())
+    slot = named_pull(waiting_pulls(project), args.pull)
+    pull = host_of(project.root, project.config.merge.host).look(slot.pr_number)
+    if pull.state is not PullState.MERGED:
+        try:
+            may_land(pull, slot.task, unapproved=args.unapproved)
+        except Refused as refused:
+            raise UsageError(refused.landed.why) from refused
+    how = "unapproved" if args.unapproved else "approved"
+    notes = landed_by_hand(project, slot.task, how, quiet=args.json)
+    return _tell(project.state, slot.task, notes, as_json=args.json)
+
+
+def _tell(state: Path, task_id: str, notes: list[str], *, as_json: bool) -> int:
+    slot = slot_of(state, task_id)
+    if slot is None:
+        raise InvariantError("a landing left no trace in the ledger")
+    merged = slot.state is State.MERGED
+    code = 0 if merged else 1
+    if as_json:
+        fields = {"task": task_id, "number": slot.pr_number, "url": slot.pr_url, "landed": merged}
+        why = "" if merged else slot.said or slot.reason
+        print_json(
+            {**fields, "commit": slot.reason if merged else "", "why": why, "notes": notes, "exit": code}
+        )
+        return code
+    name = Piece(f"{task_id} #{slot.pr_number}", Style.STRONG)
+    words: Words = [name, " ", Piece("landed", Style.GOOD), f" in {slot.reason}"]
+    if not merged:
+        words = [
+            name,
+            " ",
+            Piece("not landed", Style.BAD),
+            f": {slot.said or slot.reason or slot.state.value}",
+        ]
+    show([Line(words), *(Line(note, label="note", indent=2) for note in notes)])
+    return code

@@ -1,0 +1,129 @@
+"""``flyball nudge TASK MESSAGE``: a message that a task's agent gets with its next prompt.
+
+An agent that runs cannot be spoken to. So a message goes out when the agent is started next, or at once by
+ending the agent and starting it again with its session. When that will be is said in words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from flyball.cli.ui.render import print_json, say
+from flyball.cli.ui.units import command
+from flyball.core.tasks.task import TaskStatus
+from flyball.core.tasks.task_run import SlotRun, State
+from flyball.errors import UsageError
+from flyball.factory.project_view import Known, agent_lives, known_task, project_at
+from flyball.factory.run.session import ask, running
+
+SUMMARY = """Give a task's agent a message. It gets it when it is started or resumed next; --now ends the
+agent and resumes its session with the message at once. Without a run the message is kept for the next one."""
+EXAMPLE = """flyball nudge t-14 "use the old endpoint"
+flyball nudge t-14 --now - < message.md"""
+
+LONGEST_CHARS = 100_000
+"""Every agent that reads it pays for it."""
+_AT_NEXT_START = "it goes out with the prompt when its agent starts"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", metavar="TASK", help="the task")
+    parser.add_argument("message", metavar="MESSAGE", help="the words; - reads them from stdin")
+    parser.add_argument(
+        "--now", action="store_true", help="interrupt the agent and resume it with the message"
+    )
+    parser.add_argument("--json", action="store_true", help="what happens to it as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    project = project_at(Path.cwd())
+    known = known_task(project, args.task)
+    _check_alive(known)
+    message = message_of(args.message)
+    going_on = running(project.root) is not None
+    runs = known.slot is not None and agent_lives(known.slot)
+    words = delivery(known, going_on=going_on, runs=runs, now=args.now)
+    # The answer comes when the message goes out, which nobody waits for here.
+    ask(project.root, "nudge", args.task, wait_s=0.0, message=message, now=args.now)
+    if args.json:
+        print_json({"task": args.task, "interrupts": args.now and going_on and runs, "words": words})
+    else:
+        say(words)
+    return 0
+
+
+def message_of(text: str) -> str:
+    """What a person has to say to an agent, from the command line or from stdin."""
+    message = _stdin() if text == "-" else text
+    if not message.strip():
+        raise UsageError("the message is empty; say something, or - to read it from stdin")
+    if len(message) > LONGEST_CHARS:
+        raise UsageError(
+            f"the message has {len(message)} characters, at most {LONGEST_CHARS}; put it into a file of the "
+            "repository and name that"
+        )
+    return message
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"what came on stdin is not UTF-8 (byte {error.start}); nothing was sent") from error
+
+
+def _check_alive(known: Known) -> None:
+    """A message that nobody will ever read is refused."""
+    if known.problem is not None and known.slot is None:
+        where = known.problem.where
+        raise UsageError(f"{known.id} cannot be used as it is written in {where}: {known.problem.words}")
+    if known.task is not None and known.task.status is TaskStatus.CLOSED:
+        raise UsageError(f"{known.id} is closed: no agent will read a message")
+    if known.task is None and known.slot is not None and known.slot.final:
+        raise UsageError(f"the task {known.id} is gone: no agent will read a message")
+
+
+# -- when it goes out -------------------------------------------------------------------------------------
+
+
+def delivery(known: Known, *, going_on: bool, runs: bool, now: bool) -> str:
+    """When the agent gets the message, in words. ``runs``: its agent does."""
+    name, slot = known.id, known.slot
+    if not going_on:
+        return f"kept for {name}: {_without_a_run(known, runs=runs)}{_nobody_to_interrupt(now)}"
+    if runs and now:
+        return f"the agent of {name} is interrupted and goes on with the message"
+    if runs:
+        at_once = f"{command('nudge', name, '...', '--now')} would interrupt it"
+        return f"the agent of {name} gets it when it is started again (limit, red gate, stop); {at_once}"
+    return f"sent to {name}: {_in_a_run(slot)}{_nobody_to_interrupt(now)}"
+
+
+def _in_a_run(slot: SlotRun | None) -> str:
+    if slot is not None and slot.state is State.CHECKING:
+        return "its agent is done and its work is being checked; it gets the message only if it is sent back"
+    if slot is not None and slot.state in (State.ENDED, State.LANDING):
+        return "its agent is done and its work is landing; it gets the message only if it is sent back"
+    if slot is not None and slot.state in (State.PARKED, State.BLOCKED):
+        return f"it is {_STANDS[slot.state]}, so the message goes out if a later run starts it again"
+    return _AT_NEXT_START
+
+
+def _without_a_run(known: Known, *, runs: bool) -> str:
+    slot = known.slot
+    if runs:
+        return "its agent runs on by itself; flyball run takes it up again and hands it the message next"
+    if slot is not None and slot.state is State.PARKED:
+        return (
+            f"it is {_STANDS[slot.state]} ({command('merge', known.id)}), and gets it only if it starts again"
+        )
+    return "the next flyball run hands it over when its agent starts"
+
+
+_STANDS = {State.PARKED: "finished and waits for you", State.BLOCKED: "blocked"}
+
+
+def _nobody_to_interrupt(now: bool) -> str:
+    return "; there is no agent to interrupt now" if now else ""

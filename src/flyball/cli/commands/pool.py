@@ -1,0 +1,412 @@
+"""``flyball pool set|show|reset|remove|import``: what a person decides about a pool.
+
+``flyball pool import``: settings and learned state from a koryph ``governor.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from flyball.cli.parser import add_action
+from flyball.cli.ui.pool_settings import (
+    PoolView,
+    default_view,
+    one_line,
+    pool_screen,
+    view_of,
+    view_of_changes,
+    window_note,
+)
+from flyball.cli.ui.render import BLANK, Block, print_json, say, show
+from flyball.cli.ui.units import duration, key_limit, key_rate, key_weight, size_words, whole
+from flyball.core.pool.control.port import cap_of
+from flyball.core.pool.model import Phase
+from flyball.core.pool.settings import (
+    CONTROLLERS,
+    PROFILES,
+    MachineChanges,
+    MachineSettings,
+    PoolChanges,
+    check_name,
+)
+from flyball.core.pool.verdict import span_words
+from flyball.core.share_lease.timing import AllotRule, FoldRule
+from flyball.core.suggestions import did_you_mean
+from flyball.errors import UsageError
+from flyball.governor import koryph_import
+from flyball.governor.governor import Governor
+from flyball.governor.state_url import open_reader
+
+_LARGEST = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    pool: str
+    settings: PoolChanges
+    cap_now: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    file: str
+    dry_run: bool
+    pools: tuple[PoolReport, ...]
+    machine: str
+    ignored: tuple[str, ...]
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="usually ~/.koryph/governor.json")
+    parser.add_argument("--dry-run", action="store_true", help="say what would change, change nothing")
+
+
+def run_import(args: argparse.Namespace, governor: Governor) -> int:
+    document = _document(args.file)
+    imported = _read(args.file, document, wall=time.time(), now=_now(governor))
+    if not args.dry_run:
+        _write(governor, imported)
+    report = _report(args, imported)
+    if args.json:
+        print_json(report)
+    else:
+        _say(report)
+    return 0
+
+
+def _document(path: Path) -> object:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"{path} is too large to be a governor.json")
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is not readable as JSON ({error}); nothing was imported") from error
+
+
+def _read(path: Path, document: object, *, wall: float, now: float) -> koryph_import.Imported:
+    try:
+        return koryph_import.read(document, wall=wall, now=now)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}; nothing was imported") from error
+
+
+def _now(governor: Governor) -> float:
+    """The store's time, without making a store that is not there yet."""
+    reader = open_reader(governor.address)
+    try:
+        return reader.now()
+    finally:
+        reader.close()
+
+
+def _write(governor: Governor, imported: koryph_import.Imported) -> None:
+    for pool in imported.pools:
+        governor.import_pool(pool.name, pool.changes, pool.memory)
+    machine = MachineChanges()
+    if imported.ceiling is not None:
+        machine["ceiling"] = imported.ceiling
+    if imported.memory_floor_bytes:
+        machine["memory_floor_bytes"] = imported.memory_floor_bytes
+    if imported.resources:
+        machine["resources"] = dict(imported.resources)
+    governor.change_machine(**machine)
+
+
+def _report(args: argparse.Namespace, imported: koryph_import.Imported) -> ImportReport:
+    return ImportReport(
+        str(args.file),
+        args.dry_run,
+        tuple(_pool_report(pool) for pool in imported.pools),
+        _machine_words(imported),
+        imported.ignored,
+    )
+
+
+def _pool_report(pool: koryph_import.ImportedPool) -> PoolReport:
+    cap_now = cap_of(pool.memory.cap, pool.settings)
+    words = [one_line(view_of_changes(pool.name, pool.changes, cap_now)), *_learned(pool)]
+    return PoolReport(pool.name, pool.changes, cap_now, "; ".join(words))
+
+
+def _learned(pool: koryph_import.ImportedPool) -> list[str]:
+    words = []
+    if pool.memory.cap.throttle_count:
+        words.append(f"{pool.memory.cap.throttle_count} throttles counted")
+    breaker = pool.memory.breaker
+    if breaker.phase is Phase.OPEN:
+        words.append(f"breaker open, for {span_words(breaker.open_until - breaker.since)} since it opened")
+    elif breaker.phase is Phase.TRIAL:
+        words.append("breaker half open: the next ask becomes the trial")
+    return words
+
+
+def _machine_words(imported: koryph_import.Imported) -> str:
+    settings = MachineSettings(imported.ceiling, imported.memory_floor_bytes, imported.resources)
+    words = []
+    if settings.ceiling is not None:
+        words.append(f"ceiling {settings.ceiling}")
+    if settings.memory_floor_bytes is not None:
+        words.append(f"memory floor {size_words(settings.memory_floor_bytes)}")
+    words += [f"{kind}={count}" for kind, count in sorted(settings.resources.items())]
+    return ", ".join(words)
+
+
+def _say(report: ImportReport) -> None:
+    say(f"{'would import' if report.dry_run else 'imported'} {report.file}")
+    for pool in report.pools:
+        say(f"  {pool.words}")
+    if report.machine:
+        say(f"  machine: {report.machine}")
+    if report.ignored:
+        say(f"  left behind, nothing here corresponds: {', '.join(report.ignored)}")
+
+
+SUMMARY = "Set, show, reset, remove or import a pool. A set changes only what it names."
+EXAMPLE = """flyball pool set anthropic --cap 12
+flyball pool show anthropic"""
+
+_SET_EXAMPLE = """flyball pool set anthropic --cap 12 --spacing 3s
+flyball pool set openai --static --cap 4
+flyball pool set anthropic --share strict --weight blog=2 --max shop=3
+flyball pool set openai --window requests=500/min --window tokens=200k/min
+flyball pool set anthropic --allotment even --grace 30s"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    _add_set(add_action(actions, "set", "change settings of a pool", _SET_EXAMPLE))
+    shown = add_action(
+        actions, "show", "show the settings and where each comes from", "flyball pool show anthropic"
+    )
+    shown.add_argument("name", nargs="?", metavar="NAME", help="the pool (default: all in use)")
+    reset = add_action(
+        actions,
+        "reset",
+        "forget what a pool learned, keep its leases",
+        "flyball pool reset anthropic\nflyball pool reset anthropic --settings",
+    )
+    reset.add_argument("name", metavar="NAME", help="the pool")
+    reset.add_argument("--settings", action="store_true", help="its settings go back to the defaults, too")
+    removed = add_action(
+        actions,
+        "remove",
+        "forget a pool that is not in use, with its settings and its history",
+        "flyball pool remove demo",
+    )
+    removed.add_argument("name", metavar="NAME", help="the pool")
+    imported = add_action(
+        actions, "import", "take over a koryph governor.json", "flyball pool import ~/.koryph/governor.json"
+    )
+    add_import_arguments(imported)
+    for action in (shown, reset, removed, imported):
+        action.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the pool; any name, made when first used")
+    cap = parser.add_argument_group("cap")
+    cap.add_argument(
+        "--cap", type=whole, metavar="N", help="slots usable at once; an adaptive cap starts here"
+    )
+    kind = cap.add_mutually_exclusive_group()
+    kind.add_argument("--adaptive", action="store_true", default=None, help="find the real limit by itself")
+    kind.add_argument("--static", dest="adaptive", action="store_false", default=None, help="stay at the cap")
+    cap.add_argument("--floor", dest="cap_floor", type=whole, metavar="N", help="never below (1)")
+    cap.add_argument("--ceiling", dest="cap_ceiling", type=whole, metavar="N", help="never above (2 x cap)")
+    cap.add_argument("--profile", choices=list(PROFILES), help="a set of constants for this kind of work")
+    cap.add_argument("--controller", choices=CONTROLLERS, help="the algorithm that moves the cap")
+    cap.add_argument(
+        "--confirm",
+        dest="confirm_s",
+        type=duration,
+        metavar="30s",
+        help="silence that makes a new level trusted, until a refusal has been timed",
+    )
+    cap.add_argument("--settle", dest="settle_s", type=duration, metavar="120s", help="freeze after a change")
+    cap.add_argument("--probe", dest="probe_s", type=duration, metavar="5m", help="quiet time before growing")
+    closing = parser.add_argument_group("breaker and pace")
+    for flag, dest, example, words in _CLOSING:
+        closing.add_argument(f"--{flag}", dest=dest, type=duration, metavar=example, help=words)
+    closing.add_argument(
+        "--window",
+        dest="windows",
+        type=key_rate,
+        action="append",
+        metavar="NAME=RATE",
+        help="a budget over time, such as tokens=200k/min; 0 removes it; repeatable",
+    )
+    sharing = parser.add_argument_group("sharing")
+    sharing.add_argument("--share", choices=["strict", "lend"], help="how projects compete")
+    sharing.add_argument(
+        "--weight",
+        dest="weights",
+        type=key_weight,
+        action="append",
+        metavar="PROJECT=W",
+        help="a larger share for a project; 0 removes it; repeatable",
+    )
+    sharing.add_argument(
+        "--max",
+        dest="maxima",
+        type=key_limit,
+        action="append",
+        metavar="PROJECT=N",
+        help="at most N slots for a project; 0 removes it; repeatable",
+    )
+    sharing.add_argument("--reserve", type=whole, metavar="N", help="slots kept for priority above 0")
+    sharing.add_argument(
+        "--ageing",
+        dest="ageing_s",
+        type=duration,
+        metavar="60s",
+        help="waiting this long raises priority by 1",
+    )
+    _add_fleet(parser.add_argument_group("share leases (processes that hold many slots each)"))
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def _add_fleet(fleet: argparse._ArgumentGroup) -> None:
+    fleet.add_argument(
+        "--heartbeat",
+        dest="heartbeat_s",
+        type=duration,
+        metavar="1s",
+        help="how often a holder renews; one that is silent for 4 of these has lost its slots",
+    )
+    fleet.add_argument(
+        "--grace",
+        dest="grace_s",
+        type=duration,
+        metavar="0s",
+        help="count the slots of a silent holder this much longer: for work that nobody can interrupt",
+    )
+    fleet.add_argument(
+        "--allotment",
+        choices=[rule.value for rule in AllotRule],
+        help="who gets how much: as much as it can use (demand), or even parts",
+    )
+    fleet.add_argument(
+        "--estimates",
+        choices=[rule.value for rule in FoldRule],
+        help="how the limits that holders measure by themselves become one, where they do",
+    )
+
+
+_CLOSING = (
+    ("break", "break_s", "300s", "how long the breaker opens"),
+    ("break-max", "break_max_s", "1h", "the longest break; each re-opening doubles it up to here"),
+    ("trial-clean", "trial_clean_s", "120s", "a trial that runs this long without a throttle closes it"),
+    ("trial-timeout", "trial_timeout_s", "30m", "if the trial disappears, it opens again after this time"),
+    ("spacing", "spacing_s", "3s", "time between two starts; 0 turns it off"),
+    (
+        "retry-after-max",
+        "retry_after_max_s",
+        "15m",
+        "believe a provider's Retry-After up to this; 0: not at all",
+    ),
+)
+_KEYS = tuple(PoolChanges.__annotations__)
+
+
+def run(args: argparse.Namespace) -> int:
+    actions = {"set": _set, "show": _show, "reset": _reset, "remove": _remove, "import": run_import}
+    act = actions[args.action]
+    with closing(Governor()) as governor:
+        return act(args, governor)
+
+
+def _set(args: argparse.Namespace, governor: Governor) -> int:
+    changes = _changes(args)
+    if not changes:
+        raise UsageError(f"nothing to set; for example: flyball pool set {args.name} --cap 12")
+    known = [pool.name for pool in governor.status().pools]
+    governor.set_pool(check_name("pool", args.name), **changes)
+    view = _views(governor, args.name)[0]
+    if args.json:
+        print_json(view)
+        return 0
+    say(one_line(view))
+    for window in changes.get("windows", {}):
+        if window in view.named.get("windows", {}) and (note := window_note(window)):
+            say(note)
+    if args.name not in known and (meant := did_you_mean(args.name, known)):
+        say(f"this is a new pool; {meant}")
+    return 0
+
+
+def _changes(args: argparse.Namespace) -> PoolChanges:
+    """What the command line names, and nothing else."""
+    named = {key: value for key in _KEYS if (value := getattr(args, key, None)) is not None}
+    for key in ("weights", "maxima", "windows"):
+        if key in named:
+            named[key] = dict(named[key])
+    return cast(PoolChanges, named)
+
+
+def _show(args: argparse.Namespace, governor: Governor) -> int:
+    views = _views(governor, args.name)
+    if args.json:
+        print_json(views[0] if args.name is not None else views)
+        return 0
+    blocks: list[Block] = []
+    for view in views:
+        blocks += [*pool_screen(view), BLANK]
+    show(blocks[:-1])
+    return 0
+
+
+def _views(governor: Governor, name: str | None) -> list[PoolView]:
+    """The pools in use, or one; a pool nobody has used yet is shown as it would start."""
+    reader = open_reader(governor.address)
+    try:
+        snapshot = reader.snapshot()
+    finally:
+        reader.close()
+    views = [view_of(pool) for pool in snapshot.pools if name in (None, pool.name)]
+    return views or [default_view(name or "anthropic")]
+
+
+def _reset(args: argparse.Namespace, governor: Governor) -> int:
+    _check_known(args.name, governor)
+    governor.reset_pool(args.name, settings=args.settings)
+    view = _views(governor, args.name)[0]
+    if args.json:
+        print_json(view)
+    else:
+        say(one_line(view))
+        kept = (
+            "its settings are the defaults again, leases stay"
+            if args.settings
+            else "settings and leases stay"
+        )
+        say(f"forgot its throttles, settle and breaker; {kept}")
+    return 0
+
+
+def _remove(args: argparse.Namespace, governor: Governor) -> int:
+    _check_known(args.name, governor)
+    governor.remove_pool(args.name)
+    if args.json:
+        print_json({"removed": args.name})
+    else:
+        say(f"removed {args.name}: its settings, what it learned and its history are gone")
+    return 0
+
+
+def _check_known(name: str, governor: Governor) -> None:
+    known = [pool.name for pool in governor.status().pools]
+    if name not in known:
+        hint = did_you_mean(name, known) or f"in use: {', '.join(known) or 'none yet'}"
+        raise UsageError(f"there is no pool {name!r}; {hint}")

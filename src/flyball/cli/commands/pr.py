@@ -1,0 +1,147 @@
+"""``flyball pr open|sync``: pull requests of finished work, and what became of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flyball.cli.parser import add_action
+from flyball.cli.shared.manual_landing import landed_by_hand
+from flyball.cli.shared.pull_requests import waiting_pulls
+from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
+from flyball.core.tasks.task_run import SlotRun, State
+from flyball.errors import UsageError
+from flyball.factory.landing.hosts.port import Pull, PullError, PullState
+from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.landing.result import Result
+from flyball.factory.project_view import Project, known_task, project_at, slot_of
+from flyball.factory.run.session import running
+
+SUMMARY = "Open pull requests for finished work, and see what became of those that are open."
+EXAMPLE = """flyball pr open t-14
+flyball pr sync"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    opened = add_action(
+        actions, "open", "open a pull request for a task's finished work", "flyball pr open t-14"
+    )
+    opened.add_argument("task", metavar="TASK", help="the task")
+    synced = add_action(
+        actions,
+        "sync",
+        "see what became of all open ones: of what was merged elsewhere, close the task and clean up",
+        "flyball pr sync --json",
+    )
+    for action in (opened, synced):
+        action.add_argument("--json", action="store_true", help="the result as JSON, and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    project = project_at(Path.cwd())
+    return _open(project, args.task, args.json) if args.action == "open" else _sync(project, args.json)
+
+
+# -- open -----------------------------------------------------------------------------------------------
+
+
+def _open(project: Project, task_id: str, as_json: bool) -> int:
+    slot = known_task(project, task_id).slot
+    if slot is None or not slot.branch or slot.state is State.MERGED:
+        raise UsageError(f"{task_id} has no finished work that waits; flyball task why {task_id} says more")
+    if not slot.final and (slot.state is not State.LANDING or running(project.root) is not None):
+        raise UsageError(f"{task_id} is {slot.state.value}; flyball board shows how it goes on")
+    notes = landed_by_hand(project, task_id, "pr", quiet=as_json)
+    slot = slot_of(project.state, task_id)
+    opened = slot is not None and slot.result == Result.PR_OPENED.value
+    why = slot.said or slot.reason if slot is not None else ""
+    if as_json:
+        number, url = (slot.pr_number, slot.pr_url) if slot is not None else (0, "")
+        fields = {"task": task_id, "opened": opened, "number": number, "url": url}
+        print_json({**fields, "why": why, "notes": notes, "exit": 0 if opened else 1})
+    else:
+        style = Style.GOOD if opened else Style.BAD
+        word = Piece("pull request" if opened else "no pull request", style)
+        show([Line([Piece(task_id, Style.STRONG), " ", word, f": {why}"])])
+        show(Line(note, label="note", indent=2) for note in notes)
+    return 0 if opened else 1
+
+
+# -- sync -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    task: str
+    number: int
+    url: str
+    state: str
+    """open, approved, merged, closed, or unknown."""
+    words: str
+    """What was done, or the next step."""
+    well: bool = True
+
+
+def _sync(project: Project, as_json: bool) -> int:
+    pulls = waiting_pulls(project)
+    host = host_of(project.root, project.config.merge.host) if pulls else None
+    found = []
+    for slot in pulls.values():
+        try:
+            pull = host.look(slot.pr_number) if host is not None else None
+        except PullError as error:
+            found.append(_synced(slot, "unknown", str(error), well=False))
+            continue
+        if pull is not None:
+            found.append(_seen(project, slot, pull))
+    code = 0 if all(each.well for each in found) else 1
+    if as_json:
+        print_json({"pulls": found, "exit": code})
+    else:
+        show(_screen(found))
+    return code
+
+
+def _synced(slot: SlotRun, state: str, words: str, *, well: bool = True) -> Synced:
+    return Synced(task=slot.task, number=slot.pr_number, url=slot.pr_url, state=state, words=words, well=well)
+
+
+def _seen(project: Project, slot: SlotRun, pull: Pull) -> Synced:
+    if pull.state is PullState.MERGED:
+        return _settled(project, slot)
+    if pull.state is PullState.CLOSED:
+        words = f"was closed; flyball pr open {slot.task} opens another, flyball merge {slot.task} lands it"
+        return _synced(slot, "closed", words)
+    if pull.approved:
+        return _synced(slot, "approved", f"flyball land {slot.task} lands it")
+    return _synced(slot, "open", "waits for people")
+
+
+def _settled(project: Project, slot: SlotRun) -> Synced:
+    notes = landed_by_hand(project, slot.task, "approved", quiet=True)
+    after = slot_of(project.state, slot.task)
+    if after is None or after.state is not State.MERGED:
+        why = after.said or after.reason if after is not None else "it is gone"
+        return _synced(slot, "merged", f"was merged elsewhere, and not settled: {why}", well=False)
+    return _synced(slot, "merged", "; ".join(["closed its task and cleaned up", *notes]))
+
+
+_STYLES = {"merged": Style.GOOD, "approved": Style.GOOD, "closed": Style.WARN, "unknown": Style.BAD}
+
+
+def _styled(state: str) -> Piece:
+    return Piece(state, _STYLES.get(state, Style.PLAIN))
+
+
+def _screen(found: list[Synced]) -> Iterator[Block]:
+    if not found:
+        yield Line("no pull request is open")
+        return
+    rows: list[list[Words]] = [
+        [each.task, f"#{each.number}", _styled(each.state), each.words, each.url] for each in found
+    ]
+    columns = [Column("TASK"), Column("PR"), Column("STATE"), Column("WHAT", wraps=True), Column("ADDRESS")]
+    yield Table(columns, rows)

@@ -1,0 +1,328 @@
+"""``flyball quota show|calibrate|declare|forget``: what an account may spend, and what it has spent.
+
+How an account's windows are shown. Every figure says how it is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flyball.cli.parser import add_action
+from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, say, show
+from flyball.cli.ui.units import duration
+from flyball.core.budget.estimate import Score, score
+from flyball.core.budget.limits import Level, Thresholds, level_of
+from flyball.core.budget.usage_windows import Figure, Standing, stand
+from flyball.core.pool.verdict import span_words
+from flyball.errors import UsageError
+from flyball.governor.state_url import home
+
+if TYPE_CHECKING:
+    from flyball.factory.budget.ledger_usage import Lessons
+    from flyball.factory.budget.monitor import Lookout
+    from flyball.factory.budget.port import Payer
+    from flyball.factory.budget.sources import Seen
+
+
+_STYLES = {Level.OK: Style.GOOD, Level.WARN: Style.WARN, Level.DRAIN: Style.BAD, Level.STOP: Style.BAD}
+_MEANING = {
+    Level.OK: "",
+    Level.WARN: ", fewer agents at once",
+    Level.DRAIN: ", nothing is started",
+    Level.STOP: ", runs pause",
+}
+
+
+def quota_screen(
+    payer: Payer,
+    standings: Sequence[Standing],
+    seen: Seen,
+    thresholds: Thresholds,
+    lessons: Lessons | None,
+    now: float,
+) -> Iterator[Block]:
+    level = level_of(standings, thresholds)
+    yield Line([Piece(payer.name, Style.STRONG), "  ", Piece(level.word + _MEANING[level], _STYLES[level])])
+    columns = [Column("WINDOW"), Column("USED"), Column("SPENT"), Column("CEILING"), Column("ENDS IN")]
+    yield Table([*columns, Column("", wraps=True)], [_row(each, thresholds, now) for each in standings])
+    yield Line(seen.source, label="source", indent=2)
+    for silent in seen.silent:
+        yield Line(silent, label="not used", indent=2)
+    if lessons is not None and lessons.costs:
+        yield Line(_score_words(score(lessons.costs)), label="estimates", indent=2)
+    open_ones = [each.name for each in standings if not each.enforced]
+    if open_ones and not payer.unpriced:
+        example = f"flyball quota calibrate --window {open_ones[0]} --used 62%"
+        yield Line(f"{example} (what the provider's own usage page shows)", label="next", indent=2)
+
+
+def _row(each: Standing, thresholds: Thresholds, now: float) -> list[Words]:
+    level = thresholds.level(each.full)
+    used: Words = _figure(each.fraction, "{:.0%}") if each.fraction is not None else "?"
+    words = "not calibrated: shown for information, not enforced"
+    if each.unmeasured:
+        words = "cannot be measured: counts as full"
+    elif each.enforced:
+        words = level.word
+    return [
+        each.name,
+        Piece(str(used), _STYLES[level] if each.enforced else Style.QUIET),
+        _figure(each.spent, "${:.2f}") or "unknown",
+        _figure(each.ceiling, "${:.2f}"),
+        span_words(max(0.0, each.end - now)),
+        words,
+    ]
+
+
+def _figure(figure: Figure | None, form: str) -> str:
+    return f"{form.format(figure.value)} {figure.tag.value}" if figure is not None else ""
+
+
+def _score_words(found: Score) -> str:
+    within = f"{found.within_p90:.0%}" if found.within_p90 is not None else "?"
+    error = f"{found.median_error:.0%}" if found.median_error is not None else "?"
+    return f"{within} of {found.count} launches cost no more than their P90; P50 was off by {error} (median)"
+
+
+def quota_record(
+    payer: Payer,
+    standings: Sequence[Standing],
+    seen: Seen,
+    thresholds: Thresholds,
+    lessons: Lessons | None,
+    now: float,
+) -> dict[str, object]:
+    return {
+        "account": payer.name,
+        "level": level_of(standings, thresholds).word,
+        "source": seen.source,
+        "silent": list(seen.silent),
+        "windows": [_window_record(each, thresholds, now) for each in standings],
+        "estimates": score(lessons.costs) if lessons is not None else None,
+    }
+
+
+def _window_record(each: Standing, thresholds: Thresholds, now: float) -> dict[str, object]:
+    return {
+        "name": each.name,
+        "enforced": each.enforced,
+        "level": thresholds.level(each.full).word if each.enforced else None,
+        "used": _record(each.fraction),
+        "spent_usd": _record(each.spent),
+        "ceiling_usd": _record(each.ceiling),
+        "unmeasured": each.unmeasured,
+        "ends_in_s": round(max(0.0, each.end - now), 1),
+    }
+
+
+def _record(figure: Figure | None) -> dict[str, object] | None:
+    return {"value": round(figure.value, 6), "tag": figure.tag.value} if figure is not None else None
+
+
+SUMMARY = """Show what the account of this project may spend in its windows and has spent, and set their
+ceilings: from what the provider's own usage page shows, or in dollars."""
+EXAMPLE = """flyball quota show
+flyball quota calibrate --window 5h --used 62%
+flyball quota declare day --length 1d --usd 20"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    shown = add_action(actions, "show", "show every window of the account", "flyball quota show --json")
+    calibrated = add_action(
+        actions,
+        "calibrate",
+        "work out a window's ceiling from the part that the provider's own page shows as used",
+        "flyball quota calibrate --window 5h --used 62%",
+    )
+    calibrated.add_argument(
+        "--window", required=True, metavar="NAME", help="5h, 7d, or one that was declared"
+    )
+    calibrated.add_argument("--used", required=True, type=part, metavar="62%", help="what the page shows")
+    calibrated.add_argument(
+        "--spent", type=usd, metavar="USD", help="what was spent in it (default: what is measured here)"
+    )
+    declared = add_action(
+        actions,
+        "declare",
+        "set a window's ceiling in dollars; a name that is new adds a window",
+        "flyball quota declare day --length 1d --usd 20",
+    )
+    declared.add_argument("window", metavar="NAME", help="5h, 7d, or a name of your own")
+    declared.add_argument("--usd", required=True, type=usd, metavar="USD", help="what may be spent in it")
+    declared.add_argument("--length", type=duration, metavar="1d", help="how long a new window is")
+    forgotten = add_action(
+        actions, "forget", "take back what was set for a window", "flyball quota forget 5h"
+    )
+    forgotten.add_argument("window", nargs="?", metavar="NAME", help="the window")
+    forgotten.add_argument("--all", action="store_true", help="every window of the account")
+    for action in (shown, calibrated, declared, forgotten):
+        action.add_argument(
+            "--account", metavar="NAME", help="another account than this project's, such as default:claude"
+        )
+        action.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    act = {"show": _show, "calibrate": _calibrate, "declare": _declare, "forget": _forget}[args.action]
+    return act(args, _here(args.account))
+
+
+def part(text: str) -> float:
+    """``62%`` or ``0.62``.
+
+    >>> part("62%"), part("0.62")
+    (0.62, 0.62)
+    """
+    number = _number(text.strip().removesuffix("%").strip())
+    fraction = number / 100 if text.strip().endswith("%") else number
+    if not 0 < fraction <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of a window; write 62% or 0.62")
+    return fraction
+
+
+def usd(text: str) -> float:
+    """``20`` or ``$20``.
+
+    >>> usd("$20")
+    20.0
+    """
+    amount = _number(text.strip().removeprefix("$"))
+    if not 0 < amount < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of dollars; write 20 or 19.50")
+    return amount
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+# -- whose -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    payer: Payer
+    lookout: Lookout
+    thresholds: Thresholds
+    lessons: Lessons | None = None
+
+
+def _here(named: str | None) -> _Here:
+    from flyball.factory.accounts.account import open_account
+    from flyball.factory.budget.guard import thresholds_of
+    from flyball.factory.budget.ledger_usage import Lessons
+    from flyball.factory.budget.monitor import Lookout
+    from flyball.factory.budget.port import payer_of
+    from flyball.factory.project_view import opened_ledger, project_at
+
+    if named is not None:
+        payer = _payer_named(named)
+        return _Here(payer, Lookout(payer, home()), Thresholds())
+    project = project_at(Path.cwd())
+    payer, lessons = payer_of(open_account(project.config, home())), Lessons()
+    with opened_ledger(project.state) as ledger:
+        if ledger is not None:
+            lessons.learn(ledger)
+    lookout = Lookout(payer, home(), own=project.state)
+    return _Here(payer, lookout, thresholds_of(project.config.budget), lessons)
+
+
+def _payer_named(name: str) -> Payer:
+    """A profile of this machine, or whoever is logged in; of any other only the ledgers know."""
+    from flyball.factory.accounts.profiles import Profiles
+    from flyball.factory.budget.port import CLAUDE, DEFAULT, Payer, default_folder
+
+    if not name or "/" in name or name.startswith("."):
+        raise UsageError(f"{name!r} cannot be an account; flyball quota show names this project's")
+    profile = next((each for each in Profiles(home()).list()[0] if each.name == name), None)
+    kind, _, runtime = name.partition(":")
+    if profile is not None:
+        kept = (profile.folder or default_folder({})) if profile.runtime == CLAUDE else None
+        return Payer(name=name, runtime=profile.runtime, folder=kept, key_env=profile.api_key_env)
+    own = (kind, runtime) == (DEFAULT, CLAUDE)
+    return Payer(name=name, runtime=runtime or CLAUDE, folder=default_folder() if own else None)
+
+
+# -- the actions ---------------------------------------------------------------------------------------------
+
+
+def _show(args: argparse.Namespace, here: _Here) -> int:
+    seen, now = here.lookout.look_now(), time.time()
+    standings = here.lookout.standings
+    if args.json:
+        print_json(quota_record(here.payer, standings, seen, here.thresholds, here.lessons, now))
+    else:
+        show(quota_screen(here.payer, standings, seen, here.thresholds, here.lessons, now))
+    return 0
+
+
+def _calibrate(args: argparse.Namespace, here: _Here) -> int:
+    from flyball.factory.budget.quotas import A_PERSON
+
+    _check_priced(here.payer, args.window)
+    book = here.lookout.book
+    terms, now = book.named(args.window), time.time()
+    spent, source = args.spent, A_PERSON
+    if spent is None:
+        seen = here.lookout.look_now()
+        standing = stand(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)
+        spent, source = _measured(standing, terms.name), seen.source
+    quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)
+    words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"
+    return _set(args, here, f"{words} ${quota.ceiling_usd:.2f}")
+
+
+def _check_priced(payer: Payer, window: str) -> None:
+    if payer.unpriced:
+        raise UsageError(
+            f"the {window} window of {payer.name} could not be measured: {payer.unpriced}; "
+            "agent.max_turns and agent.max_s in flyball.toml bound an agent without dollars"
+        )
+
+
+def _measured(standing: Standing, name: str) -> float:
+    spent: Figure | None = standing.spent
+    if spent is None or spent.value <= 0:
+        raise UsageError(
+            f"nothing was spent in the {name} window yet, as far as can be seen from here; calibrate it "
+            "after some work, or say what was spent with --spent"
+        )
+    return spent.value
+
+
+def _declare(args: argparse.Namespace, here: _Here) -> int:
+    _check_priced(here.payer, args.window)
+    quota = here.lookout.book.declare(args.window, usd=args.usd, length_s=args.length)
+    words = f"the {quota.name} window ({span_words(quota.length_s)}) holds ${quota.ceiling_usd:.2f}"
+    return _set(args, here, words)
+
+
+def _forget(args: argparse.Namespace, here: _Here) -> int:
+    if bool(args.window) == args.all:
+        raise UsageError("name a window, or --all; for example: flyball quota forget 5h")
+    gone: Sequence[str] = here.lookout.book.forget(None if args.all else args.window)
+    if args.json:
+        print_json({"account": here.payer.name, "forgotten": list(gone)})
+    else:
+        said = f"forgot what was set for {', '.join(gone)}" if gone else "nothing was set"
+        say(f"{here.payer.name}: {said}")
+    return 0
+
+
+def _set(args: argparse.Namespace, here: _Here, words: str) -> int:
+    if args.json:
+        quotas = [each for each in here.lookout.book.quotas() if each.name == args.window]
+        print_json({"account": here.payer.name, "window": quotas[0]})
+    else:
+        say(f"{here.payer.name}: {words}")
+    return 0

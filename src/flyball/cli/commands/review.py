@@ -1,0 +1,70 @@
+"""``flyball review TASK|PR``: a reviewer looks at a pull request as it stands, and says what it found."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flyball.cli.shared.manual_landing import landed_by_hand
+from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
+from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
+from flyball.core.tasks.task_run import Mark, SlotRun, Step
+from flyball.factory.project_view import history_of, project_at, slot_of
+
+SUMMARY = """Have a pull request reviewed as it stands now, by the project's reviewer (review.persona) under a
+slot, and show what it says of every criterion. The pull request stays as it is."""
+EXAMPLE = """flyball review t-14
+flyball review 12 --json
+exit status: 0 nothing stands against it; 1 something does, or no review could be had"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pull", metavar="TASK|PR", help="the task, or its pull request's number or address")
+    parser.add_argument("--json", action="store_true", help="the result as JSON, and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    project = project_at(Path.cwd())
+    slot = named_pull(waiting_pulls(project), args.pull)
+    last = history_of(project.state, slot.task)[-1].id
+    notes = landed_by_hand(project, slot.task, "review", quiet=True)
+    entries = history_of(project.state, slot.task, after=last)
+    said = next((each.fields for each in entries if (each.step, each.mark) == (Step.REVIEW, Mark.DONE)), None)
+    after = slot_of(project.state, slot.task) or slot
+    passed = bool(said and said["pull_passed"])
+    if args.json:
+        print_json(_record(slot, after, said, notes, passed=passed))
+    else:
+        show([*_screen(slot, after, said), *(Line(note, label="note", indent=2) for note in notes)])
+    return 0 if passed else 1
+
+
+def _record(slot: SlotRun, after: SlotRun, said: Any, notes: list[str], *, passed: bool) -> dict[str, object]:
+    found = {"head": "", "criteria": [], "findings": []} if said is None else said
+    return {
+        "task": slot.task,
+        "number": slot.pr_number,
+        "url": slot.pr_url,
+        "reviewed": said is not None,
+        "passed": passed,
+        **{key: found[key] for key in ("head", "criteria", "findings")},
+        "why": after.reason,
+        "notes": notes,
+        "exit": 0 if passed else 1,
+    }
+
+
+def _screen(slot: SlotRun, after: SlotRun, said: Any) -> Iterator[Block]:
+    name = Piece(f"{slot.task} #{slot.pr_number}", Style.STRONG)
+    if said is None:
+        yield Line([name, " ", Piece("unreviewed", Style.BAD), f": {after.reason}"])
+        return
+    verdict = Piece("passed", Style.GOOD) if said["pull_passed"] else Piece("blocked", Style.BAD)
+    yield Line([name, " ", verdict, f" at {said['head'][:12]}: {slot.pr_url}"])
+    for each in said["criteria"]:
+        met = Piece("met", Style.GOOD) if each["met"] else Piece("not met", Style.BAD)
+        yield Line(f"{each['criterion']} ({each['evidence']})", label=met, indent=2)
+    for each in said["findings"]:
+        yield Line(f"{each['where']}: {each['what']}", label=each["severity"], indent=2)

@@ -1,0 +1,300 @@
+"""``flyball task why ID``: why a task is not running now, in words. Looks, never touches.
+
+Whoever knows best is asked first: the run that is going on; else the ledger, which knows how the last one
+left it; else the choosing itself, which says what would keep a new run from starting it. A task that waits
+for nothing but a slot waits for its pool, so what that pool lets through belongs to the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flyball.cli.ui.board import denied_words
+from flyball.cli.ui.pool_status import breaker_words
+from flyball.cli.ui.render import Block, Line, Piece, Style, plain_words, print_json, show
+from flyball.cli.ui.tasks import type_way_out
+from flyball.cli.ui.units import command, counted
+from flyball.core.budget.limits import Guard, Level, guard_of, worst
+from flyball.core.pool.verdict import span_words
+from flyball.core.tasks.labels import policy_of
+from flyball.core.tasks.next_step import lands_again
+from flyball.core.tasks.readiness import DeferReason
+from flyball.core.tasks.task import TaskStatus, ancestors
+from flyball.core.tasks.task_run import State, Step
+from flyball.errors import StoreError
+from flyball.factory.accounts.account import open_account
+from flyball.factory.budget.guard import thresholds_of
+from flyball.factory.budget.monitor import Lookout
+from flyball.factory.budget.port import payer_of
+from flyball.factory.git.repository import BRANCHES
+from flyball.factory.project_view import Known, Project, board_now, known_task, project_at
+from flyball.factory.run.board import LEFT, Board, Row, Waiting
+from flyball.factory.run.context import pool_for
+from flyball.factory.run.dry_run import Wait, planned_run
+from flyball.factory.run.options import Wish
+from flyball.governor.state_url import home, open_reader, resolve
+from flyball.governor.status import PoolStatus, status_of
+
+READY, WAITING, CLOSED, UNREADABLE = "ready", "waiting", "closed", "unreadable"
+_STYLES = {
+    "running": Style.GOOD,
+    "checking": Style.GOOD,
+    "landing": Style.GOOD,
+    "ended": Style.GOOD,
+    "merged": Style.GOOD,
+    CLOSED: Style.GOOD,
+    READY: Style.GOOD,
+    "blocked": Style.BAD,
+    UNREADABLE: Style.BAD,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    id: str
+    title: str
+    state: str
+    """For scripts: the trip's own, or ready, waiting, closed, unreadable."""
+    words: str
+    """How it stands, without its name."""
+    reason: str = ""
+    """For scripts, where it waits: needs, footprint, room, ..."""
+    blocker: str | None = None
+    since_s: float | None = None
+    pool: str = ""
+    """What its pool lets through, where that is not everybody."""
+    budget: str = ""
+    """How the account's fullest window stands, where that keeps work back."""
+    denials: tuple[str, ...] = ()
+    """What its agents wanted to do and were not permitted to."""
+    next: tuple[str, ...] = ()
+
+
+def why(args: argparse.Namespace) -> int:
+    project = project_at(Path.cwd())
+    answer = answer_for(project, known_task(project, args.id))
+    if args.json:
+        print_json(answer)
+    else:
+        show(screen(answer))
+    return 0
+
+
+def screen(answer: Answer) -> Iterator[Block]:
+    style = _STYLES.get(answer.state, Style.WARN)
+    yield Line([Piece(answer.id, Style.STRONG), " ", Piece(answer.words, style)])
+    if answer.title:
+        yield Line(answer.title, label="task", indent=2)
+    if answer.since_s is not None:
+        yield Line(span_words(answer.since_s), label="for", indent=2)
+    if answer.pool:
+        yield Line(Piece(answer.pool, Style.WARN), label="pool", indent=2)
+    if answer.budget:
+        yield Line(Piece(answer.budget, Style.WARN), label="budget", indent=2)
+    if answer.denials:
+        words = denied_words(answer.id, answer.denials)
+        yield Line(Piece(words, Style.WARN), label="denied", indent=2)
+    for number, words in enumerate(answer.next):
+        yield Line(words, label=" " if number else "next", indent=2)
+
+
+# -- finding out ----------------------------------------------------------------------------------------
+
+
+def answer_for(project: Project, known: Known) -> Answer:
+    board = board_now(project)
+    row = next((each for each in board.rows if each.task == known.id), None)
+    if known.task is not None and known.task.status is TaskStatus.CLOSED:
+        return _closed(known)
+    if row is not None and row.state != State.MERGED.value:
+        return replace(_from_row(project, known, row, board), denials=tuple(row.denials))
+    if known.task is None and known.problem is not None:
+        words = f"cannot be used as it is written in {known.problem.where}: {known.problem.words}"
+        return _answer(known, UNREADABLE, words, next=("flyball validate checks all of them",))
+    if known.task is None:
+        gone = "is gone from where tasks are kept"
+        return replace(_closed(known), words=f"{gone}; {_closed(known).words}")
+    return _not_begun(project, known, board)
+
+
+def _answer(known: Known, state: str, words: str, *, next: tuple[str, ...] = ()) -> Answer:
+    return Answer(id=known.id, title=known.title, state=state, words=words, next=next)
+
+
+def _closed(known: Known) -> Answer:
+    slot = known.slot
+    if slot is None or slot.state is not State.MERGED:
+        return _answer(known, CLOSED, "is closed: there is nothing left to do")
+    where = f" in {slot.new[:12]}" if slot.new else ""
+    answer = _answer(known, State.MERGED.value, f"is merged{where}")
+    return replace(answer, since_s=_ago(slot.since))
+
+
+def _ago(wall: float) -> float | None:
+    return max(0.0, time.time() - wall) if wall else None
+
+
+# -- it has a trip ----------------------------------------------------------------------------------------
+
+
+def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
+    if row.state == State.PARKED.value:
+        answer = _parked(project, known, row)
+    elif row.state == State.BLOCKED.value:
+        answer = _blocked(known, row)
+    elif row.state == LEFT and board.pid:
+        then = f"the next flyball run goes on with it, or {_closes(known)}"
+        answer = _answer(known, LEFT, f"is left as it stands: {row.why}", next=(then,))
+    elif not board.pid:
+        again = () if row.state == LEFT else (command("tail", known.id, "-f"),)
+        answer = _answer(known, row.state, row.why, next=("flyball run", *again))
+    else:
+        answer = _under_way(project, known, row)
+    return replace(answer, since_s=_ago(row.since))
+
+
+def _parked(project: Project, known: Known, row: Row) -> Answer:
+    branch, default = f"{BRANCHES}{known.id}", project.config.project.default_branch or "HEAD"
+    steps = (
+        f"{command('merge', known.id)} lands it",
+        f"git diff {default}...{branch} shows it",
+        _sends_back(known),
+        _closes(known),
+    )
+    if row.wants_pull:
+        words = f"is finished and waits for its pull request: {row.why}"
+        opens = f"{command('pr', 'open', known.id)} opens its pull request"
+        return _answer(known, State.PARKED.value, words, next=(opens, *steps))
+    if known.slot is not None and lands_again(known.slot):
+        words = f"is finished and could not be landed: {row.why}"
+        return _answer(known, State.PARKED.value, words, next=("flyball run lands it again", *steps))
+    # Most wait because the policy says so; what a review said is worth telling.
+    review = known.slot is not None and known.slot.reviewed and not known.slot.passed
+    tasks = {task.id: task for task in project.source.load().tasks}
+    lineage = (known.task, *ancestors(known.task, tasks)) if known.task is not None else ()
+    unknown = policy_of(lineage, otherwise=project.config.merge.policy).unknown
+    why = f": {row.why}" if review else f": its label {unknown} names no policy" if unknown else ""
+    return _answer(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
+
+
+def _blocked(known: Known, row: Row) -> Answer:
+    slot = known.slot
+    red = slot is not None and slot.landing is Step.GATE and not slot.landing_done
+    seen = [command("tail", known.id, "--gate")] if red else [command("tail", known.id)] if row.folder else []
+    steps = [f"{each} shows what it printed" for each in seen]
+    if known.slot is not None and known.slot.branch:
+        steps.append(f"{command('merge', known.id)} tries to land what is there")
+    steps.append("a new flyball run tries it again, and hands over what flyball nudge says")
+    steps.append(_closes(known))
+    return _answer(known, State.BLOCKED.value, f"is blocked: {row.why}", next=tuple(steps))
+
+
+def _sends_back(known: Known) -> str:
+    return f"{command('task', 'reject', known.id, '--reason', '...')} sends it back to an agent"
+
+
+def _closes(known: Known) -> str:
+    return f"{command('task', 'close', known.id)} gives it up; its work is kept"
+
+
+def _under_way(project: Project, known: Known, row: Row) -> Answer:
+    """In the run that is going on."""
+    again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
+    doing = f": {row.why or row.activity}" if row.why or row.activity else ""
+    if row.state == State.RUNNING.value:
+        steps = (f"{command('tail', known.id, '-f')} shows what it does",)
+        return _answer(known, row.state, f"runs{again}{doing}", next=steps)
+    if row.state == State.CHECKING.value:
+        steps = (f"{command('tail', known.id, '-f')} shows what it does",)
+        answer = _answer(known, row.state, f"has finished and is being checked{again}{doing}", next=steps)
+        return replace(answer, pool=pool_words(project))
+    if row.state in (State.ENDED.value, State.LANDING.value):
+        steps = (f"{command('tail', known.id, '--gate', '-f')} shows the gate",)
+        return _answer(known, row.state, f"has finished and is being landed{doing}", next=steps)
+    answer = _answer(known, row.state, f"is under way and waits{again}{doing}", next=("flyball board",))
+    return replace(answer, pool=pool_words(project))
+
+
+# -- it has none ------------------------------------------------------------------------------------------
+
+
+def _not_begun(project: Project, known: Known, board: Board) -> Answer:
+    waits: Waiting | Wait | None = next((each for each in board.waiting if each.task == known.id), None)
+    plan = None if waits is not None else planned_run(project.root, project.config, Wish())
+    if plan is not None:
+        waits = next((each for each in plan.waits if each.task == known.id), None)
+    if waits is not None:
+        tasks = {task.id for task in project.source.load().tasks}
+        steps = _steps(known, waits.reason, waits.blocker, tasks)
+        answer = _answer(known, WAITING, f"waits: {waits.words}", next=steps)
+        answer = replace(answer, reason=waits.reason, blocker=waits.blocker, pool=pool_words(project))
+        return answer if waits.reason == "budget" else replace(answer, budget=budget_words(project))
+    if plan is not None and not any(start.task == known.id for start in plan.starts):
+        # The file says open because this checkout has not followed the default branch yet.
+        return _closed(known)
+    then = "the run that is going on takes it up" if board.pid else "flyball run starts it"
+    answer = _answer(known, READY, "is ready: nothing is in its way", next=(then,))
+    return replace(answer, pool=pool_words(project), budget=budget_words(project))
+
+
+def _steps(known: Known, reason: str, blocker: str | None, tasks: set[str]) -> tuple[str, ...]:
+    if reason == "budget":
+        return ("flyball quota show says how the account's windows stand",)
+    if blocker is not None and blocker in tasks:
+        return (f"{command('task', 'why', blocker)} says how that one stands",)
+    if reason == DeferReason.TYPE.value and known.task is not None:
+        return (type_way_out(known.task),)
+    if blocker is not None or reason in ("type", "label", "status"):
+        where = f" ({known.task.where})" if known.task is not None and known.task.where else ""
+        return (f"{command('task', 'show', known.id)}{where}",)
+    return ("flyball board shows what is under way",)
+
+
+# -- the money --------------------------------------------------------------------------------------------
+
+
+def budget_words(project: Project) -> str:
+    """How the account's fullest window stands, from where fewer agents run on; empty below."""
+    budget = project.config.budget
+    if guard_of(None, budget.guard) is Guard.OFF:
+        return ""
+    with suppress(StoreError):
+        lookout = Lookout(payer_of(open_account(project.config, home())), home(), own=project.state)
+        if lookout.watched:
+            lookout.look_now()
+        fullest = worst(lookout.standings)
+        if fullest is not None and thresholds_of(budget).level(fullest.full) >= Level.WARN:
+            return f"{fullest.words()}, ends in {span_words(max(0.0, fullest.end - time.time()))}"
+    return ""
+
+
+# -- the pool ---------------------------------------------------------------------------------------------
+
+
+def pool_words(project: Project) -> str:
+    """What the project's pool lets through, where that is not everybody; empty where it cannot be told."""
+    name = pool_for(project.config)
+    with suppress(StoreError):
+        reader = open_reader(resolve())
+        try:
+            pools = status_of(reader, resolve()).pools
+        finally:
+            reader.close()
+        return next((_standing(pool) for pool in pools if pool.name == name), "")
+    return ""
+
+
+def _standing(pool: PoolStatus) -> str:
+    if pool.breaker != "closed":
+        return f"{pool.name}: its breaker is {plain_words(breaker_words(pool))}"
+    if pool.closed_for_s is not None:
+        return f"{pool.name} is closed for {span_words(pool.closed_for_s)}: {pool.closed_why}"
+    if pool.free == 0:
+        waiting = f", {pool.waiting} waiting" if pool.waiting else ""
+        return f"{pool.name} is full: {pool.in_use} of {counted(pool.cap, 'slot')} in use{waiting}"
+    return ""

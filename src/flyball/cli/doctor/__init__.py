@@ -1,0 +1,1 @@
+"""What is wrong with this machine, its state or a project."""

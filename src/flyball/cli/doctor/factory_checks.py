@@ -1,0 +1,95 @@
+"""What the doctor can find about the factory: accounts, guards, the sandbox that a project asks for.
+
+What belongs to the machine is looked at from anywhere; what belongs to a project, from a folder of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from flyball.cli.doctor.pool_checks import FIX, Finding
+from flyball.cli.ui.units import command
+from flyball.errors import AccountError, FlyballError, StoreError, UsageError
+from flyball.factory.accounts.account import open_account
+from flyball.factory.accounts.profiles import Profiles
+from flyball.factory.guards.install import Guards
+from flyball.factory.guards.sandbox import sandbox_problem
+from flyball.factory.project.config import ProjectConfig
+from flyball.factory.project.config_reader import load_config
+from flyball.factory.project.paths import find_root
+
+
+def of_factory(home: Path, here: Path, *, fix: bool) -> Iterator[Finding]:
+    """Everything that is wrong, mended where ``fix`` says so and it can be."""
+    yield from of_profiles(Profiles(home))
+    yield from of_guards(Guards(home), fix=fix)
+    if (config := _project(here)) is not None:
+        yield from of_account(config, home)
+        yield from of_sandbox(config)
+
+
+def _project(here: Path) -> ProjectConfig | None:
+    """The project around a folder. What is wrong with its file is for ``flyball validate`` to say."""
+    try:
+        return load_config(find_root(here))
+    except UsageError:
+        return None
+
+
+def of_profiles(profiles: Profiles) -> Iterator[Finding]:
+    try:
+        _, found = profiles.list()
+    except StoreError:
+        # The home itself cannot be read, which has a finding of its own.
+        return
+    for broken in found:
+        yield Finding(
+            kind=f"profile {broken.name}",
+            words=broken.words,
+            meaning="no run starts under this profile",
+            remedy=f"mend the file, or {command('account', 'remove', broken.name)}",
+        )
+
+
+def of_guards(guards: Guards, *, fix: bool) -> Iterator[Finding]:
+    changed, fixed = guards.changed(), False
+    if changed and fix:
+        with suppress(StoreError):
+            guards.install()
+            fixed = True
+    if changed:
+        yield Finding(
+            kind="guards",
+            words=f"guards were changed: {', '.join(changed)} in {guards.folder}",
+            meaning="whoever changed them may let agents push, merge or write where they must not",
+            remedy=f"put right before the next agent starts; {FIX} does it now",
+            fixable=True,
+            fixed=fixed,
+        )
+
+
+def of_account(config: ProjectConfig, home: Path) -> Iterator[Finding]:
+    try:
+        open_account(config, home).verified()
+    except (AccountError, UsageError) as error:
+        yield Finding(
+            kind="account",
+            words=str(error),
+            meaning=f"flyball run starts nothing in {config.project.id}",
+            remedy=command("account", "verify", config.account.profile),
+        )
+    except FlyballError:
+        # The profile's file, which has a finding of its own.
+        return
+
+
+def of_sandbox(config: ProjectConfig) -> Iterator[Finding]:
+    if config.guard.sandbox == "bwrap" and (problem := sandbox_problem()):
+        yield Finding(
+            kind="sandbox",
+            words=f'{config.project.id} asks for guard.sandbox = "bwrap", and {problem}',
+            meaning="flyball run starts nothing there",
+            remedy='install bubblewrap (apt install bubblewrap), or set guard.sandbox = "none"',
+        )

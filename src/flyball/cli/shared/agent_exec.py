@@ -1,0 +1,244 @@
+"""``flyball exec`` around an agent it knows: read what it prints, say why it ended, try again when asked.
+
+    acquire -> run, reading -> report throttles while it runs -> judge the ending -> release
+       ^                                                              |
+       +---- wait out the limit, resume the session  <----------------+  limited, and tries are left
+
+A terminal is left untouched: there the agent talks to a person, nothing is read, and the exit status is all
+there is to judge by. Output that cannot be kept in files is passed through the same way. A run that is not
+read is not evidence for a higher cap, and one line says that it is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flyball.cli.ui.tasks import ending_record, ending_words
+from flyball.core.pool.model import Outcome
+from flyball.core.pool.verdict import span_words
+from flyball.core.signals import Signal, SignalKind
+from flyball.errors import StoreError
+from flyball.governor import inherited_lease
+from flyball.governor.drivers import thread_mail
+from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on, stopped_by_signals
+from flyball.governor.launch.output_files import (
+    STDERR,
+    STDOUT,
+    RunFolder,
+    follow,
+    readable_descriptors,
+    sweep,
+)
+from flyball.governor.state_url import mail_home
+from flyball.host.clock import boot_seconds
+from flyball.host.process import identify
+from flyball.runtimes.port import End, Ending, Progress, Reader, Runtime
+from flyball.runtimes.registry import STREAMING
+
+if TYPE_CHECKING:
+    from flyball.governor.governor import Governor
+    from flyball.governor.lease import Lease
+
+EXIT_LIMITED = 75
+BACKOFF_S = 15.0
+_OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
+"""Limited, killed and unknown say nothing about the work; what limited it was reported by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRun:
+    governor: Governor
+    load: Callable[[], Runtime]
+    """Called when its reader is needed, not before."""
+    acquire: Callable[[], Lease]
+    rest: Callable[[float, str], Lease]
+    """Show that it waits out a limit, for so long and why, until the lease of no slots is released."""
+    let_run: Callable[[Lease, GatedChild], None]
+    """Bind the lease to the child and open its gate."""
+    runtime: str
+    read: bool
+    """Its output can be read; else it is a person's, and its exit status is all that is known."""
+    retries: int = 0
+    quiet: bool = False
+    as_json: bool = False
+
+    def until_done(self, argv: list[str]) -> int:
+        """Run it, again as often as asked while it ends limited; the exit code."""
+        stdin_at, tries = _stdin_position(), 0
+        if not self.read:
+            self._say_unread()
+        while True:
+            tries += 1
+            ending, status = self._once(argv)
+            wait_s = retry_wait_s(ending, tries) if tries <= self.retries else None
+            if wait_s is None:
+                self._say(ending, given_up(ending) if tries <= self.retries else "")
+                thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
+                return EXIT_LIMITED if ending.end is End.LIMITED else die_like(status)
+            with stopped_by_signals():
+                how = "" if ending.progress.session is not None else ", from the start"
+                again = f"; trying again in {span_words(wait_s)}{how} ({tries} of {self.retries})"
+                with self._resting(wait_s, ending_words(ending) + again):
+                    self._say(ending, again)
+                    _wait(wait_s)
+            _rewind_stdin(stdin_at)
+            if ending.progress.session is not None:
+                argv = self.load().resuming(argv, ending.progress.session)
+
+    def _once(self, argv: list[str]) -> tuple[Ending, int]:
+        lease = self.acquire()
+        folder = self._folder()
+        reader = self.load().reader() if folder is not None else None
+        child = self._gated(lease, argv, folder)
+        with passing_on(child.pid):
+            self._let_run(lease, child, folder)
+            # From here on an error of ours leaves the lease to the child, and its output in the folder.
+            if folder is None or reader is None:
+                status = child.wait()
+            else:
+                status = self._followed(lease, child, reader, folder)
+                folder.remove()
+        read, reader = reader is not None, reader or self.load().reader()
+        ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
+        if ending.signal is not None and ending.end is End.LIMITED and not ending.told:
+            self._report(lease, ending.signal, ending.progress)
+        if read and ending.end is End.FINISHED:
+            lease.note_answer()
+        # How long a refused run took says nothing about how long work takes.
+        lease.rejected = ending.end is End.LIMITED
+        lease.release(_OUTCOMES.get(ending.end, Outcome.ABANDONED), words=ending_words(ending))
+        return ending, status
+
+    def _resting(self, wait_s: float, why: str) -> AbstractContextManager[object]:
+        """Who asks for its status meanwhile is told; a state that cannot be written stops nobody."""
+        try:
+            return self.rest(wait_s, why)
+        except StoreError:
+            return nullcontext()
+
+    def _gated(self, lease: Lease, argv: list[str], folder: RunFolder | None) -> GatedChild:
+        env = {
+            **os.environ,
+            inherited_lease.VARIABLE: inherited_lease.exported(self.governor.address, lease.pool, lease.id),
+        }
+        sys.stdout.flush()
+        return GatedChild(argv, env, redirect=folder.redirect if folder else None)
+
+    def _let_run(self, lease: Lease, child: GatedChild, folder: RunFolder | None) -> None:
+        try:
+            if folder is not None:
+                folder.belongs_to(identify(child.pid))
+            self.let_run(lease, child)
+        except BaseException:
+            if folder is not None:
+                folder.remove()
+            lease.release(Outcome.ABANDONED)
+            raise
+
+    def _followed(self, lease: Lease, child: GatedChild, reader: Reader, folder: RunFolder) -> int:
+        feeds = {STDOUT: reader.feed, STDERR: reader.feed_stderr}
+        looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
+        return follow(child, folder.tails(looks))
+
+    def _folder(self) -> RunFolder | None:
+        if not self.read:
+            return None
+        home = mail_home(self.governor.address)
+        sweep(home)
+        try:
+            return RunFolder(home, readable_descriptors())
+        except OSError:
+            return None
+
+    def _look(
+        self, lease: Lease, reader: Reader, feed: Callable[..., list[Signal]]
+    ) -> Callable[[bytes], None]:
+        def look(piece: bytes) -> None:
+            for signal in feed(piece, wall_s=time.time()):
+                self._report(lease, signal, reader.progress())
+
+        return look
+
+    def _report(self, lease: Lease, signal: Signal, progress: Progress) -> None:
+        """Until the model has answered, what is refused is the call that the lease was granted for."""
+        if progress.turns:
+            lease.note_answer()
+        # The agent runs on whether or not the state can be written just now.
+        with suppress(StoreError):
+            lease.report(signal)
+
+    def _say_unread(self) -> None:
+        if self.quiet:
+            return
+        words = (
+            f"{self.runtime} writes to this terminal and is not read, so a limit that it meets is not heard"
+            f"{' and not retried' if self.retries else ''}; "
+            f"to be read: {STREAMING[self.runtime]} > run.jsonl"
+        )
+        said = json.dumps({"read": False, "words": words}) if self.as_json else f"flyball: {words}"
+        with suppress(OSError):
+            print(said, file=sys.stderr, flush=True)
+
+    def _say(self, ending: Ending, more: str = "") -> None:
+        unread = ending.progress.active_at is None
+        if self.quiet or ending.end is End.FINISHED or (unread and ending.end is not End.LIMITED):
+            return
+        session = ending.progress.session
+        words = ending_words(ending) + (f"; session {session}" if session else "") + more
+        if self.as_json:
+            record = ending_record(ending)
+            words = json.dumps({"ending": record.pop("verdict"), "words": words, **record})
+        else:
+            words = f"flyball: {words}"
+        with suppress(OSError):
+            print(words, file=sys.stderr, flush=True)
+
+
+def retry_wait_s(ending: Ending, tries: int) -> float | None:
+    """How long to wait before trying again; None: do not.
+
+    Spent credit is a person's turn; a used-up window is worth waiting for only where its reset is known.
+    """
+    signal = ending.signal
+    if ending.end is not End.LIMITED or signal is None or signal.kind is SignalKind.CREDIT_GONE:
+        return None
+    if signal.retry_after_s is None and signal.kind is SignalKind.WINDOW_USED_UP:
+        return None
+    return signal.retry_after_s if signal.retry_after_s is not None else BACKOFF_S * tries
+
+
+def given_up(ending: Ending) -> str:
+    """Why a limited run is not tried again although that was asked for."""
+    if ending.end is not End.LIMITED or ending.signal is None:
+        return ""
+    credit = ending.signal.kind is SignalKind.CREDIT_GONE
+    why = "only a person can change that" if credit else "it does not say when that is over"
+    return f"; not tried again: {why}"
+
+
+def _wait(seconds: float) -> None:
+    """Sleep, the time of a sleeping machine counted."""
+    end = boot_seconds() + seconds
+    while (left_s := end - boot_seconds()) > 0:
+        time.sleep(min(left_s, 30.0))
+
+
+def _stdin_position() -> int | None:
+    try:
+        return os.lseek(0, 0, os.SEEK_CUR)
+    except OSError:
+        return None
+
+
+def _rewind_stdin(position: int | None) -> None:
+    """A prompt in a file is there again; one from a pipe was read and is in the session."""
+    if position is not None:
+        with suppress(OSError):
+            os.lseek(0, position, os.SEEK_SET)

@@ -1,0 +1,154 @@
+"""A person has a task landed, in one of the ways of a trip.
+
+Where a run is going on, it does the landing; otherwise this process does, under the run's own lock. Either
+way what happens is read from the ledger and shown as it happens.
+
+A landing as it happens, told from the ledger: a line per step, and what the gate prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TextIO
+
+from flyball.cli.ui.progress import Passage, shown
+from flyball.cli.ui.render import allow_any_name, safe
+from flyball.core.tasks.task_run import Entry, Mark, Step
+from flyball.errors import UsageError
+from flyball.factory.landing.gate import LOG
+from flyball.factory.project.config_reader import check_runnable
+from flyball.factory.project_view import Project, history_of
+from flyball.factory.run.manual_actions import ByHand
+from flyball.factory.run.options import Terms, Wish
+from flyball.factory.run.session import ask, conduct, running
+
+_LOOK_EVERY_S = 0.15
+_STEPS: Mapping[tuple[Step, Mark], str] = {
+    (Step.LAND, Mark.BEGUN): "landing",
+    (Step.REBASE, Mark.BEGUN): "rebasing",
+    (Step.ADVANCE, Mark.BEGUN): "green; moving the default branch",
+    (Step.PR, Mark.BEGUN): "green; pushing it and opening a pull request",
+    (Step.BACK, Mark.DONE): "sent back to its agent: {reason}",
+    (Step.LAUNCH, Mark.DONE): "its agent runs again",
+}
+
+
+class Seen(Enum):
+    UNDER_WAY = "under way"
+    OVER = "over"
+
+
+class LandingLines:
+    """``out`` None: watched in silence."""
+
+    def __init__(self, state: Path, task_id: str, *, after: int, out: TextIO | None) -> None:
+        self._state, self._task, self._after, self._out = state, task_id, after, out
+        self._gate: Passage | None = None
+        if out is not None:
+            allow_any_name(out)
+
+    def see(self) -> Seen:
+        """Tell what is new. Over: merged, sent back, or waiting for a person again."""
+        over = Seen.UNDER_WAY
+        for entry in history_of(self._state, self._task, after=self._after):
+            self._after = entry.id
+            self._tell(entry)
+            if entry.step in (Step.MERGED, Step.BLOCK, Step.PARK, Step.BACK):
+                over = Seen.OVER
+        self._pass_on_gate()
+        return over
+
+    def wait(self) -> None:
+        time.sleep(_LOOK_EVERY_S)
+
+    def _tell(self, entry: Entry) -> None:
+        self._pass_on_gate()
+        if entry.step is Step.GATE and entry.mark is Mark.BEGUN:
+            self._say(f"gate: {entry.fields.get('command', '')}")
+            self._open_gate(Path(str(entry.fields.get("folder_of_gate", ""))))
+        elif (entry.step, entry.mark) in _STEPS:
+            self._say(_STEPS[entry.step, entry.mark].format(reason=entry.fields.get("reason", "")))
+
+    def _open_gate(self, folder: Path) -> None:
+        if self._out is None:
+            return
+        # A landing that starts over throws the log away; what was told of it is told.
+        with contextlib.suppress(OSError):
+            self._gate = Passage((folder / LOG).open("rb"))
+
+    def _pass_on_gate(self) -> None:
+        if self._gate is None or self._out is None:
+            return
+        for text in self._gate.new():
+            self._out.write(shown(text))
+        self._out.flush()
+
+    def _say(self, words: str) -> None:
+        """On a line of its own, whatever the gate printed last."""
+        if self._out is None:
+            return
+        self._end_gate()
+        self._out.write(f"{time.strftime('%H:%M:%S')} {self._task} {safe(words)}\n")
+        self._out.flush()
+
+    def _end_gate(self) -> None:
+        if self._gate is None:
+            return
+        if self._out is not None and self._gate.last not in ("", "\n"):
+            self._out.write("\n")
+        self._gate.close()
+        self._gate = None
+
+    def __enter__(self) -> LandingLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_gate()
+
+
+def landed_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet: bool) -> list[str]:
+    """Land it, and show how; what else is worth a word. The ledger says what came of it."""
+    last = history_of(project.state, task_id)[-1].id
+    by = _by_the_run if running(project.root) is not None else _by_ourselves
+    with LandingLines(project.state, task_id, after=last, out=None if quiet else sys.stdout) as lines:
+        return by(project, task_id, how, lines)
+
+
+def _by_the_run(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
+    """Ask, and follow until the landing is over or the run is."""
+    answer = ask(project.root, "merge", task_id, how=how)
+    if answer is not None and not answer.accepted:
+        raise UsageError(answer.words)
+    while lines.see() is not Seen.OVER and running(project.root) is not None:
+        lines.wait()
+    return []
+
+
+def _by_ourselves(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
+    """Land it here; what else is worth a word."""
+    check_runnable(project.config)
+    done = threading.Event()
+
+    def follow() -> None:
+        while not done.is_set():
+            lines.see()
+            lines.wait()
+        lines.see()
+
+    follower = threading.Thread(target=follow, name="landing-lines")
+    follower.start()
+    try:
+        wish = Wish(only=(task_id,))
+        report, _ = conduct(
+            project.root, project.config, wish, Terms(), by_hand=ByHand(task=task_id, how=how)
+        )
+        return report.notes
+    finally:
+        done.set()
+        follower.join()

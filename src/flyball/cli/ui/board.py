@@ -1,0 +1,201 @@
+"""What a run looks like: what is under way, what waits and why, whose turn it is.
+
+Values in, blocks out. ``flyball run`` and ``flyball board`` show the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
+from flyball.cli.ui.units import amount, command
+from flyball.core.pool.verdict import span_words
+from flyball.factory.run.board import Board, Row
+
+STYLES = {
+    "running": Style.GOOD,
+    "checking": Style.GOOD,
+    "landing": Style.GOOD,
+    "merged": Style.GOOD,
+    "blocked": Style.BAD,
+    "parked": Style.WARN,
+    "ready": Style.WARN,
+    "left": Style.WARN,
+}
+WORDS = {"ready": "waits", "claimed": "prepares", "parked": "needs you"}
+_ORDER = ("running", "checking", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
+_MERGED_NAMED = 8
+_DENIALS_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """So many lines for what is under way and what waits; None: for all of it."""
+
+    lines: int | None = None
+
+    def rows(self, there: int) -> int:
+        return there if self.lines is None else min(there, max(4, self.lines * 2 // 3))
+
+    def waiting(self, there: int, *, beside: int) -> int:
+        return there if self.lines is None else min(there, max(2, self.lines - beside))
+
+
+EVERYTHING = Room()
+
+
+def room_for(height: int) -> Room:
+    """On a terminal of so many lines. Headings take some, and some rows break into two."""
+    return Room(max(6, height - 9))
+
+
+def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTHING) -> Iterator[Block]:
+    """The whole board, busiest first. ``now`` is the wall clock, for ages."""
+    at = time.time() if now is None else now
+    yield _heading(board)
+    if board.account:
+        yield Line(board.account, label="account", indent=2)
+    if board.ending:
+        yield Line(Piece(board.ending, Style.WARN), indent=2)
+    rows = sorted(_unmerged(board), key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else 9)
+    shown = rows[: room.rows(len(rows))]
+    if rows:
+        yield _rows_table(shown, at)
+        yield from _more(len(rows) - len(shown))
+    for row in shown:
+        yield from _denied(row)
+    yield from _waiting(board, room.waiting(len(board.waiting), beside=len(shown)))
+    yield from _merged(board)
+    for note in board.notes:
+        yield Line(note, label="note", indent=2)
+    yield from _next(board, rows)
+
+
+def _unmerged(board: Board) -> list[Row]:
+    return [row for row in board.rows if row.state != "merged"]
+
+
+def _heading(board: Board) -> Line:
+    words: list[str | Piece] = [Piece(board.project, Style.STRONG)]
+    running = sum(row.state == "running" for row in board.rows)
+    if board.pid:
+        words += [f"  {running} of {board.width} running, {board.merged} merged", _quiet(board)]
+    elif board.run:
+        words += ["  no run is going on; ", f"{board.merged} merged so far"]
+    else:
+        words += ["  nothing has been run here yet"]
+    return Line(words)
+
+
+def _quiet(board: Board) -> Piece:
+    return Piece(f"  pid {board.pid}", Style.QUIET)
+
+
+def _more(number: int) -> Iterator[Line]:
+    if number > 0:
+        yield Line(Piece(f"and {number} more; flyball task why TASK tells of each", Style.QUIET), indent=2)
+
+
+# -- what is under way --------------------------------------------------------------------------------
+
+
+def _rows_table(rows: Sequence[Row], at: float) -> Table:
+    """Numbers that no agent reports get no column. An agent that counts its tokens has cost something,
+    known or not."""
+    tokens = any(row.tokens for row in rows)
+    cost = tokens or any(row.cost_usd is not None for row in rows)
+    columns = [Column("TASK"), Column("STATE"), Column("AGENT"), Column("AGE", right=True)]
+    columns += [Column("TOKENS", right=True)] * tokens + [Column("COST", right=True)] * cost
+    cells: list[list[Words]] = []
+    for row in rows:
+        numbers: list[Words] = [amount(row.tokens) if row.tokens else ""] * tokens
+        numbers += [_cost(row)] * cost
+        cells.append([row.task, _state(row), row.agent, _age(row, at), *numbers, _detail(row)])
+    return Table([*columns, Column("", wraps=True)], cells)
+
+
+def _cost(row: Row) -> str:
+    if row.cost_usd is not None:
+        return f"${row.cost_usd:.2f}"
+    return "unknown" if row.tokens else ""
+
+
+def _denied(row: Row) -> Iterator[Line]:
+    if row.denials:
+        yield Line(denied_words(row.task, row.denials), label=Piece("denied", Style.WARN), indent=2)
+
+
+def denied_words(task: str, denials: Sequence[str]) -> str:
+    """What a task's agents were not permitted to do."""
+    more = f" and {len(denials) - _DENIALS_NAMED} more" if len(denials) > _DENIALS_NAMED else ""
+    return f"{task}: its agent may not {'; '.join(denials[:_DENIALS_NAMED])}{more}"
+
+
+def _state(row: Row) -> Piece:
+    again = f" ({row.attempt})" if row.attempt > 1 else ""
+    return Piece(WORDS.get(row.state, row.state) + again, STYLES.get(row.state, Style.PLAIN))
+
+
+def _age(row: Row, at: float) -> str:
+    return span_words(max(0.0, at - row.since)) if row.since else ""
+
+
+def _detail(row: Row) -> Words:
+    words = row.why or row.activity or row.back or row.title
+    return [Piece("silent for a while; ", Style.WARN), words] if row.stuck else words
+
+
+# -- what is not --------------------------------------------------------------------------------------
+
+
+def _waiting(board: Board, at_most: int) -> Iterator[Block]:
+    if not board.waiting:
+        return
+    shown = board.waiting[:at_most]
+    rows: list[list[Words]] = [[each.task, each.words] for each in shown]
+    yield BLANK
+    yield Table([Column("WAITING"), Column("WHY", wraps=True)], rows)
+    yield from _more(len(board.waiting) - len(shown) + board.more_waiting)
+
+
+def _merged(board: Board) -> Iterator[Block]:
+    """Those of this run, the latest first."""
+    rows = sorted((row for row in board.rows if row.state == "merged"), key=lambda row: -row.since)
+    if rows:
+        rest = f" and {len(rows) - _MERGED_NAMED} more" if len(rows) > _MERGED_NAMED else ""
+        named = ", ".join(row.task for row in rows[:_MERGED_NAMED])
+        yield BLANK
+        yield Line(f"{named}{rest}", label=Piece("merged", Style.GOOD), indent=2)
+
+
+def _next(board: Board, rows: Sequence[Row]) -> Iterator[Block]:
+    """Whose turn it is, where no run is going on."""
+    hints = list(_hints(board, rows))
+    if hints:
+        yield BLANK
+    for number, hint in enumerate(hints):
+        yield Line(hint, label=" " if number else "next", indent=2)
+
+
+def _others(tasks: Sequence[str]) -> str:
+    return f", and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+
+
+def _hints(board: Board, rows: Sequence[Row]) -> Iterator[str]:
+    unopened = [row.task for row in rows if row.wants_pull]
+    if unopened:
+        yield f"{command('pr', 'open', unopened[0])} opens its pull request{_others(unopened)}"
+    parked = [row.task for row in rows if row.state == "parked"]
+    if parked:
+        yield f"{command('merge', parked[0])} lands it{_others(parked)}"
+    if board.pid:
+        return
+    blocked = [row.task for row in rows if row.state == "blocked"]
+    if blocked:
+        yield f"{command('tail', blocked[0])} shows what its agent said; flyball run tries again"
+    elif any(row.state == "left" for row in rows):
+        yield "flyball run goes on from here"
+    elif not parked:
+        yield "flyball run --dry-run shows what would start"

@@ -1,0 +1,199 @@
+"""A pool's settings as a person reads them: each value, and who decided it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+
+from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words
+from flyball.cli.ui.units import counted
+from flyball.core.pool.control.port import TUNING, cap_of
+from flyball.core.pool.control.registry import controller_of
+from flyball.core.pool.control.registry import named as controller_named
+from flyball.core.pool.plan import first_memory
+from flyball.core.pool.settings import CONTROLLERS, PROFILES, PoolChanges, PoolSettings, resolve_pool
+from flyball.core.pool.verdict import span_words
+from flyball.core.provider.rate_limit_headers import COUNTED
+from flyball.core.suggestions import did_you_mean
+from flyball.stores.port import PoolSnapshot
+
+_FLAGS = {
+    "cap": "--cap",
+    "cap_floor": "--floor",
+    "cap_ceiling": "--ceiling",
+    "profile": "--profile",
+    "controller": "--controller",
+    "confirm_s": "--confirm",
+    "settle_s": "--settle",
+    "probe_s": "--probe",
+    "break_s": "--break",
+    "break_max_s": "--break-max",
+    "trial_clean_s": "--trial-clean",
+    "trial_timeout_s": "--trial-timeout",
+    "spacing_s": "--spacing",
+    "retry_after_max_s": "--retry-after-max",
+    "windows": "--window",
+    "share": "--share",
+    "weights": "--weight",
+    "maxima": "--max",
+    "reserve": "--reserve",
+    "ageing_s": "--ageing",
+    "heartbeat_s": "--heartbeat",
+    "grace_s": "--grace",
+    "allotment": "--allotment",
+    "estimates": "--estimates",
+}
+_ADAPTIVE_ONLY = frozenset(
+    [
+        "cap_floor",
+        "cap_ceiling",
+        "controller",
+        "confirm_s",
+        "settle_s",
+        "probe_s",
+        "break_s",
+        "break_max_s",
+        "trial_clean_s",
+        "trial_timeout_s",
+        "spacing_s",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """What ``pool show --json`` prints: the cap now, what was named, and every setting in force."""
+
+    name: str
+    used: bool
+    cap_now: int
+    named: PoolChanges
+    settings: Mapping[str, object]
+    unused: tuple[str, ...]
+    """What was named, and changes nothing with the others as they are."""
+
+
+def view_of(pool: PoolSnapshot) -> PoolView:
+    return _view(pool.name, pool.named, pool.settings, used=True, cap_now=pool.cap)
+
+
+def view_of_changes(name: str, changes: PoolChanges, cap_now: int) -> PoolView:
+    return _view(name, changes, resolve_pool(changes), used=True, cap_now=cap_now)
+
+
+def default_view(name: str) -> PoolView:
+    settings = resolve_pool({})
+    return _view(name, {}, settings, used=False, cap_now=cap_of(first_memory(settings, 0.0).cap, settings))
+
+
+def _view(name: str, named: PoolChanges, settings: PoolSettings, *, used: bool, cap_now: int) -> PoolView:
+    unused = tuple(key for key in named if _why_unused(key, settings))
+    return PoolView(name, used, cap_now, named, _as_mapping(settings), unused)
+
+
+def _why_unused(key: str, settings: PoolSettings) -> str:
+    if key in _ADAPTIVE_ONLY | TUNING and not settings.adaptive:
+        return "unused while static"
+    if key in _ADAPTIVE_ONLY | TUNING and not settings.adapts and key != "controller":
+        return f"unused by the controller {settings.controller}"
+    if key in TUNING and key not in controller_of(settings).heeds:
+        users = [name for name in CONTROLLERS if key in controller_named(name).heeds]
+        return f"unused by the controller {settings.controller}; it is for {', '.join(users)}"
+    return ""
+
+
+def _as_mapping(settings: PoolSettings) -> dict[str, object]:
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+
+
+def one_line(view: PoolView) -> str:
+    """What the pool now is, for after a change."""
+    s, slots = view.settings, counted(view.cap_now, "slot")
+    if not s["adaptive"]:
+        words = f"{view.name}: {slots}, fixed; --adaptive lets it find the real limit"
+    elif not resolve_pool(view.named).adapts:
+        way_out = f"--controller {CONTROLLERS[0]} lets it find the real limit"
+        words = f"{view.name}: {slots}, fixed by its controller; {way_out}"
+    else:
+        words = (
+            f"{view.name}: {slots} now, moves between {s['cap_floor']} and {s['cap_ceiling']} "
+            f"by itself; --static fixes it at {s['cap']}"
+        )
+    others = [key for key in view.named if key not in _SAID and s[key] != {}]
+    return "; ".join([words, *(f"{_flag(key).lstrip('-')} {_in_force(view, key)}" for key in others)])
+
+
+def _flag(key: str) -> str:
+    """What Python can set and the command line cannot goes by its own name."""
+    return _FLAGS.get(key, key)
+
+
+_SAID = ("adaptive", "cap", "cap_floor", "cap_ceiling")
+
+
+def _in_force(view: PoolView, key: str, *, briefly: bool = False) -> str:
+    unused = _why_unused(key, resolve_pool(view.named)) if key in view.unused else ""
+    unused = unused.partition(";")[0] if briefly else unused
+    return value_words(key, view.settings[key]) + (f" ({unused})" if unused else "")
+
+
+def window_note(name: str) -> str:
+    """What to mind about a window of this name; empty where there is nothing."""
+    if name in COUNTED:
+        return ""
+    meant = did_you_mean(name, COUNTED)
+    return f"window {name!r} counts only calls whose cost names it{f'; {meant}' if meant else ''}"
+
+
+def pool_screen(view: PoolView) -> Iterator[Block]:
+    kind = "adaptive" if view.settings["adaptive"] else "static"
+    slots = f"{counted(view.cap_now, 'slot')} now"
+    state = slots if view.used else "nobody has used it yet; it starts like this"
+    yield Line([Piece(view.name, Style.STRONG), f"  {kind}, {state}"])
+    rows: list[list[Words]] = [[f"--{kind}", "yes", _source(view, "adaptive")]]
+    for key, flag in _FLAGS.items():
+        if key not in _ADAPTIVE_ONLY or view.settings["adaptive"] or key in view.named:
+            rows.append([flag, _in_force(view, key, briefly=True), _source(view, key)])
+    yield Table([Column("SETTING"), Column("VALUE"), Column("FROM", wraps=True)], rows)
+
+
+_AT_ZERO = {
+    "retry_after_max_s": "0 s: no Retry-After is heeded",
+    "trial_clean_s": "0 s: at once",
+    "trial_timeout_s": "0 s: at once",
+}
+"""Where 0 does not turn the setting off, but is the shortest time of all."""
+
+
+def value_words(key: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        words = (f"{name}={v:g}" if not isinstance(v, str) else f"{name}={v}" for name, v in value.items())
+        return ", ".join(sorted(words)) or "none"
+    if key.endswith("_s") and isinstance(value, (int, float)):
+        return _AT_ZERO[key] if value == 0 and key in _AT_ZERO else span_exactly(value)
+    return str(value)
+
+
+def span_exactly(seconds: float) -> str:
+    """A duration a person set, without rounding it away.
+
+    >>> [span_exactly(s) for s in (0, 2.5, 120, 90, 3600)]
+    ['off', '2.5 s', '2 min', '90 s', '60 min']
+    """
+    if seconds == 0:
+        return "off"
+    return span_words(seconds) if seconds >= 120 and seconds % 60 == 0 else f"{seconds:g} s"
+
+
+def _source(view: PoolView, key: str) -> Words:
+    if key in view.named and view.settings[key] != {}:
+        return Piece("you", Style.STRONG)
+    profile = str(view.settings["profile"])
+    if key in PROFILES[profile] and (key != "cap_ceiling" or "cap" not in view.named):
+        return f"profile {profile}"
+    if key == "cap_ceiling" and view.settings[key] == PROFILES[profile].get(key):
+        return f"profile {profile}"
+    derived = {"cap_ceiling": "2 x cap", "trial_clean_s": "one settle"}
+    return Piece(derived.get(key, "default"), Style.QUIET)

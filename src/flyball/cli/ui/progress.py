@@ -1,0 +1,83 @@
+"""How far a long run has come, on stderr: one line that is written over on a terminal, a line now and then
+anywhere else. What is over within a moment says nothing there.
+
+What a command printed, passed on piece by piece: memory stays small, and nothing steers the terminal.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import time
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, TextIO
+
+from flyball.cli.ui.render import safe
+
+FIRST_S = 1.0
+EVERY_S = 5.0
+"""A log of a run of minutes gets some dozens of lines, whatever is told."""
+
+
+class Progress:
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
+        self._terminal, self._shown = stream.isatty(), False
+        self._next_at = clock() + FIRST_S
+
+    def tell(self, words: str) -> None:
+        if self._terminal:
+            self._shown = True
+            self._write(f"\r\x1b[K{words}")
+        elif self._clock() >= self._next_at:
+            self._next_at = self._clock() + EVERY_S
+            self._write(f"{words}\n")
+
+    def clear(self) -> None:
+        """A terminal's line is gone before the results are printed."""
+        if self._shown:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+PIECE_BYTES = 1 << 16
+
+
+class Passage:
+    """Text of a file that may still grow, from where the file stands, with one kind of line end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
+        self.last = ""
+        """The last character that was passed on; empty before the first."""
+
+    def new(self) -> Iterator[str]:
+        """What has come since the last time."""
+        while piece := self._file.read(PIECE_BYTES):
+            yield self._passed(self._decoder.decode(piece))
+
+    def rest(self) -> Iterator[str]:
+        """The same, and half a character if it ends in one."""
+        yield from self.new()
+        yield self._passed(self._decoder.decode(b"", final=True))
+
+    def _passed(self, text: str) -> str:
+        self.last = text[-1:] or self.last
+        return text
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def shown(text: str) -> str:
+    """Safe for a terminal, with its lines and tabs.
+
+    >>> shown("one\\ttwo\\x1b[2J\\n")
+    'one\\ttwo\\\\x1b[2J\\n'
+    """
+    return "\n".join("\t".join(map(safe, line.split("\t"))) for line in text.split("\n"))

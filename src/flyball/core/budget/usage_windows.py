@@ -1,0 +1,252 @@
+"""How full one usage window of an account is.
+
+A *window* is a stretch of time with a ceiling in dollars: 5 hours, 7 days, whatever was declared. Its ceiling
+comes from a person (``declare``), or from one look at the provider's own page (``calibrate``):
+
+    ceiling = spent so far / the part that the provider says is used        fraction = spent / ceiling
+
+A provider that reports the part itself is believed before any of that, until the window that it spoke of is
+over; what was spent since is added to it where a ceiling is known.
+
+What is enforced, and what is only said:
+
+    reported, or with a ceiling      enforced
+    with a ceiling and no figure     enforced, and counts as full: nobody knows what is left
+    neither                          advisory: it has no fraction, no level, and no say in anything
+
+Every window stands for itself. Nothing here computes one window's fraction from another's figures, so
+calibrating one can never change what another one says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from flyball.core.durations import LONGEST_WAIT_S
+
+HOUR_S, DAY_S = 3600.0, 86400.0
+LEARNED_FROM = 0.05
+"""A reported part below this says too little about the ceiling: its rounding would be most of it."""
+
+
+class Tag(Enum):
+    """How a figure is known."""
+
+    REPORTED = "reported"
+    """By the provider itself."""
+    MEASURED = "measured"
+    """From what the runtime wrote down about every call."""
+    ESTIMATED = "estimated"
+
+
+_SURENESS = (Tag.REPORTED, Tag.MEASURED, Tag.ESTIMATED)
+
+
+def least_sure(*tags: Tag) -> Tag:
+    return max(tags, key=_SURENESS.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    value: float
+    tag: Tag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """A window as people set it."""
+
+    name: str
+    length_s: float
+    ceiling_usd: float | None = None
+    """None: uncalibrated."""
+    model: str = ""
+    """Only what asks for such a model draws on it."""
+    whole: bool = False
+    """Its ceiling was measured with everybody's spending in it; only such spending says how full it is."""
+    seen_usd: float = 0.0
+    seen_at: float | None = None
+    """A person saw so much spent by then, whoever can measure it: it counts while that window lasts."""
+
+
+BUILT_IN = (Terms(name="5h", length_s=5 * HOUR_S), Terms(name="7d", length_s=7 * DAY_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the provider said about one window."""
+
+    name: str
+    fraction: float
+    at: float
+    resets_at: float | None = None
+
+    def holds(self, now: float) -> bool:
+        """Does it still speak of the window that is going on?"""
+        return self.resets_at is None or now < self.resets_at
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """So much was spent between two moments, which may be one."""
+
+    start: float
+    end: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """All that one source knows of an account's spending."""
+
+    source: str
+    pieces: Sequence[Piece] = ()
+    tag: Tag = Tag.MEASURED
+    whole: bool = True
+    """False: it knows of our own agents only."""
+    floor: Spend | None = None
+    """What was spent at least, whatever this source says."""
+
+    def within(self, start: float, end: float) -> Figure:
+        """What was spent from ``start`` until before ``end``. A piece that reaches over an edge counts in
+        part, and then it is an estimate."""
+        total, whole = 0.0, True
+        for piece in self.pieces:
+            share = _share_within(piece, start, end)
+            total += piece.usd * share
+            whole = whole and share in (0.0, 1.0)
+        found = Figure(total, self.tag if whole else Tag.ESTIMATED)
+        least = self.floor.within(start, end) if self.floor is not None else found
+        return found if found.value >= least.value else least
+
+
+def _share_within(piece: Piece, start: float, end: float) -> float:
+    if piece.end <= piece.start:
+        return 1.0 if start <= piece.start < end else 0.0
+    overlap_s = min(piece.end, end) - max(piece.start, start)
+    return min(1.0, max(0.0, overlap_s / (piece.end - piece.start)))
+
+
+def span_of(terms: Terms, report: Report | None, now: float) -> tuple[float, float]:
+    """When the window that is going on began, and when it ends.
+
+    On a grid of whole lengths since 1970, UTC, unless the provider told a reset of its own: then on the grid
+    that goes through it.
+
+    >>> span_of(BUILT_IN[0], None, 18_001.0)
+    (18000.0, 36000.0)
+    >>> span_of(BUILT_IN[0], Report(name="5h", fraction=0.5, at=1.0, resets_at=20_000.0), 18_001.0)
+    (2000.0, 20000.0)
+    """
+    through = report.resets_at if report is not None and report.resets_at is not None else 0.0
+    turns = math.floor((now - through) / terms.length_s)
+    start = through + turns * terms.length_s
+    return start, start + terms.length_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One window now."""
+
+    name: str
+    start: float
+    end: float
+    model: str = ""
+    spent: Figure | None = None
+    ceiling: Figure | None = None
+    fraction: Figure | None = None
+    """None: uncalibrated, so only said."""
+    unmeasured: bool = False
+    """It has a ceiling, and nobody can say what was spent: counts as full."""
+
+    @property
+    def enforced(self) -> bool:
+        return self.fraction is not None
+
+    @property
+    def full(self) -> float:
+        return self.fraction.value if self.fraction is not None else 0.0
+
+    def concerns(self, model: str) -> bool:
+        return not self.model or self.model in model
+
+    def words(self) -> str:
+        """``5h window at 83 % (measured)``"""
+        if self.unmeasured:
+            return f"{self.name} window cannot be measured and counts as full"
+        if self.fraction is None:
+            return f"{self.name} window is not calibrated"
+        return f"{self.name} window at {self.full:.0%} ({self.fraction.tag.value})"
+
+
+def stand(terms: Terms, report: Report | None, spend: Spend | None, now: float) -> Standing:
+    """How one window stands, from its own terms, its own report, and what was spent."""
+    start, end = span_of(terms, report, now)
+    # What was spent this very moment is spent.
+    now = math.nextafter(now, math.inf)
+    told = report if report is not None and report.holds(now) and start <= report.at <= now else None
+    spend = spend if spend is not None and (spend.whole or not terms.whole) else None
+    spent = _spent(terms, spend, start, now) if spend is not None else None
+    ceiling = _ceiling(terms, told, spend, start)
+    fraction, unmeasured = _fraction(told, spend, spent, ceiling, now)
+    return Standing(
+        name=terms.name,
+        start=start,
+        end=end,
+        model=terms.model,
+        spent=spent,
+        ceiling=ceiling,
+        fraction=fraction,
+        unmeasured=unmeasured,
+    )
+
+
+def _spent(terms: Terms, spend: Spend, start: float, now: float) -> Figure:
+    spent = spend.within(start, now)
+    if terms.seen_at is None or not start <= terms.seen_at <= now:
+        return spent
+    least = terms.seen_usd + spend.within(terms.seen_at, now).value
+    return spent if spent.value >= least else Figure(least, Tag.ESTIMATED)
+
+
+def _ceiling(terms: Terms, told: Report | None, spend: Spend | None, start: float) -> Figure | None:
+    if terms.ceiling_usd is not None:
+        return Figure(terms.ceiling_usd, Tag.MEASURED)
+    if told is None or spend is None or told.fraction < LEARNED_FROM:
+        return None
+    before = spend.within(start, told.at).value
+    return Figure(before / told.fraction, Tag.ESTIMATED) if before > 0 else None
+
+
+def _fraction(
+    told: Report | None, spend: Spend | None, spent: Figure | None, ceiling: Figure | None, now: float
+) -> tuple[Figure | None, bool]:
+    if told is not None:
+        since = spend.within(told.at, now).value if spend is not None else 0.0
+        if ceiling is None or since <= 0:
+            return Figure(told.fraction, Tag.REPORTED), False
+        return Figure(told.fraction + since / ceiling.value, Tag.ESTIMATED), False
+    if ceiling is None:
+        return None, False
+    if spent is None:
+        return Figure(1.0, Tag.ESTIMATED), True
+    return Figure(spent.value / ceiling.value, least_sure(spent.tag, ceiling.tag)), False
+
+
+def calibrated(spent_usd: float, fraction: float) -> float:
+    """The ceiling of a window of which this part is used.
+
+    >>> calibrated(6.2, 0.62)
+    10.0
+    """
+    return spent_usd / fraction
+
+
+def believable(fraction: float | None, resets_at: float | None, now: float) -> bool:
+    """Is this something that a provider would say about a window of its own?"""
+    if fraction is None or not 0 <= fraction <= 10:
+        return False
+    return resets_at is None or -DAY_S <= resets_at - now <= LONGEST_WAIT_S

@@ -1,0 +1,1 @@
+"""One pool: what it is, what it plans, and which asks it admits."""

@@ -1,0 +1,348 @@
+"""The fast tempo: does this ask fit the limits, and who of the waiting is next?
+
+``judge`` is a handful of comparisons of counts and meters against ``Limits``, in one fixed order:
+
+    machine ceiling -> retry-after, breaker, trial -> spacing -> cap and reserve
+    -> fair share and maximum -> windows -> resources -> memory
+
+``choose`` orders the waiting: aged priority, then the neediest project, then arrival. Ageing lets a
+low ask catch up with the highest priority that waits, never overtake it, so a queue of equals is
+ordered by fairness alone. An ask too large for the free slots may be overtaken for one ageing
+period, then the slots collect for it; one too large for its project's strict share may then run alone.
+
+The breaker's trial is exempt from spacing and from the adaptive cap (work that was admitted before
+the breaker opened may hold more than the floor for hours), never from the ceiling.
+
+Who may have how much of a cap.
+
+strict   every demanding project owns its part, used or not; the remainder rotates, so with more
+         projects than slots each gets its turn. Parts always sum to the cap.
+lend     idle parts are lent: any free slot may be taken, and the next freed one goes to the
+         project that has least for its weight. Over time that is weighted max-min fairness.
+
+Among projects that have equally little, turns decide (start-time fair queueing): every slot handed to a
+project moves its turn on by slots / weight, and the lowest turn is next. So a project with many processes,
+which always has the oldest ask in line, gets no more than its part even where only one slot is shared.
+
+A minimum, jittered time between two grants, so that a raised cap does not start a herd.
+
+Only a grant moves the clock. A denial for spacing leaves it alone, or a busy queue would push the
+next grant away for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flyball.core.pool import rate_window as windowing
+from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.settings import ShareRule
+from flyball.core.pool.verdict import Reason
+
+
+def strict_shares(cap: int, weights: Mapping[str, float], epoch: int) -> dict[str, int]:
+    """Split ``cap`` among the demanding projects. ``epoch`` counts rotation windows.
+
+    >>> strict_shares(8, {"a": 1, "b": 1, "c": 1}, epoch=0)
+    {'a': 3, 'b': 3, 'c': 2}
+    >>> strict_shares(8, {"a": 1, "b": 1, "c": 1}, epoch=1)
+    {'a': 3, 'b': 2, 'c': 3}
+    """
+    names = sorted(weights)
+    if not names:
+        return {}
+    total = sum(weights.values())
+    # The tiny addend keeps 8 * (0.1 / 0.1) from flooring to 7.
+    base = {name: int(cap * weights[name] / total + 1e-9) for name in names}
+    remainder = cap - sum(base.values())
+    for index, name in enumerate(names):
+        if (index + epoch) % len(names) < remainder:
+            base[name] += 1
+    return base
+
+
+def fair_shares(cap: int, wants: Mapping[str, tuple[int, float]]) -> dict[str, int]:
+    """Weighted max-min: nobody gets more than it wants, what is left over goes round again.
+
+    ``wants`` maps a project to (slots it could use, weight).
+
+    >>> fair_shares(8, {"a": (20, 1), "b": (1, 1), "c": (20, 1)})
+    {'a': 4, 'b': 1, 'c': 3}
+    """
+    level = _water_level(cap, wants)
+    got = {name: min(want, int(level * weight + 1e-9)) for name, (want, weight) in sorted(wants.items())}
+    for _ in range(cap - sum(got.values())):
+        hungry = [name for name in got if got[name] < wants[name][0]]
+        if not hungry:
+            break
+        got[min(hungry, key=lambda name: (got[name] / wants[name][1], name))] += 1
+    return got
+
+
+def _water_level(cap: int, wants: Mapping[str, tuple[int, float]]) -> float:
+    """Slots per unit of weight at which the cap is just used up."""
+    left, weights = float(cap), sum(weight for _, weight in wants.values())
+    for want, weight in sorted(wants.values(), key=lambda pair: pair[0] / pair[1]):
+        if want / weight * weights >= left:
+            return left / weights
+        left, weights = left - want, weights - weight
+    return float(cap)
+
+
+def need(use: ProjectUse, turn: float) -> tuple[float, float]:
+    """How much a project has for its weight, then whose turn it is: the lowest is the neediest."""
+    return use.in_use / use.weight, start_of_turn(use, turn)
+
+
+def start_of_turn(use: ProjectUse, turn: float) -> float:
+    """A project that was away does not get back the turns it did not want."""
+    return max(use.turn, turn)
+
+
+def demanding(projects: Iterable[ProjectUse], announced: Sequence[str]) -> dict[str, float]:
+    """Projects that compete now, with their weights: a waiting ask, a live lease or a heartbeat."""
+    heard = set(announced)
+    return {p.name: p.weight for p in projects if p.in_use or p.waiting or p.name in heard}
+
+
+MEMORY_LOOK_S = 5.0
+"""Nobody tells us when memory becomes free: whoever waits for it looks this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What of an ask matters for admission."""
+
+    id: int
+    project: str
+    priority: int = 0
+    slots: int = 1
+    resources: Mapping[str, int] = field(default_factory=dict)
+    asked_at: float = 0.0
+    cost: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why not now. ``until`` is when time alone may change it (None: when somebody lets go)."""
+
+    reason: Reason
+    until: float | None = None
+    detail: str = ""
+    window: str = ""
+    """Which window has no room, where that is the reason."""
+
+
+def too_large(ask: Candidate, limits: Limits, project: ProjectUse, machine: MachineUse) -> str:
+    """Words on why this ask can never be granted under the current settings; empty if it can."""
+    usable = limits.ceiling if ask.priority > 0 else limits.ceiling - limits.reserve
+    if ask.slots > usable:
+        return f"asks for {ask.slots} slots, the pool can never grant more than {usable}"
+    if project.maximum is not None and ask.slots > project.maximum:
+        return f"asks for {ask.slots} slots, {project.name!r} may hold at most {project.maximum}"
+    if machine.ceiling is not None and ask.slots > machine.ceiling:
+        return f"asks for {ask.slots} slots, the machine's ceiling is {machine.ceiling}"
+    return ""
+
+
+def judge(
+    ask: Candidate,
+    limits: Limits,
+    meters: Meters,
+    counts: PoolCounts,
+    project: ProjectUse,
+    machine: MachineUse,
+    now: float,
+) -> Denial | None:
+    """None if the ask may start now, else the first thing in its way."""
+    if machine.ceiling is not None and machine.in_use + ask.slots > machine.ceiling:
+        return Denial(Reason.MACHINE, detail=f"machine {machine.in_use}/{machine.ceiling} over all pools")
+    if limits.closed_until is not None and now < limits.closed_until:
+        reason = Reason.BREAKER if limits.phase is Phase.OPEN else Reason.RETRY_AFTER
+        return Denial(reason, until=limits.closed_until)
+    trial = limits.phase is Phase.TRIAL
+    if trial and meters.trial_id is not None:
+        return Denial(Reason.TRIAL, until=limits.valid_until)
+    if not trial and now < meters.next_grant_at:
+        return Denial(Reason.SPACING, until=meters.next_grant_at)
+    return (
+        _judge_room(ask, limits, counts, project, now, trial=trial)
+        or (_judge_windows(ask, meters, now) if meters.windows else None)
+        or _judge_machine(ask, machine, now)
+    )
+
+
+def _judge_room(
+    ask: Candidate, limits: Limits, counts: PoolCounts, project: ProjectUse, now: float, *, trial: bool
+) -> Denial | None:
+    cap = limits.ceiling if trial else limits.cap
+    if counts.in_use + ask.slots > cap:
+        return Denial(Reason.CAP, detail=_lacks(ask, cap - counts.in_use))
+    # A reserve never takes the last slot: at a cap of 1 ordinary work would stop for good.
+    reserve = min(limits.reserve, cap - 1)
+    if ask.priority <= 0 and reserve and counts.low_in_use + ask.slots > cap - reserve:
+        left = cap - reserve - counts.low_in_use
+        return Denial(Reason.RESERVE, detail=_lacks(ask, left, beside=" beside the reserve"))
+    if project.maximum is not None and project.in_use + ask.slots > project.maximum:
+        return Denial(Reason.MAXIMUM, detail=f"{project.name!r} is at its maximum of {project.maximum}")
+    shared = limits.share is ShareRule.STRICT and not trial and not _fits_reserve(ask, counts, reserve)
+    if shared and not _fits_share(ask, limits, project, now):
+        detail = f"{project.name!r} uses {project.in_use} of its fair share {project.share or 0}"
+        return Denial(Reason.SHARE, until=limits.valid_until, detail=detail)
+    return None
+
+
+def _lacks(ask: Candidate, left: int, *, beside: str = "") -> str:
+    """A pool may look free to whoever sees its counts only: an ask for several says how many it lacks."""
+    return f"asks for {ask.slots}, {max(0, left)} free{beside}" if ask.slots > 1 else ""
+
+
+def _judge_windows(ask: Candidate, meters: Meters, now: float) -> Denial | None:
+    at, name = windowing.room_at(meters.windows, ask.cost, now)
+    if at <= now:
+        return None
+    need = ask.cost.get(name, 1.0 if name == windowing.REQUESTS else 0.0)
+    window = max(
+        (window for window in meters.windows if window.name == name),
+        key=lambda window: window.room_at(need, now),
+    )
+    left = max(0.0, window.level_at(now))
+    detail = f"{window.source.value} window {name}: {left:.0f} of {window.limit:.0f} left, {need:.0f} needed"
+    return Denial(Reason.WINDOW, until=at, detail=detail, window=name)
+
+
+def _fits_reserve(ask: Candidate, counts: PoolCounts, reserve: int) -> bool:
+    """What is reserved for priority above 0 is nobody's share: else it might be kept for nobody."""
+    return ask.priority > 0 and counts.in_use - counts.low_in_use + ask.slots <= reserve
+
+
+def _fits_share(ask: Candidate, limits: Limits, project: ProjectUse, now: float) -> bool:
+    """Within the share; or too large for any share, patient, and alone: else it would wait for ever."""
+    if project.in_use + ask.slots <= (project.share or 0):
+        return True
+    return ask.slots > 1 and project.in_use == 0 and now - ask.asked_at >= limits.ageing_s
+
+
+def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | None:
+    for kind, units in ask.resources.items():
+        free = machine.resource_free.get(kind, 0)
+        if units > free:
+            return Denial(
+                Reason.RESOURCE, detail=f"resource {kind!r} has {max(0, free)} free, {units} needed"
+            )
+    floor, available = machine.memory_floor_bytes, machine.memory_free_bytes
+    if floor is not None and available is not None and available < floor:
+        detail = f"{available >> 20} MiB of memory free, the floor is {floor >> 20} MiB"
+        return Denial(Reason.MEMORY, until=now + MEMORY_LOOK_S, detail=detail)
+    return None
+
+
+def aged(priority: int, waited_s: float, *, ageing_s: float, top: int) -> int:
+    """The priority after so long a wait: one more per ``ageing_s``, never above the highest that waits.
+
+    >>> [aged(-1, waited_s, ageing_s=60, top=1) for waited_s in (59, 60, 7200)]
+    [-1, 0, 1]
+    """
+    return min(top, priority + int(max(0.0, waited_s) // ageing_s))
+
+
+def in_order(
+    waiting: Sequence[Candidate],
+    projects: Mapping[str, ProjectUse],
+    *,
+    turn: float,
+    ageing_s: float,
+    now: float,
+) -> list[Candidate]:
+    """The waiting, first in line first. ``turn`` is where the hand-out stands (admission.py)."""
+    if not waiting:
+        return []
+    top = max(ask.priority for ask in waiting)
+
+    def rank(ask: Candidate) -> tuple[int, tuple[float, float], int]:
+        risen = aged(ask.priority, now - ask.asked_at, ageing_s=ageing_s, top=top)
+        return (-risen, need(projects[ask.project], turn), ask.id)
+
+    return sorted(waiting, key=rank)
+
+
+def choose(
+    waiting: Sequence[Candidate],
+    limits: Limits,
+    meters: Meters,
+    counts: PoolCounts,
+    projects: Mapping[str, ProjectUse],
+    machine: MachineUse,
+    now: float,
+) -> Candidate | None:
+    """The next ask to grant, if any. ``waiting`` holds the oldest ask of each (project, priority) line."""
+    awaited: set[str] = set()
+    for ask in in_order(waiting, projects, turn=meters.turn, ageing_s=limits.ageing_s, now=now):
+        if awaited and any(w.name in awaited and windowing.cost_in(w, ask.cost) for w in meters.windows):
+            continue
+        denial = judge(ask, limits, meters, counts, projects[ask.project], machine, now)
+        if denial is None:
+            return ask
+        if denial.reason is Reason.WINDOW:
+            # Whoever is first waits for room; smaller ones behind it would keep the window empty for ever.
+            awaited.add(denial.window)
+        if _collects(ask, denial, limits, projects[ask.project], machine, now):
+            break
+    return None
+
+
+def _collects(
+    ask: Candidate, denial: Denial, limits: Limits, use: ProjectUse, machine: MachineUse, now: float
+) -> bool:
+    """A large ask that was overtaken for long enough keeps freed slots for itself, if they can suffice."""
+    lacks_room = denial.reason in (Reason.CAP, Reason.RESERVE, Reason.MACHINE) and ask.slots > 1
+    patient = now - ask.asked_at >= limits.ageing_s
+    return lacks_room and patient and not too_large(ask, limits, use, machine)
+
+
+def place_in_way(denial: Denial, project: ProjectUse, *, position: int, in_line: bool) -> int:
+    """The place in the line that matters: at its own maximum a project waits for its own leases alone."""
+    if denial.reason is not Reason.MAXIMUM:
+        return position
+    return min(position, project.waiting + (0 if in_line else 1))
+
+
+def estimate_s(
+    denial: Denial,
+    meters: Meters,
+    counts: PoolCounts,
+    project: ProjectUse,
+    *,
+    position: int,
+    oldest_s: float | None,
+    now: float,
+) -> float | None:
+    """When a slot may come, from now: the known time, or the pool's own pace; None if unknown.
+
+    At a project's maximum only its own leases matter. They end at the pool's pace, but for the oldest: what
+    has lasted longer than others probably lasts as long again. ``oldest_s``: the age of the oldest of these.
+    """
+    if denial.reason is Reason.MEMORY:
+        return None  # its time is when to look again, and no end of a lease of ours need free any memory
+    if denial.reason is Reason.MAXIMUM and oldest_s is not None:
+        mean_s = meters.hold_mean_s if meters.hold_mean_s > 0 else oldest_s
+        if mean_s <= 0:
+            return None
+        ends_per_s = (project.in_use - 1) / mean_s + 1 / max(mean_s, oldest_s)
+        return max(1, position) / ends_per_s
+    known = max(0.0, denial.until - now) if denial.until is not None else 0.0
+    if denial.reason is not Reason.SHARE and denial.until is not None and position <= 1:
+        return known
+    if meters.hold_mean_s <= 0 or counts.in_use == 0:
+        return known if denial.until is not None and denial.reason is not Reason.SHARE else None
+    return known + max(1, position) * meters.hold_mean_s / counts.in_use
+
+
+def next_grant_at(now: float, spacing_s: float, spread: float, chance: float) -> float:
+    """When the grant after this one may happen; ``chance`` is uniform in [0, 1).
+
+    >>> [next_grant_at(100, 3, 0.5, chance) for chance in (0.0, 0.5)]
+    [101.5, 103.0]
+    """
+    return now + spacing_s * (1 + spread * (2 * chance - 1))

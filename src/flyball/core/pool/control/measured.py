@@ -1,0 +1,427 @@
+"""The default controller: it measures the capacity instead of guessing it.
+
+A rejected call is a measurement. When it was sent, so many calls were in flight and being served: that
+*is* the capacity, so the level becomes exactly that, not half of it.
+
+    refusal of a call sent before the last cut   old news, but it may refine what was measured
+    refusal of a probe                           back to what was measured, and probe less often
+    refusal on firm ground                       the capacity fell: down to what was measured; falls that
+                                                 follow each other at once go deeper, and starts pause
+    overload                                     everyone's trouble, not our quota: the level stays; the
+                                                 breaker opens when overloads come as fast as answers do
+    timeout                                      a quarter less, once per cut
+
+After a fall nothing starts until the answers to what was already sent are in. Then calls start one by one,
+a confirmation apart, and every silent step halves the gap: what still refuses is met by one call and not by
+a volley. Caution is bounded by the holds really seen: a first pause lasts at most half a hold, no pause is
+longer than one, and starts are never so far apart that the level could not be filled within half a hold.
+
+An answer that says that the limit is near, or that comes slowly, stops growth until another says neither.
+
+Upwards it asks by trying. A level is *firm* once a call was admitted that filled it and the time a
+rejection usually takes has passed in silence; nobody has to wait for that call to finish. From firm
+ground it probes: at once and with doubling strides while probes succeed, else one step after ``interval``
+successes (measured.py), so a steady capacity costs one rejection in hundreds and a restless one is followed.
+
+After a single fall it tries the old level again at once, as long as that has paid lately: a blip and a
+real fall look the same from below.
+
+How often the measuring controller probes.
+
+A failed probe costs one refusal, whatever the level; a successful one gains what lies above. So probes are
+counted in successes, which bounds the waste, and they come more often the further the level is below one that
+was served lately: there is more to win, and successes are slow to come there.
+
+    interval   a probe that found nothing doubles it, one that found much halves it
+    look       after a fall or a rise the first probe comes sooner, as long as such looks find something
+    best       the level served lately; it fades with every failed probe, so an old one is given up
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from flyball.core.pool.control.port import BreakerTimes, Heard, Seen, cap_of, count_throttle, within
+from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState, Measured
+from flyball.core.pool.settings import PoolSettings
+from flyball.core.signals import SignalKind
+
+INTERVAL_MOST = 360.0
+"""Successes between two probes. Waste is about one per probe, so the most bounds it near a third of a
+percent."""
+MUCH = 0.1
+CRASH_HOLDS = 3.0
+BELOW, OFTEN_MOST, SLOW_OFTEN_MOST = 4.0, 6.0, 2.0
+"""Half of the best level is probed so many times as often; at most; and at most where slot time is the
+budget."""
+OVERDUE_S = 600.0
+PROBE_SHARE = 0.0024
+"""The part of the slot time that probes may cost where holds are long."""
+
+
+def due(own: Measured, level: float, seen: Seen) -> bool:
+    """Is it time for a probe? After so many successes; where those are rare (agents), after a time that keeps
+    the slot time of failed probes small."""
+    often = max(1.0, min(OFTEN_MOST, BELOW * (own.best / level - 1)))
+    needed = min(own.look, own.interval) if own.early else own.interval / often
+    if own.oks >= needed:
+        return True
+    elapsed_s = seen.now - own.changed_at
+    if own.early and level < own.best / 2 and 0 < CRASH_HOLDS * seen.hold_mean_s <= elapsed_s:
+        # So deep a fall is rarely one of seats, and at a low level successes are slow to come.
+        return True
+    often = min(SLOW_OFTEN_MOST, often)
+    return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
+
+
+def next_interval(own: Measured, level: float) -> float:
+    """A probe that found nothing doubles it; one that found much shortens it: there is more to follow."""
+    found = level - own.climbed_from
+    if found < 1:
+        return own.interval if own.early else min(INTERVAL_MOST, own.interval * 2)
+    if found < max(2.0, MUCH * level):
+        return own.interval
+    return max(INTERVAL_LEAST, own.interval / 2)
+
+
+def next_look(own: Measured, level: float) -> float:
+    """Many falls are short, but not everywhere: one that found nothing makes the next one come later."""
+    if not own.early or own.testing:
+        return own.look
+    if level - own.climbed_from < 1:
+        return min(INTERVAL_MOST, own.look * 2)
+    return max(FIRST_LOOK, own.look / 2)
+
+
+REJECT_TIMES = 1.5
+"""So many usual rejection times in silence mean: not rejected."""
+REJECT_SMOOTHING = 0.3
+DEEPER = (0.75, 0.5)
+"""A first fall goes to what was measured; one that follows at once goes this much deeper, and climbs back."""
+FIRST_PAUSE = 0.5
+"""Nothing starts for at most this part of a usual hold after a first fall."""
+PAUSE = 0.25
+"""The same after a second fall, doubling with each further one."""
+SPACED_TIMES = 16
+SPACED_HOLDS = 0.5
+"""Starting one by one ends after so many confirmations or holds, whichever is sooner, whatever happens."""
+SPACED_STARTS = 16.0
+"""So many starts fit into that time, or as many as the level has: what people run. A volley is larger."""
+LEAST_S = 1.0
+"""No hold is so short that it bounds silence further: where calls are mixed, a short one says little."""
+DEPTH_SMOOTHING = 0.35
+OVERLOADS_TO_TRIP = 5
+FALLS_TO_TRIP = 3
+"""So many falls in a row, the pauses between them in vain, before a refusal at the floor opens the
+breaker."""
+BLIPS_MOST = 2
+BEST_FADES = 0.99
+
+
+class MeasuredController:
+    name = "measured"
+    by_success = True
+    # It bounds what it finds out itself by ``settle_s``; that is no way to tune it.
+    heeds = frozenset({"confirm_s"})
+
+    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+        own = replace(_own(state), hold_s=heard.hold_mean_s)
+        state = count_throttle(within(state, s), s, project=heard.project, name=heard.name, now=heard.now)
+        if heard.signal.kind is SignalKind.OVERLOADED:
+            return _overloaded(state, own, heard)
+        if _old_news(own, s, heard):
+            return _refined(state, own, s, heard), CapEvent.COUNTED
+        if heard.signal.kind is SignalKind.TIMEOUT:
+            return _lowered(state, own, s, heard, level=state.level * 0.75, least=state.level * 0.75)
+        if heard.sent_at is not None:
+            own = replace(own, reject_s=_smoothed(own.reject_s, s, heard))
+        served = _served(state, heard)
+        if _is_probe(state, own, heard):
+            return _undone(state, own, s, heard, served)
+        # Refused with little in flight: then it is not about how much is. Be careful, not small.
+        least = state.level / 2 if own.falls == 0 else 0.0
+        return _lowered(state, own, s, heard, level=served * _kept(own), least=least)
+
+    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+        own, state = replace(_own(state), hold_s=seen.hold_mean_s), within(state, s)
+        state = _less_careful(state, own, s, seen.now)
+        own = replace(own, oks=own.oks + seen.bound_oks, still=own.still and not seen.bound_oks)
+        # Somebody waits for more slots than the whole level has: no admission will ever fill it.
+        too_small = seen.bound_now and seen.in_use < int(state.level)
+        if own.filled_at is None and seen.bound_at >= own.changed_at:
+            own = replace(own, filled_at=seen.bound_at)
+        elif own.filled_at is None and too_small:
+            own = replace(own, filled_at=seen.now)
+        if own.filled_at is None or seen.now < own.filled_at + _confirm_s(own, s):
+            return _with(state, own)
+        own = _firm(own, state.level)
+        if state.spaced_s and not own.climbing:
+            state = replace(state, spaced_s=0.0)
+        ready = own.climbing or too_small or due(own, state.level, seen)
+        if own.still or not (ready and seen.bound_now):
+            return _with(state, own)
+        if state.level >= s.cap_ceiling or seen.now < state.settle_until:
+            return _with(state, own)
+        return _raised(state, own, s, seen.now)
+
+    def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
+        return replace(state, measured=replace(_own(state), still=True))
+
+    def resume(self, state: CapState, s: PoolSettings, now: float) -> CapState:
+        """At half: the capacity is probably what it was, but everybody else comes back at once too."""
+        own = _own(state)
+        level = max(float(s.cap_floor), float(int(own.firm / 2)))
+        # What first looks found before the outage says nothing about those after it.
+        own = replace(_cut_at(own, level, now), look=FIRST_LOOK, overloads=(), testing=0.0)
+        own = replace(own, falls=0, climbing=True)
+        return replace(state, level=level, spaced_s=0.0, measured=own)
+
+    def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:
+        own, times = _own(state), []
+        if own.filled_at is not None and state.level < s.cap_ceiling:
+            times.append(max(own.filled_at + _confirm_s(own, s), state.settle_until))
+        if state.spaced_s:
+            times.append(_spaced_until(state, own, s))
+        return min((at for at in times if at > now), default=None)
+
+    def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
+        if event is CapEvent.AT_FLOOR:
+            return "a throttle at the floor"
+        return f"{OVERLOADS_TO_TRIP} overloads in a row" if event is CapEvent.OVERLOADED else ""
+
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+        own = _own(state)
+        throttled = heard.signal.kind is SignalKind.THROTTLED
+        return throttled and (_is_probe(state, own, heard) or _old_news(own, s, heard))
+
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+        return heard.signal.kind is SignalKind.THROTTLED and not self.binds_one_call(state, s, heard)
+
+    def firm(self, state: CapState) -> float:
+        return state.measured.firm if state.measured is not None else 0.0
+
+    def forgive(self, state: CapState, s: PoolSettings, now: float) -> CapState:
+        own = _own(state)
+        level = max(state.level, own.testing, own.best)
+        level = min(float(s.cap_ceiling), level)
+        own = replace(_cut_at(own, level, now), falls=0, testing=0.0, climbing=False)
+        return replace(state, level=level, spaced_s=0.0, measured=own)
+
+    def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:
+        """In hold times, within what the settings allow: an outage should not outlive itself by much."""
+        own = _own(state)
+        first, most = s.break_s, s.break_max_s
+        if hold_mean_s > 0:
+            first = max(1.0, min(first, hold_mean_s / 2))
+            most = max(first, min(most, hold_mean_s))
+        return BreakerTimes(first, most, min(s.trial_clean_s, _confirm_s(own, s)))
+
+
+def _kept(own: Measured) -> float:
+    """How much of what was measured a fall keeps. Where falls have been deep, the first one expects the
+    next."""
+    if own.falls == 0:
+        return 1 - own.depth if own.depth > MUCH else 1.0
+    return DEEPER[min(own.falls, len(DEEPER)) - 1]
+
+
+def _own(state: CapState) -> Measured:
+    """What it learned; before anything happened, the level a person set counts as firm."""
+    return state.measured or Measured(firm=state.level, changed_at=state.settle_until)
+
+
+def _with(state: CapState, own: Measured) -> CapState:
+    return state if own == _own(state) else replace(state, measured=own)
+
+
+def _is_probe(state: CapState, own: Measured, heard: Heard) -> bool:
+    """Was the refused call one of those that went beyond firm ground?"""
+    return state.level > own.firm and (heard.in_flight or heard.in_use) > own.firm
+
+
+def _confirm_s(own: Measured, s: PoolSettings) -> float:
+    """How long silence has to last before it means yes. After a hold, what was in flight has ended."""
+    silence_s = min(REJECT_TIMES * own.reject_s, s.settle_s) if own.reject_s > 0 else s.confirm_s
+    return min(silence_s, max(own.hold_s, LEAST_S)) if own.hold_s > 0 else silence_s
+
+
+def _gap_s(own: Measured, s: PoolSettings, level: float) -> float:
+    """The time between two starts right after a fall: half a hold is enough to fill a level."""
+    confirm_s = _confirm_s(own, s)
+    if own.hold_s <= 0:
+        return confirm_s
+    return min(confirm_s, SPACED_HOLDS * own.hold_s / min(level, SPACED_STARTS))
+
+
+def _spaced_until(state: CapState, own: Measured, s: PoolSettings) -> float:
+    """Where nothing ever fills the level, silence alone ends the starting one by one."""
+    lasts_s = SPACED_TIMES * _confirm_s(own, s)
+    return state.hold_until + (min(lasts_s, SPACED_HOLDS * own.hold_s) if own.hold_s > 0 else lasts_s)
+
+
+def _less_careful(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
+    """A pause or a gap that began before a hold was seen is bounded by the first one that is."""
+    if own.hold_s > 0 and state.hold_until > now:
+        most_s = _pause_s(own, s, falls=max(0, own.falls - 1))
+        state = replace(state, hold_until=min(state.hold_until, own.epoch_at + most_s))
+    if not state.spaced_s:
+        return state
+    over = now >= _spaced_until(state, own, s)
+    return replace(state, spaced_s=0.0 if over else min(state.spaced_s, _gap_s(own, s, state.level)))
+
+
+def _old_news(own: Measured, s: PoolSettings, heard: Heard) -> bool:
+    if heard.sent_at is not None:
+        return heard.sent_at < own.epoch_at
+    return heard.now < own.epoch_at + _confirm_s(own, s)
+
+
+def _smoothed(usual: float, s: PoolSettings, heard: Heard) -> float:
+    took_s = heard.now - (heard.sent_at if heard.sent_at is not None else heard.now)
+    if took_s <= 0 or took_s > s.settle_s or 0 < heard.hold_mean_s < took_s:
+        # A throttle in the middle of a long run says nothing about how long a rejection takes.
+        return usual
+    return usual + (took_s - usual) * REJECT_SMOOTHING if usual > 0 else took_s
+
+
+def _firm(own: Measured, level: float) -> Measured:
+    if level <= own.firm:
+        return replace(own, falls=0)
+    if own.testing and level >= own.testing:
+        # Back where it was. Whether there is more beyond is another question, asked at the usual pace.
+        blips = min(BLIPS_MOST, own.blips + 1)
+        own = replace(own, firm=level, falls=0, testing=0.0, blips=blips, climbing=False, stride=1.0)
+        return replace(own, depth=own.depth * (1 - DEPTH_SMOOTHING))
+    return replace(own, firm=level, falls=0, climbing=True)
+
+
+def _raised(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
+    stride = own.stride if own.climbing else 1.0
+    level = min(float(s.cap_ceiling), state.level + stride)
+    if own.testing:
+        level = min(level, max(own.testing, state.level + 1))
+    # Until a rejection was seen nobody knows how long to wait for one: take long strides then, short
+    # ones later.
+    longest = max(2.0, state.level / 12) if own.reject_s > 0 else max(2.0, state.level / 3)
+    own = replace(
+        own,
+        climbed_from=own.climbed_from if own.climbing and own.climbed_from else state.level,
+        changed_at=now,
+        filled_at=None,
+        oks=0,
+        stride=min(longest, 2 * stride),
+    )
+    spaced_s = state.spaced_s / 2 if state.spaced_s > own.reject_s / 8 else 0.0
+    return replace(state, level=level, grew_by=level - state.level, spaced_s=spaced_s, measured=own)
+
+
+def _served(state: CapState, heard: Heard) -> float:
+    """How many were being served when the refused call was sent: the measurement."""
+    if heard.in_flight is not None:
+        return float(heard.in_flight - 1)
+    # Nothing of ours is running: nothing was measured, so guess as everybody does.
+    return float(heard.in_use - 1) if heard.in_use > 1 else state.level / 2
+
+
+def _refined(state: CapState, own: Measured, s: PoolSettings, heard: Heard) -> CapState:
+    """Of calls that were sent together and refused together, the one with the fewest beside it measures
+    best."""
+    together = heard.sent_at is not None and own.cohort_at <= heard.sent_at and own.epoch_at == own.changed_at
+    level = max(float(s.cap_floor), _served(state, heard))
+    if not together or heard.in_flight is None or level >= state.level:
+        return state
+    return replace(state, level=level, measured=replace(own, firm=level))
+
+
+def _left(heard: Heard, wait_s: float) -> float:
+    """By the time it opens again fewer will be in flight: do not make up for them all at once."""
+    left = max(0, heard.in_use - 1)
+    return left * math.exp(-wait_s / heard.hold_mean_s) + 1 if heard.hold_mean_s > 0 else math.inf
+
+
+def _undone(
+    state: CapState, own: Measured, s: PoolSettings, heard: Heard, served: float
+) -> tuple[CapState, CapEvent]:
+    level = max(float(s.cap_floor), min(served, state.level - 1))
+    blips = max(-BLIPS_MOST, own.blips - 1) if own.testing else own.blips
+    if own.testing:
+        fell = max(0.0, 1 - level / own.testing)
+        own = replace(own, depth=own.depth + (fell - own.depth) * DEPTH_SMOOTHING)
+    own = replace(
+        _cut_at(own, level, heard.now),
+        interval=next_interval(own, level),
+        look=next_look(own, level),
+        best=max(level, own.best * BEST_FADES),
+        early=bool(own.testing) or level - own.climbed_from >= max(2.0, MUCH * level),
+        climbing=False,
+        testing=0.0,
+        falls=own.falls if own.testing else 0,
+        blips=blips,
+    )
+    return _after_cut(state, own, level, heard.now), CapEvent.UNDONE
+
+
+def _lowered(
+    state: CapState, own: Measured, s: PoolSettings, heard: Heard, *, level: float, least: float
+) -> tuple[CapState, CapEvent]:
+    pause_s = _pause_s(own, s, falls=own.falls)
+    if cap_of(state, s) <= s.cap_floor:
+        if not 0 < own.falls < FALLS_TO_TRIP:
+            return replace(state, measured=replace(own, epoch_at=heard.now)), CapEvent.AT_FLOOR
+        # It has only just come down here: that is no verdict on the floor yet.
+        own = replace(_cut_at(own, state.level, heard.now), falls=own.falls + 1)
+        return replace(state, hold_until=heard.now + pause_s, measured=own), CapEvent.COUNTED
+    wait_s = max(pause_s, min(heard.signal.retry_after_s or 0.0, s.retry_after_max_s))
+    level = min(level, _left(heard, wait_s))
+    lowered = max(float(s.cap_floor), min(float(int(max(level, least))), state.level - 1))
+    single = own.falls == 0
+    again = not single or own.blips >= 0
+    own = replace(
+        _cut_at(own, lowered, heard.now),
+        falls=own.falls + 1,
+        climbing=again,
+        # A failed test in BLIPS_MOST + 1 falls is the price of noticing when blips come back.
+        blips=own.blips if again else own.blips + 1,
+        testing=(state.level if single else max(own.testing, state.level)) if again else 0.0,
+    )
+    state = _after_cut(state, own, lowered, heard.now)
+    return replace(state, hold_until=heard.now + pause_s, spaced_s=_gap_s(own, s, lowered)), CapEvent.CUT
+
+
+def _pause_s(own: Measured, s: PoolSettings, *, falls: int) -> float:
+    """Refusals that do not stop as less is in flight need time, not fewer calls: a quota refills
+    meanwhile."""
+    if falls == 0:
+        confirm_s = _confirm_s(own, s)
+        return min(confirm_s, FIRST_PAUSE * own.hold_s) if own.hold_s > 0 else confirm_s
+    part = min(1.0, PAUSE * 2.0 ** (falls - 1))
+    return min(part * (own.hold_s or s.confirm_s), 2 * s.settle_s)
+
+
+def _cut_at(own: Measured, level: float, now: float) -> Measured:
+    return replace(
+        own,
+        firm=level,
+        cohort_at=own.changed_at,
+        changed_at=now,
+        epoch_at=now,
+        filled_at=None,
+        oks=0,
+        stride=1.0,
+        climbed_from=0.0,
+    )
+
+
+def _after_cut(state: CapState, own: Measured, level: float, now: float) -> CapState:
+    state = replace(state, failed_level=state.level, last_cut_at=now, spaced_s=0.0)
+    return replace(state, level=level, grew_by=0.0, measured=own)
+
+
+def _overloaded(state: CapState, own: Measured, heard: Heard) -> tuple[CapState, CapEvent]:
+    """Open the breaker when overloads come as fast as answers usually do."""
+    recent = (*own.overloads, heard.now)[-OVERLOADS_TO_TRIP:]
+    own = replace(own, overloads=recent)
+    usual_s = OVERLOADS_TO_TRIP * heard.hold_mean_s / max(1, heard.in_use)
+    enough = len(recent) == OVERLOADS_TO_TRIP and recent[-1] - recent[0] <= max(usual_s, 1.0)
+    return replace(state, measured=own), CapEvent.OVERLOADED if enough else CapEvent.COUNTED

@@ -1,0 +1,1 @@
+"""Dividing a pool among the nodes of a fleet."""

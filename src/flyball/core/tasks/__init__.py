@@ -1,0 +1,1 @@
+"""The factory's decisions: what is ready, what runs next, and what a run does next."""

@@ -1,0 +1,307 @@
+"""What happens next to a trip: after its agent ended, after a stage or a review of its work, after its
+landing, after the engine itself was gone.
+
+A question, a pure function each; one answer type. Every answer carries its sentence, because it goes into the
+ledger and onto the board.
+
+After an agent's end:
+
+    finished with work        check it: its stages, its review; then land it
+    finished without          blocked: no changes
+    limited                   again later, same session, no attempt burned; a limit that only a person can
+                              lift pauses the whole run
+    the key is wrong          blocked at once: trying again cannot help
+    failed, killed, unknown   again while the budget lasts: with its session where it left commits, else fresh
+
+After a stage or a review of finished work:
+
+    passed, or not required   on to the next check, or to the landing
+    failed, blocking          back to the agent's own session while the budget of reviews lasts; then a stage
+                              blocks the trip, and findings park it for a person
+    could not be had          unreviewed: parked for a person, never landed by itself
+
+After a landing:
+
+    merged                    over
+    red, or it clashes        back to the agent while its budget lasts
+    something outside         parked: an origin that is not there or refuses, a gate that cannot be run. The
+                              next run lands it again, without an agent
+    protected, unsigned, ...  blocked
+
+After the engine was gone (the agent is what the world says, not what the ledger says):
+
+    terminal                  leave it
+    alive                     re-attach
+    dead, its end on file     judge it as if we had been there
+    dead with commits         resume its session
+    dead without              fresh
+    budget spent              blocked
+    its task was closed       let go, unless its landing has begun
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from flyball.core.signals import Signal, SignalKind
+from flyball.core.tasks.task_run import OUTSIDE, Cause, SlotRun, State
+
+ATTEMPTS_BY_TIER: Mapping[int, int] = {0: 1, 1: 2, 2: 3, 3: 5}
+"""Recovery tier: how often work that failed is tried again by itself. 0 asks a person at once."""
+DEFAULT_TIER = 2
+_LONGEST_BACKOFF = 20
+_LAUNCHES_LIMIT = 50
+"""However it ends: nothing is launched for ever."""
+
+
+class Move(Enum):
+    CHECK = "check"
+    """Stages and review, where the project has them."""
+    LAND = "land"
+    AGAIN = "again"
+    BLOCK = "block"
+    PARK = "park"
+    MERGED = "merged"
+    REATTACH = "reattach"
+    LEAVE = "leave"
+    JUDGE = "judge"
+    """Its end is on file: read it, then decide as if we had been there."""
+    LAND_ON = "land on"
+    """A landing was under way: finish it, or do it again."""
+    PREPARE = "prepare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    move: Move
+    why: str = ""
+    detail: str = ""
+    """What there is to see, for whoever tries again."""
+    said: str = ""
+    """What a landing had to say that changes nothing about why it stands where it stands."""
+    cause: Cause | None = None
+    fresh: bool = False
+    """Start a new session instead of going on with the old one."""
+    wait_s: float = 0.0
+    pause: str = ""
+    """Not only this trip: the run cannot go on before a person or a reset changes something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    attempts: int = 3
+    limited: int = 5
+    gate: int = 2
+    conflict: int = 2
+    review: int = 2
+    backoff_s: float = 15.0
+
+
+MERGE = "merge"
+"""The way of work that goes straight into the default branch."""
+NO_RETRIES = Budgets(attempts=1, limited=0, gate=0, conflict=0, review=0)
+
+
+def budgets_for(
+    tier: int,
+    *,
+    attempts: int | None = None,
+    limited: int,
+    gate: int,
+    conflict: int,
+    review: int,
+    backoff_s: float,
+) -> Budgets:
+    """The tier decides how often a failure is tried again; a number of its own wins for the default tier."""
+    by_tier = ATTEMPTS_BY_TIER.get(tier, ATTEMPTS_BY_TIER[DEFAULT_TIER])
+    most = attempts if attempts is not None and tier == DEFAULT_TIER else by_tier
+    eager = tier > 0
+    return Budgets(
+        attempts=most,
+        limited=limited,
+        gate=gate if eager else 0,
+        conflict=conflict if eager else 0,
+        review=review if eager else 0,
+        backoff_s=backoff_s,
+    )
+
+
+def after_end(
+    slot: SlotRun, budgets: Budgets, *, end: str, reason: str, signal: Signal | None, commits: bool
+) -> Next:
+    """``commits``: the branch has something that its base has not, left-over changes included."""
+    if end == "limited":
+        return after_limit(budgets, limits=slot.limited, reason=reason, signal=signal)
+    if keyless(signal):
+        return Next(move=Move.BLOCK, why=f"{reason}; {_KEYLESS}")
+    if end == "finished":
+        return Next(move=Move.CHECK) if commits else Next(move=Move.BLOCK, why=_NO_CHANGES)
+    return _failed(slot, budgets, reason or end, commits)
+
+
+_KEYLESS = "trying again cannot help, check the login or the key"
+_NO_CHANGES = "no-changes: the agent finished without changing anything; make the task clearer, or close it"
+
+
+def keyless(signal: Signal | None) -> bool:
+    """Nobody gets in with this login or key: trying again cannot help."""
+    return signal is not None and signal.kind is SignalKind.AUTH
+
+
+def after_limit(budgets: Budgets, *, limits: int, reason: str, signal: Signal | None) -> Next:
+    """``limits``: how often in a row that was so before."""
+    kind = signal.kind if signal is not None else SignalKind.THROTTLED
+    wait_s = signal.retry_after_s if signal is not None else None
+    hopeless = kind is SignalKind.CREDIT_GONE or (kind is SignalKind.WINDOW_USED_UP and wait_s is None)
+    if hopeless:
+        return Next(move=Move.AGAIN, cause=Cause.LIMITED, why=reason, pause=reason)
+    if limits >= budgets.limited:
+        again = "flyball run tries again"
+        return Next(move=Move.BLOCK, why=f"limited {limits + 1} times in a row ({reason}); {again}")
+    turn = min(limits + 1, _LONGEST_BACKOFF)
+    backoff_s = budgets.backoff_s * turn
+    return Next(
+        move=Move.AGAIN, cause=Cause.LIMITED, why=reason, wait_s=backoff_s if wait_s is None else wait_s
+    )
+
+
+def _failed(slot: SlotRun, budgets: Budgets, reason: str, commits: bool) -> Next:
+    tried = slot.failures + 1
+    if tried >= budgets.attempts or slot.launches >= _LAUNCHES_LIMIT:
+        times = "once" if tried == 1 else f"{tried} times"
+        return Next(move=Move.BLOCK, why=f"failed {times}, the last time: {reason}")
+    return Next(move=Move.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
+
+
+def after_stage(
+    slot: SlotRun,
+    budgets: Budgets,
+    *,
+    stage: str,
+    required: bool,
+    end: str,
+    reason: str,
+    signal: Signal | None = None,
+) -> Next:
+    """A stage's agent has ended for good; a limit that comes here was waited out too often."""
+    if end == "finished" or not required:
+        return Next(move=Move.CHECK)
+    why = f"the stage {stage} failed: {reason or end}"
+    if keyless(signal) or end == "limited":
+        return Next(move=Move.BLOCK, why=f"{why}; {_KEYLESS}" if keyless(signal) else why)
+    if slot.review_backs < budgets.review:
+        return Next(move=Move.AGAIN, cause=Cause.REVIEW, why=why)
+    return Next(move=Move.BLOCK, why=f"{why}{_so_often(slot)}")
+
+
+def after_review(slot: SlotRun, budgets: Budgets, *, passed: bool | None, why: str, detail: str = "") -> Next:
+    """``passed``: None where no review could be had. ``why`` says what was found, ``detail`` all of it."""
+    by_hand = f"flyball merge {slot.task} lands it all the same"
+    if passed:
+        return Next(move=Move.LAND)
+    if passed is None:
+        return Next(move=Move.PARK, why=f"unreviewed: {why}; {by_hand}")
+    if slot.review_backs < budgets.review:
+        return Next(move=Move.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
+    found = "; ".join(line.removeprefix("- ") for line in (detail or why).splitlines())
+    return Next(move=Move.PARK, why=f"its review blocks it{_so_often(slot)}: {found}; {by_hand}")
+
+
+def _so_often(slot: SlotRun) -> str:
+    backs = slot.review_backs
+    return f" after it was sent back {'once' if backs == 1 else f'{backs} times'}" if backs else ""
+
+
+def pull_words(slot: SlotRun) -> str:
+    """That its pull request waits for people."""
+    where = f"pull request #{slot.pr_number} is open: {slot.pr_url}"
+    before = f"; before, it was blocked: {slot.blocked_for}" if slot.blocked_for else ""
+    return f"{where}; flyball land {slot.task} once it is approved{before}"
+
+
+_LANDS_AGAIN = OUTSIDE - {"error"}
+"""Somebody has to mend something outside; then it lands as it is, and no agent is paid for it."""
+_WAITS = frozenset({"manual", "pr-opened", "unapproved"}) | _LANDS_AGAIN
+"""It is as good as it was, and a person's turn."""
+
+
+def after_landing(
+    slot: SlotRun, budgets: Budgets, *, result: str, why: str, detail: str = "", waits: bool = False
+) -> Next:
+    """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ...
+
+    ``waits``: whatever the word, no agent could help; it is a person's turn. Where a person had blocked work
+    landed and something outside was in the way, it stays blocked for what it was blocked for.
+    """
+    if result in OUTSIDE and slot.blocked_for and not slot.pr_number:
+        return Next(move=Move.BLOCK, why=slot.blocked_for, said=f"{result}: {why}")
+    if result == "merged":
+        return Next(move=Move.MERGED, why=why)
+    if result == "gate-failed" and slot.gate_backs < budgets.gate:
+        return Next(move=Move.AGAIN, cause=Cause.GATE, why=why, detail=detail)
+    if result == "conflict" and slot.conflict_backs < budgets.conflict:
+        return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
+    if waits or result in _WAITS or (result in OUTSIDE and slot.pr_number):
+        again = (
+            "; once that is mended, flyball run lands it without an agent" if _is_merged(slot, result) else ""
+        )
+        said = why if result in ("manual", "pr-opened") else f"{result}: {why}{again}"
+        return Next(move=Move.PARK, why=said)
+    return Next(move=Move.BLOCK, why=f"{result}: {why}")
+
+
+def wants_pull(slot: SlotRun) -> bool:
+    """Does finished work wait because its pull request could not be opened?"""
+    outside = slot.result in ("no-gh", "no-remote") and slot.way != MERGE
+    return slot.state is State.PARKED and outside and not slot.pr_number
+
+
+def lands_again(slot: SlotRun) -> bool:
+    """Does finished work wait only because something outside was in the way of its landing?"""
+    return slot.state is State.PARKED and slot.result in _LANDS_AGAIN and not slot.pr_number
+
+
+def _is_merged(slot: SlotRun, result: str) -> bool:
+    """Its landing says by itself how a pull request is opened after all."""
+    merging = slot.way == MERGE and result in ("no-remote", "diverged")
+    return not slot.pr_number and (result == "gate-broken" or merging)
+
+
+def may_let_go(slot: SlotRun) -> bool:
+    """May a trip be let go because its task is closed? A landing that has begun may be what closed it, and a
+    pull request that is open is for people to settle."""
+    reviewed = slot.state is State.CHECKING and slot.pr_number
+    return not (slot.final or slot.state is State.LANDING or reviewed)
+
+
+def may_send_back(slot: SlotRun) -> bool:
+    """May a person send its work back to an agent? Not what is under way, nor what landed."""
+    return slot.state in (State.PARKED, State.BLOCKED)
+
+
+def on_resume(slot: SlotRun, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool) -> Next:
+    """What to do with a trip that another engine left behind."""
+    if slot.final:
+        return Next(move=Move.LEAVE)
+    if slot.state is State.LANDING:
+        return Next(move=Move.LAND_ON)
+    if slot.state is State.CHECKING and slot.pr_number:
+        return Next(move=Move.PARK, why=f"{pull_words(slot)}; its review was cut short")
+    if slot.state is State.CHECKING:
+        return Next(move=Move.CHECK)
+    if slot.state is State.CLAIMED:
+        return Next(move=Move.PREPARE)
+    if slot.state is State.RUNNING and alive:
+        return Next(move=Move.REATTACH)
+    if slot.state is State.RUNNING and ended_on_file:
+        return Next(move=Move.JUDGE)
+    if slot.state is State.ENDED:
+        return Next(move=Move.JUDGE)
+    if slot.state is State.READY:
+        return Next(move=Move.PREPARE)
+    if slot.failures >= budgets.attempts:
+        return Next(move=Move.BLOCK, why=f"failed {slot.failures} times, the last time: {slot.reason}")
+    why = "the agent was gone when the run went on"
+    return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=why, fresh=not commits)

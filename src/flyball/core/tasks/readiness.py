@@ -1,0 +1,370 @@
+"""Which tasks could start at all, whatever else runs, and in which order they are looked at.
+
+The order is priority (0 first), then age (those without a date last), then id, where t-2 comes before t-10.
+What forbids a start is looked at in this order, and the first is told: it is in flight already, this run was
+not asked for it, its type, a label, what the caller says, its status, a circle, its children, its needs, a
+label that cannot be read.
+
+A run looks at the same tasks whenever something has moved. What follows from the tasks alone is found out
+once, in ``Lineup``; ``Ready`` knows the moment.
+
+Why a task does not start now: a reason for scripts, the blocker by name, a sentence for people.
+
+What tasks use of the machine beside an agent: units of a kind, such as ``docker=2``.
+
+A task says so with a label, ``res:docker=2`` or ``res:docker`` for one unit. ``Stock`` is what is left of
+each kind within one project; a kind without a capacity has no limit here, the governor decides about it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from flyball.core.tasks.dependencies import Waits
+from flyball.core.tasks.footprint import FOOTPRINT_PREFIXES, Footprint, footprint_of
+from flyball.core.tasks.task import Task, TaskStatus
+from flyball.errors import UsageError, invariant
+
+
+class DeferReason(Enum):
+    ACTIVE = "active"
+    """It is in flight already."""
+    NOT_ASKED = "not-asked"
+    """This run was asked for other tasks."""
+    TYPE = "type"
+    LABEL = "label"
+    HELD = "held"
+    """The caller keeps it back, with a sentence of its own."""
+    STATUS = "status"
+    CIRCLE = "circle"
+    """It waits for itself."""
+    CHILDREN = "children"
+    NEEDS = "needs"
+    ROOM = "room"
+    BUDGET = "budget"
+    """It could not be paid for now."""
+    RESOURCE = "resource"
+    FOOTPRINT = "footprint"
+    TURN = "turn"
+    """Somebody who was passed over too often comes first."""
+
+
+class Deferral(NamedTuple):
+    """A tuple, as one call makes thousands."""
+
+    task_id: str
+    reason: DeferReason
+    blocker: str | None
+    """The task in the way; the resource, where no task holds it."""
+    words: str
+    """One sentence about the task, without its name and without a full stop."""
+
+
+_LABEL = re.compile(r"res:([^\s=]+)(?:=([1-9][0-9]{0,5}))?")
+_NAMED = 3
+"""How many holders a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    blocker: str
+    words: str
+
+
+def resources_of(labels: Iterable[str]) -> dict[str, int]:
+    """Units by kind, from the labels of a task; of one kind the largest number counts.
+
+    >>> resources_of(["res:docker=2", "res:gpu", "backend"])
+    {'docker': 2, 'gpu': 1}
+    """
+    found: dict[str, int] = {}
+    for label in labels:
+        if label.startswith("res:"):
+            match = _LABEL.fullmatch(label)
+            if match is None:
+                raise UsageError(f"the label {label!r} cannot be read; write res:docker or res:docker=2")
+            found[match[1]] = max(int(match[2] or 1), found.get(match[1], 0))
+    return found
+
+
+class Stock:
+    """Who holds how much of each kind that has a capacity, and to whom the next free units are promised."""
+
+    def __init__(self, capacity: Mapping[str, int]) -> None:
+        self._kinds = {kind: _Kind(limit) for kind, limit in capacity.items()}
+
+    def take(self, resources: Mapping[str, int], *, owner: str) -> None:
+        for kind, units in self._limited(resources):
+            kind.held[owner] = units
+            kind.used += units
+
+    def promise(self, resources: Mapping[str, int], *, owner: str) -> None:
+        for kind, units in self._limited(resources):
+            kind.promised[owner] = units
+            kind.wanted += units
+
+    def never(self, resources: Mapping[str, int]) -> Shortage | None:
+        """What is asked for and can never be had. Ask this first."""
+        for name, units in resources.items():
+            kind = self._kinds.get(name)
+            if kind is not None and units > kind.limit:
+                return Shortage(name, f"needs {units} {name}, and there are never more than {kind.limit}")
+        return None
+
+    def lacks(self, resources: Mapping[str, int]) -> Shortage | None:
+        """What is asked for and not free now, and who holds it."""
+        for name, units in resources.items():
+            kind = self._kinds.get(name)
+            if kind is not None and kind.used + units > kind.limit:
+                verb = "is" if kind.used == 1 else "are"
+                holders = _listed(list(kind.held))
+                words = f"needs {units} {name}: {kind.used} of {kind.limit} {verb} held by {holders}"
+                return Shortage(next(iter(kind.held)), words)
+        return None
+
+    def promised(self, resources: Mapping[str, int]) -> Shortage | None:
+        """What is asked for and free now, but promised to somebody else."""
+        for name, units in resources.items():
+            kind = self._kinds.get(name)
+            if kind is not None and kind.promised and kind.used + kind.wanted + units > kind.limit:
+                first = next(iter(kind.promised))
+                return Shortage(first, f"needs {units} {name}: the next free is kept for {first}")
+        return None
+
+    def _limited(self, resources: Mapping[str, int]) -> list[tuple[_Kind, int]]:
+        return [(self._kinds[name], units) for name, units in resources.items() if name in self._kinds]
+
+
+@dataclass(slots=True)
+class _Kind:
+    limit: int
+    used: int = 0
+    wanted: int = 0
+    held: dict[str, int] = field(default_factory=dict)
+    promised: dict[str, int] = field(default_factory=dict)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are.
+
+    >>> _listed(["t-1", "t-2"]), _listed(["a", "b", "c", "d", "e"])
+    ('t-1, t-2', 'a, b, c and 2 more')
+    """
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+NOT_DISPATCHED_TYPES = frozenset({"epic", "feature", "decision", "merge-request"})
+NOT_DISPATCHED_LABELS = frozenset({"no-dispatch", "refactor-core"})
+NOT_DISPATCHED_PREFIX = "gt:"
+
+NO_RESOURCES: Final[Mapping[str, int]] = MappingProxyType({})
+NO_AREAS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
+_DIGITS = re.compile(r"[0-9]+")
+_STATUS_WORDS = {
+    TaskStatus.IN_PROGRESS: "is in progress: somebody else works on it",
+    TaskStatus.BLOCKED: "is marked as blocked where it is kept",
+    TaskStatus.DEFERRED: "is marked as deferred where it is kept",
+}
+
+
+def in_order(tasks: Iterable[Task]) -> list[Task]:
+    """Sorted by the last key first: each sort is stable, and its keys are cheap to compare."""
+    found = sorted(tasks, key=_id)
+    found.sort(key=_natural)
+    found.sort(key=_age)
+    found.sort(key=_priority)
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def natural(name: str) -> str:
+    """A key under which a number in a name counts as a number. Names that differ only in leading zeros tie.
+
+    >>> sorted(["t-10", "t-2", "t-1b"], key=natural)
+    ['t-1b', 't-2', 't-10']
+    """
+    return _DIGITS.sub(_counted, name)
+
+
+def _counted(digits: re.Match[str]) -> str:
+    """The longer number is larger; of equally long ones text decides."""
+    number = digits[0].lstrip("0")
+    return f"{len(number):04}{number}"
+
+
+def _id(task: Task) -> str:
+    return task.id
+
+
+def _natural(task: Task) -> str:
+    return natural(task.id)
+
+
+def _age(task: Task) -> float:
+    return math.inf if task.created is None else task.created
+
+
+def _priority(task: Task) -> int:
+    return task.priority
+
+
+class Item(NamedTuple):
+    """A task to start, with what it touches and uses as it was decided."""
+
+    task: Task
+    footprint: Footprint | None
+    resources: Mapping[str, int] = NO_RESOURCES
+
+
+class Lineup:
+    """All tasks of one load of a source, in order, with what can be said of them whatever else runs."""
+
+    def __init__(self, tasks: Iterable[Task], *, areas: Mapping[str, Sequence[str]] = NO_AREAS) -> None:
+        self.tasks = in_order(tasks)
+        self.items = {task.id: _item(task, areas) for task in self.tasks}
+        invariant(len(self.items) == len(self.tasks), "two tasks have the same id")
+        self.unfit = _told(self.tasks, _unfit)
+        """Those that no agent is ever given; ``unread``: those with a label that cannot be read."""
+        self.unread = _told(self.tasks, _unread)
+        self.not_open = {task.id for task in self.tasks if task.status is not TaskStatus.OPEN}
+        self._merged: frozenset[str] | None = None
+        self._waits = Waits(())
+
+    def waits(self, merged: Collection[str]) -> Waits:
+        """Who waits for whom. It is asked for at every look, and changes only with what is merged."""
+        merged = frozenset(merged)
+        if merged != self._merged:
+            self._merged, self._waits = merged, Waits(self.tasks, merged=merged)
+        return self._waits
+
+
+def _item(task: Task, areas: Mapping[str, Sequence[str]]) -> Item:
+    said = _said(task.labels)
+    footprint = footprint_of(task.footprint, task.labels, areas) if said.touches else task.footprint
+    return Item(task, footprint, said.resources)
+
+
+def _told(tasks: Iterable[Task], why: Callable[[Task], Deferral | None]) -> dict[str, Deferral]:
+    return {task.id: deferral for task in tasks if (deferral := why(task)) is not None}
+
+
+def _unfit(task: Task) -> Deferral | None:
+    if task.type in NOT_DISPATCHED_TYPES:
+        words = f"is of type {task.type}, which is not dispatched"
+        return Deferral(task.id, DeferReason.TYPE, None, words)
+    label = _said(task.labels).bar
+    if label is None:
+        return None
+    words = f"carries the label {label}, which keeps it from being dispatched"
+    return Deferral(task.id, DeferReason.LABEL, None, words)
+
+
+def _unread(task: Task) -> Deferral | None:
+    problem = _said(task.labels).problem
+    return Deferral(task.id, DeferReason.LABEL, None, f"cannot start: {problem}") if problem else None
+
+
+class _Said(NamedTuple):
+    """What the labels of a task say about its start."""
+
+    bar: str | None
+    """The first that keeps it from being dispatched."""
+    touches: bool
+    """Some are about its footprint."""
+    resources: Mapping[str, int]
+    problem: str
+
+
+@lru_cache(maxsize=1 << 12)
+def _said(labels: tuple[str, ...]) -> _Said:
+    """Remembered, as many tasks carry the same few labels."""
+    bars = (
+        each for each in labels if each in NOT_DISPATCHED_LABELS or each.startswith(NOT_DISPATCHED_PREFIX)
+    )
+    touches = any(each.startswith(FOOTPRINT_PREFIXES) for each in labels)
+    resources, problem = NO_RESOURCES, ""
+    try:
+        resources = MappingProxyType(resources_of(labels))
+    except UsageError as error:
+        problem = str(error)
+    return _Said(next(bars, None), touches, resources, problem)
+
+
+class Ready:
+    """Says of one task after the other whether anything forbids it to start."""
+
+    def __init__(
+        self,
+        lineup: Lineup,
+        waits: Waits,
+        *,
+        active: Collection[str],
+        held: Mapping[str, str],
+        ours: Collection[str],
+        only: Collection[str] | None,
+        parent: str | None,
+    ) -> None:
+        self._lineup = lineup
+        self._waits = waits
+        self._active = active
+        self._held = held
+        self._ours = ours
+        self._only = only
+        self._parent = parent
+        self._beneath = waits.beneath(parent) if parent is not None else None
+        self._all_asked = only is None and parent is None
+        self._doubtful = {*active, *held, *lineup.unfit, *lineup.unread, *lineup.not_open, *waits.anybody()}
+
+    def forbids(self, task: Task) -> Deferral | None:
+        name = task.id
+        if self._all_asked and name not in self._doubtful:
+            return None  # most are like this
+        if name in self._active:
+            return Deferral(name, DeferReason.ACTIVE, None, "is already in flight")
+        return (
+            self._not_asked(task)
+            or self._lineup.unfit.get(name)
+            or self._kept_back(task)
+            or self._waiting(task)
+            or self._lineup.unread.get(name)
+        )
+
+    def _not_asked(self, task: Task) -> Deferral | None:
+        if self._only is not None and task.id not in self._only:
+            return Deferral(task.id, DeferReason.NOT_ASKED, None, "is not among the tasks this run is for")
+        if self._beneath is not None and task.id not in self._beneath:
+            words = f"is not beneath {self._parent}, which this run is for"
+            return Deferral(task.id, DeferReason.NOT_ASKED, None, words)
+        return None
+
+    def _kept_back(self, task: Task) -> Deferral | None:
+        if task.id in self._held:
+            return Deferral(task.id, DeferReason.HELD, None, self._held[task.id])
+        if task.status is TaskStatus.OPEN:
+            return None
+        if task.status is TaskStatus.IN_PROGRESS and task.id in self._ours:
+            return None
+        return Deferral(task.id, DeferReason.STATUS, None, _STATUS_WORDS[task.status])
+
+    def _waiting(self, task: Task) -> Deferral | None:
+        circle = self._waits.circle(task.id)
+        if circle is not None:
+            words = f"waits for itself: {circle.words()}"
+            return Deferral(task.id, DeferReason.CIRCLE, circle.next, words)
+        children = self._waits.children.get(task.id)
+        if children:
+            first = children[0]
+            words = f"has an open child, {first}"
+            if len(children) > 1:
+                words = f"has {len(children)} open children, {first} and others"
+            return Deferral(task.id, DeferReason.CHILDREN, first, words)
+        unmet = self._waits.unmet(task.id)
+        return Deferral(task.id, DeferReason.NEEDS, unmet.need, unmet.words()) if unmet else None

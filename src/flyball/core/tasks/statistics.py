@@ -1,0 +1,246 @@
+"""What a factory's work came to, as a fold over its ledger: pace, cost, waste, and where time went.
+
+Every figure is about *trips*: from one claim of a task to its end. What an agent spent counts for the trip it
+was launched in, stages and reviews included; a trip that ended merged carries its spend to the merged side,
+every other to the side of work that never merged. A trip that is still under way is on neither side.
+
+The time of a trip is divided among what it stood for: between two entries it waited for whatever the second
+one needed, or worked. ``_STRETCHES`` says which stretch is which; what is not in it is flyball's own time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Final
+
+from flyball.core.tasks.task_run import Entry, Mark, Step
+
+_B, _D = Mark.BEGUN, Mark.DONE
+_STRETCHES: Final[Mapping[tuple[Step, Mark], str]] = {
+    # What an entry ends: the time since the one before.
+    (Step.WORKTREE, _B): "a place in the run's width",
+    (Step.WORKTREE, _D): "its worktree",
+    (Step.LAUNCH, _B): "a slot of the pool",
+    (Step.LAUNCH, _D): "the start of its agent",
+    (Step.SESSION, _D): "its agent",
+    (Step.END, _D): "its agent",
+    (Step.STAGE, _D): "its stages",
+    (Step.REVIEW, _D): "its review",
+    (Step.REBASE, _B): "another landing",
+    (Step.GATE, _B): "the gate",
+    (Step.GATE, _D): "the gate",
+    (Step.ADVANCE, _B): "the gate",
+}
+_OWN = "flyball itself"
+_PAUSE = "a pause after it was {cause}"
+_TOLD_AT_ITS_END = frozenset({"ended", "tokens", "cost_usd"})
+_ENDS: Final[Mapping[Step, str]] = {Step.MERGED: "merged", Step.BLOCK: "blocked", Step.PARK: "parked"}
+UNKNOWN_MODEL = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    tokens: int = 0
+    usd: float | None = 0.0
+    """As far as it was reported; None: agents worked, and none of them said what it cost."""
+    unpriced: int = 0
+    """Launches that did not say what they cost."""
+
+    def __add__(self, other: Spend) -> Spend:
+        usd, unpriced = (self.usd or 0.0) + (other.usd or 0.0), self.unpriced + other.unpriced
+        return Spend(
+            tokens=self.tokens + other.tokens, usd=None if unpriced and not usd else usd, unpriced=unpriced
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trip:
+    """One trip as the ledger tells it."""
+
+    task: str
+    began: float
+    ended: float | None = None
+    end: str = ""
+    """merged, blocked, parked; empty while it is under way or was begun anew."""
+    model: str = ""
+    launches: int = 0
+    spend: Spend = Spend()
+    by_model: Mapping[str, Spend] = field(default_factory=dict)
+    waits: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by what they went to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByModel:
+    """A trip's launches and its merge count for the model that it ended with."""
+
+    merged: int = 0
+    launches: int = 0
+    spend: Spend = Spend()
+    wasted: Spend = Spend()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    since: float | None
+    until: float
+    merged: int
+    blocked: int
+    parked: int
+    under_way: int
+    over_s: float
+    """How long these figures go back."""
+    merged_per_hour: float
+    median_trip_s: float | None
+    spend: Spend
+    spend_per_merged: Spend | None
+    wasted: Spend
+    """On trips that are over and did not end merged."""
+    waits: Mapping[str, float]
+    """Seconds of all trips by what they went to, the longest first."""
+    models: Mapping[str, ByModel]
+
+
+def spend_of(entry: Entry) -> Spend | None:
+    """What an agent used that ends with this entry; None: no agent ends with it."""
+    told = not entry.fields.keys().isdisjoint(_TOLD_AT_ITS_END)
+    # The agent of a stage or a review is over before it is known what comes of it.
+    ended = entry.mark is Mark.DONE if entry.step is Step.END else told
+    if entry.step not in (Step.END, Step.STAGE, Step.REVIEW) or not ended:
+        return None
+    cost = entry.fields.get("cost_usd")
+    usd = float(cost) if isinstance(cost, int | float) and math.isfinite(cost) and cost >= 0 else None
+    return Spend(tokens=int(entry.fields.get("tokens") or 0), usd=usd, unpriced=int(usd is None))
+
+
+def trips_of(entries: Iterable[Entry]) -> list[Trip]:
+    """Every trip, in the order of its beginning. Entries come in the order of the ledger."""
+    books: dict[str, _Book] = {}
+    found: list[_Book] = []
+    for entry in entries:
+        if entry.step is Step.CLAIM or entry.task not in books:
+            books[entry.task] = book = _Book(entry)
+            found.append(book)
+        else:
+            books[entry.task].note(entry)
+    return [book.trip() for book in found]
+
+
+def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) -> Measures:
+    """The figures of all trips that ended since then, and of those that have not."""
+    inside = [trip for trip in trips if since is None or trip.ended is None or trip.ended >= since]
+    over = [trip for trip in inside if trip.ended is not None]
+    merged = [trip for trip in over if trip.end == "merged"]
+    first = since if since is not None else min((trip.began for trip in inside), default=now)
+    spend = sum((trip.spend for trip in inside), Spend())
+    lengths = [trip.ended - trip.began for trip in merged if trip.ended is not None]
+    return Measures(
+        since=since,
+        until=now,
+        merged=len(merged),
+        blocked=sum(trip.end == "blocked" for trip in over),
+        parked=sum(trip.end == "parked" for trip in over),
+        under_way=len(inside) - len(over),
+        over_s=now - first,
+        merged_per_hour=len(merged) / max((now - first) / 3600.0, 1 / 3600.0) if merged else 0.0,
+        median_trip_s=median(lengths) if lengths else None,
+        spend=spend,
+        spend_per_merged=_each(sum((trip.spend for trip in merged), Spend()), len(merged)),
+        wasted=sum((trip.spend for trip in over if trip.end != "merged"), Spend()),
+        waits=_waits(inside),
+        models=_models(inside),
+    )
+
+
+def _each(spend: Spend, count: int) -> Spend | None:
+    if not count:
+        return None
+    usd = spend.usd / count if spend.usd is not None else None
+    return replace(spend, tokens=round(spend.tokens / count), usd=usd)
+
+
+def _waits(trips: Iterable[Trip]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for trip in trips:
+        for what, seconds in trip.waits.items():
+            total[what] += seconds
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def _models(trips: Iterable[Trip]) -> dict[str, ByModel]:
+    found: dict[str, ByModel] = defaultdict(ByModel)
+    for trip in trips:
+        wasted = trip.ended is not None and trip.end != "merged"
+        for model, spend in trip.by_model.items():
+            found[model] = replace(
+                found[model],
+                spend=found[model].spend + spend,
+                wasted=found[model].wasted + (spend if wasted else Spend()),
+            )
+        if trip.model:
+            last = found[trip.model]
+            merged = last.merged + (trip.end == "merged")
+            found[trip.model] = replace(last, merged=merged, launches=last.launches + trip.launches)
+    return dict(sorted(found.items(), key=lambda item: (-(item[1].spend.usd or 0.0), item[0])))
+
+
+class _Book:
+    """A trip while its entries are read."""
+
+    def __init__(self, first: Entry) -> None:
+        self.task, self.began, self.last = first.task, first.at, first.at
+        self.ended: float | None = None
+        self.end, self.model, self.launches = "", "", 0
+        self.by_model: dict[str, Spend] = defaultdict(Spend)
+        self.waits: dict[str, float] = defaultdict(float)
+        self.cause = ""
+
+    def note(self, entry: Entry) -> None:
+        self._spend_time(entry)
+        if entry.step is Step.LAUNCH and entry.mark is Mark.DONE:
+            self.launches += 1
+            self.model = entry.fields.get("model") or UNKNOWN_MODEL
+        if (spent := spend_of(entry)) is not None:
+            self._spend(entry, spent)
+        if entry.step is Step.BACK:
+            self.cause = str(entry.fields.get("cause", "sent back"))
+        if entry.step is not Step.TELL:  # which may come after the end
+            self.end = _ENDS.get(entry.step, "")
+            self.ended = entry.at if self.end else None
+
+    def _spend_time(self, entry: Entry) -> None:
+        if self.ended is not None:
+            # A person let it wait; that is nobody's figure.
+            self.last = entry.at
+            return
+        # A clock that was set back takes nothing away.
+        seconds, self.last = max(0.0, entry.at - self.last), entry.at
+        what = _STRETCHES.get((entry.step, entry.mark), _OWN)
+        if self.cause and (entry.step, entry.mark) == (Step.WORKTREE, Mark.BEGUN):
+            what, self.cause = _PAUSE.format(cause=self.cause), ""
+        if seconds:
+            self.waits[what] += seconds
+
+    def _spend(self, entry: Entry, spent: Spend) -> None:
+        # What the runtime says it used is surer than what it was asked for.
+        model = entry.fields.get("model") or self.model or UNKNOWN_MODEL
+        if entry.step is Step.END:
+            self.model = model
+        self.by_model[model] += spent
+
+    def trip(self) -> Trip:
+        return Trip(
+            task=self.task,
+            began=self.began,
+            ended=self.ended,
+            end=self.end,
+            model=self.model,
+            launches=self.launches,
+            spend=sum(self.by_model.values(), Spend()),
+            by_model=dict(self.by_model),
+            waits=dict(self.waits),
+        )

@@ -1,0 +1,427 @@
+"""One task's trip through the factory, as a fold (task_run.py) over what the ledger says.
+
+A trip is a row of *entries*. Each names a step and whether it is about to be done (``BEGUN``) or has been
+done (``DONE``). An entry is written before its effect and confirmed after it, so whoever finds the last
+entry of somebody who was killed knows what may or may not have happened since, and looks at the world for
+the rest.
+
+The table below is the whole life of a trip. Steps inside a state (a session learned, a landing's own
+steps) do not leave it. What is not listed cannot happen.
+
+What each entry of the ledger makes of a trip: the fold behind task_run.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from flyball.core.pool.model import Holder
+from flyball.errors import InvariantError
+
+
+class State(Enum):
+    """Where a trip stands."""
+
+    CLAIMED = "claimed"
+    """Chosen; its worktree is being made."""
+    READY = "ready"
+    """Everything is there for an agent; waits for a slot, or for a pause to end."""
+    RUNNING = "running"
+    ENDED = "ended"
+    """The agent is gone, and how it ended is known."""
+    CHECKING = "checking"
+    """Other agents look at finished work: its stages, its review."""
+    LANDING = "landing"
+    MERGED = "merged"
+    PARKED = "parked"
+    """Green, and a person lands it."""
+    BLOCKED = "blocked"
+    """A person has to look; the reason says at what."""
+
+
+class Step(Enum):
+    CLAIM = "claim"
+    WORKTREE = "worktree"
+    LAUNCH = "launch"
+    SESSION = "session"
+    END = "end"
+    KEEP = "keep"
+    """Commit what the agent left uncommitted."""
+    STAGE = "stage"
+    """A further agent works in the same worktree."""
+    REVIEW = "review"
+    LAND = "land"
+    REBASE = "rebase"
+    CLOSE = "close"
+    GATE = "gate"
+    ADVANCE = "advance"
+    """Move the default branch."""
+    CHECKOUT = "checkout"
+    """Bring the user's own checkout along."""
+    PR = "pr"
+    """Push the branch and open a pull request instead of moving the default branch."""
+    TELL = "tell"
+    """Close the task where it lives outside the repository."""
+    CLEAN = "clean"
+    MERGED = "merged"
+    BACK = "back"
+    """Sent back to an agent, with the cause."""
+    PARK = "park"
+    BLOCK = "block"
+
+
+class Mark(Enum):
+    BEGUN = "begun"
+    DONE = "done"
+
+
+class Cause(Enum):
+    """Why a trip goes back to an agent. Each has a budget of its own."""
+
+    FAILED = "failed"
+    LIMITED = "limited"
+    GATE = "gate"
+    CONFLICT = "conflict"
+    REVIEW = "review"
+    """Its reviewer found something that must not land, or a stage could not be done."""
+    INTERRUPTED = "interrupted"
+    """Stopped by a person or by the end of the engine; nobody's fault."""
+    NUDGED = "nudged"
+    REJECTED = "rejected"
+    """A person looked at what it came to, and said what is wrong with it."""
+
+
+OUTSIDE = frozenset({"no-remote", "diverged", "no-gh", "gate-broken", "error"})
+"""What a landing may come to that says nothing about the work."""
+FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
+
+_S, _B, _D = State, Mark.BEGUN, Mark.DONE
+_ANY_LIVE = (_S.CLAIMED, _S.READY, _S.RUNNING, _S.ENDED, _S.CHECKING, _S.LANDING)
+LANDING_STEPS = (
+    Step.REBASE,
+    Step.CLOSE,
+    Step.GATE,
+    Step.ADVANCE,
+    Step.PR,
+    Step.CHECKOUT,
+    Step.TELL,
+    Step.CLEAN,
+)
+
+TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
+    (_S.CLAIMED, Step.WORKTREE, _B): _S.CLAIMED,
+    (_S.CLAIMED, Step.WORKTREE, _D): _S.READY,
+    (_S.READY, Step.WORKTREE, _B): _S.READY,
+    (_S.READY, Step.WORKTREE, _D): _S.READY,
+    (_S.READY, Step.LAUNCH, _B): _S.READY,
+    (_S.READY, Step.LAUNCH, _D): _S.RUNNING,
+    (_S.RUNNING, Step.SESSION, _D): _S.RUNNING,
+    (_S.RUNNING, Step.END, _D): _S.ENDED,
+    (_S.ENDED, Step.KEEP, _B): _S.ENDED,
+    (_S.ENDED, Step.KEEP, _D): _S.ENDED,
+    **{
+        (state, step, _B): _S.CHECKING
+        for state in (_S.ENDED, _S.CHECKING)
+        for step in (Step.STAGE, Step.REVIEW)
+    },
+    **{(_S.CHECKING, step, _D): _S.CHECKING for step in (Step.STAGE, Step.REVIEW)},
+    # A person has a pull request reviewed; then it waits for people again.
+    (_S.PARKED, Step.REVIEW, _B): _S.CHECKING,
+    (_S.ENDED, Step.LAND, _B): _S.LANDING,
+    (_S.CHECKING, Step.LAND, _B): _S.LANDING,
+    (_S.PARKED, Step.LAND, _B): _S.LANDING,
+    (_S.BLOCKED, Step.LAND, _B): _S.LANDING,
+    (_S.LANDING, Step.LAND, _B): _S.LANDING,
+    (_S.LANDING, Step.MERGED, _D): _S.MERGED,
+    **{(_S.LANDING, step, mark): _S.LANDING for step in LANDING_STEPS for mark in Mark},
+    **{(state, Step.BACK, _D): _S.READY for state in _ANY_LIVE},
+    **{(state, Step.BLOCK, _D): _S.BLOCKED for state in _ANY_LIVE},
+    **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.CHECKING, _S.LANDING, _S.PARKED)},
+    # It has landed, whatever the source says; a later run tells it again.
+    **{(_S.MERGED, Step.TELL, mark): _S.MERGED for mark in Mark},
+    # A person sends back what waits for them, or what nothing came of.
+    **{(state, Step.BACK, _D): _S.READY for state in (_S.PARKED, _S.BLOCKED)},
+    # A person decided to try again: budgets start anew, what was committed is still there.
+    **{(state, Step.CLAIM, _D): _S.CLAIMED for state in State},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the ledger."""
+
+    id: int
+    at: float
+    """Wall clock: for people."""
+    run: str
+    task: str
+    step: Step
+    mark: Mark
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRun:
+    """Everything the entries of one trip say."""
+
+    task: str
+    state: State
+    run: str = ""
+    since: float = 0.0
+    """Wall clock of the last change of state."""
+    started: float = 0.0
+    attempt: int = 1
+    """Which launch this is, not counting those that a limit or a person ended."""
+    launches: int = 0
+    failures: int = 0
+    limited: int = 0
+    """Limits in a row."""
+    gate_backs: int = 0
+    conflict_backs: int = 0
+    review_backs: int = 0
+    stages: tuple[str, ...] = ()
+    """Stages that are done."""
+    checked: str = ""
+    """Where the branch stood after the last of them."""
+    reviewed: str = ""
+    """The commit that its last review was about."""
+    passed: bool | None = None
+    """What that review came to; None: it could not be had."""
+    errand: Holder | None = None
+    """An agent of a stage or a review; it may outlive its engine."""
+    errand_keeper: Holder | None = None
+    errand_folder: str = ""
+    session: str | None = None
+    worktree: str = ""
+    branch: str = ""
+    base: str = ""
+    """The commit below the branch's own ones: where it was made, or was last brought to."""
+    folder: str = ""
+    holder: Holder | None = None
+    keeper: Holder | None = None
+    claim_id: int = 0
+    pool: str = ""
+    model: str = ""
+    rationale: str = ""
+    """Why this model."""
+    identity: str = ""
+    """Whose account the last launch was verified to use."""
+    tokens: int = 0
+    cost_usd: float | None = None
+    """Of its agents together; None: none of them said what it cost."""
+    denials: tuple[str, ...] = ()
+    """What its agents wanted to do and were not permitted to, each once."""
+    end: str = ""
+    reason: str = ""
+    cause: Cause | None = None
+    lesson: str = ""
+    """What the next agent should know of the last one's failure; a limit or a stop in between keeps it."""
+    lesson_cause: Cause | None = None
+    until: float = 0.0
+    """Wall clock before which it is not launched again."""
+    result: str = ""
+    """What the last landing came to."""
+    way: str = ""
+    """How it was to land: ``merge``, into the default branch; ``pr``, as a pull request."""
+    said: str = ""
+    """What that landing had to say, where it is not why the trip stands where it stands."""
+    blocked_for: str = ""
+    """What was wrong with the work when it was blocked. A person who tries to land it all the same, and
+    cannot for reasons outside, changes nothing about that."""
+    new: str = ""
+    """The commit that the default branch is being moved to, or was."""
+    old: str = ""
+    gate: Holder | None = None
+    """A gate command that was started; it may outlive its engine."""
+    gate_folder: str = ""
+    landing: Step | None = None
+    """The last step of the landing that is under way."""
+    landing_done: bool = False
+    pr_url: str = ""
+    pr_number: int = 0
+    untold: bool = False
+    """Its source was to be told that it is closed, and has not confirmed it."""
+
+    @property
+    def final(self) -> bool:
+        return self.state in FINAL
+
+
+_KEPT = frozenset(
+    {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
+    | {
+        "result",
+        "way",
+        "new",
+        "old",
+        "said",
+        "rationale",
+        "identity",
+        "pr_url",
+        "pr_number",
+        "reviewed",
+        "passed",
+    }
+)
+
+
+def fold(slot: SlotRun | None, entry: Entry) -> SlotRun:
+    """The trip after one more entry."""
+    if slot is None or entry.step is Step.CLAIM:
+        return _claimed(slot, entry)
+    to = TRANSITIONS.get((slot.state, entry.step, entry.mark))
+    if to is None:
+        raise InvariantError(f"{entry.task}: {entry.step.value} {entry.mark.value} after {slot.state.value}")
+    changes: dict[str, Any] = {key: value for key, value in entry.fields.items() if key in _KEPT}
+    if to is not slot.state:
+        changes["since"] = entry.at
+    changed = replace(slot, state=to, run=entry.run, **changes)
+    return _WITH.get(entry.step, _unchanged)(changed, entry)
+
+
+def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
+    """A new trip. What was committed and said in an earlier one is still worth going on from."""
+    if entry.step is not Step.CLAIM:
+        raise InvariantError(f"{entry.task}: {entry.step.value} before it was claimed")
+    again = slot is not None and slot.state is not State.MERGED
+    kept = {name: getattr(slot, name) for name in ("session", "branch", "base", "worktree") if again}
+    attempt = 1 if slot is None or slot.state is State.MERGED else slot.attempt + 1
+    lesson = slot.reason if slot is not None and slot.state is State.BLOCKED else ""
+    return SlotRun(
+        task=entry.task,
+        state=State.CLAIMED,
+        run=entry.run,
+        since=entry.at,
+        started=entry.at,
+        attempt=attempt,
+        lesson=lesson,
+        **kept,
+    )
+
+
+def _launched(slot: SlotRun, entry: Entry) -> SlotRun:
+    if entry.mark is Mark.BEGUN:
+        return replace(slot, holder=None, keeper=None, end="")
+    return replace(
+        slot,
+        launches=slot.launches + 1,
+        holder=_holder(entry.fields.get("holder")),
+        keeper=_holder(entry.fields.get("keeper")),
+    )
+
+
+def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
+    tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd")
+    known = slot.cost_usd if cost is None else (slot.cost_usd or 0.0) + cost
+    denials = tuple(dict.fromkeys((*slot.denials, *(entry.fields.get("denials") or ()))))
+    return replace(slot, tokens=slot.tokens + tokens, cost_usd=known, denials=denials)
+
+
+def _kept(slot: SlotRun, entry: Entry) -> SlotRun:
+    """Stages that are done stay done only while the work is what they saw."""
+    tip = entry.fields.get("tip")
+    return slot if tip is None or tip == slot.checked else replace(slot, stages=(), checked="")
+
+
+def _stage(slot: SlotRun, entry: Entry) -> SlotRun:
+    slot = _errand(slot, entry)
+    if entry.mark is Mark.BEGUN:
+        return slot
+    stages = dict.fromkeys((*slot.stages, entry.fields["stage"]))
+    return replace(slot, stages=tuple(stages), checked=entry.fields.get("tip", ""))
+
+
+def _review(slot: SlotRun, entry: Entry) -> SlotRun:
+    """What an earlier one came to counts no more as soon as another has begun."""
+    slot = _errand(slot, entry)
+    return replace(slot, passed=None) if entry.mark is Mark.BEGUN else slot
+
+
+def _errand(slot: SlotRun, entry: Entry) -> SlotRun:
+    """What a stage or a review costs counts for its task; its process is known while it may run."""
+    return replace(
+        _ended(slot, entry),
+        errand=_holder(entry.fields.get("errand")),
+        errand_keeper=_holder(entry.fields.get("errand_keeper")),
+        errand_folder=entry.fields.get("errand_folder", ""),
+    )
+
+
+def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
+    cause = Cause(entry.fields["cause"])
+    counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW, Cause.REJECTED)
+    if cause is Cause.REJECTED:
+        slot = _anew(slot)
+    if counted:
+        said = (entry.fields.get("reason"), entry.fields.get("detail"))
+        slot = replace(slot, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
+    return replace(
+        slot,
+        cause=cause,
+        blocked_for="",
+        attempt=slot.attempt + counted,
+        failures=slot.failures + (cause is Cause.FAILED),
+        gate_backs=slot.gate_backs + (cause is Cause.GATE),
+        conflict_backs=slot.conflict_backs + (cause is Cause.CONFLICT),
+        review_backs=slot.review_backs + (cause is Cause.REVIEW),
+        limited=slot.limited + 1 if cause is Cause.LIMITED else 0,
+        session=None if entry.fields.get("fresh") else slot.session,
+        landing=None,
+        holder=None,
+        keeper=None,
+        errand=None,
+        errand_keeper=None,
+    )
+
+
+def _anew(slot: SlotRun) -> SlotRun:
+    """A person's word: budgets start anew. What they saw is over, a pull request of it included."""
+    slot = replace(slot, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
+    return replace(slot, reviewed="", passed=None, result="", pr_url="", pr_number=0)
+
+
+def _landed_a_step(slot: SlotRun, entry: Entry) -> SlotRun:
+    gate = _holder(entry.fields.get("gate"))
+    if gate is not None or entry.step is not Step.GATE:
+        slot = replace(slot, gate=gate, gate_folder=entry.fields.get("folder_of_gate", ""))
+    return replace(slot, landing=entry.step, landing_done=entry.mark is Mark.DONE)
+
+
+def _told(slot: SlotRun, entry: Entry) -> SlotRun:
+    return replace(_landed_a_step(slot, entry), untold=entry.mark is Mark.BEGUN)
+
+
+def _blocked(slot: SlotRun, entry: Entry) -> SlotRun:
+    about_work = entry.fields.get("result") not in OUTSIDE
+    return _over(replace(slot, blocked_for=slot.reason) if about_work else slot, entry)
+
+
+def _over(slot: SlotRun, _entry: Entry) -> SlotRun:
+    return replace(slot, holder=None, keeper=None, errand=None, errand_keeper=None)
+
+
+def _unchanged(slot: SlotRun, _entry: Entry) -> SlotRun:
+    return slot
+
+
+_WITH = {
+    Step.LAUNCH: _launched,
+    Step.END: _ended,
+    Step.KEEP: _kept,
+    Step.STAGE: _stage,
+    Step.REVIEW: _review,
+    Step.BACK: _sent_back,
+    Step.LAND: _landed_a_step,
+    **dict.fromkeys(LANDING_STEPS, _landed_a_step),
+    Step.TELL: _told,
+    Step.MERGED: _over,
+    Step.PARK: _over,
+    Step.BLOCK: _blocked,
+}
+
+
+def _holder(fields: Any) -> Holder | None:
+    return Holder(**fields) if fields else None

@@ -1,0 +1,96 @@
+"""Paying for calls one by one, when the account's windows are used up: only if three switches say so.
+
+    flyball run --allow-api-spend      this run
+    account.api_spend = "explicit"     this project
+    the profile's api_key_env is set   this account
+
+An ambient ``ANTHROPIC_API_KEY`` is none of them.
+
+What tokens weigh in dollars, where a transcript gives tokens only.
+
+List prices by tier, per million tokens. A window's ceiling is calibrated with the same weights, so what
+counts is how the models and kinds of tokens compare, not the last cent; the figure is tagged an estimate.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from flyball.core.budget.limits import api_spend_refused
+from flyball.errors import UsageError
+from flyball.factory.budget.port import API_KEYS, Payer
+from flyball.factory.project.config import ProjectConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """``value`` is never printed."""
+
+    allowed: bool = False
+    variable: str = ""
+    value: str = field(default="", repr=False)
+    words: str = ""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {self.variable: self.value} if self.allowed else {}
+
+
+def api_key_for(
+    config: ProjectConfig, payer: Payer, *, wanted: bool, environ: Mapping[str, str] | None = None
+) -> ApiKey:
+    """UsageError where a run asks for it and a switch says no."""
+    around = os.environ if environ is None else environ
+    value = around.get(payer.key_env, "") if payer.key_env else ""
+    refused = api_spend_refused(
+        flag=wanted, setting=config.account.api_spend, key_env=payer.key_env, key_there=bool(value)
+    )
+    variable = API_KEYS.get(payer.runtime, "")
+    if wanted and not refused and not variable:
+        refused = f"{payer.runtime} takes no API key from us"
+    if wanted and refused:
+        raise UsageError(f"the API key may not be charged: {refused}")
+    if refused:
+        return ApiKey()
+    words = (
+        f"API KEY SPEND IS ON: when the windows of {payer.name} are used up, every call is paid for with "
+        f"{payer.key_env}"
+    )
+    return ApiKey(allowed=True, variable=variable, value=value, words=words)
+
+
+class Price(NamedTuple):
+    """Dollars per million tokens."""
+
+    sent: float
+    answered: float
+
+
+_WRITE, _READ = 1.25, 0.1
+"""Writing to the cache costs a quarter more than sending, reading from it a tenth."""
+_TIERS = {"haiku": Price(1.0, 5.0), "sonnet": Price(3.0, 15.0), "opus": Price(15.0, 75.0)}
+_UNKNOWN = _TIERS["sonnet"]
+
+
+def price_of(model: str) -> Price:
+    """
+    >>> price_of("claude-haiku-4-5"), price_of("something-new")
+    (Price(sent=1.0, answered=5.0), Price(sent=3.0, answered=15.0))
+    """
+    named = next((price for tier, price in _TIERS.items() if tier in model), None)
+    if named is None and "fable" in model:
+        return _TIERS["opus"]
+    return named or _UNKNOWN
+
+
+def cost_usd(model: str, *, sent: int, written: int, read: int, answered: int) -> float:
+    """
+    >>> round(cost_usd("claude-sonnet-4-5", sent=1000, written=0, read=0, answered=1000), 6)
+    0.018
+    """
+    price = price_of(model)
+    millionths = price.sent * (sent + _WRITE * written + _READ * read) + price.answered * answered
+    return millionths / 1e6

@@ -1,0 +1,124 @@
+"""How an account's windows stand now, kept up to date without ever being in anybody's way.
+
+Usage is looked at in a thread, and no more often than it has to be: where no window has a ceiling and no
+provider reported one, there is nothing to look for. What agents say while they run is heard at once, and
+kept for whoever comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flyball.core.budget.usage_windows import Piece, Report, Spend, Standing
+from flyball.factory.budget.port import Payer, standings_of
+from flyball.factory.budget.provider_reports import ToldFile
+from flyball.factory.budget.quotas import QuotaBook
+from flyball.factory.budget.sources import Seen, Usage, usage_of
+from flyball.factory.state.threads import off_loop
+
+FRESH_S = 30.0
+"""How long a look is good for; less once an agent has ended."""
+IDLE_FRESH_S = 300.0
+"""The same while no agent of ours runs: a run that waits for a reset need not look twice a minute."""
+_AGAIN_S = 5.0
+
+
+class Lookout:
+    def __init__(
+        self,
+        payer: Payer,
+        home: Path,
+        *,
+        own: Path | None = None,
+        usage: Usage | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._wall = wall
+        self.book = QuotaBook(home, payer.name)
+        self.terms = self.book.terms()
+        self._file = ToldFile(home, payer.name)
+        self.told = self._file.read(wall())
+        self._usage = usage or usage_of(payer, home, own=own)
+        self.seen: Seen | None = None
+        self._stale_at = 0.0
+        self._rest_s = FRESH_S
+        self._since: list[Piece] = []
+        """What our own agents cost since the last look."""
+        self._looking: asyncio.Task[None] | None = None
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a look has come in."""
+
+    @property
+    def watched(self) -> bool:
+        """Is there a window that usage could say anything about?"""
+        return any(each.ceiling_usd is not None for each in self.terms) or bool(self.told.reports)
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """Before the first look no window is said to be beyond measure."""
+        terms = self.terms if self.seen is not None or not self.watched else ()
+        return standings_of(terms, self.told.reports, self._spend(), self._wall())
+
+    def _spend(self) -> Spend | None:
+        """What was seen, and what our own agents have cost since."""
+        if self.seen is None or self.seen.spend is None:
+            return None
+        spend = _with(self.seen.spend, self._since)
+        return spend if spend.floor is None else replace(spend, floor=_with(spend.floor, self._since))
+
+    def hear(self, reports: Iterable[Report]) -> bool:
+        """What a provider said; True if it is new."""
+        new = self.told.hear(reports)
+        if new:
+            self.keep()
+        return new
+
+    def keep(self) -> None:
+        self._file.write(self.told, self._wall())
+
+    # -- looking ----------------------------------------------------------------------------------------
+
+    def look_now(self) -> Seen:
+        """For whoever has time: blocks until the sources have answered."""
+        now = self._wall()
+        self._stale_at = now + self._rest_s
+        seen = self._usage.look(now)
+        self._since = [each for each in self._since if each.end >= now]
+        self.seen = seen
+        return seen
+
+    async def look(self, *, busy: bool = True) -> None:
+        """A fresh look where one is due. The first is waited for; later ones come in when they are done.
+        ``busy``: something is being spent now."""
+        idle = self._looking is None or self._looking.done()
+        self._rest_s = FRESH_S if busy else IDLE_FRESH_S
+        if self.watched and idle and self._wall() >= self._stale_at:
+            self._looking = asyncio.create_task(self._refresh())
+        if self._looking is not None and self.seen is None:
+            await asyncio.shield(self._looking)
+
+    async def _refresh(self) -> None:
+        await off_loop(self.look_now)
+        self.changed()
+
+    def spent(self, usd: float) -> None:
+        """An agent of ours is over and cost this: known before any source says so."""
+        now = self._wall()
+        self._since.append(Piece(now, now, usd))
+        self._stale_at = min(self._stale_at, now + _AGAIN_S)
+
+    @property
+    def due_in_s(self) -> float | None:
+        """When the next look is due, or a window ends; None: never."""
+        if not self.watched:
+            return None
+        ends = (each.end for each in self.standings if each.enforced)
+        return min([self._stale_at, *ends]) - self._wall()
+
+
+def _with(spend: Spend, pieces: Sequence[Piece]) -> Spend:
+    return replace(spend, pieces=[*spend.pieces, *pieces]) if pieces else spend

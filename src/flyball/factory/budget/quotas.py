@@ -1,0 +1,209 @@
+"""The windows of an account as people set them: ``FLYBALL_HOME/registry/quotas/<account>.json``.
+
+Kept like the projects: an atomic write, a line of audit and a commit, under the registry's lock. A file that
+cannot be understood is an error with a way out, never "no limits": whoever set a ceiling meant it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flyball.core.budget.usage_windows import BUILT_IN, DAY_S, Terms, calibrated
+from flyball.core.durations import moment_s
+from flyball.core.suggestions import did_you_mean
+from flyball.core.tasks.task import check_id
+from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
+from flyball.factory.project.registry_history import AUDIT, History, git_words
+from flyball.host.atomic_file import replace_file
+from flyball.host.lock_file import LockFile
+
+QUOTAS = "quotas"
+_LARGEST = 1 << 16
+_STUCK_S = 60.0
+A_PERSON = "a person"
+"""Said by somebody who looked at the provider's own page: no source here has to know of it."""
+WHOLE = frozenset({"ccusage", "transcripts"})
+"""Sources that see everybody's spending from this machine, not only that of our agents."""
+LENGTHS_S = (60.0, 31 * DAY_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """A window that a person said something about."""
+
+    name: str
+    length_s: float
+    ceiling_usd: float
+    set_by: str
+    """``declared``, or ``calibrated`` from what the provider's page showed."""
+    at: str
+    """Wall clock, for people."""
+    used: float | None = None
+    spent_usd: float | None = None
+    """What was shown and what was measured then, where it was calibrated."""
+    source: str = ""
+    """Who measured it."""
+
+
+class QuotaBook:
+    """Of one account. Safe to use from many processes at once."""
+
+    def __init__(self, home: Path, account: str) -> None:
+        self.account = account
+        self.home, self.folder = home, home / "registry"
+        self.file = self.folder / QUOTAS / f"{account}.json"
+        self._history = History(self.folder)
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def quotas(self) -> tuple[Quota, ...]:
+        try:
+            with self.file.open("rb") as opened:
+                found = json.loads(opened.read(_LARGEST))
+            return tuple(_quota(each) for each in found["windows"])
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StoreError(f"cannot read {self.file} ({error.strerror})") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise StoreUnreadableError(
+                f"cannot understand {self.file} ({error}); {self._way_out()}"
+            ) from error
+
+    def _way_out(self) -> str:
+        where = str(self.folder)
+        back = shlex.join(["git", "-C", where, "checkout", "--", f"{QUOTAS}/{self.file.name}"])
+        return f"bring it back with {back}, or remove it"
+
+    def terms(self) -> tuple[Terms, ...]:
+        """Every window: those that come with us, with what was set for them, and those declared."""
+        set_here = {quota.name: quota for quota in self.quotas()}
+        built_in = [_terms(set_here[each.name]) if each.name in set_here else each for each in BUILT_IN]
+        named = {each.name for each in BUILT_IN}
+        return (*built_in, *(_terms(each) for each in set_here.values() if each.name not in named))
+
+    def named(self, name: str) -> Terms:
+        terms = self.terms()
+        for each in terms:
+            if each.name == name:
+                return each
+        names = [each.name for each in terms]
+        hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+        raise UsageError(f"{self.account} has no window {name!r}; {hint}; flyball quota declare adds one")
+
+    # -- changing -------------------------------------------------------------------------------------
+
+    def calibrate(self, name: str, *, used: float, spent_usd: float, source: str) -> Quota:
+        """The ceiling of a window from the part that the provider shows and what ``source`` measured."""
+        terms = self.named(name)
+        quota = Quota(
+            name=name,
+            length_s=terms.length_s,
+            ceiling_usd=calibrated(spent_usd, used),
+            set_by="calibrated",
+            at=_now(),
+            used=used,
+            spent_usd=spent_usd,
+            source=source,
+        )
+        self._change("calibrate", name, lambda quotas: [*_without(quotas, name), quota])
+        return quota
+
+    def declare(self, name: str, *, usd: float, length_s: float | None = None) -> Quota:
+        known = {each.name: each.length_s for each in self.terms()}
+        if name in (each.name for each in BUILT_IN) and length_s not in (None, known[name]):
+            raise UsageError(f"the window {name} is as long as it is called; give another one another name")
+        length = length_s or known.get(name)
+        if length is None:
+            raise UsageError(f"how long is {name!r}? for example: flyball quota declare {name} --length 1d")
+        if not LENGTHS_S[0] <= length <= LENGTHS_S[1]:
+            raise UsageError("a window is between a minute and 31 days long")
+        quota = Quota(
+            name=check_id(name, "a window's name"),
+            length_s=length,
+            ceiling_usd=usd,
+            set_by="declared",
+            at=_now(),
+        )
+        self._change("declare", name, lambda quotas: [*_without(quotas, name), quota])
+        return quota
+
+    def forget(self, name: str | None) -> list[str]:
+        """Take back what was set for one window, or for all; their names."""
+        gone = [quota.name for quota in self.quotas() if name in (None, quota.name)]
+        if name is not None and not gone:
+            self.named(name)
+            raise UsageError(f"nothing was set for {name}; it is not calibrated")
+        if gone:
+            self._change("forget", ", ".join(gone), lambda quotas: [q for q in quotas if q.name not in gone])
+        return gone
+
+    def _change(self, what: str, name: str, change: Callable[[Sequence[Quota]], list[Quota]]) -> None:
+        with self._changing():
+            quotas = change(self.quotas())
+            record = {"account": self.account, "windows": [_record(quota) for quota in quotas]}
+            replace_file(self.file, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+            self._history.audit(f"quota {what}", account=self.account, window=name)
+            try:
+                self._history.uncommitted()
+                self._history.commit(f"quota {what} {self.account} {name}", [QUOTAS, AUDIT])
+            except GitError as error:
+                words = f"done and written to {self.file}, but not to its git history: "
+                raise GitError(words + git_words(error, self.folder), output=error.output) from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        try:
+            for folder in (self.home, self.folder, self.folder / QUOTAS):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = LockFile.of(str(self.home / "registry.lock"), stuck_after_s=_STUCK_S)
+            lock.acquire()
+            try:
+                yield
+            finally:
+                lock.release()
+        except OSError as error:
+            words = f"cannot write in {self.folder} ({error.strerror or error})"
+            raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
+
+
+def _terms(quota: Quota) -> Terms:
+    seen = quota.spent_usd if quota.source == A_PERSON else None
+    return Terms(
+        name=quota.name,
+        length_s=quota.length_s,
+        ceiling_usd=quota.ceiling_usd,
+        whole=quota.source in WHOLE,
+        seen_usd=seen or 0.0,
+        seen_at=moment_s(quota.at) if seen else None,
+    )
+
+
+def _without(quotas: Sequence[Quota], name: str) -> list[Quota]:
+    return [quota for quota in quotas if quota.name != name]
+
+
+def _record(quota: Quota) -> dict[str, object]:
+    return {key: value for key, value in asdict(quota).items() if value is not None}
+
+
+def _quota(record: dict[str, object]) -> Quota:
+    quota = Quota(**record)  # type: ignore[arg-type]
+    if not all(_sound(value) for value in (quota.length_s, quota.ceiling_usd)):
+        raise ValueError(f"{quota.name} has no length or no ceiling")
+    return quota
+
+
+def _sound(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,102 @@
+"""Asking the sources in their order, and believing none that contradicts itself.
+
+    ccusage -> transcripts -> the ledgers
+
+What was spent until the last look lies in the past: a source that now tells half of it, or twice, is lying
+or broken, and one that tells more since then than anybody could spend is as well. The next one is asked, and
+who could not be asked and why is said. The ledgers are the floor under whoever answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from flyball.core.budget.usage_windows import Spend
+from flyball.errors import FlyballError
+from flyball.factory.budget.ccusage import Ccusage
+from flyball.factory.budget.ledger_usage import Ledgers
+from flyball.factory.budget.port import KEPT_S, Payer, UsageSource, UsageUnknown
+from flyball.factory.budget.transcripts import Transcripts
+
+_SLACK_USD = 50.0
+_MOST_PER_MIN = 20.0
+"""Beyond this nobody spends, whatever the width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at what an account spent."""
+
+    at: float
+    spend: Spend | None
+    """None: no source could say anything at all."""
+    silent: Sequence[str] = ()
+    """Sources that could not say, each with why."""
+
+    @property
+    def source(self) -> str:
+        return self.spend.source if self.spend is not None else "none"
+
+
+class Usage:
+    """Of one account. One look at a time, in a thread."""
+
+    def __init__(self, sources: Sequence[UsageSource], ledgers: UsageSource) -> None:
+        self._sources, self._ledgers = sources, ledgers
+        self._before: dict[str, tuple[float, Spend]] = {}
+
+    def look(self, now: float) -> Seen:
+        silent: list[str] = []
+        floor = self._asked(self._ledgers.look, now, silent)
+        for source in self._sources:
+            spend = self._asked(partial(self._believed, source), now, silent)
+            if spend is not None:
+                return Seen(now, replace(spend, floor=floor), silent)
+        return Seen(now, floor, silent)
+
+    @staticmethod
+    def _asked(look: Callable[[float], Spend], now: float, silent: list[str]) -> Spend | None:
+        try:
+            return look(now)
+        except (FlyballError, OSError) as error:
+            silent.append(str(error))
+            return None
+
+    def _believed(self, source: UsageSource, now: float) -> Spend:
+        spend = source.look(now)
+        known = self._before.get(spend.source)
+        if known is not None:
+            then, before = known
+            oldest = now - KEPT_S + 3600.0
+            past, told = before.within(oldest, then).value, spend.within(oldest, then).value
+            if told < past / 2 - _SLACK_USD / 100 or told > past * 2 + _SLACK_USD:
+                raise UsageUnknown(f"{spend.source} contradicts itself: ${past:.2f} were ${told:.2f} later")
+            since = spend.within(then, now + 1).value
+            if since > _SLACK_USD + _MOST_PER_MIN * max(0.0, now - then) / 60:
+                raise UsageUnknown(f"{spend.source} jumped by ${since:.2f}, which cannot be")
+        self._before[spend.source] = (now, spend)
+        return spend
+
+
+class _Unpriced:
+    """In the place of all sources, where the runtime reports no dollars."""
+
+    name = "none"
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def look(self, now: float) -> Spend:  # noqa: ARG002 - part of the port
+        raise UsageUnknown(self.why)
+
+
+def usage_of(payer: Payer, home: Path, *, own: Path | None = None) -> Usage:
+    """``own`` is the state folder of the project that asks, registered or not."""
+    folder = payer.folder
+    sources: list[UsageSource] = [Ccusage(folder), Transcripts(folder)] if folder is not None else []
+    if payer.unpriced:
+        return Usage((), _Unpriced(payer.unpriced))
+    return Usage(sources, Ledgers(home, payer.name, own))

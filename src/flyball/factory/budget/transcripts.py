@@ -1,0 +1,163 @@
+"""claude's own transcripts: ``projects/**/*.jsonl`` under its folder, one line per event.
+
+A message is written once per block, and again in every session that goes on from another, so each is counted
+once, by its id and its request's, with the most that was said of it. Lines of many megabytes are normal
+(pictures, files) and lines that cannot be read are somebody else's.
+
+A look is cheap because nothing is read twice: of every file we know how far we are. A line without its end is
+left for the next look. What is kept is a sum per minute, and the ids of the last days.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from flyball.core.budget.usage_windows import Piece, Spend, Tag
+from flyball.core.durations import moment_s, number
+from flyball.factory.budget.api_key import cost_usd
+from flyball.factory.budget.port import KEPT_S, UsageUnknown
+
+_LONGEST_LINE = 256 << 20
+_MINUTE_S = 60.0
+_MOST_USD = 1000.0
+"""No single answer costs more."""
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Message(msgspec.Struct):
+    usage: _Usage
+    id: str = ""
+    model: str = ""
+
+
+class _Line(msgspec.Struct):
+    message: _Message
+    timestamp: str
+    requestId: str | None = None  # noqa: N815 - as it is spelled there
+    costUSD: float | None = None  # noqa: N815
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a file has been read."""
+
+    inode: int
+    offset: int = 0
+
+
+class Transcripts:
+    """Remembers between looks. One look at a time."""
+
+    name = "transcripts"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "projects"
+        self._places: dict[str, _Place] = {}
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+        """What each message was counted with, and in which minute."""
+        self._minutes: dict[int, float] = {}
+        self._priced = True
+        """Every cost so far was told, not worked out."""
+
+    def look(self, now: float) -> Spend:
+        if not self._folder.is_dir():
+            raise UsageUnknown(f"there are no transcripts in {self._folder}")
+        oldest = now - KEPT_S
+        self._forget(oldest)
+        for path, status in _files(self._folder):
+            if status.st_mtime >= oldest:
+                self._read(path, status)
+        pieces = [
+            Piece(minute * _MINUTE_S, minute * _MINUTE_S, usd) for minute, usd in self._minutes.items() if usd
+        ]
+        return Spend(self.name, pieces, Tag.MEASURED if self._priced else Tag.ESTIMATED)
+
+    def _forget(self, oldest: float) -> None:
+        first = int(oldest // _MINUTE_S)
+        if any(minute < first for minute in self._minutes):
+            self._minutes = {minute: usd for minute, usd in self._minutes.items() if minute >= first}
+            self._seen = {key: seen for key, seen in self._seen.items() if seen[1] >= first}
+
+    def _read(self, path: str, status: os.stat_result) -> None:
+        place = self._places.get(path)
+        if place is None or place.inode != status.st_ino or status.st_size < place.offset:
+            # New, or written anew. What was counted before is known by its ids.
+            place = self._places[path] = _Place(status.st_ino)
+        if status.st_size == place.offset:
+            return
+        try:
+            with open(path, "rb") as file:
+                file.seek(place.offset)
+                for line in _lines(file):
+                    self._count(line)
+                    place.offset += len(line)
+        except OSError:
+            # Gone, or not ours to read; the others still count.
+            return
+
+    def _count(self, line: bytes) -> None:
+        if b'"usage"' not in line:
+            return
+        try:
+            found = _decode(line)
+        except (msgspec.MsgspecError, RecursionError):
+            return
+        at, cost = moment_s(found.timestamp), self._cost(found)
+        if at is not None and cost is not None:
+            self._add((found.message.id, found.requestId or ""), int(at // _MINUTE_S), cost)
+
+    def _cost(self, line: _Line) -> float | None:
+        told, usage = number(line.costUSD), line.message.usage
+        if told is not None:
+            return told if 0 <= told <= _MOST_USD else None
+        counts = (
+            usage.input_tokens,
+            usage.cache_creation_input_tokens,
+            usage.cache_read_input_tokens,
+            usage.output_tokens,
+        )
+        if min(counts) < 0:
+            return None
+        sent, written, read, answered = counts
+        worth = cost_usd(line.message.model, sent=sent, written=written, read=read, answered=answered)
+        self._priced = self._priced and not worth
+        return worth if worth <= _MOST_USD else None
+
+    def _add(self, key: tuple[str, str], minute: int, cost: float) -> None:
+        before, first = self._seen.get(key, (0.0, minute))
+        if cost > before or key not in self._seen:
+            self._minutes[first] = self._minutes.get(first, 0.0) + cost - before
+            if any(key):
+                self._seen[key] = (cost, first)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Whole lines only. One that is longer than anything meant ends the reading of this file."""
+    while (line := file.readline(_LONGEST_LINE)).endswith(b"\n"):
+        yield line
+
+
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".jsonl"):
+                path = os.path.join(root, name)
+                try:
+                    yield path, os.stat(path)
+                except OSError:
+                    continue

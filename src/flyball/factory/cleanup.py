@@ -1,0 +1,340 @@
+"""What nobody needs any more: worktrees, branches and run folders of work that is over.
+
+Looking and removing are apart. A survey says of every thing whether it can go, and why or why not; removing
+one, it looks again at what may have changed since. Always kept, with the reason:
+
+    uncommitted work         whatever its task's state
+    commits of nobody else   a branch goes when the default branch has all that it changes, under whatever
+                             name: landing rebases
+    trips that are not over  and what a run needs to go on with them
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from flyball.core.pool.verdict import span_words
+from flyball.core.tasks.next_step import wants_pull
+from flyball.core.tasks.task import Task, TaskStatus
+from flyball.core.tasks.task_run import SlotRun, State
+from flyball.errors import FlyballError, GitError
+from flyball.factory.git import review_worktree
+from flyball.factory.git.repository import BRANCHES, Checkout, Repository
+from flyball.factory.git.worktree import uncommitted
+from flyball.factory.landing import landing_worktree
+from flyball.factory.project_view import Project, opened_ledger
+from flyball.factory.run.context import worktrees_folder
+
+_NAMED = 3
+
+
+class Kind(Enum):
+    WORKTREE = "worktree"
+    BRANCH = "branch"
+    RUN = "run folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    kind: Kind
+    name: str
+    path: Path | None
+    """None for a branch."""
+    goes: bool
+    why: str
+    tip: str = ""
+    """Where a branch stands: it can be made again from this."""
+    size_bytes: int = 0
+    young: bool = False
+    """Kept for its age alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """How the trips of all tasks stand, and the tasks themselves."""
+
+    live: Mapping[str, SlotRun] = field(default_factory=dict)
+    parked: Mapping[str, SlotRun] = field(default_factory=dict)
+    blocked: Mapping[str, SlotRun] = field(default_factory=dict)
+    merged: frozenset[str] = frozenset()
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
+
+    def needed_by(self, task_id: str) -> str:
+        """Why a task's things are still needed, in words; empty if its work is over."""
+        task = self.tasks.get(task_id)
+        if task_id in self.live:
+            return f"its trip is not over ({self.live[task_id].state.value}); flyball run goes on with it"
+        if task_id in self.unreadable:
+            return "its task cannot be read; flyball validate says why"
+        if task is None or task.status is TaskStatus.CLOSED or task_id in self.merged:
+            return ""
+        if task_id in self.parked and (number := self.parked[task_id].pr_number):
+            return f"its pull request #{number} is open: flyball land {task_id}, or flyball pr sync"
+        if task_id in self.parked and wants_pull(self.parked[task_id]):
+            return f"it waits for you: flyball pr open {task_id}, or flyball merge {task_id}"
+        if task_id in self.parked:
+            return f"it waits for you: flyball merge {task_id}"
+        if task_id in self.blocked:
+            return "it is blocked and its task is open; flyball run tries again, or close the task"
+        return "its task is open"
+
+    def over_words(self, task_id: str) -> str:
+        if task_id in self.merged:
+            return "merged"
+        return "its task is closed" if task_id in self.tasks else "its task is gone"
+
+
+def trips_of(project: Project) -> Trips:
+    loaded = project.source.load()
+    tasks = {task.id: task for task in loaded.tasks}
+    unreadable = frozenset(each.task for each in loaded.problems if each.task) - tasks.keys()
+    with opened_ledger(project.state) as ledger:
+        if ledger is None:
+            return Trips(tasks=tasks, unreadable=unreadable)
+        ledger.load()
+        return Trips(
+            live={name: slot for name, slot in ledger.slots.items() if not slot.final},
+            parked=ledger.trips_of(State.PARKED),
+            blocked=ledger.trips_of(State.BLOCKED),
+            merged=frozenset(ledger.merged()),
+            tasks=tasks,
+            unreadable=unreadable,
+        )
+
+
+class Survey:
+    """Everything the factory has left behind in one project."""
+
+    def __init__(self, project: Project, *, older_than_s: float, now: float, going_on: bool) -> None:
+        """``older_than_s``: of run folders; ``inf`` for whoever does not ask about them."""
+        self._project, self._going_on = project, going_on
+        self._older_than_s, self._now = older_than_s, now
+        self._repository = Repository(project.root, default_branch=project.config.project.default_branch)
+        self._folder = worktrees_folder(project.root, project.config)
+        self._trips = trips_of(project)
+
+    def things(self) -> list[Thing]:
+        checkouts = self._repository.checkouts()
+        trees = list(self._worktrees(checkouts))
+        going = {thing.path for thing in trees if thing.goes}
+        held = {each.branch: each.path for each in checkouts if each.path not in going}
+        return [*trees, *self._branches(held), *self._runs()]
+
+    # -- worktrees --------------------------------------------------------------------------------------
+
+    def _worktrees(self, checkouts: list[Checkout]) -> Iterator[Thing]:
+        ours = [each for each in checkouts if each.path.parent.resolve() == self._folder.resolve()]
+        for each in ours:
+            why = self._keeps_worktree(each)
+            goes = self._gone_words(each)
+            yield Thing(
+                kind=Kind.WORKTREE,
+                name=each.path.name,
+                path=each.path,
+                goes=not why,
+                why=why or goes,
+                size_bytes=0 if why else size_of(each.path),
+            )
+        registered = {each.path.name for each in ours}
+        for name in sorted(set(_names_in(self._folder)) - registered):
+            why = "it is no worktree of this repository; look at it"
+            yield Thing(kind=Kind.WORKTREE, name=name, path=self._folder / name, goes=False, why=why)
+
+    def _gone_words(self, checkout: Checkout) -> str:
+        if not checkout.path.exists():
+            return "its folder is gone"
+        if checkout.path.name == landing_worktree.NAME:
+            return "the next landing makes it again"
+        if checkout.path.name.startswith(review_worktree.PREFIX):
+            return "its review is over"
+        return self._trips.over_words(checkout.path.name)
+
+    def _keeps_worktree(self, checkout: Checkout) -> str:
+        """Why it has to stay; empty if it can go."""
+        name = checkout.path.name
+        if name == landing_worktree.NAME:
+            landing = any(slot.state is State.LANDING for slot in self._trips.live.values())
+            needed = "a run is going on" if self._going_on else "a landing is not over" if landing else ""
+        elif name.startswith(review_worktree.PREFIX):
+            needed = "a run is going on" if self._going_on else ""
+        else:
+            needed = self._trips.needed_by(name)
+        return needed or keeps_work(self._repository, checkout, copied=self._project.config.worktree.copy)
+
+    # -- branches ---------------------------------------------------------------------------------------
+
+    def _branches(self, held: Mapping[str | None, Path]) -> Iterator[Thing]:
+        for branch, tip in self._repository.agent_branches().items():
+            why = self._keeps_branch(branch, tip, held)
+            over = f"all its changes are in {self._repository.default}"
+            yield Thing(kind=Kind.BRANCH, name=branch, path=None, goes=not why, why=why or over, tip=tip)
+
+    def _keeps_branch(self, branch: str, tip: str, held: Mapping[str | None, Path]) -> str:
+        needed = self._trips.needed_by(branch.removeprefix(BRANCHES))
+        if needed:
+            return needed
+        if branch in held:
+            return f"it is checked out in {held[branch]}"
+        if is_landed(self._repository, tip):
+            return ""
+        default = self._repository.default
+        ahead = self._repository.ahead(default, tip)
+        commits = "a commit" if ahead == 1 else f"{ahead} commits"
+        return f"it has {commits} that {default} has not: git log {default}..{branch}"
+
+    # -- run folders ------------------------------------------------------------------------------------
+
+    def _runs(self) -> Iterator[Thing]:
+        if self._older_than_s == math.inf:
+            return
+        runs = self._project.state / "runs"
+        for task_id in sorted(_names_in(runs)):
+            numbers = sorted(int(name) for name in _names_in(runs / task_id) if name.isdigit())
+            needed = self._trips.needed_by(task_id)
+            for number in numbers:
+                last = number == numbers[-1]
+                yield self._run(runs / task_id / str(number), task_id, needed=needed, last=last)
+
+    def _run(self, folder: Path, task_id: str, *, needed: str, last: bool) -> Thing:
+        age_s = self._now - _written_at(folder)
+        live, young = task_id in self._trips.live, age_s < self._older_than_s
+        why = needed if live or last else ""
+        if young:
+            why = f"it is younger than {span_words(self._older_than_s)}"
+        over = f"{span_words(age_s)} old"
+        return Thing(
+            kind=Kind.RUN,
+            name=f"{task_id}/{folder.name}",
+            path=folder,
+            goes=not why,
+            why=why or over,
+            size_bytes=0 if why else size_of(folder),
+            young=young,
+        )
+
+    # -- removing ---------------------------------------------------------------------------------------
+
+    def remove(self, thing: Thing) -> None:
+        """Remove what can go; FlyballError if it must stay after all."""
+        if thing.path is None:
+            self._remove_branch(thing)
+        elif thing.kind is Kind.RUN:
+            _remove_run(thing.path)
+        else:
+            self._remove_worktree(thing.path)
+
+    def _remove_worktree(self, path: Path) -> None:
+        checkout = next((each for each in self._repository.checkouts() if each.path == path), None)
+        if checkout is None:
+            return
+        why = keeps_work(self._repository, checkout, copied=self._project.config.worktree.copy)
+        if why:
+            raise GitError(why)
+        with self._repository.worktree_lock():
+            # Forced because of what flyball copied in; all else was looked for just now. A lock still holds.
+            self._repository.git("worktree", "remove", "--force", str(path))
+
+    def _remove_branch(self, thing: Thing) -> None:
+        holder = next((each for each in self._repository.checkouts() if each.branch == thing.name), None)
+        if holder is not None:
+            raise GitError(f"it is checked out in {holder.path}")
+        self._repository.delete_branch(thing.name, tip=thing.tip)
+
+
+# -- is anything lost? --------------------------------------------------------------------------------------
+
+
+def keeps_work(repository: Repository, checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
+    """What would be lost with a worktree, in words; empty if nothing."""
+    path = checkout.path
+    # What a reviewer does in its worktree is thrown away.
+    if not path.exists() or path.name.startswith(review_worktree.PREFIX):
+        return ""
+    if not (path / ".git").is_file():
+        return "its .git is gone, so nobody can tell what is in it; look at it"
+    if (repository.state_of(path) / "locked").exists():
+        return f"it is locked: git worktree unlock {path}"
+    changed = uncommitted(repository.git_in(path), copied=copied)
+    if changed:
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        return f"it has uncommitted work: {', '.join(changed[:_NAMED])}{more}"
+    # A landing works on copies of commits.
+    copies = path.name == landing_worktree.NAME
+    if not copies and not repository.git("for-each-ref", "--count=1", "--contains", checkout.head):
+        return f"it stands on commits that no branch has: {checkout.head[:12]}"
+    return ""
+
+
+def is_landed(repository: Repository, tip: str) -> bool:
+    """Has the default branch, here or at origin, all that a commit brings?"""
+    name = repository.default
+    heads = (repository.commit(f"refs/{kind}/{name}") for kind in ("heads", "remotes/origin"))
+    return any(
+        repository.contains(head, tip) or _brings_nothing(repository, head, tip)
+        for head in heads
+        if head is not None
+    )
+
+
+def _brings_nothing(repository: Repository, head: str, tip: str) -> bool:
+    """Merging it would change no file: its commits were rebased or squashed into the branch."""
+    merged = repository.git.run("merge-tree", "--write-tree", head, tip)
+    return merged.ok and merged.text == repository.git("rev-parse", f"{head}^{{tree}}")
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+def _remove_run(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise FlyballError(f"cannot remove {folder}: {error.strerror}") from error
+    with contextlib.suppress(OSError):  # it was not the last one
+        folder.parent.rmdir()
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Folders in it; links are nobody's but the user's."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _written_at(folder: Path) -> float:
+    """Wall clock of the last change of anything directly in it; what cannot be looked at is not old."""
+    try:
+        with os.scandir(folder) as entries:
+            times = [entry.stat(follow_symlinks=False).st_mtime for entry in entries]
+        return max(times, default=folder.stat().st_mtime)
+    except OSError:
+        return math.inf
+
+
+def size_of(folder: Path) -> int:
+    """Bytes on the disk; what cannot be looked at counts nothing."""
+    total, waiting = 0, [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    total += found.st_blocks * 512
+                    if stat.S_ISDIR(found.st_mode):
+                        waiting.append(entry.path)
+        except OSError:
+            continue
+    return total

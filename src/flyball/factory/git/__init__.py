@@ -1,0 +1,1 @@
+"""git and worktrees."""

@@ -1,0 +1,214 @@
+"""Running git, and nothing else: what to run is decided elsewhere.
+
+Every command has a time limit, never asks a person, speaks English, and is kept from the caller's own
+``GIT_*`` variables: flyball may itself have been started by a hook. What flyball commits of its own runs
+no hooks, since the gate is what decides, and has an author even where nobody has configured one.
+
+git commands that outlived a killed engine, and waiting until they are gone.
+
+kill -9 ends the engine and not the git it has just started: that one would check out, commit or delete in the
+middle of what the next engine does. So every git command holds a descriptor of one locked file. The lock
+belongs to the open file, which children share: it is free when the engine *and* its last git are gone.
+
+What talks to a remote is left out: credential helpers stay behind on purpose, and a push that goes out late
+is found out by looking. Patience has an end all the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from flyball.errors import GitError, StoreFullError
+from flyball.host.process import run_apart
+
+TIMEOUT_S = 300.0
+OWN = tuple(
+    word
+    for setting in (
+        "core.hooksPath=/dev/null",
+        # Files that nobody has committed yet must be seen before a worktree is removed.
+        "status.showUntrackedFiles=normal",
+        "advice.detachedHead=false",
+        # A daemon per worktree, which would outlive it.
+        "core.fsmonitor=false",
+        # Housekeeping in the middle of a landing is nobody's wish, and asking whether it is due costs a
+        # process.
+        "gc.auto=0",
+        "maintenance.auto=false",
+        # Somebody else's housekeeping may hold the lock of all branches for longer than git's one second.
+        "core.packedRefsTimeout=20000",
+        "core.filesRefLockTimeout=5000",
+    )
+    for word in ("-c", setting)
+)
+_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"})
+_OUTPUT_LIMIT = 4000
+_REMOTE = frozenset({"fetch", "push", "ls-remote"})
+inherited: set[int] = set()
+"""Descriptors that every local git command is given, for whoever waits for its end without being its
+parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape").strip()
+
+
+_LOCKED = re.compile(r"[Uu]nable to create '(.+\.lock)': File exists")
+_FULL = os.strerror(errno.ENOSPC)
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """git in one folder. Blocking; safe to share between threads."""
+
+    folder: Path
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name the repository, where git must not believe what the folder says of itself."""
+
+    def __call__(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> str:
+        """Run it; its output without the last line's end. GitError if it fails."""
+        done = self.run(*args, env=env, stdin=stdin, timeout_s=timeout_s)
+        if not done.ok:
+            raise GitError(_words(args, self.folder, done), output=done.err[-_OUTPUT_LIMIT:], code=done.code)
+        return done.text
+
+    def run(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Done:
+        """Run it, however it ends."""
+        try:
+            # Ctrl-C is meant for us: we drain, and a git that it killed would look like a conflict.
+            done = run_apart(
+                ["git", *OWN, *args],
+                cwd=self.folder,
+                env={**_environment(), **self.pinned, **(env or {})},
+                stdin=stdin,
+                timeout_s=timeout_s,
+                pass_fds=() if args[0] in _REMOTE else tuple(inherited),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GitError(f"git {args[0]} took longer than {timeout_s:g} s in {self.folder}") from error
+        except FileNotFoundError as error:
+            if not self.folder.is_dir():
+                raise GitError(f"there is no folder {self.folder}") from error
+            raise GitError("git was not found; install it and try again") from error
+        said = done.stderr.decode("utf-8", "replace")
+        if done.returncode and _FULL in said:
+            # Nobody's fault, and no conflict: whoever asked can go on once there is room.
+            raise StoreFullError(f"{full_words(self.folder)} (git {args[0]})")
+        return Done(done.returncode, done.stdout, said)
+
+    def ok(self, *args: str) -> bool:
+        return self.run(*args).ok
+
+    def at(self, folder: Path) -> Git:
+        return Git(folder)
+
+    def lines(self, *args: str) -> list[str]:
+        """The parts of an output that was asked for with ``-z``."""
+        done = self.run(*args)
+        if not done.ok:
+            raise GitError(_words(args, self.folder, done), output=done.err[-_OUTPUT_LIMIT:], code=done.code)
+        return [part.decode("utf-8", "surrogateescape") for part in done.out.split(b"\0") if part]
+
+
+def full_words(folder: Path) -> str:
+    return f"no room on the disk of {folder}; make some, then run `flyball run` to go on"
+
+
+def named(paths: Iterable[str]) -> str:
+    """Paths for a person to read. Not every name in a repository is text."""
+    return ", ".join(path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in paths)
+
+
+def _environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _KEPT}
+    return {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", **_author()}
+
+
+@lru_cache(maxsize=1)
+def _author() -> Mapping[str, str]:
+    """A name to commit under, where the user has none: git would refuse to commit at all."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _KEPT}
+    try:
+        asked = subprocess.run(["git", "config", "user.email"], env=env, capture_output=True, check=False)
+    except OSError:
+        return {}
+    if asked.returncode == 0 and asked.stdout.strip():
+        return {}
+    names = {"NAME": "flyball", "EMAIL": "flyball@localhost"}
+    return {f"GIT_{who}_{key}": value for who in ("AUTHOR", "COMMITTER") for key, value in names.items()}
+
+
+def _words(args: tuple[str, ...], folder: Path, done: Done) -> str:
+    if (found := _LOCKED.search(done.err)) is not None:
+        held = f"{found[1]} exists: another git is at work there, or one that was killed left it"
+        return (
+            f"git {args[0]} failed in {folder}: {held}; flyball doctor says which, and with --fix removes it"
+        )
+    said = (done.err.strip() or done.text).splitlines()
+    last = said[-1] if said else f"exit status {done.code}"
+    return f"git {args[0]} failed in {folder}: {last.removeprefix('fatal: ').removeprefix('error: ')}"
+
+
+FILE_NAME = "git.lock"
+_PATIENCE_S = 10.0
+_LOOK_EVERY_S = 0.02
+
+
+class GitLock:
+    """Held by one engine and its git commands, from here to ``release``."""
+
+    def __init__(self, state: Path) -> None:
+        self._fd = os.open(state / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self, *, patience_s: float = _PATIENCE_S) -> bool:
+        """Wait for the orphans of an engine before us; False if one of them does not end."""
+        end = time.monotonic() + patience_s
+        while not self._try() and time.monotonic() < end:
+            time.sleep(_LOOK_EVERY_S)
+        inherited.add(self._fd)
+        return self._try()
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def release(self) -> None:
+        inherited.discard(self._fd)
+        # Whoever still has the descriptor has no right to it any more.
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)

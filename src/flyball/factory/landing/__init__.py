@@ -1,0 +1,1 @@
+"""From a finished branch to the default branch."""

@@ -1,0 +1,237 @@
+"""Several finished branches behind one run of the gate.
+
+They are put on top of each other, each with its task closed in its own commit, and the gate sees the whole
+stack. Green: the default branch moves to its top, once. Red: half of them are tried, and so on, until the
+ones that are red by themselves are found:
+
+    a b c d e f g h   red
+    a b c d           green: they land
+            e f       red
+            e         green: it lands
+              f       red by itself, on top of all that has landed: refused
+              g h     green: they land
+
+So only trees that the gate saw green ever become the default branch's tip; the commits below the top of a
+batch are in it untested, as the earlier commits of any branch are. Nobody is refused but by a gate that ran
+on their work alone: what one red batch says about the next only decides how many are tried together, and a
+gate that errs now and then costs time, and nobody's work.
+
+A branch that clashes with those before it waits for the next stack; if it clashes with the default branch
+itself, it is refused. A default branch that moved meanwhile means starting over with what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flyball.core.tasks.task import Task
+from flyball.core.tasks.task_run import Mark, Step
+from flyball.errors import GitError, SourceError
+from flyball.factory.git.git import named
+from flyball.factory.git.repository import BRANCHES
+from flyball.factory.git.worktree_setup import BootstrapError
+from flyball.factory.landing.default_branch import DefaultBranch, Fitness, RuledOut
+from flyball.factory.landing.gate import Gate, Red, named_in
+from flyball.factory.landing.landing_worktree import LandingPlace
+from flyball.factory.landing.result import Landed, Refused, Result
+from flyball.factory.state.ledger import Ledger
+from flyball.factory.state.threads import off_loop, to_the_end
+
+WAITS = "waits for another landing"
+TRIES = 5
+"""How often the default branch may move under us before we give up."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Member:
+    """One branch that is to land."""
+
+    task: Task
+    tip: str
+    folder: Path
+    """Takes the gate's output, where it runs for this one first of all."""
+    say: Callable[[str], None]
+    done: asyncio.Future[Landed] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    new: str = ""
+    """Its own commit in the stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laying:
+    """Puts the work of tasks into the landing's worktree, step by step in the ledger."""
+
+    place: LandingPlace
+    ledger: Ledger
+    fitness: Fitness
+    squash: bool = False
+
+    async def lay(
+        self, task: Task, tip: str, base: str, *, first: bool = True, known: str = "", seen: str = ""
+    ) -> tuple[list[str] | None, str]:
+        """What clashes, None if nothing does; and the commit that is to land. Refused if it must not.
+
+        ``known``: what the branch has from there is not its own; empty: from ``base``. ``seen``: what was
+        found fit before.
+        """
+        self.ledger.note(task.id, Step.REBASE, Mark.BEGUN, onto=base)
+        repository, recorded = self.place.repository, self.ledger.slots[task.id].base
+        since = await off_loop(repository.own_since, tip, known=known or base, recorded=recorded)
+        clashing = await off_loop(self.place.put if first else self.place.add, tip, base, since)
+        if clashing is not None:
+            return clashing, ""
+        laid, branch = await off_loop(self.place.head), f"{BRANCHES}{task.id}"
+        await off_loop(self.fitness.check_laid, branch, base, laid, seen=seen)
+        if self.squash:
+            await off_loop(self.place.squash, task, base)
+        self.ledger.note(task.id, Step.REBASE)
+        self.ledger.note(task.id, Step.CLOSE, Mark.BEGUN)
+        _, new = await off_loop(self.place.close, task.id, base)
+        self.ledger.note(task.id, Step.CLOSE)
+        return None, new
+
+    async def prepare(self, base: str) -> Red | None:
+        """Before the gate. Where it fails and the work changed nothing about it, the work is not at fault."""
+        try:
+            await off_loop(self.place.prepare)
+        except BootstrapError as error:
+            preparation, head = self.place.worktrees.preparation, await off_loop(self.place.head)
+            as_before = await off_loop(preparation.same_inputs, base, head)
+            return Red(str(error), str(error), unrunnable=as_before)
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """Lands its members. Whoever holds the landing's lock has one."""
+
+    branch: DefaultBranch
+    laying: Laying
+    gate: Gate
+    ledger: Ledger
+    notes: list[str] = field(default_factory=list)
+    _waiting: list[Member] = field(default_factory=list)
+    _suspects: int = 0
+    """So many of the first that wait are red together, as far as we know."""
+    _one_by_one: bool = False
+
+    async def land(self, members: Sequence[Member]) -> None:
+        """Until each of them has been told how it ended."""
+        self._waiting, moved = list(members), 0
+        while self._waiting:
+            trial = self._waiting[: self._size()]
+            old, base = await off_loop(self.branch.fetched, self.notes)
+            stack = await self._stacked(trial, base)
+            if not stack:
+                continue
+            red = await self.laying.prepare(base)
+            if red is None:
+                tasks = [each.task for each in stack]
+                red = await self.laying.place.gated(self.gate, tasks, stack[0].folder)
+            if red is not None:
+                self._halved(stack, await refused_by(red, self.laying.place, base))
+            elif await to_the_end(self._advance(stack, old)):
+                moved = 0
+            elif (moved := moved + 1) == TRIES:
+                why = f"{self.branch.name} moved {TRIES} times while this was being landed; try again"
+                raise Refused(Result.ERROR, why)
+
+    def _size(self) -> int:
+        if self._one_by_one:
+            return 1
+        return max(1, self._suspects // 2) if self._suspects else len(self._waiting)
+
+    # -- the stack --------------------------------------------------------------------------------------
+
+    async def _stacked(self, trial: Sequence[Member], base: str) -> list[Member]:
+        """Those of the trial that go on top of each other. What clashes waits, or is refused; empty if that
+        has to be begun anew."""
+        stack: list[Member] = []
+        for member in trial:
+            on = stack[-1].new if stack else base
+            try:
+                clashing, member.new = await self.laying.lay(member.task, member.tip, on, first=not stack)
+            except (GitError, SourceError, Refused) as error:
+                # Its own failure. Whatever it left half done is below nobody else.
+                self._suspects = 0
+                failed = Landed(result=Result.ERROR, why=str(error))
+                self._over(member, error.landed if isinstance(error, Refused) else failed)
+                return []
+            if clashing is None:
+                stack.append(member)
+            elif stack:
+                self._waiting.remove(member)
+                self._waiting.append(member)
+            else:
+                self._over(member, clash(clashing, self.branch.named(base)))
+        if len(stack) < len(trial):
+            self._suspects = 0
+        for member in self._waiting:
+            others = [each.task.id for each in stack if each is not member]
+            together = f"lands together with {', '.join(others)}" if others else ""
+            member.say(together if member in stack else WAITS)
+        return stack
+
+    # -- its end ----------------------------------------------------------------------------------------
+
+    def _halved(self, stack: Sequence[Member], refused: Landed) -> None:
+        """Together they cannot land; one that is alone cannot at all."""
+        self._suspects = len(stack) if len(stack) > 1 else 0
+        if len(stack) == 1:
+            self._over(stack[0], refused)
+
+    async def _advance(self, stack: Sequence[Member], old: str) -> bool:
+        """Move the default branch; False if it is no longer where it stood before the gate. Being cancelled
+        waits for its end: whoever has landed is told so."""
+        new, names = stack[-1].new, ", ".join(each.task.id for each in stack)
+        await off_loop(self.branch.prepare, old=old, new=new)
+        for member in stack:
+            self.ledger.note(member.task.id, Step.ADVANCE, Mark.BEGUN, old=old, new=member.new)
+        try:
+            if not await off_loop(self.branch.move, names, old=old, new=new):
+                return False
+        except RuledOut as refused:
+            self._one_by_one = True
+            self._halved(stack, refused.landed)
+            return True
+        for member in stack:
+            self.ledger.note(member.task.id, Step.ADVANCE)
+        await self._follow(stack)
+        self._suspects = max(0, self._suspects - len(stack))
+        return True
+
+    async def _follow(self, stack: Sequence[Member]) -> None:
+        """They have landed."""
+        for member in stack:
+            self.ledger.note(member.task.id, Step.CHECKOUT, Mark.BEGUN)
+        followed = await off_loop(self.branch.follow)
+        notes = tuple(filter(None, (*self.notes, followed)))
+        for member in stack:
+            self.ledger.note(member.task.id, Step.CHECKOUT)
+            self._over(member, Landed(result=Result.MERGED, commit=member.new, notes=notes))
+
+    def _over(self, member: Member, landed: Landed) -> None:
+        self._waiting.remove(member)
+        if not member.done.done():
+            member.done.set_result(landed)
+
+
+async def refused_by(red: Red, place: LandingPlace, base: str) -> Landed:
+    """What a gate that is not green comes to. A command that cannot be run is its owner's to mend, unless the
+    work itself changed the very file that it names."""
+    if red.unrunnable and not await off_loop(place.changed, named_in(red.command), base):
+        which = "gate.commands" if red.command else "worktree.bootstrap"
+        way_out = f"put right {which} in flyball.toml, or install what is missing"
+        return Landed(result=Result.GATE_BROKEN, why=f"{red.why}; {way_out}", detail=red.detail)
+    return Landed(result=Result.GATE_FAILED, why=red.why, detail=red.detail)
+
+
+def clash(clashing: Sequence[str], onto: str) -> Landed:
+    paths = named(clashing) or "its commits"
+    return Landed(
+        result=Result.CONFLICT,
+        why=f"{paths} clashes with {onto}",
+        detail=f"git rebase {onto} in the worktree shows it: {paths}",
+    )

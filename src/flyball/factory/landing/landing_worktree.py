@@ -1,0 +1,196 @@
+"""The landing's own worktree: where a branch is rebased, its task closed, and the gate run.
+
+It is kept between landings, so that what the gate's tools cache in ignored files stays warm; but what a gate
+leaves that was not green is the work of what was refused, and would decide about others. Nothing that happens
+in it counts before the default branch has been moved.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flyball.core.tasks.task import Task
+from flyball.errors import GitError
+from flyball.factory.agents.process import Process
+from flyball.factory.git import stale_locks
+from flyball.factory.git.git import Git
+from flyball.factory.git.repository import Repository
+from flyball.factory.git.worktree import Worktrees
+from flyball.factory.landing.gate import Gate, Red
+from flyball.factory.tasks.port import Closing, TaskSource
+
+NAME = ".landing"
+_UNPROVEN = "flyball-unproven"
+"""In git's own folder of it: work was prepared or judged there, and was not seen green."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingPlace:
+    repository: Repository
+    worktrees: Worktrees
+    source: TaskSource
+
+    @property
+    def path(self) -> Path:
+        return self.worktrees.folder / NAME
+
+    def put(self, tip: str, base: str, since: str) -> list[str] | None:
+        """A branch's own commits, those after ``since``, on top of ``base``; the paths that clash, or None if
+        all went well."""
+        if since == base:
+            self._cleared(tip)
+            return None
+        self._cleared(base)
+        return self._picked(tip, base, since)
+
+    def add(self, tip: str, base: str, since: str) -> list[str] | None:
+        """The same on top of what was put here just now, where nobody has been since."""
+        clashing = self._picked(tip, base, since)
+        if clashing is not None:
+            self.repository.git_in(self.path)("checkout", "--quiet", "--force", "--detach", base)
+        return clashing
+
+    def _picked(self, tip: str, base: str, since: str) -> list[str] | None:
+        """From a clean tree at ``base``."""
+        git = self.repository.git_in(self.path)
+        # Three times as quick as a rebase, and the same for a plain row of commits. Whatever is not plain (a
+        # merge, a commit that changes nothing any more, a clash) is the rebase's to judge.
+        if git.run("cherry-pick", f"{since}..{tip}").ok:
+            return None
+        git.run("cherry-pick", "--abort")
+        git("checkout", "--quiet", "--force", "--detach", tip)
+        if git.run("rebase", "--quiet", "--onto", base, since).ok:
+            return None
+        clashing = git.lines("diff", "-z", "--name-only", "--diff-filter=U")
+        git.run("rebase", "--abort")
+        return clashing
+
+    def prepare(self) -> None:
+        """Bring what is not in git, packages say, to where what was put here asks for it: before the gate."""
+        self._unproven.touch()
+        self.worktrees.fill(self.path, self.head())
+
+    async def gated(
+        self,
+        gate: Gate,
+        tasks: Sequence[Task],
+        folder: Path,
+        *,
+        began: Callable[[Process], None] = lambda _: None,
+    ) -> Red | None:
+        """Run the gate on what was put here. The note is there before it begins: it may be killed with us."""
+        self._unproven.touch()
+        red = await gate.run(tasks, self.path, folder, commit=self.head(), began=began)
+        if red is None:
+            self._unproven.unlink(missing_ok=True)
+        return red
+
+    @property
+    def _unproven(self) -> Path:
+        return self.repository.state_of(self.path) / _UNPROVEN
+
+    def changed(self, paths: Collection[str], base: str) -> bool:
+        """Has what lies here changed one of these very files since ``base``?"""
+        touched = self.repository.git_in(self.path).lines(
+            "diff", "-z", "--name-only", "--no-renames", base, "HEAD"
+        )
+        return not set(paths).isdisjoint(touched)
+
+    def squash(self, task: Task, base: str) -> None:
+        """One commit of all that was put on top of ``base``, by whoever made the first of them."""
+        git = self.repository.git_in(self.path)
+        form = "--format=%an%x00%ae%x00%aI%x00%B%x00"
+        parts = git.run("log", "--reverse", form, f"{base}..HEAD").out.decode("utf-8", "replace").split("\0")
+        made = [tuple(part.strip("\n") for part in parts[at : at + 4]) for at in range(0, len(parts) - 1, 4)]
+        if not made:
+            return
+        name, email, date, _ = made[0]
+        author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+        others = sorted({(who, where) for who, where, _, _ in made} - {(name, email)})
+        message = squashed_message(task, [text for _, _, _, text in made], others)
+        git("reset", "--quiet", "--soft", base)
+        git(
+            "commit",
+            "--quiet",
+            "--no-verify",
+            "--allow-empty",
+            "--file=-",
+            env=author,
+            stdin=message.encode(),
+        )
+
+    def close(self, task_id: str, base: str) -> tuple[Closing, str]:
+        """Close the task in the very commit that brings its work; what is to land.
+
+        Reverting that commit reopens the task. Where ``base`` has all of the work already, there is no such
+        commit, and what is there is nobody's to change.
+        """
+        git = self.repository.git_in(self.path)
+        closing = self.source.close_in(task_id, self.path)
+        if closing.paths:
+            git("add", "--force", "--", *closing.paths)
+            if self.head() == base:
+                git("commit", "--quiet", "--no-verify", "--message", f"Close {task_id}: its work was here")
+            else:
+                git("commit", "--quiet", "--no-verify", "--amend", "--no-edit", "--allow-empty-message")
+        return closing, self.head()
+
+    def head(self) -> str:
+        return (self.repository.state_of(self.path) / "HEAD").read_text(encoding="utf-8").strip()
+
+    def _cleared(self, tip: str) -> Git:
+        """Standing at ``tip``, with nothing left over but ignored files of green work."""
+        if not self._is_ours():
+            self._make(tip)
+            return self.repository.git_in(self.path)
+        stale_locks.clear(self.repository.common)
+        git = self.repository.git_in(self.path)
+        state = self.repository.state_of(self.path)
+        if any((state / name).exists() for name in ("rebase-merge", "rebase-apply")):
+            git.run("rebase", "--abort")
+        if (state / "CHERRY_PICK_HEAD").exists() or (state / "sequencer").exists():
+            git.run("cherry-pick", "--abort")
+        git("checkout", "--quiet", "--force", "--detach", tip)
+        unproven = self._unproven
+        kept = [] if unproven.exists() else [f"--exclude={name}" for name in self.worktrees.copy]
+        # Twice forced: repositories that a gate made inside go too.
+        git("clean", "--quiet", "-ffdx" if unproven.exists() else "-ffd", *kept)
+        if unproven.exists():
+            self.worktrees.preparation.forget(self.path)
+            unproven.unlink()
+        return git
+
+    def _is_ours(self) -> bool:
+        """Another clone of the same project may have been here before, or a gate that spares nothing."""
+        try:
+            return (self.path / ".git").is_file() and self.repository.state_of(self.path).is_dir()
+        except GitError:
+            return False
+
+    def _make(self, tip: str) -> None:
+        git = self.repository.git
+        # Nobody works here but gates.
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.worktrees.preparation.forget(self.path)
+        with self.repository.worktree_lock():
+            git("worktree", "prune")
+            git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), tip)
+        self.repository.git_in(self.path)("reset", "--quiet", "--hard")
+
+
+def squashed_message(task: Task, messages: Sequence[str], others: Sequence[tuple[str, str]] = ()) -> str:
+    """The task's title, what its commits said beside it, and whose they were.
+
+    >>> squashed_message(Task(id="t-1", title="Add it"), ["Add it\\n\\nTask: t-1", "Mend it\\n\\nIt broke."])
+    'Add it\\n\\nMend it\\n\\nIt broke.\\n\\nTask: t-1\\n'
+    """
+    own = f"Task: {task.id}"
+    said = [
+        "\n".join(line for line in text.splitlines() if line not in (task.title, own)) for text in messages
+    ]
+    trailer = [own, *(f"Co-authored-by: {name} <{email}>" for name, email in others)]
+    parts = [task.title, *dict.fromkeys(filter(None, (text.strip() for text in said))), "\n".join(trailer)]
+    return "\n\n".join(parts) + "\n"

@@ -1,1 +1,0 @@
-"""Who an agent is told to be: for implementing, for each stage, for the review."""

@@ -1,0 +1,1 @@
+"""flyball.toml, the registry of projects, and `flyball init`."""

@@ -1,0 +1,1 @@
+"""One run of the factory: everything that works with the run's context."""

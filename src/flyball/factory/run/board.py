@@ -1,0 +1,231 @@
+"""What a run looks like from outside: one record, drawn by ``flyball run`` and ``flyball board`` alike.
+
+A run writes it beside its ledger, at most once a second and only when something changed; whoever looks from
+another process reads that. Where no run is going on, the ledger alone says how things stand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from flyball.core.tasks.next_step import wants_pull
+from flyball.core.tasks.task import Task
+from flyball.core.tasks.task_run import SlotRun, State
+from flyball.factory.agents.watcher import PROGRESS
+from flyball.factory.run.run import Run
+from flyball.factory.state.ledger import Ledger
+from flyball.factory.tasks.port import Problem
+
+FILE_NAME = "board.json"
+_EVERY_S = 1.0
+_PROBLEMS = 10
+LEFT = "left"
+"""How a trip stands that no run goes on with: the next one does."""
+_SHOWN = 200
+"""Deferrals are kept up to here; the rest is a number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    task: str
+    title: str
+    state: str
+    attempt: int = 1
+    agent: str = ""
+    since: float = 0.0
+    """Wall clock of the last change of state."""
+    tokens: int | None = None
+    cost_usd: float | None = None
+    """None: not known."""
+    denials: list[str] = field(default_factory=list)
+    """What its agents wanted to do and were not permitted to."""
+    activity: str = ""
+    stuck: bool = False
+    back: str = ""
+    """Why this is not its first attempt."""
+    why: str = ""
+    folder: str = ""
+    pr_url: str = ""
+    pr_number: int = 0
+    wants_pull: bool = False
+    """It waits because its pull request could not be opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    task: str
+    reason: str
+    words: str
+    blocker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    project: str
+    run: str
+    pid: int
+    """0: no run is going on."""
+    width: int
+    at: float
+    rows: list[Row] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    more_waiting: int = 0
+    merged: int = 0
+    ending: str = ""
+    account: str = ""
+    """Whose account was verified; empty: no profile says whose it should be."""
+    notes: list[str] = field(default_factory=list)
+
+
+def board_of(run: Run) -> Board:
+    """The board of a run of ours."""
+    shop, report = run.shop, run.report
+    titles = {task.id: task for task in run.frontier.loaded.tasks}
+    rows = [_trip_row(trip) for trip in run.trips.values()]
+    over = (*report.merged, *report.blocked, *report.parked, *report.left)
+    slots = [shop.ledger.slots[each] for each in over if each not in run.trips and each in shop.ledger.slots]
+    rows += [_slot_row(slot, titles.get(slot.task), shop.runtime.name) for slot in slots]
+    left = report.left
+    rows = [replace(row, state=LEFT, why=left[row.task]) if row.task in left else row for row in rows]
+    shown = {row.task for row in rows}
+    deferrals = [each for each in run.choice.deferrals if each.task_id not in shown]
+    return Board(
+        project=shop.project,
+        run=shop.ledger.run,
+        pid=os.getpid(),
+        width=shop.places.width,
+        at=time.time(),
+        rows=rows,
+        waiting=[
+            Waiting(task=each.task_id, reason=each.reason.value, words=each.words, blocker=each.blocker)
+            for each in deferrals[:_SHOWN]
+        ],
+        more_waiting=max(0, len(deferrals) - _SHOWN),
+        merged=len(report.merged),
+        ending=report.stopped or report.paused or (report.red_base.words() if report.red_base else ""),
+        account=shop.account.words,
+        notes=[
+            *filter(None, [run.pool.words]),
+            *shop.purse.notes(shop.places.width),
+            *report.notes,
+            *map(_problem, run.frontier.loaded.problems[:_PROBLEMS]),
+        ],
+    )
+
+
+def _problem(problem: Problem) -> str:
+    return f"{problem.where}: {problem.words}"
+
+
+def _trip_row(trip: Any) -> Row:
+    slot, agent = trip.slot, trip.agent
+    progress = agent.progress if agent is not None else None
+    tokens = progress.tokens.total if progress is not None and progress.tokens else None
+    costs = [slot.cost_usd, progress.cost_usd if progress is not None else None]
+    known = [each for each in costs if each is not None]
+    return Row(
+        task=slot.task,
+        title=trip.task.title,
+        state=slot.state.value,
+        attempt=slot.attempt,
+        agent=(progress.model if progress is not None and progress.model else "") or trip.shop.runtime.name,
+        since=slot.since,
+        tokens=(tokens or 0) + slot.tokens or None,
+        cost_usd=sum(known) if known else None,
+        denials=list(dict.fromkeys((*slot.denials, *(progress.denials if progress is not None else ())))),
+        activity=progress.activity if progress is not None else "",
+        stuck=agent.stuck if agent is not None else False,
+        back=f"{slot.cause.value}: {_one_line(slot.reason)}" if slot.cause is not None else "",
+        why=trip.doing,
+        folder=slot.folder,
+    )
+
+
+def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
+    return Row(
+        task=slot.task,
+        title=task.title if task is not None else "",
+        state=slot.state.value,
+        attempt=slot.attempt,
+        agent=slot.model or runtime,
+        since=slot.since,
+        tokens=slot.tokens or None,
+        cost_usd=slot.cost_usd,
+        denials=list(slot.denials),
+        why="" if slot.state is State.MERGED else _one_line(slot.reason),
+        folder=slot.folder,
+        pr_url=slot.pr_url,
+        pr_number=slot.pr_number,
+        wants_pull=wants_pull(slot),
+    )
+
+
+def _one_line(words: str) -> str:
+    """What a person said may have several."""
+    return " ".join(words.split())
+
+
+class BoardFile:
+    """The board on disk, written by the run and read by anybody."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / FILE_NAME
+        self._written_at = 0.0
+
+    def write(self, make: Callable[[], Board], *, now: bool = False) -> float:
+        """Write it, unless it was written a moment ago; how long to wait then."""
+        early_s = self._written_at + _EVERY_S - time.monotonic()
+        if not now and early_s > 0:
+            return early_s
+        self._written_at = time.monotonic()
+        fresh = self._path.with_suffix(".new")
+        # A full disk must not stop a run that only wants to be looked at.
+        with contextlib.suppress(OSError):
+            fresh.write_text(json.dumps(asdict(make())), encoding="utf-8")
+            fresh.rename(self._path)
+        return 0.0
+
+    def read(self) -> Board | None:
+        try:
+            fields = json.loads(self._path.read_text(encoding="utf-8"))
+            rows = [Row(**row) for row in fields.pop("rows")]
+            waiting = [Waiting(**each) for each in fields.pop("waiting")]
+            return Board(rows=rows, waiting=waiting, **fields)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runtime: str) -> Board:
+    """How things stand where no run is going on."""
+    # Of what is merged only the number: there may be thousands.
+    ledger.load()
+    left = (ledger.slots, ledger.trips_of(State.PARKED), ledger.trips_of(State.BLOCKED))
+    trips = [slot for found in left for slot in found.values()]
+    rows = [_with_progress(_slot_row(slot, tasks.get(slot.task), runtime), slot) for slot in trips]
+    return Board(
+        project=project,
+        run=ledger.last_run(),
+        pid=0,
+        width=0,
+        at=time.time(),
+        rows=rows,
+        merged=len(ledger.merged()),
+        account=max(trips, key=lambda slot: slot.since).identity if trips else "",
+    )
+
+
+def _with_progress(row: Row, slot: SlotRun) -> Row:
+    if slot.state is not State.RUNNING:
+        return row
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads((Path(slot.folder) / PROGRESS).read_text(encoding="utf-8"))
+        fields = {**asdict(row), "activity": found.get("activity") or "", "tokens": found.get("tokens")}
+        return Row(**fields)
+    return row

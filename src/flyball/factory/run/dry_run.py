@@ -1,0 +1,236 @@
+"""What a run would do now, found out without doing anything.
+
+Chosen as a run would choose: among what is ready, what the footprints allow, what can be paid for. Beside
+that it says what would be in the way later: a landing that needs a host which cannot be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flyball.core.budget.limits import Guard
+from flyball.core.tasks.footprint import footprint_of
+from flyball.core.tasks.labels import AUTO, MANUAL, PR, policy_of
+from flyball.core.tasks.model_routing import Route
+from flyball.core.tasks.next_step import lands_again, may_let_go
+from flyball.core.tasks.scheduler import Active, Choice, choose
+from flyball.core.tasks.task import Task, TaskStatus, ancestors
+from flyball.core.tasks.task_run import SlotRun, State
+from flyball.errors import GitError
+from flyball.factory.accounts.account import open_account
+from flyball.factory.budget.api_key import api_key_for
+from flyball.factory.budget.guard import Purse
+from flyball.factory.budget.monitor import Lookout
+from flyball.factory.budget.port import payer_of
+from flyball.factory.budget.unmeasurable import unmeasurable
+from flyball.factory.git.git import Git
+from flyball.factory.git.repository import Repository
+from flyball.factory.landing.hosts.port import PullError
+from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.project.config import ProjectConfig
+from flyball.factory.run.budget_stop import paid_choice
+from flyball.factory.run.context import pool_for, route_of
+from flyball.factory.run.options import Terms, Wish
+from flyball.factory.run.task_view import landed
+from flyball.factory.state.ledger import Ledger
+from flyball.factory.state.run_folders import STATE
+from flyball.factory.tasks.registry import open_source
+from flyball.governor.state_url import home
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    task: str
+    title: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    task: str
+    reason: str
+    words: str
+    blocker: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    project: str
+    pool: str
+    mode: str
+    width: int
+    resumes: dict[str, str] = field(default_factory=dict)
+    """Cut short earlier, with the state in which each was left."""
+    starts: list[Start] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What would keep work from being started or landed: money, a host that cannot be asked."""
+
+
+def planned_run(root: Path, config: ProjectConfig, wish: Wish, terms: Terms | None = None) -> Plan:
+    with _remembered(root) as ledger:
+        return _Planning(root, config, wish, terms or Terms(), ledger).plan()
+
+
+@contextmanager
+def _remembered(root: Path) -> Iterator[Ledger]:
+    """The ledger, to read; an empty one where no run has ever written any."""
+    try:
+        ledger = Ledger(root / STATE, read_only=True)
+    except FileNotFoundError:
+        ledger = Ledger(None)
+    try:
+        ledger.load()
+        # What was cut short is gone on with under its own name, and pays from its own budget.
+        ledger.run = next(reversed(ledger.slots.values())).run if ledger.slots else "new"
+        yield ledger
+    finally:
+        ledger.close()
+
+
+class _Planning:
+    def __init__(self, root: Path, config: ProjectConfig, wish: Wish, terms: Terms, ledger: Ledger) -> None:
+        self._root, self._config, self._wish, self._terms, self._ledger = root, config, wish, terms, ledger
+        self._source = open_source(config, root)
+        self._loaded = self._source.load()
+        self._tasks = {task.id: task for task in self._loaded.tasks}
+
+    def plan(self) -> Plan:
+        config, purse = self._config, self._purse()
+        width = self._terms.width or config.run.width
+        unfinished = self._unfinished()
+        # Where the money allows nobody, whoever would be first hears why.
+        room = max(0, min(width, max(1, purse.width(width))) - len(unfinished))
+        choice, _ = paid_choice(self._choosing(unfinished), room, purse, self._route_for)
+        again = self._landing_again()
+        unmeasured = unmeasurable(config, home())
+        under_way = [*unfinished, *again, *(item.task.id for item in choice.items)]
+        return Plan(
+            project=config.project.id,
+            pool=pool_for(config),
+            mode=self._wish.mode,
+            width=width,
+            resumes={**unfinished, **again},
+            starts=[
+                Start(task=item.task.id, title=item.task.title, priority=item.task.priority)
+                for item in choice.items
+            ],
+            waits=[
+                Wait(task=each.task_id, reason=each.reason.value, words=each.words, blocker=each.blocker)
+                for each in choice.deferrals
+                if each.task_id not in under_way
+            ],
+            problems=[
+                *(str(each) for each in unmeasured if each.refuses(purse.guard)),
+                *(f"{each.where}: {each.words}" for each in self._loaded.problems),
+            ],
+            notes=[
+                *(str(each) for each in unmeasured if not each.refuses(purse.guard)),
+                *purse.notes(width),
+                *self._hosts(under_way),
+            ],
+        )
+
+    # -- what is ready --------------------------------------------------------------------------------------
+
+    def _unfinished(self) -> dict[str, str]:
+        """What would be gone on with, and how it stands."""
+        over = {task.id for task in self._tasks.values() if task.status is TaskStatus.CLOSED}
+        return {
+            task: slot.state.value
+            for task, slot in self._ledger.slots.items()
+            if (task not in over or not may_let_go(slot))
+            and self._wish.wants(self._tasks.get(task) or Task(id=task, title=task), self._tasks)
+        }
+
+    def _landing_again(self) -> dict[str, str]:
+        """What would be landed once more, without an agent, and how it stands."""
+        parked = self._ledger.trips_of(State.PARKED)
+        mine = {task: self._tasks[task] for task, slot in parked.items() if self._lands_again(slot)}
+        return {
+            each: "finished and not landed" for each, task in mine.items() if self._policy(task) != MANUAL
+        }
+
+    def _lands_again(self, slot: SlotRun) -> bool:
+        task = self._tasks.get(slot.task)
+        if task is None or task.status is TaskStatus.CLOSED or not lands_again(slot):
+            return False
+        return self._wish.wants(task, self._tasks)
+
+    def _policy(self, task: Task) -> str:
+        lineage = (task, *ancestors(task, self._tasks))
+        return policy_of(lineage, otherwise=self._config.merge.policy).name
+
+    def _choosing(self, unfinished: Mapping[str, str]) -> Callable[[int, Mapping[str, str]], Choice]:
+        config, wish, ledger = self._config, self._wish, self._ledger
+        repository = Repository(self._root, default_branch=config.project.default_branch)
+        still_open = {task.id for task in self._tasks.values() if task.status is not TaskStatus.CLOSED}
+        merged = landed(ledger, self._source, repository, still_open)
+        parked = {task: slot.reason for task, slot in ledger.trips_of(State.PARKED).items()}
+        return lambda room, unpaid: choose(
+            self._loaded.tasks,
+            active=[_active(task, config) for task in self._loaded.tasks if task.id in unfinished],
+            room=room,
+            areas=config.areas,
+            held={**unpaid, **parked},
+            merged=merged,
+            only=wish.only or None,
+            parent=wish.parent,
+        )
+
+    # -- the money ------------------------------------------------------------------------------------------
+
+    def _purse(self) -> Purse:
+        """As a run would find it now. What it finds out is kept nowhere."""
+        config, terms = self._config, self._terms
+        payer = payer_of(open_account(config, home()))
+        purse = Purse(
+            payer=payer,
+            budget=config.budget,
+            ledger=self._ledger,
+            lookout=None,
+            guard=terms.guard,
+            api_key=api_key_for(config, payer, wanted=terms.allow_api_spend),
+        )
+        if purse.guard is not Guard.OFF:
+            lookout = Lookout(payer, home(), own=self._root / STATE)
+            if lookout.watched:
+                lookout.look_now()
+            purse.standings = lookout.standings
+        return purse
+
+    def _route_for(self, task: Task) -> Route:
+        terms = self._terms
+        return route_of(self._config, task, flag=terms.model, run_default=terms.default_model)
+
+    # -- where it would land --------------------------------------------------------------------------------
+
+    def _hosts(self, task_ids: Iterable[str]) -> Iterator[str]:
+        """Whose work would be finished, and then could not go where it is to go."""
+        config = self._config
+        tasks = [self._tasks[each] for each in task_ids if each in self._tasks]
+        policies = {task.id: self._policy(task) for task in tasks}
+        if pulled := [task for task, policy in policies.items() if policy == PR]:
+            try:
+                host_of(self._root, config.merge.host)
+            except (PullError, GitError) as error:
+                yield f"no pull request could be opened for {_named(pulled)}: {error}"
+        pushed = [task for task, policy in policies.items() if policy == AUTO and config.merge.push]
+        if pushed and not Git(self._root).run("remote", "get-url", "origin").ok:
+            words = f"merge.push is on, and there is no remote called origin to push {_named(pushed)} to"
+            yield f"{words}; git remote add origin ADDRESS"
+
+
+def _named(tasks: Sequence[str]) -> str:
+    return ", ".join(tasks[:_NAMED]) + (f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else "")
+
+
+def _active(task: Task, config: ProjectConfig) -> Active:
+    """A trip that goes on: whoever would clash with it waits."""
+    return Active(task.id, footprint_of(task.footprint, task.labels, config.areas))

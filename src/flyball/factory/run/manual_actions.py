@@ -1,0 +1,108 @@
+"""What a person does with one task, beside what a run does by itself.
+
+    land it        it waits for them, or its landing failed: in one of the ways of a last leg
+    close it       they do not want it any more: whatever is done for it is ended, its work is kept
+    send it back   they looked at it and say what is wrong: an agent goes on with it, and is told
+
+A run that is going on does so when it is asked; otherwise a run that does nothing else. What became of it is
+in the ledger; the answer is for the person who asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flyball.core.tasks.next_step import Move, Next, may_let_go, may_send_back
+from flyball.core.tasks.task_run import Cause, SlotRun, State, Step
+from flyball.errors import UsageError
+from flyball.factory.run.run import Run
+from flyball.factory.state.request_answer import RequestAnswer, done, refused, unchanged
+
+HOWS = frozenset({"merge", "close", "reject"})
+"""What can be asked of a run that is going on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    task: str
+    how: str = "merge"
+    """``close`` it, ``reject`` it, or how to land it."""
+    words: str = ""
+    """What the agent is told that it is sent back to."""
+
+    def __call__(self, run: Run) -> RequestAnswer:
+        """Do it, or begin to; what happens, or why not."""
+        if self.how == "close":
+            return close(run, self.task)
+        if self.how == "reject":
+            return send_back(run, self.task, self.words)
+        return land(run, self.task, self.how)
+
+    def alone(self, run: Run) -> RequestAnswer:
+        """As what a run was begun for: what cannot be done is an error."""
+        answer = self(run)
+        if not answer.accepted:
+            raise UsageError(answer.words)
+        return answer
+
+
+def land(run: Run, task_id: str, how: str) -> RequestAnswer:
+    if task_id in run.trips:
+        return unchanged(f"{task_id} is under way already")
+    slot = run.shop.ledger.load_task(task_id)
+    if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
+        return refused(f"{task_id} cannot be landed: {_stands(slot)}")
+    _forget(run, task_id)
+    trip = run.trip_of(task_id)
+    begun = slot.state is State.LANDING
+    trip.last_leg.how, trip.first = how, Next(move=Move.LAND_ON if begun else Move.LAND)
+    run.start(trip)
+    return done(f"{task_id} is being landed")
+
+
+def close(run: Run, task_id: str) -> RequestAnswer:
+    """Let go of a task that a person has closed where it is kept."""
+    run.frontier.stale = True
+    trip, slot = run.trips.get(task_id), _slot(run, task_id)
+    if trip is None and (slot is None or slot.final):
+        _forget(run, task_id)
+        return unchanged(f"nothing is under way for {task_id}")
+    if slot is None or not may_let_go(slot):
+        return refused(f"{task_id} cannot be let go: its landing has begun and goes on")
+    if trip is None:
+        _forget(run, task_id)
+        trip = run.trip_of(task_id)
+        trip.dropped = True
+        run.start(trip)
+    else:
+        trip.drop()
+    return done(f"{task_id} is let go")
+
+
+def send_back(run: Run, task_id: str, words: str) -> RequestAnswer:
+    """Its work goes back to an agent, with a person's words. The run chooses when, as for all tasks."""
+    slot = _slot(run, task_id)
+    if slot is None or task_id in run.trips or not may_send_back(slot):
+        return refused(f"{task_id} cannot be sent back: {_stands(slot)}")
+    _forget(run, task_id)
+    before = f"Before that it was blocked: {slot.reason}" if slot.state is State.BLOCKED else ""
+    cause = Cause.REJECTED.value
+    run.shop.ledger.note(task_id, Step.BACK, cause=cause, reason=words, detail=before, until=0.0)
+    run.wake()
+    return done(f"{task_id} is sent back")
+
+
+def _forget(run: Run, task_id: str) -> None:
+    """It is not what it was: this run's report names it anew."""
+    run.report.parked.pop(task_id, None)
+    run.report.blocked.pop(task_id, None)
+    run.report.left.pop(task_id, None)
+
+
+def _slot(run: Run, task_id: str) -> SlotRun | None:
+    trip = run.trips.get(task_id)
+    return trip.slot if trip is not None else run.shop.ledger.load_task(task_id)
+
+
+def _stands(slot: SlotRun | None) -> str:
+    return f"it is {slot.state.value}" if slot is not None else "no work was done on it"

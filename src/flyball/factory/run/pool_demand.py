@@ -1,0 +1,73 @@
+"""The run's standing towards its pool: say that there is work, and know what the pool leaves it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+
+from flyball.core.pool.settings import DEMAND_TTL_S
+from flyball.errors import StoreError
+from flyball.factory.run.context import Workshop
+from flyball.factory.state.threads import off_loop
+
+REFRESH_S = DEMAND_TTL_S / 3
+
+
+class PoolStanding:
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._said_until = 0.0
+        self._share_told = False
+        self.words = ""
+        """What the pool leaves this run, where that is less than its width; said once."""
+
+    @property
+    def refresh_in_s(self) -> float | None:
+        return max(0.05, self._said_until - time.monotonic()) if self._said_until else None
+
+    async def demand(self, wanted: bool) -> None:
+        """A demand is renewed while there is ready work and dropped when there is none."""
+        now = time.monotonic()
+        if wanted == bool(self._said_until) and (not wanted or now < self._said_until):
+            return
+        self._said_until = now + REFRESH_S if wanted else 0.0
+        with contextlib.suppress(StoreError):
+            await off_loop(
+                self._shop.governor.demand,
+                self._shop.pool,
+                self._shop.project,
+                ttl_s=DEMAND_TTL_S if wanted else 0.0,
+            )
+
+    async def look(self) -> None:
+        """Compare the width with the fair share, once."""
+        if self._share_told:
+            return
+        self._share_told = True
+        with contextlib.suppress(StoreError):
+            self.words = await off_loop(self._compare)
+
+    def _compare(self) -> str:
+        shop, width = self._shop, self._shop.places.width
+        pool = next((each for each in shop.governor.status().pools if each.name == shop.pool), None)
+        if pool is None:
+            return ""
+        mine = next((each for each in pool.projects if each.name == shop.project), None)
+        rivals = sum(each.demanding and each.name != shop.project for each in pool.projects)
+        share = mine.fair_share if mine is not None else pool.cap
+        if width <= share:
+            return ""
+        shared = f", shared by {rivals + 1} projects" if rivals else ""
+        return (
+            f"width {width} is more than this project's fair share: {share} of {pool.cap} {pool.name}{shared}"
+        )
+
+    async def capacities(self) -> Mapping[str, int]:
+        """Machine-wide resources and how much there is of each."""
+        with contextlib.suppress(StoreError):
+            return dict(await off_loop(self._machine_resources))
+        return {}
+
+    def _machine_resources(self) -> Mapping[str, int]:
+        return self._shop.governor.store.machine().resources

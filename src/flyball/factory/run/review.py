@@ -1,0 +1,232 @@
+"""Somebody else looks at finished work before it lands, and says of every criterion whether it is met.
+
+The reviewer is an agent of its own, in a worktree of its own that it cannot spoil
+(``factory/git/review_worktree.py``). It writes its answer to a file named by ``FLYBALL_REVIEW_FILE``; where
+it wrote none, its last message is read. An answer that cannot be understood is asked for once more, with what
+was wrong. Then the work is *unreviewed*: it waits for a person and never lands by itself.
+
+A review is about one commit, which is in the ledger with what it came to. Work lands by itself only while its
+branch stands at the very commit that passed. The landing may rebase it: that is the same patch, and the gate
+sees it on its new base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from flyball.core.tasks.model_routing import REVIEW
+from flyball.core.tasks.next_step import Next, after_review, keyless
+from flyball.core.tasks.review_report import (
+    TEXT_LIMIT,
+    Answered,
+    Finding,
+    Reading,
+    Review,
+    criteria_of,
+    read_review,
+)
+from flyball.core.tasks.task import Task
+from flyball.core.tasks.task_run import Cause, Mark, SlotRun, State, Step
+from flyball.errors import AgentError, GitError, UsageError
+from flyball.factory.agents.personas import find_persona
+from flyball.factory.agents.prompt import ReviewAsk, compile_review
+from flyball.factory.git.repository import BRANCHES
+from flyball.factory.git.review_worktree import Desk, ReviewTree
+from flyball.factory.run.context import Workshop
+from flyball.factory.run.helper_agent import Errand, Errands, Ran
+from flyball.factory.state.threads import off_loop
+from flyball.governor.launch.supervised_child import refusal
+from flyball.runtimes.port import End
+
+FILE_VARIABLE = "FLYBALL_REVIEW_FILE"
+KEPT = "review.json"
+"""Its answer, in the run folder of the reviewer."""
+_TRIES = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Reviewing:
+    """The review of one trip's work."""
+
+    shop: Workshop
+    task: Task
+    errands: Errands
+    notes: list[str] = field(default_factory=list)
+    """What a person may want to know of it."""
+
+    @property
+    def slot(self) -> SlotRun:
+        return self.shop.ledger.slots[self.task.id]
+
+    async def review(self) -> Next:
+        """Have the branch reviewed as it stands now, unless this very commit has passed; what is next."""
+        self.errands.waits.say(REVIEW)
+        tip = await self._tip()
+        if tip is None:
+            return self._unreviewed(f"the branch {BRANCHES}{self.task.id} is gone")
+        if self.slot.passed and self.slot.reviewed == tip:
+            return self._next(passed=True)
+        found = self._recorded(tip) or await self._new(tip)
+        if isinstance(found, str):
+            return self._unreviewed(found)
+        return self._next(passed=found.passed, why=found.why(), detail=found.words())
+
+    async def _new(self, tip: str) -> Review | str:
+        """Another review, or why none could be had."""
+        self.shop.ledger.note(self.task.id, Step.REVIEW, Mark.BEGUN, reviewed=tip)
+        found = await self._had(tip)
+        if isinstance(found, str):
+            return found
+        if await self._tip() != tip:
+            return f"{BRANCHES}{self.task.id} moved while {tip[:12]} was reviewed"
+        self.shop.ledger.note(
+            self.task.id,
+            Step.REVIEW,
+            reviewed=tip,
+            passed=found.passed,
+            findings=[asdict(each) for each in found.findings],
+            criteria=[asdict(each) for each in found.criteria],
+        )
+        if found.notes:
+            more = f" and {len(found.notes) - 1} more" if len(found.notes) > 1 else ""
+            self.notes.append(f"{self.task.id}: its review noted {found.notes[0].words}{more}")
+        return found
+
+    async def of_pull(self, head: str) -> Review | str:
+        """What a pull request is about, whatever the trip's own review came to; or why none could be had."""
+        self.errands.waits.say(REVIEW)
+        found = await self._had(head)
+        if isinstance(found, Review):
+            self.shop.ledger.note(
+                self.task.id,
+                Step.REVIEW,
+                head=head,
+                pull_passed=found.passed,
+                findings=[asdict(each) for each in found.findings],
+                criteria=[asdict(each) for each in found.criteria],
+            )
+        return found
+
+    def _recorded(self, tip: str) -> Review | None:
+        """What the ledger has of a review that blocked this commit, before anything was done about it."""
+        slot = self.slot
+        if slot.state is not State.CHECKING or slot.passed is not False or slot.reviewed != tip:
+            return None
+        entries = self.shop.ledger.history(self.task.id)
+        last = next(each for each in reversed(entries) if each.step is Step.REVIEW and each.mark is Mark.DONE)
+        return Review(
+            passed=False,
+            criteria=tuple(Answered(**each) for each in last.fields["criteria"]),
+            findings=tuple(Finding(**each) for each in last.fields["findings"]),
+        )
+
+    def _unreviewed(self, why: str) -> Next:
+        return self._next(passed=None, why=why)
+
+    def _next(self, *, passed: bool | None, why: str = "", detail: str = "") -> Next:
+        budgets = self.shop.budgets_for(self.task)
+        return after_review(self.slot, budgets, passed=passed, why=why, detail=detail)
+
+    # -- asking -----------------------------------------------------------------------------------------
+
+    async def _had(self, tip: str) -> Review | str:
+        """A review, or why none could be had."""
+        wrong = ""
+        for _ in range(_TRIES):
+            try:
+                ran, reading = await self._asked(tip, wrong)
+            except (UsageError, GitError, AgentError) as error:
+                return str(error)
+            if reading.review is not None:
+                return reading.review
+            wrong = "; ".join(reading.problems)
+            if _hopeless(ran):
+                break
+        return wrong
+
+    async def _asked(self, tip: str, wrong: str) -> tuple[Ran, Reading]:
+        place = ReviewTree(self.shop.worktrees, self.task.id)
+        criteria = criteria_of(self.task.acceptance)
+        try:
+            desk = await off_loop(lambda: place.make(base=self._base, commit=tip))
+            ran = await self.errands.run(self._errand(place.path, desk, tip, criteria, wrong))
+            return ran, await off_loop(_read, ran, desk.answer, criteria)
+        finally:
+            await off_loop(place.remove)
+
+    @property
+    def _base(self) -> str:
+        return self.slot.base or self.shop.repository.default
+
+    def _errand(self, tree: Path, desk: Desk, tip: str, criteria: tuple[str, ...], wrong: str) -> Errand:
+        part = self.shop.config.review
+        persona = find_persona(self.shop.root, part.persona)
+        ask = ReviewAsk(
+            base=self._base,
+            tip=tip,
+            criteria=criteria,
+            file=str(desk.answer),
+            diff=desk.diff.name,
+            variable=FILE_VARIABLE,
+            before=self.slot.lesson if self.slot.lesson_cause is Cause.REVIEW else "",
+            wrong=wrong,
+        )
+        return Errand(
+            step=Step.REVIEW,
+            stage=REVIEW,
+            prompt=compile_review(self.shop.terms, self.task, persona=persona.text, ask=ask),
+            tree=tree,
+            max_s=part.max_s,
+            max_s_key="review.max_s",
+            effort=persona.effort,
+            variables={FILE_VARIABLE: str(desk.answer)},
+        )
+
+    async def _tip(self) -> str | None:
+        return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
+
+
+def still_reviewed(shop: Workshop, slot: SlotRun) -> str:
+    """Why a trip's work may not land by itself, in words; empty if its branch stands where it passed."""
+    tip = shop.repository.tip(f"{BRANCHES}{slot.task}")
+    if slot.passed and tip == slot.reviewed:
+        return ""
+    moved = slot.passed and slot.reviewed
+    why = f"its branch has moved on since {slot.reviewed[:12]} passed" if moved else "no review passed it"
+    return f"unreviewed: {why}; flyball merge {slot.task} lands it all the same"
+
+
+def _hopeless(ran: Ran) -> bool:
+    """Asking again cannot help."""
+    ending = ran.ending
+    return ending.end is End.LIMITED or keyless(ending.signal) or bool(refusal(ran.folder))
+
+
+def _read(ran: Ran, file: Path, criteria: tuple[str, ...]) -> Reading:
+    """What it answered, if it got to its end."""
+    if refused := refusal(ran.folder):
+        return Reading(None, (f"{refused}; see agent.command in flyball.toml",))
+    if not ran.finished:
+        return Reading(None, (f"the reviewer did not finish: {ran.ending.reason or ran.ending.end.value}",))
+    text = _written(file)
+    if text:
+        _keep(ran.folder, text)
+    elif not ran.ending.last_words.strip():
+        return Reading(None, (f"the reviewer left nothing in ${FILE_VARIABLE}",))
+    return read_review(text or ran.ending.last_words, criteria)
+
+
+def _written(file: Path) -> str:
+    """What it wrote, if that is a plain file."""
+    try:
+        if file.is_symlink() or not file.is_file():
+            return ""
+        with open(file, "rb") as opened:
+            return opened.read(4 * TEXT_LIMIT).decode("utf-8-sig", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _keep(folder: Path, text: str) -> None:
+    (folder / KEPT).write_text(text + "\n", encoding="utf-8")

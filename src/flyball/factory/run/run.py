@@ -1,0 +1,412 @@
+"""The loop: ready tasks become trips, as many at once as the width and the pool allow.
+
+Nothing is polled. The loop sleeps until something happens: a trip moved, a task file changed, a person asked
+for something. Then it takes up requests, looks at the tasks if they may have changed, chooses, and starts
+what was chosen. Landings and gates run inside their trips and hold nobody else up.
+
+A run is over when nothing is ready and nothing is under way. What is left is named with its reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from flyball.core.tasks.footprint import footprint_of
+from flyball.core.tasks.labels import MANUAL
+from flyball.core.tasks.next_step import Move, Next, lands_again, may_let_go
+from flyball.core.tasks.readiness import DeferReason, Item, resources_of
+from flyball.core.tasks.scheduler import Active, Choice, choose
+from flyball.core.tasks.task import Task, TaskStatus
+from flyball.core.tasks.task_run import SlotRun, State, Step
+from flyball.errors import FlyballError, UsageError
+from flyball.factory.run.budget_stop import Paying
+from flyball.factory.run.context import Workshop
+from flyball.factory.run.options import Report, Wish
+from flyball.factory.run.pool_demand import PoolStanding
+from flyball.factory.run.task_run import Trip
+from flyball.factory.run.task_view import LOOK_EVERY_S, Frontier
+from flyball.factory.state.threads import off_loop
+
+_LOOK_AT_POOL_S = 5.0
+_ASK_ORIGIN_S = 30.0
+"""A run that begins waits no longer than this for an origin that does not answer."""
+_LANDING_BACKLOG = 4
+"""So many times the width may be waiting to land before no more is started."""
+_PARKED_LIMIT = 2
+"""Trips that wait for a slot. More would only hold footprints that others could use."""
+NOBODY: Mapping[str, str] = MappingProxyType({})
+_DEAD_ENDS = frozenset(
+    {DeferReason.NEEDS, DeferReason.CIRCLE, DeferReason.RESOURCE, DeferReason.FOOTPRINT, DeferReason.TURN}
+)
+
+_IN_THE_WAY = frozenset({DeferReason.FOOTPRINT, DeferReason.RESOURCE, DeferReason.TURN, DeferReason.BUDGET})
+
+
+class Run:
+    """One run of one project, on the running loop."""
+
+    def __init__(self, shop: Workshop, wish: Wish) -> None:
+        self.shop, self.wish = shop, wish
+        self.trips: dict[str, Trip] = {}
+        self.report = Report()
+        self.choice = Choice((), ())
+        self.pool = PoolStanding(shop)
+        self.paying = Paying(shop)
+        self.connect()
+        self._wake = asyncio.Event()
+        shop.places.told = shop.purse.told = self._wake.set
+        shop.said = self.report.note
+        shop.base_gate.told = self._base_tried
+        self.frontier = Frontier(shop, changed=self.wake, note=self.report.note)
+        self._capacity: Mapping[str, int] = {}
+        self._waves = 0
+        self._shut_out_since: float | None = None
+        self._failed: BaseException | None = None
+
+    # -- from outside ---------------------------------------------------------------------------------
+
+    def connect(
+        self,
+        *,
+        changed: Callable[[], None] = lambda: None,
+        requests: Callable[[Run], None] = lambda _: None,
+        nudges: Callable[[str], list[str]] = lambda _: [],
+    ) -> None:
+        """Who is told of changes, who takes up requests, and where messages for agents come from."""
+        self._changed, self._requests, self._nudges = changed, requests, nudges
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def drain(self, why: str) -> None:
+        """Start nothing more; let what runs finish and land."""
+        self.report.stopped = self.report.stopped or why
+        for trip in list(self.trips.values()):
+            trip.leave()
+        self.wake()
+
+    def stop(self, why: str) -> None:
+        """Pause: end the agents and keep everything; the next run goes on from here."""
+        self.report.stopped = why
+        for trip in list(self.trips.values()):
+            trip.stop()
+        self.wake()
+
+    def pause(self, why: str) -> None:
+        """End the agents and keep everything; what is being landed may land."""
+        self.report.paused = why
+        for trip in list(self.trips.values()):
+            if trip.slot.state in (State.ENDED, State.LANDING):
+                trip.leave()
+            else:
+                trip.stop()
+        self.wake()
+
+    def _base_tried(self) -> None:
+        """Where the gate is red before any work was added, no agent is started; what runs finishes and
+        lands."""
+        base = self.shop.base_gate
+        if base.untried:
+            self.report.note(f"the gate could not be tried on the base: {base.untried}")
+        if base.red is not None:
+            self.report.red_base = base.red
+            for trip in list(self.trips.values()):
+                trip.leave()
+        self.wake()
+
+    def resize(self, width: int) -> None:
+        self.shop.places.resize(width)
+        self.wake()
+
+    @property
+    def ending(self) -> bool:
+        report = self.report
+        return bool(report.stopped or report.paused or report.red_base or self._failed)
+
+    # -- the loop -------------------------------------------------------------------------------------
+
+    async def go(self) -> Report:
+        self._capacity = await self.pool.capacities()
+        try:
+            await self.frontier.load()
+            self._check_names()
+            if loud := await self.paying.open():
+                self.report.note(loud)
+            for words in await off_loop(self._asked_origin):
+                self.report.note(words)
+            await self._recover()
+            while not await self._round():
+                await self._sleep()
+        finally:
+            await self._close()
+        if self._failed is not None:
+            raise self._failed
+        return self._reported()
+
+    def _asked_origin(self) -> list[str]:
+        """What others pushed is where work starts; says what the user should know of their own commits."""
+        branch, notes = self.shop.landing.branch, list[str]()
+        branch.fetch(notes, must=False, timeout_s=_ASK_ORIGIN_S)
+        tips = branch.repository.tips()
+        if branch.push and (own := branch.own_commits(tips.remote, tips.local)):
+            notes.append(
+                f"origin has not {own} of {branch.name}; merge.push is on, a landing pushes them too"
+            )
+        return notes
+
+    def _check_names(self) -> None:
+        known = {task.id for task in self.frontier.loaded.tasks}
+        asked = (*self.wish.only, *([self.wish.parent] if self.wish.parent else []))
+        unknown = [name for name in asked if name not in known]
+        if unknown:
+            raise UsageError(f"there is no task {' or '.join(unknown)}; flyball task list shows them")
+
+    async def _round(self) -> bool:
+        """One look at everything; True when the run is over."""
+        self._wake.clear()
+        self._requests(self)
+        await self.paying.look()
+        if not self.ending and (spent := self.shop.purse.pause):
+            self.pause(spent)
+        if not self.ending:
+            await self._start_more()
+            self._lose_patience()
+        self._changed()
+        # Woken meanwhile: the last trip ended after the choice was made, which may be another one now.
+        done = not self.choice.items and not self._wake.is_set() and self.paying.short is None
+        return not self.trips and (self.ending or done)
+
+    def _lose_patience(self) -> None:
+        """Pause where nothing has gone on for long but waiting for a closed pool or for money."""
+        shut_out = [trip.shut_out for trip in self.trips.values() if trip.shut_out]
+        short = self.paying.short
+        shut_out += [short.words] if short is not None else []
+        begins = bool(self.choice.items) and self.shop.base_gate.pending
+        if begins or not shut_out or any(trip.busy for trip in self.trips.values()):
+            self._shut_out_since = None
+            return
+        now, patience_s = asyncio.get_running_loop().time(), self.shop.config.run.patience_s
+        self._shut_out_since = self._shut_out_since or now
+        # Who knows that the reset is further away than that need not sit and wait first.
+        hopeless = self.paying.beyond(patience_s)
+        if hopeless or now - self._shut_out_since >= patience_s:
+            self.report.paused = shut_out[0]
+            self.drain(shut_out[0])
+
+    async def _sleep(self) -> None:
+        looks = (
+            self.pool.refresh_in_s,
+            self.shop.purse.look_in_s,
+            LOOK_EVERY_S if self.frontier.blind else None,
+            _LOOK_AT_POOL_S if any(trip.shut_out for trip in self.trips.values()) else None,
+        )
+        due = [due_s for due_s in looks if due_s]
+        try:
+            await asyncio.wait_for(self._wake.wait(), min(due, default=None))
+        except TimeoutError:
+            self.frontier.stale |= self.frontier.blind
+
+    async def _start_more(self) -> None:
+        if self.frontier.stale:
+            await self.frontier.load()
+        if self.trips and self.wish.mode == "wave":
+            return
+        room = 0 if self.wish.once and self._waves else self._room()
+        self.choice = self.paying.choose(self._chosen, room)
+        if self.choice.items and self.shop.base_gate.pending:
+            self.shop.base_gate.start()
+            return
+        await self.pool.demand(bool(self.choice.items or self.trips))
+        for item in self.choice.items:
+            self._begin(item)
+        if self.choice.items:
+            self._waves += 1
+            await self.pool.look()
+            # Once more, so that those who wait are told what they wait for now.
+            self.wake()
+
+    def _room(self) -> int:
+        """How many more may start now."""
+        trips = self.trips.values()
+        if sum(trip.parked_in_pool for trip in trips) >= _PARKED_LIMIT:
+            return 0
+        width = self.shop.places.usable
+        starting = sum(trip.wants_place for trip in trips)
+        return max(0, min(width - starting, (1 + _LANDING_BACKLOG) * width - len(self.trips)))
+
+    def _chosen(self, room: int, unpaid: Mapping[str, str] = NOBODY) -> Choice:
+        return choose(
+            self.frontier.lineup,
+            active=[
+                Active(trip.task.id, trip.item.footprint, trip.item.resources) for trip in self.trips.values()
+            ],
+            room=room,
+            capacity=self._capacity,
+            held={**unpaid, **self.report.left, **self.report.parked, **self.report.blocked},
+            merged=self.frontier.merged,
+            ours=self.trips.keys() | self.report.blocked.keys() | self.report.left.keys(),
+            only=self.wish.only or None,
+            parent=self.wish.parent,
+            passed=self.choice.passed,
+        )
+
+    # -- trips ----------------------------------------------------------------------------------------
+
+    def _begin(self, item: Item) -> None:
+        task_id = item.task.id
+        slot = self.shop.ledger.load_task(task_id)
+        # Sent back by a person while this run goes on: it is claimed already, and knows what was said.
+        if slot is None or slot.final:
+            self.shop.ledger.note(task_id, Step.CLAIM)
+        self.start(self._trip(item))
+
+    def trip_of(self, task_id: str) -> Trip:
+        """A new trip for what a person wants of a task, which may be gone."""
+        tasks = (each for each in self.frontier.loaded.tasks if each.id == task_id)
+        return self._trip(self._item(next(tasks, Task(id=task_id, title=task_id))))
+
+    def _trip(self, item: Item) -> Trip:
+        return Trip(self.shop, item, changed=self._changed, nudges=self._nudges)
+
+    def start(self, trip: Trip) -> None:
+        self.trips[trip.task.id] = trip
+        if self.ending:
+            trip.leave()
+        trip.start().add_done_callback(lambda done: self._over(trip, done))
+
+    def _over(self, trip: Trip, done: asyncio.Task[None]) -> None:
+        del self.trips[trip.task.id]
+        for words in trip.notes:
+            self.report.note(words)
+        failure = None if done.cancelled() else done.exception()
+        if failure is not None:
+            self._failed = self._failed or failure
+            self.drain(str(failure) or type(failure).__name__)
+        if trip.paused:
+            self.report.paused = trip.paused
+            self.drain(trip.paused)
+        if not trip.dropped or trip.slot.state is State.MERGED:
+            self._record(trip.slot, trip.stopped)
+        self.wake()
+
+    def _record(self, slot: SlotRun, stopped: str) -> None:
+        if slot.denials:
+            self.report.denials[slot.task] = list(slot.denials)
+        if slot.state is State.MERGED:
+            self.report.merged.append(slot.task)
+            self.frontier.merged.add(slot.task)
+            self.frontier.stale = True
+        elif slot.state is State.PARKED:
+            self.report.parked[slot.task] = slot.reason
+        elif slot.state is State.BLOCKED:
+            self.report.blocked[slot.task] = slot.reason
+        elif slot.state is State.CHECKING:
+            self.report.left[slot.task] = "its work is done and still to be checked"
+        else:
+            self.report.left[slot.task] = stopped or slot.reason or f"it was {slot.state.value}"
+
+    async def _recover(self) -> None:
+        """Go on with what an engine before us left behind."""
+        ledger = self.shop.ledger
+        # Slots of agents that died unseen come back now, not when somebody needs them.
+        await off_loop(self.shop.governor.reap)
+        tasks = {task.id: task for task in self.frontier.loaded.tasks}
+        unfinished = [task_id for task_id, slot in ledger.slots.items() if not slot.final]
+        if self.wish.resume and not unfinished:
+            self.report.note("nothing was cut short; this is a new run")
+        # Before anybody lands: they would meet in one worktree. All at once: each may take its time.
+        gate = self.shop.landing.gate
+        await asyncio.gather(*(gate.end_leftover(ledger.slots[task_id]) for task_id in unfinished))
+        # Likewise: two that bring one checkout along put each other's files back.
+        await self.shop.landing.catch_up()
+        await self._close_landed()
+        for task_id in unfinished:
+            task = tasks.get(task_id) or Task(id=task_id, title=task_id)
+            trip = self._trip(self._item(task))
+            if task.status is TaskStatus.CLOSED and may_let_go(trip.slot):
+                self.report.note(await trip.let_go())
+                continue
+            if not self.wish.wants(task, tasks):
+                state = trip.slot.state.value
+                self.report.note(f"{task_id} was cut short earlier ({state}) and is left out of this run")
+                continue
+            trip.first = await trip.recovered(known=task_id in tasks)
+            self.start(trip)
+        still_open = self.frontier.still_open
+        for slot in ledger.trips_of(State.PARKED).values():
+            if slot.task in still_open and not self._lands_again(slot):
+                self.report.parked[slot.task] = slot.reason
+        for slot in ledger.trips_of(State.BLOCKED).values():
+            # Blocked earlier in this very run, which is gone on with. A new run is a person's word to try
+            # again.
+            if slot.task in still_open and slot.run == ledger.run:
+                self.report.blocked[slot.task] = slot.reason
+
+    def _lands_again(self, slot: SlotRun) -> bool:
+        """What only something outside kept from landing: a new run is a person's word that it was mended."""
+        task = self.frontier.still_open[slot.task]
+        wanted = self.wish.wants(task, self.shop.tasks)
+        if not wanted or not lands_again(slot) or self.shop.policy_for(task).name == MANUAL:
+            return False
+        self.shop.ledger.load_task(slot.task)
+        trip = self.trip_of(slot.task)
+        trip.first = Next(move=Move.LAND)
+        self.start(trip)
+        return True
+
+    async def _close_landed(self) -> None:
+        """Close what has landed earlier and could not be closed then."""
+        still_open = self.frontier.still_open
+        known = {task.id for task in self.frontier.loaded.tasks}
+        for task_id in sorted(self.shop.ledger.untold() & known):
+            failed = await self.shop.landing.tell_again(task_id)
+            if task_id in still_open:
+                self.report.note(failed or f"{task_id} had landed, and is closed now")
+
+    def _item(self, task: Task) -> Item:
+        footprint = footprint_of(task.footprint, task.labels, self.shop.config.areas)
+        with contextlib.suppress(FlyballError):
+            return Item(task, footprint, resources_of(task.labels))
+        return Item(task, footprint)
+
+    # -- one task, and nothing else -------------------------------------------------------------------
+
+    async def go_alone(self, act: Callable[[Run], object]) -> Report:
+        """Do with one task what a person asks for; nothing else is started."""
+        try:
+            await self.frontier.load()
+            act(self)
+            while self.trips:
+                self._wake.clear()
+                self._changed()
+                await self._wake.wait()
+        finally:
+            await self._close()
+        if self._failed is not None:
+            raise self._failed
+        return self.report
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        for trip in list(self.trips.values()):
+            trip.stop()
+        await self.shop.base_gate.close()
+        while self.trips:
+            await asyncio.sleep(0.02)
+        await self.pool.demand(False)
+
+    def _reported(self) -> Report:
+        report = self.report
+        report.problems = self.frontier.loaded.problems
+        report.spend = self.shop.purse.run_spend
+        if self.ending:
+            undone = self._chosen(len(self.frontier.loaded.tasks))
+            waits = [each.task_id for each in undone.deferrals if each.reason in _IN_THE_WAY]
+            report.unstarted = [*(item.task.id for item in undone.items), *waits]
+        else:
+            report.waiting = [each for each in self.choice.deferrals if each.reason in _DEAD_ENDS]
+        return report

@@ -1,0 +1,304 @@
+"""Starting, holding and ending a run of a project: its lock, its name, its signals, its requests.
+
+One run per project at a time. A run that was cut short is gone on with under its own name; otherwise a new
+one begins. The first Ctrl-C or TERM drains, the second stops; either way everything is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flyball.core.budget.limits import Guard, guard_of
+from flyball.errors import UsageError
+from flyball.factory.accounts.account import open_account
+from flyball.factory.budget.unmeasurable import check_measurable, unmeasurable
+from flyball.factory.git.git import GitLock
+from flyball.factory.git.stale_locks import clear
+from flyball.factory.guards.sandbox import check_sandbox
+from flyball.factory.project.config import ProjectConfig
+from flyball.factory.run.board import BoardFile, board_of
+from flyball.factory.run.context import open_workshop
+from flyball.factory.run.manual_actions import HOWS, ByHand
+from flyball.factory.run.options import Report, Terms, Wish
+from flyball.factory.run.run import Run
+from flyball.factory.run.single_run import OnlyRun
+from flyball.factory.state.ledger import Ledger
+from flyball.factory.state.locks import LongLock, holder_of
+from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, done, unchanged
+from flyball.factory.state.run_folders import state_folder
+from flyball.factory.state.threads import off_loop
+from flyball.governor import inherited_lease
+from flyball.governor.state_url import home
+from flyball.wake.mailbox import Mailbox, open_mailbox, send
+
+LOCK = "run.lock"
+_LASTING = frozenset({"nudge", "merge", "reject"})
+"""Requests that wait for the next run; the others are meant for the one that was there."""
+
+
+class Conductor:
+    """Between a run and the people around it."""
+
+    def __init__(self, run: Run, state: Path, watcher: Callable[[Run], None]) -> None:
+        self.run = run
+        self._file, self._watcher = BoardFile(state), watcher
+        self._signals: list[int] = []
+        self._nudges: dict[str, list[tuple[int, str]]] = {}
+        self._due: asyncio.TimerHandle | None = None
+        self._write_due: asyncio.TimerHandle | None = None
+
+    def changed(self) -> None:
+        """Something moved: show it soon, once."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(0.1, self._show)
+
+    def _show(self) -> None:
+        self._due = None
+        self._watcher(self.run)
+        if self._write_due is None:
+            self._write()
+
+    def _write(self) -> None:
+        """Now, or as soon as it may be: what changed last must not go unwritten."""
+        self._write_due = None
+        wait_s = self._file.write(lambda: board_of(self.run))
+        if wait_s > 0:
+            self._write_due = asyncio.get_running_loop().call_later(wait_s, self._write)
+
+    def last_look(self) -> None:
+        for due in (self._due, self._write_due):
+            if due is not None:
+                due.cancel()
+        self._file.write(lambda: board_of(self.run), now=True)
+        self._watcher(self.run)
+
+    def signalled(self, number: int) -> None:
+        name = signal.Signals(number).name.removeprefix("SIG")
+        self._signals.append(number)
+        if len(self._signals) == 1:
+            self.run.drain(f"{name}: finishes what runs; again to stop it")
+        else:
+            self.run.stop(f"{name} twice: stopped")
+        self.changed()
+
+    @property
+    def signal(self) -> int | None:
+        return self._signals[-1] if self._signals else None
+
+    # -- requests ---------------------------------------------------------------------------------------
+
+    def take_requests(self, run: Run) -> None:
+        for number, verb, task, fields in run.shop.ledger.requests():
+            answer = self._answer(run, verb, task, fields, number)
+            if answer is not None:
+                run.shop.ledger.answer(number, answer)
+
+    def _answer(
+        self, run: Run, verb: str, task: str, fields: dict[str, Any], number: int
+    ) -> RequestAnswer | None:
+        """Do what was asked. None: it is answered later."""
+        if verb == "drain":
+            run.drain("asked to drain")
+            return done(f"draining: {len(run.trips)} under way")
+        if verb == "resize":
+            run.resize(max(1, int(fields["width"])))
+            return done(f"width is now {run.shop.places.width}")
+        if verb == "stop":
+            return self._stop(run, task)
+        if verb in HOWS:
+            how, words = str(fields.get("how", verb)), str(fields.get("words", ""))
+            return ByHand(task=task, how=how, words=words)(run)
+        self._nudge(run, task, fields, number)
+        return None
+
+    def _stop(self, run: Run, task: str) -> RequestAnswer:
+        if not task:
+            run.stop("asked to stop")
+            return done("stopping; everything is kept, flyball run goes on from here")
+        trip = run.trips.get(task)
+        if trip is None:
+            return unchanged(f"{task} is not under way")
+        trip.stop(f"stopped by a person (flyball stop {task})")
+        return done(f"{task} is being stopped; the next run goes on with it")
+
+    def _nudge(self, run: Run, task: str, fields: dict[str, Any], number: int) -> None:
+        known = self._nudges.setdefault(task, [])
+        if number in (each for each, _ in known):
+            return
+        known.append((number, str(fields.get("message", ""))))
+        trip = run.trips.get(task)
+        if fields.get("now") and trip is not None and trip.agent is not None:
+            trip.interrupt()
+
+    def nudges_for(self, task: str) -> list[str]:
+        """Messages that go out with the next prompt of a task, which answers them."""
+        self.take_requests(self.run)
+        found = self._nudges.pop(task, [])
+        for number, _ in found:
+            self.run.shop.ledger.answer(number, done("went out with the prompt"))
+        return [message for _, message in found]
+
+
+def check_start(config: ProjectConfig, terms: Terms) -> None:
+    """Is it the account that was named, can agents be kept where they belong, and can what bounds them be
+    measured? Before anything is touched."""
+    open_account(config, home()).verified()
+    check_sandbox(config.guard.sandbox)
+    check_measurable(config, home(), guard_of(terms.guard, config.budget.guard))
+
+
+def conduct(
+    root: Path,
+    config: ProjectConfig,
+    wish: Wish,
+    terms: Terms,
+    *,
+    watcher: Callable[[Run], None] = lambda _: None,
+    by_hand: ByHand | None = None,
+) -> tuple[Report, int | None]:
+    """Run the project until nothing is left to do; how it ended, and by which signal if by one.
+
+    ``by_hand``: do this with one task, and nothing else.
+    """
+    if by_hand is None:
+        check_start(config, terms)
+    # Agents get slots of their own, even if we were started under somebody's lease.
+    os.environ.pop(inherited_lease.VARIABLE, None)
+    state = state_folder(root)
+    lock, box = LongLock(state / LOCK), open_mailbox(home())
+    if not lock.take(mailbox=box.address if box else "", project=config.project.id):
+        raise UsageError(_taken(state))
+    orphans, only = GitLock(state), OnlyRun(root, config.project.id)
+    try:
+        if by_hand is None:
+            only.take()
+        orphans.take()
+        run_id = _run_name(state)
+        return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, by_hand))
+    finally:
+        orphans.release()
+        only.release()
+        lock.release()
+        if box is not None:
+            box.close()
+
+
+async def _conducted(
+    root: Path,
+    config: ProjectConfig,
+    wish: Wish,
+    terms: Terms,
+    run_id: str,
+    box: Mailbox | None,
+    watcher: Callable[[Run], None],
+    by_hand: ByHand | None,
+) -> tuple[Report, int | None]:
+    shop = open_workshop(
+        root,
+        config,
+        run=run_id,
+        width=terms.width,
+        model=terms.model,
+        default_model=terms.default_model,
+        guard=terms.guard,
+        allow_api_spend=terms.allow_api_spend,
+        check_base=terms.check_base,
+    )
+    loop = asyncio.get_running_loop()
+    run = Run(shop, wish)
+    conductor = Conductor(run, shop.state, watcher)
+    run.connect(changed=conductor.changed, requests=conductor.take_requests, nudges=conductor.nudges_for)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, conductor.signalled, number)
+    if box is not None:
+        loop.add_reader(box.fileno(), _mail_came, box, run)
+    try:
+        if by_hand is None and shop.purse.guard is not Guard.OFF:
+            for each in unmeasurable(config, home()):
+                run.report.note(str(each))
+        for path in await off_loop(clear, shop.repository.common):
+            run.report.note(f"removed {path}, which a git that was killed had left")
+        _let_old_requests_go(shop.ledger)
+        shop.ledger.load()
+        await shop.base_gate.end_leftover()
+        report = await (run.go() if by_hand is None else run.go_alone(by_hand.alone))
+        return report, conductor.signal
+    finally:
+        conductor.last_look()
+        if box is not None:
+            loop.remove_reader(box.fileno())
+        shop.close()
+
+
+def _mail_came(box: Mailbox, run: Run) -> None:
+    box.drain()
+    run.wake()
+
+
+def _let_old_requests_go(ledger: Ledger) -> None:
+    for number, verb, _, _ in ledger.requests():
+        if verb not in _LASTING:
+            ledger.answer(number, RequestAnswer(RequestOutcome.LATE, "came too late: that run was over"))
+
+
+def _run_name(state: Path) -> str:
+    """The name of the run that was cut short, or a new one."""
+    name = time.strftime("r-%Y%m%d-%H%M%S", time.gmtime())
+    with contextlib.suppress(FileNotFoundError):
+        ledger = Ledger(state, read_only=True)
+        try:
+            ledger.load()
+            if ledger.slots:
+                return next(reversed(ledger.slots.values())).run
+            # Two within one second are two.
+            return f"{name}-{os.getpid()}" if ledger.last_run().startswith(name) else name
+        finally:
+            ledger.close()
+    return name
+
+
+def _taken(state: Path) -> str:
+    found = holder_of(state / LOCK)
+    who = f" (pid {found[0].pid})" if found else ""
+    return f"a run of this project is going on{who}; flyball board shows it, flyball drain or stop ends it"
+
+
+# -- from another process ---------------------------------------------------------------------------------
+
+
+def running(root: Path) -> tuple[int, str] | None:
+    """The pid and mailbox of the project's run, if one is going on."""
+    found = holder_of(root / ".flyball" / LOCK)
+    return (found[0].pid, str(found[1].get("mailbox", ""))) if found else None
+
+
+def ask(
+    root: Path, verb: str, task: str = "", *, wait_s: float = 10.0, **fields: Any
+) -> RequestAnswer | None:
+    """Ask something of the project's run, and wait for its answer; None if there is none yet."""
+    going_on = running(root)
+    if going_on is None and verb not in _LASTING:
+        raise UsageError("no run of this project is going on; flyball run starts one")
+    ledger = Ledger(state_folder(root))
+    try:
+        number = ledger.ask(verb, task, **fields)
+        if going_on is None:
+            return None
+        if going_on[1]:
+            send(going_on[1], number)
+        end = time.monotonic() + wait_s
+        while time.monotonic() < end:
+            answer = ledger.answer_to(number)
+            if answer is not None:
+                return answer
+            time.sleep(0.05)
+    finally:
+        ledger.close()
+    return None

@@ -1,0 +1,88 @@
+"""The tasks as a run sees them: read when they may have changed, and not before.
+
+A source that lives in folders tells of changes; one that cannot is read again now and then. What the ledger
+knows as merged counts as closed where its source has not heard of it yet: the file here says open because
+this checkout stands elsewhere, or the source could not be told. Otherwise one that is open has been opened
+again by somebody, and is work like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from flyball.core.tasks.readiness import Lineup
+from flyball.core.tasks.task import Task, TaskStatus
+from flyball.errors import SourceError
+from flyball.factory.git.repository import Repository
+from flyball.factory.run.context import Workshop
+from flyball.factory.state.ledger import Ledger
+from flyball.factory.state.threads import off_loop
+from flyball.factory.tasks.port import Loaded, TaskSource
+
+LOOK_EVERY_S = 30.0
+"""How often a source that cannot tell of changes is read again."""
+
+
+def landed(
+    ledger: Ledger, source: TaskSource, repository: Repository, still_open: Collection[str]
+) -> set[str]:
+    """Those among open tasks that have landed, and that nobody has opened again."""
+    untold, git, tips = ledger.untold(), repository.git, repository.tips()
+    heads = [tip for tip in (tips.local, tips.remote) if tip is not None]
+    if len(heads) > 1 and repository.contains(*heads):
+        # What origin has, the branch here has too, and may have changed since.
+        heads.pop()
+    merged = ledger.merged().intersection(still_open)
+    return {
+        each for each in merged if each in untold or any(source.closed_at(each, git, head) for head in heads)
+    }
+
+
+class Frontier:
+    def __init__(self, shop: Workshop, *, changed: Callable[[], None], note: Callable[[str], None]) -> None:
+        self._shop, self._changed, self._note = shop, changed, note
+        self.loaded = Loaded()
+        self.lineup = Lineup(())
+        self.merged: set[str] = set()
+        self.stale = True
+        self.blind = False
+        """Nobody tells us of every change."""
+        self._watched: set[Path] = set()
+
+    @property
+    def still_open(self) -> dict[str, Task]:
+        return {task.id: task for task in self.loaded.tasks if task.status is not TaskStatus.CLOSED}
+
+    async def load(self) -> None:
+        self.stale = False
+        try:
+            self._take(await off_loop(self._shop.source.load))
+        except SourceError as error:
+            # What was read before still holds.
+            if not self.loaded.tasks:
+                raise
+            self._note(str(error))
+        self.merged |= await off_loop(self._closed_elsewhere)
+        self._watch()
+
+    def _take(self, loaded: Loaded) -> None:
+        if loaded is not self.loaded:
+            self._shop.tasks = {task.id: task for task in loaded.tasks}
+            self.loaded, self.lineup = loaded, Lineup(loaded.tasks, areas=self._shop.config.areas)
+
+    def _closed_elsewhere(self) -> set[str]:
+        shop = self._shop
+        return landed(shop.ledger, shop.source, shop.repository, self.still_open.keys() - self.merged)
+
+    def _watch(self) -> None:
+        wanted = set(self._shop.source.watched())
+        for folder in self._watched - wanted:
+            self._shop.watch.forget(folder)
+        told = [self._shop.watch.tell(folder, self._told) for folder in wanted - self._watched]
+        self.blind = not wanted or not all(told) or (self.blind and bool(self._watched & wanted))
+        self._watched = wanted
+
+    def _told(self) -> None:
+        self.stale = True
+        self._changed()

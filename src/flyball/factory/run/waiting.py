@@ -1,0 +1,137 @@
+"""What a trip waits for: a pause to end, money, a place in the run's width, a slot of the pool; in words.
+
+Every agent of a trip comes through here, whether it does the task, a stage of it, or its review. While only
+waiting is going on nothing is half done, so a trip that waits can be left at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from flyball.core.budget.limits import TASK, Refusal
+from flyball.core.pool.model import Outcome
+from flyball.core.pool.verdict import CLOSED_REASONS, Verdict, span_words
+from flyball.factory.run.context import Workshop
+from flyball.governor.ask import Asking
+from flyball.governor.lease import Lease
+
+_LOOK_EVERY_S = 30.0
+
+
+class Waits:
+    """Of one trip."""
+
+    def __init__(self, shop: Workshop, *, changed: Callable[[], None]) -> None:
+        self._shop, self._changed = shop, changed
+        self.doing = ""
+        """What it waits for or does beside what its state says, in words."""
+        self.parked_in_pool = False
+        self.shut_out = ""
+        """Why the pool admits nobody, while it does not."""
+        self.wants_place = True
+        self.waiting = False
+        self.leaving = self.stopping = False
+        """No more agents are started; those that run are ended."""
+        self._has_place = False
+
+    def say(self, words: str) -> None:
+        self.doing = words
+        self._changed()
+
+    async def until(self, wall: float, why: str) -> None:
+        """A pause, the time of a sleeping machine counted."""
+        with self._waiting():
+            while (left_s := wall - time.time()) > 0:
+                self.say(f"again in {span_words(left_s)}: {why}")
+                await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
+
+    async def take_place(self, *, purpose: str = "") -> None:
+        self.wants_place = True
+        if not self._has_place:
+            self._say_of(purpose, "waits for a place in this run's width")
+            with self._waiting():
+                await self._shop.places.take()
+            self._has_place = True
+
+    def has_place(self) -> None:
+        """It runs already, so it has its place, whatever the width."""
+        self._shop.places.taken += 1
+        self._has_place = self.wants_place = True
+
+    def give_place_back(self) -> None:
+        self.wants_place = False
+        if self._has_place:
+            self._has_place = False
+            self._shop.places.give_back()
+
+    @property
+    def placed(self) -> bool:
+        return self._has_place
+
+    async def paid_for(self, admit: Callable[[], Refusal | None], *, purpose: str = "") -> str:
+        """Until the next launch may be paid for; why it never may, where no waiting helps. Cost comes first:
+        who waits for money keeps neither a place nor a slot from others."""
+        try:
+            while (refused := admit()) is not None:
+                if refused.window == TASK:
+                    return refused.words
+                await self._for_money(refused, purpose)
+        finally:
+            self.shut_out = ""
+        return ""
+
+    async def _for_money(self, refused: Refusal, purpose: str) -> None:
+        self._say_of(purpose, refused.words)
+        if not self.shut_out:
+            self._shop.places.told()
+        self.shut_out = refused.words
+        with self._waiting():
+            await self._shop.purse.news(refused)
+
+    async def slot_of_pool(self, asking: Asking, *, purpose: str = "") -> Lease:
+        """Every launch comes through here, however often the task has been tried. A window may have filled
+        up while the pool was waited for; a stage or a review (``purpose``) is part of what runs."""
+        while True:
+            lease = await self._slot(asking, purpose)
+            held = self._shop.purse.hold if not purpose else None
+            if held is None:
+                return lease
+            await self._shop.governor.release_async(lease, Outcome.ABANDONED)
+            try:
+                await self._for_money(held, purpose)
+            finally:
+                self.shut_out = ""
+
+    async def _slot(self, asking: Asking, purpose: str) -> Lease:
+        self._say_of(purpose, "asks for a slot")
+        try:
+            with self._waiting():
+                return await self._shop.governor.acquire_asking_async(
+                    asking, on_wait=lambda verdict: self._told(verdict, purpose)
+                )
+        finally:
+            self.shut_out = ""
+            if self.parked_in_pool:
+                self.parked_in_pool = False
+                self._shop.places.told()
+
+    def _told(self, verdict: Verdict, purpose: str) -> None:
+        words = f"{verdict.pool} {verdict.why()}"
+        self.parked_in_pool = True
+        self.shut_out = words if verdict.reason in CLOSED_REASONS else ""
+        self._say_of(purpose, words)
+        self._shop.places.told()
+
+    def _say_of(self, purpose: str, words: str) -> None:
+        self.say(f"{purpose}: {words}" if purpose else words)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self.waiting = True
+        try:
+            yield
+        finally:
+            self.waiting = False

@@ -1,1 +1,0 @@
-"""What an account has spent, as far as it can be known from here, and what people set for it."""

@@ -1,0 +1,374 @@
+"""How an ask becomes a lease, written once for the sync and the async door.
+
+A flow is a generator that yields effects and is sent their results. It decides nothing about limits (the
+store does) and performs nothing (the drivers in drivers.py do); it knows the order of things:
+
+    admit -> granted, or parked
+    parked: sleep on the mailbox or the timer, whichever is first
+    woken: look -> granted, or sleep again; only the store says who has a slot, a wake never does
+    one of the line also watches the holders, so that a killed one's slot comes back while everyone sleeps
+    the store does not answer: whoever asks first is told so; whoever stands in line waits until it does
+    given up (timeout, Ctrl-C, cancelled): withdraw the ask, or give back the lease it just became
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, TypeVar
+
+from flyball.core.pool.model import Ask, Claim, Fact, Outcome
+from flyball.core.pool.settings import LEASE_BACKSTOP_S
+from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, free, one_line
+from flyball.errors import (
+    AtCapacityError,
+    PoolClosedError,
+    RefusedError,
+    StoreClosedError,
+    StoreError,
+    StoreUnreadableError,
+    TooLargeError,
+    WaitTimeoutError,
+)
+from flyball.host.log import tell_log
+from flyball.host.process import DeathWatch, alive, beside_us, exists, here
+from flyball.stores.port import After, Census, Release, Store, Wake
+from flyball.wake.mailbox import LOOK, Delivery, discard, send
+
+HEARD_S = 4.0
+"""A host beats once a second; for so long after a beat it counts as there."""
+R = TypeVar("R")
+TELL_EVERY_S = 30.0
+RELEASING_S = 0.02
+"""So long a launcher may take from the end of its command to its release."""
+_NET_STEP_S = 2.0
+_NET_LIMIT_S = 60.0
+_NET_RATE = 50.0
+_WATCHER_NAP_S = 30.0
+_FRESH_WATCHER_S = 0.1
+_UNWATCHED_NAP_S = 1.0
+_OUTAGE_NAP_S = (0.25, 5.0)
+"""How soon a store that did not answer is asked again: at first, and at last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run this store call; it may block for a moment."""
+
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Sleep until told to look at the claim, a watched process dies, or the timer ends."""
+
+    claim_id: int
+    timeout_s: float
+    watch: DeathWatch | None
+
+
+class Woken(Enum):
+    GRANT = "grant"
+    """The driver was told to look, did so, and the store said that the claim is a lease."""
+    MAIL = "mail"
+    DEATH = "death"
+    TIMER = "timer"
+
+
+Effect = Call | Wait
+Flow = Generator[Effect, Any, R]
+Observer = Callable[[Fact], None]
+OnWait = Callable[[Verdict], None]
+
+
+def acquire(
+    store: Store,
+    ask: Ask,
+    *,
+    wait: bool,
+    timeout_s: float | None,
+    on_wait: OnWait | None,
+    observers: Sequence[Observer],
+) -> Flow[Verdict]:
+    """Get the ask granted, or raise a RefusedError that says why not."""
+    verdict = yield from _admit(store, ask, wait=wait, observers=observers)
+    hopeless = verdict.granted or verdict.reason is Reason.TOO_LARGE
+    # An ask that would be refused looks for dead holders first.
+    if not wait and not hopeless and (yield from reap(store, ask.pool, observers)):
+        verdict = yield from _admit(store, ask, wait=wait, observers=observers)
+    if verdict.granted:
+        return verdict
+    if not wait or verdict.reason is Reason.TOO_LARGE:
+        raise _refusal(verdict)
+    waiter = _Waiter(store, ask, verdict, timeout_s, on_wait, observers)
+    try:
+        return (yield from waiter.wait())
+    except BaseException:
+        # Whatever stops us, no ask and no slot is left behind. The original error is what counts.
+        parked = waiter.verdict
+        try:
+            after = yield Call(lambda: store.withdraw(parked.claim_id, asked_at=parked.asked_at))
+        except BaseException as error:
+            store.remember(Release(parked.claim_id, Outcome.ABANDONED, asked_at=parked.asked_at))
+            if not isinstance(error, StoreError):
+                raise
+        else:
+            yield from settle(store, after, observers)
+        raise
+
+
+class _Waiter:
+    """One parked ask, from its first verdict to its grant."""
+
+    def __init__(
+        self,
+        store: Store,
+        ask: Ask,
+        verdict: Verdict,
+        timeout_s: float | None,
+        on_wait: OnWait | None,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.store, self.ask, self.verdict, self.observers = store, ask, verdict, observers
+        self._on_wait = on_wait
+        self._timeout_s = timeout_s
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._told_at = float("-inf")
+        self._watched = False
+        self._outage_s: float | None = None
+        """While the store does not answer: how long it was last left alone."""
+
+    def wait(self) -> Flow[Verdict]:
+        while not self.verdict.granted:
+            try:
+                yield from self._turn() if self._outage_s is None else self._look_again()
+            except StoreError as error:
+                if not self._sits_out(error):
+                    raise
+                yield from self._sit_out(error)
+        return self.verdict
+
+    def _turn(self) -> Flow[None]:
+        """Sleep once, and look."""
+        self._tell(self.verdict)
+        watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
+        nap_s = self._nap_s(watching=watching)
+        woken = yield from self._sleep(nap_s, watching=watching)
+        if woken is Woken.GRANT:
+            seen = self.verdict
+            self.verdict = free(
+                seen.pool, seen.claim_id, asked_at=seen.asked_at, in_use=seen.in_use, cap=seen.cap
+            )
+            return
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            # One last look: a slot handed to us in the meantime is ours, and the dead hold none.
+            yield from reap(self.store, self.ask.pool, self.observers)
+            yield from self._look(advance=True)
+            return self._check_granted_at_last()
+        quiet = woken is Woken.MAIL or (woken is Woken.TIMER and nap_s == _FRESH_WATCHER_S)
+        if not quiet:
+            yield from reap(self.store, self.ask.pool, self.observers)
+        yield from self._look(advance=not quiet)
+        if woken is Woken.MAIL and not self.verdict.granted and self.verdict.in_use < self.verdict.cap:
+            # What is free may be ours: a waiter that stood still was passed over, and goes on now.
+            yield from self._look(advance=True)
+
+    def _check_granted_at_last(self) -> None:
+        if not self.verdict.granted:
+            raise WaitTimeoutError(self.verdict, self._timeout_s or 0.0)
+
+    def _sits_out(self, error: StoreError) -> bool:
+        """Is it worth waiting for the store? Not where it is there and makes no sense, or our time is up."""
+        if isinstance(error, StoreClosedError | StoreUnreadableError):
+            return False
+        return self._deadline is None or time.monotonic() < self._deadline
+
+    def _sit_out(self, error: StoreError) -> Flow[None]:
+        """The place in line is the store's to keep, and it may come back with it: we wait, and say so."""
+        first_s, last_s = _OUTAGE_NAP_S
+        if self._outage_s is None:
+            self._told_at = float("-inf")
+        self._outage_s = first_s if self._outage_s is None else min(2 * self._outage_s, last_s)
+        words = one_line(str(error))
+        self._tell(replace(self.verdict, reason=Reason.OUTAGE, detail=words, estimate_s=None, blocker=None))
+        nap_s = self._until_deadline(self._outage_s * (0.75 + random.random() / 2))
+        yield Wait(self.verdict.claim_id, nap_s, None)
+
+    def _look_again(self) -> Flow[None]:
+        yield from self._look(advance=True)
+        # It answers: say how things stand now.
+        self._outage_s, self._told_at = None, float("-inf")
+
+    def _look(self, *, advance: bool) -> Flow[None]:
+        claim_id, asked_at = self.verdict.claim_id, self.verdict.asked_at
+        verdict, after = yield Call(lambda: self.store.look(claim_id, advance=advance, asked_at=asked_at))
+        yield from settle(self.store, after, self.observers)
+        if verdict is None:
+            # Somebody took our ask for dead, or a person removed it: stand in line again.
+            verdict = yield from _admit(self.store, self.ask, wait=True, observers=self.observers)
+        self.verdict = verdict
+        if verdict.reason is Reason.TOO_LARGE:
+            # Somebody lowered the limits below what we ask for: waiting has become useless.
+            raise TooLargeError(verdict)
+
+    def _sleep(self, nap_s: float, *, watching: bool) -> Flow[Woken]:
+        watch: DeathWatch | None = None
+        if watching:
+            holders = yield Call(lambda: self.store.holders(self.ask.pool))
+            watch = DeathWatch(holder for holder in holders if holder != self.ask.holder)
+            if any(alive(holder) is False for holder in holders):
+                watch.close()
+                return Woken.DEATH
+            if watch.partial:
+                nap_s = min(nap_s, _UNWATCHED_NAP_S)
+        try:
+            woken: Woken = yield Wait(self.verdict.claim_id, self._until_deadline(nap_s), watch)
+        finally:
+            if watch is not None:
+                watch.close()
+        return woken
+
+    def _nap_s(self, *, watching: bool) -> float:
+        """How long to sleep if nobody says anything.
+
+        The watcher looks when something is due. The others sleep the longer, the further back they stand, so
+        that a line of any length looks a few times a second in all, and a dead watcher is found in seconds.
+        """
+        verdict = self.verdict
+        if not self.ask.mailbox:
+            return _UNWATCHED_NAP_S * (0.5 + random.random())
+        if verdict.watch:
+            # Whoever just arrived is often granted or relieved at once: it starts to watch a moment later.
+            nap_s = _WATCHER_NAP_S if watching else _FRESH_WATCHER_S
+            due_s = verdict.look_again_s if verdict.look_again_s is not None else nap_s
+            return max(0.001, min(nap_s, due_s))
+        limit_s = max(_NET_LIMIT_S, verdict.position / _NET_RATE)
+        return min(_NET_STEP_S * max(1, verdict.position), limit_s) * (0.75 + random.random() / 2)
+
+    def _until_deadline(self, nap_s: float) -> float:
+        if self._deadline is None:
+            return nap_s
+        return max(0.0, min(nap_s, self._deadline - time.monotonic()))
+
+    def _tell(self, verdict: Verdict) -> None:
+        now = time.monotonic()
+        if self._on_wait is not None and now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            self._on_wait(verdict)
+
+
+def _admit(store: Store, ask: Ask, *, wait: bool, observers: Sequence[Observer]) -> Flow[Verdict]:
+    verdict: Verdict
+    verdict, after = yield Call(lambda: store.admit(ask, park=wait))
+    yield from settle(store, after, observers)
+    return verdict
+
+
+def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[StoreError | None]:
+    """End a lease. A store that cannot be written now keeps the release for later: then, why it cannot."""
+    try:
+        after = yield Call(lambda: store.release(what))
+    except StoreError as error:
+        store.remember(what)
+        return error
+    yield from settle(store, after, observers)
+    return None
+
+
+def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:
+    """Take back what dead processes hold and what keeps this pool's line waiting; how many were found."""
+    holders = yield Call(lambda: store.holders(pool))
+    if all(alive(holder) for holder in holders):
+        return 0
+    census: Census = yield Call(lambda: store.watched(pool))
+    if any(_being_released(claim) for claim in census.claims):
+        yield Call(lambda: time.sleep(RELEASING_S))
+        census = yield Call(lambda: store.watched(pool))
+    return (yield from bury(store, census, observers))
+
+
+def _being_released(claim: Claim) -> bool:
+    """Its command has just ended, and the launcher that is about to say how still lives: let it."""
+    launched = claim.held and claim.launcher_pid not in (0, claim.holder.pid)
+    return launched and alive(claim.holder) is False and exists(claim.launcher_pid)
+
+
+def bury(store: Store, census: Census, observers: Sequence[Observer]) -> Flow[int]:
+    """Remove the dead of a census from the store; how many there were."""
+    now = store.now()
+    claims = [(c.id, c.holder) for c in census.claims if is_gone(c, now)]
+    demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
+    unconfirmed = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
+    if claims or demands or unconfirmed:
+        after = yield Call(lambda: store.bury(claims, demands))
+        yield from settle(store, after, observers)
+    return len(claims) + len(demands) + unconfirmed
+
+
+def lives(claim: Claim, now: float) -> bool | None:
+    """Does its holder still run? None where that cannot be known from here.
+
+    Two machines may have one name. Then the other's processes look like those of an earlier boot of ours,
+    but for somebody who says, from there, that they are looked after.
+    """
+    known = alive(claim.holder)
+    heard = claim.confirmed_at is not None and now - claim.confirmed_at < HEARD_S
+    return None if known is False and heard and not here(claim.holder) else known
+
+
+def is_gone(claim: Claim, now: float) -> bool:
+    """Dead; or, where nobody here can tell, silent for longer than any work should take."""
+    if not claim.holder.pid:
+        # Asked for from afar: it ends with its own time.
+        return False
+    known = lives(claim, now)
+    since = claim.granted_at if claim.granted_at is not None else claim.asked_at
+    heard_at = max(since, claim.confirmed_at or since)
+    return known is False or (known is None and now - heard_at > LEASE_BACKSTOP_S)
+
+
+def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[None]:
+    """What follows a committed step: wake the waiters it named, tell the observers."""
+    for mailbox in after.notices:
+        if mailbox:
+            send(mailbox, LOOK)
+    while True:
+        gone = [wake for wake in after.wakes if not _delivered(wake)]
+        _tell(observers, after.facts)
+        if not gone:
+            return
+        # Nobody listens: that waiter is dead. Take the slot back and hand it on.
+        dead = [(wake.claim_id, wake.holder) for wake in gone]
+        after = yield Call(lambda dead=dead: store.bury(dead))  # type: ignore[misc]
+
+
+def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
+    """An observer that fails is its own problem: it neither stops a hand-off nor hides a caller's error."""
+    for fact in facts:
+        for observer in observers:
+            try:
+                observer(fact)
+            except Exception:
+                tell_log("an observer failed on %r", fact, error=True)
+
+
+def _delivered(wake: Wake) -> bool:
+    """False only for a waiter that is certainly dead. One that cannot be reached but lives will look."""
+    delivery = send(wake.mailbox, wake.claim_id) if wake.mailbox else Delivery.SENT
+    if delivery in (Delivery.SENT, Delivery.FULL):
+        return True
+    # A closed socket says of a process in another pid namespace what its pid cannot.
+    closed = delivery is Delivery.REFUSED and beside_us(wake.holder)
+    if not closed and alive(wake.holder) is not False:
+        return True
+    discard(wake.mailbox)
+    return False
+
+
+def _refusal(verdict: Verdict) -> RefusedError:
+    if verdict.reason is Reason.TOO_LARGE:
+        return TooLargeError(verdict)
+    return PoolClosedError(verdict) if verdict.reason in CLOSED_REASONS else AtCapacityError(verdict)

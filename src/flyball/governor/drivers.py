@@ -1,0 +1,220 @@
+"""Two drivers for one flow: a thread that may block, and an event loop that may not.
+
+Sync waits in ``poll`` on the thread's own mailbox. Async has one mailbox per event loop and runs store calls
+on one background thread, so that a busy file never stalls the loop. Cancelling an async wait first lets the
+store call in progress finish, so that a slot granted at that moment is given back, not lost. A loop may also
+be closed with tasks in it, which cannot await any more: a thread of its own gives up what they asked for.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flyball.errors import RefusedError, StoreError
+from flyball.governor.acquisition import Call, Effect, Flow, Wait, Woken
+from flyball.wake.mailbox import LOOK, Box
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
+
+    from flyball.governor.loop_mailbox import LoopMail
+
+R = TypeVar("R")
+
+
+# -- sync -------------------------------------------------------------------------------------------
+
+
+class ThreadMail(threading.local):
+    """The mailbox of the current thread, opened when first needed and kept for the next wait."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[str, Box | None] = {}
+
+    def box(self, address: str, open_box: Callable[[], Box | None]) -> Box | None:
+        """The one for a place of state; ``open_box`` makes it."""
+        box = self._boxes.get(address)
+        if box is None or not box.ours:
+            box = self._boxes[address] = open_box()
+        return box
+
+    def close(self) -> None:
+        """Before this process becomes another program: leave no socket file behind."""
+        for box in self._boxes.values():
+            if box is not None:
+                box.close()
+        self._boxes = {}
+
+
+thread_mail = ThreadMail()
+
+
+def run_sync(flow: Flow[R], box: Box | None) -> R:
+    """Drive a flow to its end in this thread."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                result = effect.run() if isinstance(effect, Call) else _wait_sync(effect, box)
+            except BaseException as error:
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(result)
+    except StopIteration as stop:
+        value: R = stop.value
+        return value
+
+
+def _wait_sync(wait: Wait, box: Box | None) -> Woken:
+    poller = select.poll()
+    if box is not None:
+        if box.mend():
+            return Woken.MAIL
+        poller.register(box.fileno(), select.POLLIN)
+    for fd in wait.watch.fds if wait.watch else ():
+        poller.register(fd, select.POLLIN)
+    deadline = time.monotonic() + wait.timeout_s
+    while True:
+        left_s = deadline - time.monotonic()
+        ready = poller.poll(max(0, int(left_s * 1000 + 0.999)))
+        if not ready:
+            return Woken.TIMER
+        if any(box is None or fd != box.fileno() for fd, _ in ready):
+            return Woken.DEATH
+        # Mail for an earlier claim of this thread is old news.
+        while box is not None and (told := box.receive()) is not None:
+            if told in (wait.claim_id, LOOK):
+                return Woken.MAIL
+
+
+# -- async ------------------------------------------------------------------------------------------
+
+
+_under_way: set[Flow[Any]] = set()
+"""The collector ends a task and all that only the task knows, in any order; a flow is ended by its driver."""
+
+
+async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]] | None = None) -> R:
+    """Drive a flow on the running loop. ``undo`` gives back a result that a cancellation makes useless."""
+    cancelled: BaseException | None = None
+    _under_way.add(flow)
+    try:
+        effect = next(flow)
+        while True:
+            begun: Future[Any] | None = None
+            try:
+                if isinstance(effect, Call):
+                    begun = store_thread().submit(effect.run)
+                    done, late = await _finished(begun)
+                    cancelled = cancelled or late
+                    result = done.result()
+                elif cancelled is not None:
+                    raise cancelled
+                else:
+                    result = await mail.wait(effect)
+            except GeneratorExit:
+                aside(partial(_give_up, flow, begun, undo))
+                cancelled = None
+                raise
+            except BaseException as error:
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(result)
+    except StopIteration as stop:
+        value: R = stop.value
+    except BaseException as error:
+        if cancelled is not None and error is not cancelled:
+            raise cancelled from error
+        raise
+    finally:
+        _under_way.discard(flow)
+    if cancelled is not None:
+        if undo is not None:
+            await run_async(undo(value), mail)
+        raise cancelled
+    return value
+
+
+async def _finished(begun: Future[Any]) -> tuple[asyncio.Future[Any], asyncio.CancelledError | None]:
+    """The finished call, and the cancellation that arrived meanwhile: no store call is left half done."""
+    import asyncio
+
+    task = asyncio.wrap_future(begun, loop=asyncio.get_running_loop())
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return task, cancelled
+
+
+async def call_async(run: Callable[[], R]) -> R:
+    """One call that may block, while the loop goes on. Cancelled, it ends when the call has."""
+    done, cancelled = await _finished(store_thread().submit(run))
+    if cancelled is not None:
+        raise cancelled from done.exception()
+    value: R = done.result()
+    return value
+
+
+def _give_up(flow: Flow[R], begun: Future[Any] | None, undo: Callable[[R], Flow[Any]] | None) -> None:
+    """End a flow that nobody awaits any more, in this thread; a call that was begun finishes first."""
+    gone = GeneratorExit()
+    try:
+        effect = flow.throw(gone) if begun is None else _answered(flow, begun.result)
+        while True:
+            effect = _answered(flow, effect.run) if isinstance(effect, Call) else flow.throw(gone)
+    except StopIteration as stop:
+        if undo is not None:
+            run_sync(undo(stop.value), None)
+    except (GeneratorExit, StoreError, RefusedError):
+        # A store that cannot be written now was told by the flow to remember.
+        return
+
+
+def _answered(flow: Flow[Any], run: Callable[[], Any]) -> Effect:
+    try:
+        result = run()
+    except Exception as error:
+        return flow.throw(error)
+    return flow.send(result)
+
+
+def aside(work: Callable[[], object]) -> None:
+    """Soon, in a thread of its own. For what the garbage collector ends: it may have come while this thread
+    holds any lock, so nothing can be done on the spot, and even ``threading.Thread`` has locks.
+    """
+    with suppress(RuntimeError):  # the process ends, and with it what it asked for and held
+        _thread.start_new_thread(work, ())
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    from asyncio import get_running_loop
+
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        return None
+
+
+_executors: dict[int, Any] = {}
+
+
+def store_thread() -> Any:
+    """One background thread per process; a forked child starts its own."""
+    pid = os.getpid()
+    if pid not in _executors:
+        from concurrent.futures import ThreadPoolExecutor
+
+        _executors[pid] = ThreadPoolExecutor(1, thread_name_prefix="flyball-store")
+    return _executors[pid]

@@ -1,0 +1,148 @@
+"""The warden: a small process of a host that looks after its leases on a server when nobody else does.
+
+A lease there follows the life of a process, and only that process's own host can tell whether it lives.
+Whoever holds leases beats for its host (heartbeat.py); but a wrapper may be killed and leave its agent
+running, and a program may be killed and leave its slots. Then nobody of the host would be left to say so, and
+the slots would count for a day. So the first on a host to hold a lease on a server starts a warden, one per
+host and server. It beats for the host, takes back what the dead left, and ends when the host has held nothing
+for a while.
+
+    FLYBALL_URL=... python -m flyball.governor.host_agent
+
+``FLYBALL_WARDEN=off`` keeps it from being started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flyball.errors import FlyballError, StoreError
+from flyball.governor import acquisition
+from flyball.governor.drivers import run_sync
+from flyball.governor.state_url import home, open_store, resolve, shown
+from flyball.host.process import alive, me
+
+if TYPE_CHECKING:
+    from flyball.core.pool.model import Holder
+    from flyball.governor.heartbeat import Beating
+
+VARIABLE = "FLYBALL_WARDEN"
+BEAT_S = 1.0
+CENSUS_S = 5.0
+"""How often it asks the server what its host holds."""
+LINGER_S = 20.0
+
+
+def ensure(address: str) -> None:
+    """Start a warden for this host, unless there is one. A host without one is no reason to fail."""
+    if os.environ.get(VARIABLE) == "off":
+        return
+    with contextlib.suppress(OSError):
+        lock = _Lock(address)
+        try:
+            free = lock.take()
+        finally:
+            lock.close()
+        if free:
+            # It forks and lets go of us at once.
+            command = [sys.executable, "-m", "flyball.governor.host_agent"]
+            kept = {key: value for key, value in os.environ.items() if not key.startswith("FLYBALL_LEASE")}
+            subprocess.run(
+                command,
+                env={**kept, "FLYBALL_URL": address},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+
+
+class _Lock:
+    """Held by the one warden of this host for a server, as long as it lives."""
+
+    def __init__(self, address: str) -> None:
+        host = me()
+        where = f"{shown(address)} {host.host} {host.boot} {host.pidns}"
+        name = hashlib.sha256(where.encode()).hexdigest()[:16]
+        folder = home()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = Path(folder) / f"warden-{name}.lock"
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self) -> bool:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class Warden:
+    """Looks after what one host holds. ``look`` once a beat."""
+
+    def __init__(self, store: Beating, here: Holder) -> None:
+        self._store, self._here = store, here
+        self._mine: dict[str, list[Holder]] = {}
+        """Per pool, the holders of this host."""
+        self._asked_at = float("-inf")
+
+    def look(self, now: float) -> bool:
+        """Beat, and take back what the dead left; whether this host holds anything."""
+        try:
+            if now - self._asked_at >= CENSUS_S:
+                self._mine, self._asked_at = self._census(), now
+            for pool, holders in self._mine.items():
+                due = self._store.beat(pool, look_s=CENSUS_S)
+                if due or any(alive(holder) is False for holder in holders):
+                    run_sync(acquisition.reap(self._store, pool, ()), None)
+                    self._asked_at = float("-inf")
+        except StoreError:
+            # Tried again at the next beat. What is held is not known to have ended.
+            return True
+        return bool(self._mine)
+
+    def _census(self) -> dict[str, list[Holder]]:
+        found: dict[str, list[Holder]] = {}
+        census, here = self._store.census(), self._here
+        held = [(claim.pool, claim.holder) for claim in census.claims]
+        for pool, holder in (*held, *((demand.pool, demand.holder) for demand in census.demands)):
+            if (holder.host, holder.boot, holder.pidns) == (here.host, here.boot, here.pidns):
+                found.setdefault(pool, []).append(holder)
+        return found
+
+
+def main() -> int:
+    address = resolve()
+    if os.fork():
+        # Nobody has to wait for a process that lives as long as leases do.
+        os._exit(0)
+    os.setsid()
+    lock = _Lock(address)
+    if not lock.take():
+        return 0
+    try:
+        store: Beating = open_store(address)  # type: ignore[assignment]
+    except FlyballError:
+        return 1
+    warden, idle_s = Warden(store, me()), 0.0
+    while idle_s < LINGER_S:
+        idle_s = 0.0 if warden.look(time.monotonic()) else idle_s + BEAT_S
+        time.sleep(BEAT_S)
+    store.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Child processes under a lease."""

@@ -1,0 +1,212 @@
+"""A command's output in files: it never waits for us, and never dies of us.
+
+    runs/<id>/stdout, stderr   what the command writes
+             holder            the process it belongs to
+
+The command writes into files of its own; whoever started it reads them as they grow, passes everything on,
+and looks at it on the way. A launcher that is killed leaves the command writing. The folder goes with the
+run; what killed launchers left behind goes a day later, once its process is dead.
+
+The price: whoever reads our output slowly does not slow the command down, its files grow instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from stat import S_ISREG
+
+from flyball.core.pool.model import Holder
+from flyball.errors import AgentError
+from flyball.governor.launch.gated_child import GatedChild
+from flyball.host.process import DeathWatch, alive, identify
+
+LEFTOVER_S = 86400.0
+_PIECE_BYTES = 1 << 18
+_SHORTEST_S, _LONGEST_S = 0.002, 0.05
+"""Between two looks: short while output comes, longer while it is silent, never long enough to be noticed."""
+STDOUT, STDERR = 1, 2
+
+
+class RunFolder:
+    """The files of one run. ``redirect`` is for the command's own descriptors."""
+
+    def __init__(self, home: Path, descriptors: Sequence[int]) -> None:
+        runs = home / "runs"
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = runs / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self.path.mkdir(mode=0o700)
+        self._files = {number: _made(self.path / _name_of(number)) for number in descriptors}
+
+    @property
+    def redirect(self) -> Mapping[int, int]:
+        merged = {STDERR: self._files[STDOUT]} if STDOUT in self._files and same_place() else {}
+        return {**self._files, **merged}
+
+    def belongs_to(self, holder: Holder) -> None:
+        """Say whose it is, for whoever finds it later."""
+        with contextlib.suppress(OSError):
+            (self.path / "holder").write_text(json.dumps(asdict(holder)), encoding="utf-8")
+
+    def tails(self, looks: Mapping[int, Callable[[bytes], None]]) -> list[Tail]:
+        return [
+            Tail(file, number, looks[number], self.path / _name_of(number))
+            for number, file in self._files.items()
+        ]
+
+    def remove(self) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files = {}
+        _remove(self.path)
+
+
+class Tail:
+    """One growing file, passed on to a descriptor of ours and shown to ``look``."""
+
+    def __init__(self, file: int, sink: int, look: Callable[[bytes], None], path: Path) -> None:
+        self._file, self._sink, self._look, self._path = file, sink, look, path
+        self._at = 0
+        self.broken = False
+        """Nobody reads what we pass on any more."""
+
+    def pump(self) -> int:
+        """Pass on what has come, up to a piece; how much it was."""
+        piece = os.pread(self._file, _PIECE_BYTES, self._at)
+        if not piece:
+            return 0
+        self._at += len(piece)
+        if not self.broken:
+            try:
+                _write_all(self._sink, piece)
+            except (BrokenPipeError, ConnectionResetError):
+                self.broken = True
+            except OSError as error:
+                words = f"cannot pass on the command's output ({error.strerror})"
+                raise AgentError(f"{words}; it runs on and writes to {self._path}") from error
+        self._look(piece)
+        return len(piece)
+
+    def drain(self) -> None:
+        """Pass on all that is there now; what the command's own children still write is not waited for."""
+        end = os.fstat(self._file).st_size
+        while self._at < end and self.pump():
+            pass
+
+
+def follow(child: GatedChild, tails: Sequence[Tail]) -> int:
+    """Pass a command's output on until it has ended and all of it is through; its wait status."""
+    watch = _death_watch(child.pid)
+    told, pause_s = False, _SHORTEST_S
+    try:
+        while True:
+            status = child.poll()
+            moved = _pump(tails)
+            if any(tail.broken for tail in tails) and not told:
+                # As if it had written into the broken pipe itself.
+                told = True
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGPIPE)
+            if status is not None:
+                for tail in tails:
+                    tail.drain()
+                return status
+            if moved < _PIECE_BYTES:
+                pause_s = _SHORTEST_S if moved else min(pause_s * 2, _LONGEST_S)
+                select.select(watch.fds, [], [], pause_s)
+    finally:
+        watch.close()
+
+
+def _pump(tails: Sequence[Tail]) -> int:
+    return max(tail.pump() for tail in tails)
+
+
+def _death_watch(pid: int) -> DeathWatch:
+    with contextlib.suppress(Exception):
+        return DeathWatch([identify(pid)])
+    return DeathWatch([])
+
+
+def sweep(home: Path) -> None:
+    """Remove what killed launchers left, a day old and with nobody alive who writes into it."""
+    with contextlib.suppress(OSError):
+        for folder in (home / "runs").iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - folder.stat().st_mtime > LEFTOVER_S and _is_dead(folder):
+                    _remove(folder)
+
+
+def _is_dead(folder: Path) -> bool:
+    try:
+        holder = Holder(**json.loads((folder / "holder").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return True  # never got as far as a command
+    return alive(holder) is False
+
+
+def _remove(folder: Path) -> None:
+    import shutil  # slow to import, and agents start more often than they end
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def readable_descriptors() -> list[int]:
+    """Which of stdout and stderr can go through files: those that are open and no terminal.
+
+    A terminal is left alone, and with it everything: a program asks its stdout whether it talks to a person.
+    """
+    if not _is_open(STDOUT) or os.isatty(STDOUT):
+        return []
+    other = _is_open(STDERR) and not os.isatty(STDERR) and not same_place()
+    return [STDOUT, STDERR] if other else [STDOUT]
+
+
+def same_place() -> bool:
+    """``2>&1``: what goes to both must stay in order, so it goes to one file."""
+    try:
+        out, err = os.fstat(STDOUT), os.fstat(STDERR)
+    except OSError:
+        return False
+    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) and not _is_null(STDOUT)
+
+
+def _is_null(number: int) -> bool:
+    try:
+        return os.fstat(number).st_rdev == os.stat(os.devnull).st_rdev and not S_ISREG(
+            os.fstat(number).st_mode
+        )
+    except OSError:
+        return False
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _name_of(number: int) -> str:
+    return "stdout" if number == STDOUT else "stderr"
+
+
+def _made(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+
+
+def _write_all(sink: int, piece: bytes) -> None:
+    view = memoryview(piece)
+    while view:
+        try:
+            view = view[os.write(sink, view) :]
+        except BlockingIOError:
+            select.select([], [sink], [], 1.0)

@@ -1,0 +1,351 @@
+"""One gate, one line, one lock: who may start now, in this process.
+
+Two ways through. Most calls meet no line, no window and a cap that is not full: for them passes lie ready
+in ``free``, made in advance, and taking or returning one is a single list operation (atomic, no lock).
+Everything else goes through the lock and asks the gate.
+
+    free     passes that anybody may take; empty whenever somebody has to be asked
+    minted   passes that exist, in hands or free: never above the cap, nor above the maximum
+    calm     nobody waits, the plan is open, there are no windows and no spacing, the cap is not full
+
+Passes are made only here, under the lock, so no controller can put more into hands than ``maximum``. The
+pass that fills a cap that can move is never made in advance: the gate has to see it, a full cap is what
+growth is about. A pass that comes back while it is not calm is looked after by whoever returned it (first
+return, then look at ``calm``; a waiter does it the other way round, so neither can miss the other).
+
+A release serves exactly those that fit now, and makes their starts in the same step. Time opens the gate too:
+one waiter, the last in line, watches it for all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from copy import copy
+from random import random
+
+from flyball.core.pool.local_pool import INFINITY, Gate, Start
+from flyball.core.pool.model import Fact, Phase, PoolCounts
+from flyball.core.pool.settings import PoolSettings
+from flyball.core.pool.verdict import Verdict
+from flyball.core.signals import Signal, SignalKind
+from flyball.governor.limiter.retry_budget import RetryBudget
+from flyball.governor.limiter.waiters import Line, Waiter, verdict_of
+
+AHEAD = 256
+"""Passes made in advance, at most."""
+UNSEEN_MOST = 1024
+"""After so many starts with a ready pass one goes by the gate, so that it learns how long a call takes."""
+SERVED_MOST = 100
+"""Waiters served in one step; more are served in the next, so that none holds up an event loop."""
+SOONEST_S = 0.001
+FACTS_KEPT = 100
+
+
+class Turnstile:
+    __slots__ = (
+        "_earned",
+        "_earned_at",
+        "_watch_at",
+        "_watcher",
+        "budget",
+        "calm",
+        "clock",
+        "closed",
+        "facts",
+        "failures",
+        "fence_at",
+        "free",
+        "gate",
+        "high",
+        "left",
+        "line",
+        "lock",
+        "maximum",
+        "minted",
+        "started",
+    )
+
+    def __init__(self, gate: Gate, clock: Callable[[], float], maximum: int | None) -> None:
+        self.gate, self.clock, self.maximum = gate, clock, maximum
+        self.lock, self.budget = threading.Lock(), RetryBudget()
+        self.line: Line[Waiter] = Line()
+        self.free: deque[None] = deque()
+        self.minted, self.calm, self.left = 0, False, UNSEEN_MOST
+        """``left``: starts with a ready pass until one must go by the gate. Counted without the lock: where
+        threads really run at once a few may be missed, which only blurs a statistic."""
+        self.high = -1
+        """What the gate has seen succeed at once: ends of more must be shown to it; below 0, all ends."""
+        self.started = self.failures = 0
+        self.closed = False
+        """Nobody is served any more, and nobody need wait."""
+        self.fence_at = INFINITY
+        """Nobody starts from then on; only share leases have such a time."""
+        self.facts: deque[Fact] = deque(maxlen=FACTS_KEPT)
+        self._watcher: Waiter | None = None
+        self._watch_at = INFINITY
+        self._earned, self._earned_at = 0, clock()
+        """Starts that the budget knows of, and since when it knows of no other."""
+        self._settle()
+
+    @property
+    def in_hands(self) -> int:
+        return self.minted - len(self.free)
+
+    @property
+    def starts(self) -> int:
+        return self.started + UNSEEN_MOST - self.left
+
+    @property
+    def successes(self) -> int:
+        """Calls that ended and did not fail."""
+        return max(0, self.starts - self.in_hands - self.failures)
+
+    # -- starting ---------------------------------------------------------------------------------
+
+    def enter(self, cost: Mapping[str, float]) -> Start | None:
+        """A start, if one may be made now and nobody is in line."""
+        with self.lock:
+            now = self._look_round()
+            free = not self.line.length and self._open_at(now, cost) <= now
+            start = self._start(now, cost) if free else None
+            self._settle()
+            return start
+
+    def stand(self, waiter: Waiter) -> None:
+        """Get in line. It may be served at once."""
+        with self.lock:
+            self.calm = False
+            now = self._look_round()
+            self.line.join(waiter, waiter.priority, now=now)
+            self._serve(now)
+
+    @property
+    def fenced(self) -> bool:
+        return self.fence_at != INFINITY and self.clock() >= self.fence_at
+
+    def too_late(self, waiter: Waiter) -> bool:
+        """Whether one that was served has woken only after the fence; then it stands in line again.
+
+        Its thread or event loop may have been held up since it was served, or the machine have slept.
+        """
+        if waiter.start is None or not self.fenced:
+            return False
+        with self.lock:
+            now = self._look_round()
+            self._undo(waiter.start, now)
+            waiter.wait_on()
+            self.line.join(waiter, waiter.priority, now=now)
+            self._serve(now)
+        return True
+
+    def leave(self, waiter: Waiter) -> None:
+        """Get out of line, if it still stands there."""
+        with self.lock:
+            if self._remove(waiter):
+                self._serve(self._look_round())
+
+    def look(self, waiter: Waiter | None = None) -> None:
+        """Serve whoever fits now: after a pass came back, or when the time has come."""
+        with self.lock:
+            if waiter is not None and waiter is self._watcher:
+                self._watch_at = INFINITY
+            self._serve(self._look_round())
+
+    def _look_round(self) -> float:
+        """Before anything under the lock: the gate learns what happened without it."""
+        gate, unseen = self.gate, UNSEEN_MOST - self.left
+        if unseen:
+            self.left += unseen
+            self.started += unseen
+            gate.count_starts(unseen)
+        gate.counts.in_use = self.minted - len(self.free)
+        return self.clock()
+
+    def _open_at(self, now: float, cost: Mapping[str, float]) -> float:
+        if self.maximum is not None and self.in_hands >= self.maximum:
+            return INFINITY
+        return self.gate.open_at(now, cost)
+
+    def _start(self, now: float, cost: Mapping[str, float]) -> Start | None:
+        if not self._take_pass():
+            return None
+        self.started += 1
+        self.gate.counts.in_use = self.minted - len(self.free) - 1
+        # Chance costs more than half a start, and only spacing has a use for it.
+        return self.gate.start(now, cost, chance=random() if self.gate.limits.spacing_s else 0.5)
+
+    def _take_pass(self) -> bool:
+        if self._pop_free():
+            return True
+        limits = self.gate.limits
+        most = limits.ceiling if limits.phase is Phase.TRIAL else limits.cap
+        if self.minted >= most or (self.maximum is not None and self.minted >= self.maximum):
+            return False
+        self.minted += 1
+        return True
+
+    def _pop_free(self) -> bool:
+        if not self.free:
+            return False
+        try:
+            self.free.pop()
+        except IndexError:
+            # Another thread took it since.
+            return False
+        return True
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def hear(self, start: Start, signal: Signal) -> None:
+        """Something was said about a call that goes on: it takes effect now."""
+        with self.lock:
+            now = self._look_round()
+            self.gate.renew(now)
+            self.gate.hear(start, signal, now)
+            self._serve(now)
+
+    def end(self, start: Start, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
+        with self.lock:
+            now = self._look_round()
+            if signal.kind is not SignalKind.OK:
+                self.failures += signal.kind is not SignalKind.NEAR_LIMIT
+                self.gate.renew(now)
+                if signal.kind is SignalKind.TIMEOUT:
+                    self._told_budget(now).take(now)
+            self.gate.end(start, signal, now, actual=actual, heard=heard)
+            self.minted -= 1
+            self._serve(now)
+
+    def abandon(self, start: Start) -> None:
+        """A start that came to nothing: its waiter was cancelled before it could begin."""
+        with self.lock:
+            now = self._look_round()
+            self._undo(start, now)
+            self._serve(now)
+
+    def _undo(self, start: Start, now: float) -> None:
+        self.gate.abandon(start, now)
+        self.minted -= 1
+        self.started -= 1
+
+    # -- trying again -----------------------------------------------------------------------------
+
+    def retries_left(self, now: float) -> int:
+        """Under the lock."""
+        return self._told_budget(now).left(now)
+
+    def take_retry(self) -> bool:
+        with self.lock:
+            now = self.clock()
+            return self._told_budget(now).take(now)
+
+    def _told_budget(self, now: float) -> RetryBudget:
+        """It is told of calls only when it is asked: the quick way through has no time for it."""
+        starts = self.starts
+        self.budget.call(now, count=max(0, starts - self._earned), since=self._earned_at)
+        self._earned, self._earned_at = starts, now
+        return self.budget
+
+    # -- the line ---------------------------------------------------------------------------------
+
+    def _serve(self, now: float) -> None:
+        """Start as many of the line as fit now, in order, and let somebody watch the time for the rest."""
+        line, served, at = self.line, 0, INFINITY
+        while line.length:
+            if served == SERVED_MOST:
+                at = now
+                break
+            waiter = line.first(now=now, ageing_s=self.gate.limits.ageing_s)
+            at = self._open_at(now, waiter.cost)
+            start = self._start(now, waiter.cost) if at <= now else None
+            if start is None:
+                break
+            self._call(waiter, start, now)
+            served += 1
+        self._settle()
+        if line.length:
+            self._watch(at, now)
+
+    def _call(self, waiter: Waiter, start: Start, now: float) -> None:
+        self._remove(waiter)
+        waiter.start = start
+        if not waiter.wake():
+            waiter.start = None
+            self._undo(start, now)
+
+    def _remove(self, waiter: Waiter) -> bool:
+        if waiter is self._watcher:
+            self._watcher, self._watch_at = None, INFINITY
+        return self.line.leave(waiter, waiter.priority)
+
+    def _watch(self, at: float, now: float) -> None:
+        """The line is looked at again at ``at``, unless that happens sooner anyway."""
+        if at == INFINITY or (self._watcher is not None and self._watch_at <= at):
+            return
+        while self.line.length:
+            # The last one waits longest, so it rarely has to pass this duty on.
+            watcher = self._watcher or self.line.last()
+            if watcher.look_in(max(at - now, SOONEST_S)):
+                self._watcher, self._watch_at = watcher, at
+                return
+            self._remove(watcher)
+
+    def _settle(self) -> None:
+        """After anything under the lock: how many passes lie ready."""
+        gate, limits, in_hands = self.gate, self.gate.limits, self.minted - len(self.free)
+        unseen_most = limits.cap if gate.fixed else limits.cap - 1
+        calm = (
+            in_hands <= unseen_most
+            and not self.line.length
+            and not gate.windows
+            and not limits.spacing_s
+            and limits.phase is Phase.CLOSED
+            and limits.closed_until is None
+        )
+        most = 0
+        if calm:
+            most = min(unseen_most, in_hands + AHEAD)
+            most = most if self.maximum is None else min(most, self.maximum)
+        else:
+            self.calm = False
+        while self.minted > most and self._pop_free():
+            self.minted -= 1
+        if self.minted < most:
+            # Counted before they can be taken: nobody may think that fewer are in flight than there are.
+            more, self.minted = most - self.minted, most
+            self.free.extend([None] * more)
+        self.high = gate.meters.high if calm else -1
+        self.calm = calm
+        if gate.facts:
+            self.facts.extend(gate.facts)
+            gate.facts.clear()
+
+    # -- telling, changing, forking ---------------------------------------------------------------
+
+    def verdict(self, cost: Mapping[str, float]) -> Verdict:
+        """Why a call of this cost cannot start now."""
+        with self.lock:
+            now = self._look_round()
+            at = self._open_at(now, cost)
+            self._settle()
+            return verdict_of(self.gate, cost, now=now, at=at, maximum=self.maximum, waiting=self.line.length)
+
+    def change(self, settings: PoolSettings, *, maximum: int | None, reseed: bool) -> None:
+        """Other limits from now on: whoever fits is served, whoever is too many finishes."""
+        with self.lock:
+            now = self._look_round()
+            self.maximum = maximum
+            self.gate.change(settings, now, reseed=reseed)
+            self._serve(now)
+
+    def heir(self) -> Turnstile:
+        """In a forked child: what was learned goes on, what was in hands and in line is the parent's."""
+        self.line, self.calm = Line(), False
+        self._watcher, self._watch_at = None, INFINITY
+        gate = copy(self.gate)
+        gate.counts, gate.facts = PoolCounts(), []
+        gate.meters = copy(gate.meters)
+        gate.meters.trial_id = None
+        return Turnstile(gate, self.clock, self.maximum)

@@ -1,0 +1,315 @@
+"""The limiter: adaptive concurrency inside one process, for threads and event loops alike.
+
+It holds a gate (the plan that also governs pools, with plain attributes for rows) behind a turnstile. What
+a controller believes is one thing, what a person allows is another: ``maximum`` is checked where slots are
+handed out, whatever the controller says.
+
+For processes that share a limit there is ``flyball.slot``; each process has limiters of its own.
+
+What a limiter may be told, and what it tells: its stats.
+
+Whole calls through a turnstile: what a limiter and a share lease offer alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.model import Fact
+from flyball.core.pool.settings import PoolChanges, PoolSettings, check_name, merge_changes, resolve_pool
+from flyball.errors import UsageError
+from flyball.governor.limiter.admission_queue import Turnstile
+from flyball.governor.limiter.call_slot import AskedSlot, CallSlot
+from flyball.host.fork import survive_forks
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from flyball.governor.limiter.admission_queue import Turnstile
+
+
+_OF_POOLS = frozenset(
+    {"share", "rotation_s", "weights", "maxima", "reserve"}
+    | {"heartbeat_s", "grace_s", "allotment", "estimates"}
+)
+
+
+def check_maximum(maximum: int | None) -> int | None:
+    whole: object = maximum
+    if whole is not None and (not isinstance(whole, int) or isinstance(whole, bool) or whole < 1):
+        raise UsageError(f"maximum must be a whole number above 0, or None; not {maximum!r}")
+    return maximum
+
+
+def check_settings(changes: PoolChanges, settings: PoolSettings) -> None:
+    """Refuse what a limiter with these settings would silently ignore."""
+    useless = sorted(_OF_POOLS & changes.keys())
+    if useless:
+        raise UsageError(f"{useless[0]} is for pools that projects share; a limiter has none")
+    if changes.get("spacing_s") and not settings.adapts:
+        raise UsageError("spacing_s is for a cap that adapts; this one is fixed")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStats:
+    name: str
+    limit: float
+    left: float
+    source: str
+    """Declared by a person, reported by the provider's headers, or estimated from refusals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimiterStats:
+    """A limiter at one moment. ``record`` is the same for JSON."""
+
+    name: str
+    profile: str
+    controller: str
+    in_use: int
+    cap: int
+    """What may run at once now: the controller's cap, within the maximum."""
+    cap_ceiling: int
+    maximum: int | None
+    waiting: int
+    phase: str
+    """Of the breaker: closed (all is well), open, or trial."""
+    closed_for_s: float | None
+    """How long nobody is let in yet; None while it is open."""
+    hold_mean_s: float
+    successes: int
+    throttles: int
+    last_throttle_age_s: float | None
+    retries_left: int
+    windows: tuple[WindowStats, ...]
+
+    @classmethod
+    def of(cls, desk: Turnstile) -> LimiterStats:
+        with desk.lock:
+            gate, now = desk.gate, desk.clock()
+            limits, learned, s = gate.limits, gate.memory.cap, gate.settings
+            closed_s = 0.0 if limits.closed_until is None else limits.closed_until - now
+            throttled_at = learned.last_throttle_at
+            return cls(
+                name=gate.name,
+                profile=s.profile,
+                controller=s.controller,
+                in_use=desk.in_hands,
+                cap=limits.cap if desk.maximum is None else min(limits.cap, desk.maximum),
+                cap_ceiling=limits.ceiling,
+                maximum=desk.maximum,
+                waiting=desk.line.length,
+                phase=limits.phase.value,
+                closed_for_s=closed_s if closed_s > 0 else None,
+                hold_mean_s=gate.meters.hold_mean_s,
+                successes=desk.successes,
+                throttles=learned.throttle_count,
+                last_throttle_age_s=None if throttled_at is None else now - throttled_at,
+                retries_left=desk.retries_left(now),
+                windows=tuple(
+                    WindowStats(window.name, window.limit, window.level_at(now), window.source.value)
+                    for window in gate.windows
+                ),
+            )
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Cost = Mapping[str, float]
+Answer = tuple[int, Any, Any]
+"""Status, headers and body, as ``run`` takes them."""
+
+
+class Calls:
+    """Slots of this process, for threads and event loops alike."""
+
+    _desk: Turnstile
+
+    def slot(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
+        """A slot for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds.
+
+        Higher priority first, first come first served within one; who waits rises by one every ``ageing_s``.
+        ``cost`` is what the call will use of each window: ``{"tokens": 1200}``; it counts as one request by
+        itself.
+        """
+        if timeout is None and cost is None and not priority:
+            slot = CallSlot()
+        else:
+            slot = AskedSlot(priority, cost, timeout)
+        slot._door = slot._desk = self._desk
+        return slot
+
+    def release(self, slot: CallSlot) -> None:
+        """Give a slot back. A second time does nothing."""
+        slot.release()
+
+    async def run(
+        self,
+        call: Callable[[], Awaitable[Answer]],
+        *,
+        priority: int = 0,
+        cost: Cost | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Run ``call`` in a slot and learn from the status, headers and body it returns.
+
+        A ``Throttled``, a timeout or a dropped connection that it raises is learned from and goes on up.
+        """
+        async with self.slot(priority, cost, timeout) as slot:
+            return _reported(slot, await call())
+
+    def run_sync(
+        self,
+        call: Callable[[], Answer],
+        *,
+        priority: int = 0,
+        cost: Cost | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """``run`` for threads."""
+        with self.slot(priority, cost, timeout) as slot:
+            return _reported(slot, call())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """As a decorator: every call of the function takes a slot; what it raises is learned from."""
+        if iscoroutinefunction(function):
+
+            @wraps(function)
+            async def in_slot(*args: P.args, **kwargs: P.kwargs) -> Any:
+                async with self.slot():
+                    return await function(*args, **kwargs)
+
+            return cast("Callable[P, R]", in_slot)
+
+        @wraps(function)
+        def in_slot_sync(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.slot():
+                return function(*args, **kwargs)
+
+        return in_slot_sync
+
+    def may_retry(self) -> bool:
+        """Whether a retry is affordable: a call earns a tenth of one, a timeout or lost line spends one."""
+        desk = self._desk
+        with desk.lock:
+            return desk.retries_left(desk.clock()) > 0
+
+    def take_retry(self) -> bool:
+        """Spend a retry of something that no timeout has paid for, if one is left."""
+        return self._desk.take_retry()
+
+
+def _reported(slot: CallSlot, answer: Answer) -> Answer:
+    try:
+        status, headers, body = answer
+    except (TypeError, ValueError):
+        raise UsageError(f"the call must return (status, headers, body), not {answer!r:.80}") from None
+    slot.report(status, headers, body)
+    return answer
+
+
+class Limiter(Calls):
+    """Bounds how many calls run at once, and finds out how many that should be.
+
+    >>> limiter = Limiter(maximum=20)
+    >>> with limiter.slot() as slot:
+    ...     slot.report(200).kind.value
+    'ok'
+    >>> limiter.run_sync(lambda: (429, {"Retry-After": "2"}, ""))[0]
+    429
+    >>> limiter.stats().closed_for_s > 1
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        maximum: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        name: str = "limiter",
+        **settings: Unpack[PoolChanges],
+    ) -> None:
+        """``maximum`` is the most that ever runs at once, whatever is learned; None: the cap's own ceiling.
+
+        The settings are a pool's, of the profile ``calls`` if none is named. ``controller`` chooses how the
+        cap moves. ``windows`` are budgets over time that were promised: ``{"requests": "60/min"}``; those
+        that a provider's headers name are found without.
+        """
+        check_maximum(maximum)
+        self._changes: PoolChanges = {"profile": "calls", **settings}
+        if maximum is not None and "cap_ceiling" not in settings:
+            # A person who names the most wants it reached, not the profile's own ceiling.
+            self._changes["cap_ceiling"] = max(maximum, resolve_pool(self._changes).cap)
+        pool, now = resolve_pool(self._changes), clock()
+        check_settings(settings, pool)
+        gate = Gate(pool, now, name=check_name("limiter", name))
+        self._desk = Turnstile(gate, clock, check_maximum(maximum))
+        survive_forks(self)
+
+    # -- one call ---------------------------------------------------------------------------------
+
+    def acquire(
+        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
+    ) -> Coroutine[Any, Any, CallSlot]:
+        """Wait for a slot in an event loop. Cancelling it leaves nothing behind."""
+        return self.slot(priority, cost, timeout).__aenter__()
+
+    def acquire_sync(
+        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
+    ) -> CallSlot:
+        """Wait for a slot in a thread."""
+        return self.slot(priority, cost, timeout).__enter__()
+
+    def acquire_nowait(self, cost: Cost | None = None) -> CallSlot:
+        """A slot now, or a RefusedError that says why not."""
+        return self.slot(0, cost).enter_nowait()
+
+    # -- everything at once -----------------------------------------------------------------------
+
+    def set(self, *, maximum: int | None = None, **changes: Unpack[PoolChanges]) -> None:
+        """Change settings while calls run and wait. What is not named stays; running calls go on."""
+        changed = merge_changes(self._changes, changes)
+        check_settings(changes, resolve_pool(changed))
+        most = check_maximum(maximum) if maximum is not None else self._desk.maximum
+        self._desk.change(resolve_pool(changed), maximum=most, reseed="cap" in changes)
+        self._changes = changed
+
+    def look(self) -> None:
+        """Look at the clock now. Only tests with a clock of their own need it: nobody else's stands still."""
+        self._desk.look()
+
+    def stats(self) -> LimiterStats:
+        """What is happening now. Reading changes nothing."""
+        return LimiterStats.of(self._desk)
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What happened to the cap and the breaker lately, oldest first."""
+        return tuple(self._desk.facts)
+
+    def __repr__(self) -> str:
+        now = self.stats()
+        return f"<Limiter {now.name!r} {now.in_use}/{now.cap}, {now.waiting} waiting>"
+
+    # -- forking ----------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._desk.lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._desk.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Slots and waiters are the parent's; what it learned stays."""
+        left = self._desk
+        left.lock.release()
+        self._desk = left.heir()

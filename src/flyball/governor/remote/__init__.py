@@ -1,0 +1,1 @@
+"""Leases of holders on other machines, who ask over HTTP."""

@@ -1,0 +1,392 @@
+"""Leases for somebody who has no process here: asked for over a network, under a key, with a time to live.
+
+Whether such a holder lives cannot be looked up, so its ask and its lease end with their time unless they are
+extended. The store does the rest in its one step: what was asked before under the same key is told again, and
+whoever stands in the way and is long gone is taken back by the ask itself (``stores/operations.py``).
+
+    place     grant, stand in line (``park``), or refuse
+    wait      until an ask in line became a lease; woken by whoever handed the slot over
+    extend    go on for so long from now
+    end       give the slots back
+    sweep     what nobody asks about: hand on what has expired, what time has freed, what the dead hold
+
+A client proves that a lease is its own with the lease's token: the time at which it was asked for, and an
+HMAC of that time and the claim's id under a secret that all servers of a store share. Nothing is kept per
+lease, so a restart forgets none. Where a store gives an id out again, the old token is not the new lease's.
+
+Every verb may block and is safe from any thread; those named ``_async`` are for one event loop, which goes on
+meanwhile. A store call that was begun is always finished: cancelling never leaves one half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import struct
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from flyball.core.pool.model import Ask, Claim, Holder, Outcome
+from flyball.core.pool.settings import CONFIRM_S
+from flyball.core.pool.verdict import Reason, Verdict, one_line
+from flyball.errors import StoreError
+from flyball.governor import acquisition
+from flyball.governor.drivers import run_sync, thread_mail
+from flyball.governor.governor import Governor
+from flyball.governor.remote.batching import LoopSteps, Threads
+from flyball.governor.remote.waiters import Bells, Ring
+from flyball.governor.state_url import on_server
+from flyball.host.process import alive
+from flyball.stores.port import After, Release, Store
+
+AFAR = Holder("afar", "", 0, 0, 0)
+"""Stands for every holder without a process: only time ends what it holds."""
+SWEEP_S = 1.0
+DEFAULT_TTL_S = 60.0
+_STRANGER_NAP_S = 0.5
+"""How often an ask is looked at whose mailbox belongs to another server, or to one that is gone."""
+_THREADS = 4
+_SECRET = "lease-secret"  # noqa: S105 (the name of the note, not what it says)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What somebody afar asks for."""
+
+    pool: str
+    project: str
+    name: str
+    slots: int = 1
+    priority: int = 0
+    model: str = ""
+    cost: Mapping[str, float] = field(default_factory=dict)
+    ttl_s: float = DEFAULT_TTL_S
+    key: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How a wait ended: the claim is a lease; or still an ask; or, with neither, gone."""
+
+    held: bool
+    claim: Claim | None = None
+    """As it was seen last; None also for a lease of which we were told."""
+    left: bool = False
+    """Nobody waited to the end."""
+
+    @property
+    def gone(self) -> bool:
+        return not self.held and self.claim is None and not self.left
+
+
+class Afar:
+    """The governor for those without a process. ``run`` is its heartbeat on an event loop."""
+
+    def __init__(self, governor: Governor) -> None:
+        self._governor = governor
+        # A file is written by one at a time: more threads would only get in each other's way.
+        many = _THREADS if on_server(governor.address) else 1
+        self._threads = Threads(many, "flyball-afar")
+        self._steps = LoopSteps(lambda: governor.store, self._threads, governor.observers)
+        self._keyed: hmac.HMAC | None = None
+        self._reaped: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._bells: Bells | None = None
+        self._hanging = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def _store(self) -> Store:
+        return self._governor.store
+
+    # -- the verbs ----------------------------------------------------------------------------------
+
+    def place(self, order: Order, *, park: bool) -> Verdict:
+        """Grant, stand in line, or refuse."""
+        box = thread_mail.box(self._governor.address, self._governor.open_box) if park else None
+        ask = _ask(order, box.address if box is not None else "")
+        verdict = self._settled(self._store.admit(ask, park=park))
+        if _hopeful(verdict) and self._reap(order.pool):
+            verdict = self._settled(self._store.admit(ask, park=park))
+        return verdict
+
+    def look(self, claim_id: int, *, asked_at: float | None = None) -> Verdict | None:
+        """How an ask stands, in full; None if it is gone."""
+        return self._settled(self._store.look(claim_id, advance=False, asked_at=asked_at))
+
+    def claim(self, claim_id: int) -> Claim | None:
+        """The ask or the lease itself."""
+        return self._store.claim(claim_id)
+
+    def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
+        """Ask or lease go on for so long from now. False: it is gone."""
+        return self._store.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at)
+
+    def end(
+        self,
+        claim_id: int,
+        outcome: Outcome = Outcome.FINISHED,
+        *,
+        words: str = "",
+        asked_at: float | None = None,
+    ) -> None:
+        """Give the slots back. A second time changes nothing."""
+        release = Release(claim_id, outcome, words=one_line(words), asked_at=asked_at)
+        self._settle(self._store.release(release))
+
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> None:
+        """Give up an ask, or the lease it just became."""
+        self._settle(self._store.withdraw(claim_id, asked_at=asked_at))
+
+    def wait(self, claim_id: int, *, timeout_s: float, ttl_s: float = DEFAULT_TTL_S) -> Claim | None:
+        """The lease; or the ask, if it still waits after ``timeout_s``; None if it is gone."""
+        box = thread_mail.box(self._governor.address, self._governor.open_box)
+        deadline = time.monotonic() + timeout_s
+        claim, nap_s = self.claim(claim_id), min(SWEEP_S, ttl_s / 2)
+        while claim is not None and not claim.held and time.monotonic() < deadline:
+            self.extend(claim_id, ttl_s=ttl_s)
+            run_sync(_nap(claim_id, min(nap_s, max(0.0, deadline - time.monotonic()))), box)
+            claim = self.claim(claim_id)
+        if claim is not None and claim.held and ttl_s != CONFIRM_S:
+            self.extend(claim.id, ttl_s=ttl_s)
+        return claim
+
+    # -- whose it is --------------------------------------------------------------------------------
+
+    def token(self, claim_id: int, asked_at: float, *, about: str = "") -> str:
+        """What proves that a claim is somebody's. ``about``: what else it vouches for."""
+        at = struct.pack(">d", asked_at).hex()
+        said = f"{claim_id}:{at}:{about}"
+        # A copy of one that has the key: hmac.digest would let other threads in each time.
+        made = self._mac().copy()
+        made.update(said.encode())
+        return at + urlsafe_b64encode(made.digest()).decode().rstrip("=")
+
+    def vouched_at(self, claim_id: int, token: str, *, about: str = "") -> float | None:
+        """When the claim was asked for whose token this is; None where it is not this claim's token."""
+        try:
+            (asked_at,) = struct.unpack(">d", bytes.fromhex(token[:16]))
+        except (ValueError, struct.error):
+            return None
+        real = self.token(claim_id, asked_at, about=about)
+        return asked_at if hmac.compare_digest(real.encode(), token.encode()) else None
+
+    def _mac(self) -> hmac.HMAC:
+        if self._keyed is None:
+            secret = self._store.note(_SECRET, secrets.token_hex(32))
+            self._keyed = hmac.new(secret.encode(), digestmod=hashlib.sha256)
+        return self._keyed
+
+    async def ready_async(self) -> None:
+        """After this, tokens are made and checked without the store."""
+        if self._keyed is None:
+            await self.call(self._mac)
+
+    # -- looking after those who cannot -------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Hand on what has expired, what time has freed, and what the dead hold, for whoever waits here."""
+        self._settle(self._store.bury([]))
+        bells = self._bells
+        for pool, claim_id in bells.waiting().items() if bells is not None else ():
+            self._reap(pool)
+            self._settled(self._store.look(claim_id, advance=True))
+
+    def _reap(self, pool: str) -> bool:
+        """Take back what dead processes hold, looking once a second at most; whether there was anything."""
+        now = time.monotonic()
+        with self._lock:
+            if not self._reap_due(pool):
+                return False
+            self._reaped = {name: at for name, at in self._reaped.items() if now - at < SWEEP_S}
+            self._reaped[pool] = now
+        if not any(alive(holder) is False for holder in self._store.holders(pool)):
+            return False
+        return bool(run_sync(acquisition.reap(self._store, pool, self._governor.observers), None))
+
+    def _reap_due(self, pool: str) -> bool:
+        return time.monotonic() - self._reaped.get(pool, float("-inf")) >= SWEEP_S
+
+    def _settled(self, told: tuple[R, After]) -> R:
+        self._settle(told[1])
+        return told[0]
+
+    def _settle(self, after: After) -> None:
+        self._steps.settle(after)
+
+    # -- for an event loop --------------------------------------------------------------------------
+
+    async def call(self, run: Callable[[], R]) -> R:
+        """Run one of the verbs in a thread, to its end."""
+        return await self._threads.call(run)
+
+    async def place_async(self, order: Order, *, park: bool) -> Verdict:
+        ask = _ask(order, (await self._hung()).address if park else "")
+        verdict = await self._steps.do(lambda: self._store.admit(ask, park=park))
+        if (
+            _hopeful(verdict)
+            and self._reap_due(order.pool)
+            and await self.call(partial(self._reap, order.pool))
+        ):
+            verdict = await self._steps.do(lambda: self._store.admit(ask, park=park))
+        return verdict
+
+    async def end_async(
+        self,
+        claim_id: int,
+        outcome: Outcome = Outcome.FINISHED,
+        *,
+        words: str = "",
+        asked_at: float | None = None,
+    ) -> None:
+        release = Release(claim_id, outcome, words=one_line(words), asked_at=asked_at)
+        await self._steps.do(lambda: (None, self._store.release(release)))
+
+    async def withdraw_async(self, claim_id: int, *, asked_at: float | None = None) -> None:
+        await self._steps.do(lambda: (None, self._store.withdraw(claim_id, asked_at=asked_at)))
+
+    async def extend_async(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
+        return await self._steps.do(lambda: (self.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at), After()))
+
+    async def claim_async(self, claim_id: int) -> Claim | None:
+        return await self._steps.do(lambda: (self.claim(claim_id), After()))
+
+    async def wait_async(
+        self,
+        claim_id: int,
+        *,
+        pool: str,
+        timeout_s: float,
+        ttl_s: float | None,
+        mailbox: str | None = None,
+        look_first: bool = False,
+        left: asyncio.Future[None] | None = None,
+        asked_at: float | None = None,
+    ) -> Waited:
+        """``wait``. Ends early when ``drain`` is called.
+
+        ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
+        placed it. ``look_first``: it was asked for before, and may be a lease by now, or gone. ``left``: done
+        once no request waits for the answer any more.
+        """
+        bells = await self._hung()
+        loop = asyncio.get_running_loop()
+        every_s = ttl_s / 2 if ttl_s is not None else float("inf")
+        deadline, extend_at = loop.time() + timeout_s, loop.time() + every_s
+        nap_s = float("inf") if mailbox in (None, bells.address) else _STRANGER_NAP_S
+        with bells.hang(claim_id, pool) as bell:
+            if look_first:
+                bell.ring(Ring.LOOK)
+            if left is not None:
+                left.add_done_callback(lambda _: bell.ring(Ring.LEFT))
+            while True:
+                until = min(deadline, extend_at, loop.time() + nap_s)
+                rung = await bell.wait(until - loop.time())
+                if rung is Ring.GRANTED:
+                    await self._begin(claim_id, ttl_s, asked_at)
+                    return Waited(held=True)
+                if rung is Ring.LEFT:
+                    return Waited(held=False, left=True)
+                late = loop.time() >= deadline
+                if ttl_s is not None and rung is None and not late and loop.time() >= extend_at:
+                    extend_at = loop.time() + every_s
+                    await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
+                claim = await self.claim_async(claim_id)
+                if claim is not None and asked_at not in (None, claim.asked_at):
+                    claim = None
+                if claim is not None and claim.held:
+                    await self._begin(claim_id, ttl_s, asked_at)
+                if claim is None or claim.held or late or bells.ended:
+                    return Waited(held=claim is not None and claim.held, claim=claim)
+                # Asked for again elsewhere, it is woken there.
+                nap_s = float("inf") if self.woken_here(claim) else _STRANGER_NAP_S
+
+    def woken_here(self, claim: Claim) -> bool:
+        """Is an ask in line woken at this server? Not where it was asked for again at another one."""
+        return self._bells is not None and claim.mailbox == self._bells.address
+
+    async def _begin(self, claim_id: int, ttl_s: float | None, asked_at: float | None) -> None:
+        """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""
+        if ttl_s is not None and ttl_s != CONFIRM_S:
+            await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
+
+    async def _hung(self) -> Bells:
+        if self._bells is None:
+            async with self._hanging:
+                if self._bells is None:
+                    box = await self.call(self._governor.open_box)
+                    self._bells = Bells(
+                        asyncio.get_running_loop(),
+                        box,
+                        self._look_soon,
+                        calling=lambda: self._threads.busy > 0,
+                    )
+                    self._steps.bells = self._bells
+        return self._bells
+
+    async def run(self, *, draining: Callable[[], bool] = lambda: False) -> None:
+        """Sweep once a second until cancelled; an outage is somebody else's to tell."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            if draining():
+                self.drain()
+            with suppress(StoreError):
+                await self.call(self.sweep)
+            await self._ring_granted()
+
+    async def _ring_granted(self) -> None:
+        """Wakes may be lost: one look for all who wait here."""
+        bells = self._bells
+        if bells is not None and bells.address and len(bells):
+            with suppress(StoreError):
+                bells.ring(await self.call(partial(self._store.granted, bells.address)), Ring.GRANTED)
+
+    def _look_soon(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._ring_granted())
+
+    def drain(self) -> None:
+        """Every wait ends now; the asks keep their places."""
+        if self._bells is not None:
+            self._bells.end()
+
+    def close(self) -> None:
+        if self._bells is not None:
+            self._bells.close()
+        self._threads.close()
+
+
+def _hopeful(verdict: Verdict) -> bool:
+    """Was it refused though it could be granted? Then it looks for dead holders first, as every ask does."""
+    return not verdict.claim_id and verdict.reason not in (Reason.TOO_LARGE, Reason.KEY_USED)
+
+
+def _ask(order: Order, mailbox: str) -> Ask:
+    return Ask(
+        pool=order.pool,
+        project=order.project,
+        name=order.name,
+        holder=AFAR,
+        slots=order.slots,
+        priority=order.priority,
+        model=order.model,
+        cost=order.cost,
+        mailbox=mailbox,
+        ttl_s=order.ttl_s,
+        key=order.key,
+        fingerprint=order.fingerprint,
+    )
+
+
+def _nap(claim_id: int, for_s: float) -> acquisition.Flow[None]:
+    yield acquisition.Wait(claim_id, for_s, None)

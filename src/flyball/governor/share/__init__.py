@@ -1,0 +1,1 @@
+"""A node's share of a pool, and its renewal."""

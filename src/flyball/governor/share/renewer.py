@@ -1,0 +1,325 @@
+"""The threads behind a share lease: one renews it, one watches its fence. Neither is ever the user's own.
+
+    renewing   sleeps until the next renewal is due (core/share_lease/holder.py), is woken early by mail or by
+               what happens at the desk, and talks to the store. It may hang there.
+    fencing    sleeps until the time of the last answered renewal is up. It never talks to anybody, so a store
+               that hangs cannot keep it from closing the desk.
+
+All that both decide on, and the desk, changes under the desk's one lock, so that a renewal never declares
+less than can be running at that moment: the passes that lie ready count too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from flyball.core.pool.verdict import span_words
+from flyball.core.share_lease import holder
+from flyball.core.share_lease.holder import Holding, OnOutage
+from flyball.core.share_lease.timing import BEATS_PER_TTL, ShareTerms, terms_for
+from flyball.errors import FlyballError, StoreError
+
+if TYPE_CHECKING:
+    from flyball.core.share_lease.renewal import Renewal, Reply
+    from flyball.core.signals import Signal
+    from flyball.governor.share.share import ShareDesk
+    from flyball.wake.mailbox import Box
+
+_log = logging.getLogger("flyball")
+INFINITY = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What a share lease needs of the store."""
+
+    renew: Callable[[Renewal], Reply]
+    report: Callable[[Signal], None]
+    open_box: Callable[[], Box | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """What a holder does that has not been answered in time, and whom it tells."""
+
+    rule: OnOutage = OnOutage.REFUSE
+    local: int = 0
+    """What this process may run by itself, where the rule says so."""
+    on_fenced: Callable[[], None] | None = None
+
+
+class Renewing:
+    """Drives one holding. ``start`` once, ``leave`` once; everything else whenever."""
+
+    def __init__(
+        self, desk: ShareDesk, holding: Holding, line: Line, outage: Outage, terms: ShareTerms
+    ) -> None:
+        self.desk, self.holding, self.terms = desk, holding, terms
+        self.learning = self.fenced = False
+        self.error: FlyballError | None = None
+        """Why the last renewal failed; None once one is answered again."""
+        self.renewals = 0
+        """Renewals that were answered."""
+        self.answered_at = -INFINITY
+        self._line, self._outage = line, outage
+        self.changed = threading.Condition(desk.lock)
+        """Notified after every renewal."""
+        self._box: Box | None = None
+        self._sleeps_until = -INFINITY
+        self._over = False
+        self._threads = [
+            threading.Thread(target=work, name=f"flyball-{work.__name__.strip('_')}", daemon=True)
+            for work in (self._renewing, self._fencing)
+        ]
+
+    def start(self) -> None:
+        self._bell, self._ear = socket.socketpair()
+        for end in (self._bell, self._ear):
+            end.setblocking(False)
+        with self.desk.lock:
+            self._limit(self.desk.clock())
+            self.desk.stir = self._stir
+        for thread in self._threads:
+            thread.start()
+
+    # -- from outside -----------------------------------------------------------------------------------
+
+    def renew(self, timeout_s: float | None) -> bool:
+        """Renew now and wait for the answer; whether there was one. Never raises."""
+        with self.changed:
+            answered, begun = self.renewals, self.holding.seq
+            self.holding = replace(self.holding, noticed=True)
+            self._ring()
+            # The one under way may have been sent before we asked.
+            done = self.changed.wait_for(
+                lambda: self._over or (self.holding.seq > begun and not self.holding.pending), timeout_s
+            )
+            return done and self.renewals > answered
+
+    def leave(self, timeout_s: float | None) -> bool:
+        """Admit nobody from now on and give back what ends; whether all is given back. Again is harmless."""
+        with self.changed:
+            if not self.holding.leaving:
+                self.holding = holder.leave(self.holding)
+                self._limit(self.desk.clock())
+                self.desk.end_all_waits()
+                self._ring()
+        renewing = self._threads[0]
+        if renewing.ident is not None and renewing is not threading.current_thread():
+            renewing.join(timeout_s)
+            return not renewing.is_alive()
+        return True
+
+    def abandon(self) -> None:
+        """In a forked child: the lease and its threads are the parent's."""
+        self._over = True
+        self.holding = holder.leave(self.holding)
+        self.desk.stir = _nobody
+        self.desk.allow(0, until=-INFINITY, why="the share belongs to the parent process")
+        self.desk.end_all_waits()
+        self._threads = [threading.Thread()]
+
+    # -- with the lock held -------------------------------------------------------------------------------
+
+    def _limit(self, now: float) -> None:
+        """Tell the desk what is allowed from now on."""
+        by_itself = self._outage.rule is OnOutage.LOCAL
+        most = holder.limit(self.holding, now=now, on_outage=self._outage.rule, local=self._outage.local)
+        until = INFINITY if by_itself else self.holding.fence_at
+        self.desk.allow(most, until=until, why=self._words(now))
+
+    def _words(self, now: float) -> str:
+        if self.holding.leaving:
+            return "the share is closed"
+        why = f" ({self.error})" if self.error is not None else ""
+        if self.holding.fence_at == -INFINITY:
+            return f"its share waits for the first answer of the store{why}"
+        return f"its share was not renewed for {span_words(now - self.answered_at)}{why}"
+
+    def _due(self) -> holder.Due:
+        return holder.due(
+            self.holding,
+            in_flight=self.desk.minted,
+            wants=self.desk.wants,
+            terms=self.terms,
+            now=self.desk.clock(),
+        )
+
+    def _stir(self) -> None:
+        """Something happened at the desk: a renewal may be due sooner."""
+        desk, holding = self.desk, self.holding
+        if desk.line.length or desk.minted < holding.slots or desk.outbox or desk.refused_at is not None:
+            if desk.refused_at is not None or desk.outbox:
+                # The controller should hear of it soon.
+                self.holding = replace(holding, noticed=True)
+            if self._due().at < self._sleeps_until:
+                self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):
+            self._bell.send(b"!")
+
+    # -- the thread that renews -----------------------------------------------------------------------------
+
+    def _renewing(self) -> None:
+        with contextlib.suppress(FlyballError):
+            self._box = self._line.open_box()
+        try:
+            while not self._is_gone() and self._sleep():
+                with self.desk.lock:
+                    due = self._due()
+                if due.at <= self.desk.clock():
+                    self._renew(due)
+        finally:
+            with self.changed:
+                self._over = True
+                self.desk.stir = _nobody
+                self.changed.notify_all()
+            for end in (self._bell, self._ear):
+                end.close()
+            if self._box is not None:
+                self._box.close()
+
+    def _is_gone(self) -> bool:
+        with self.desk.lock:
+            holding = self.holding
+            if holder.gone(holding, in_flight=self.desk.minted):
+                return True
+            # Nobody hears that we leave, and nothing runs: what is left expires by itself.
+            return holding.leaving and not self.desk.minted and (holding.misses > 1 or not holding.seq)
+
+    def _sleep(self) -> bool:
+        """Until the next renewal is due, or the desk rings, or mail comes. False: the process ends."""
+        with self.desk.lock:
+            now, self._sleeps_until = self.desk.clock(), self._due().at
+        poller = select.poll()
+        poller.register(self._ear.fileno(), select.POLLIN)
+        if self._box is not None:
+            mail = self._box.fileno()
+            if mail < 0:
+                # Only the end of the process closes it under this thread, which goes on for a moment.
+                return False
+            poller.register(mail, select.POLLIN)
+        poller.poll(max(0.0, min(self._sleeps_until - now, 3600.0)) * 1000 + 0.5)
+        with contextlib.suppress(OSError):
+            self._ear.recv(4096)
+        told = False
+        with contextlib.suppress(OSError):
+            told = self._box is not None and bool(self._box.drain())
+        with self.desk.lock:
+            self._sleeps_until = -INFINITY
+            if told:
+                self.holding = holder.notice(self.holding, target=self.holding.target)
+        return True
+
+    def _renew(self, due: holder.Due) -> None:
+        with self.desk.lock:
+            renewal, signals, mark = self._declare(due)
+        try:
+            while signals:
+                self._line.report(signals[0])
+                signals.pop(0)
+            reply = self._line.renew(renewal)
+        except FlyballError as error:
+            self._failed(renewal, signals, error)
+        except Exception as error:  # a renewing thread that dies would be found out by its fence only
+            _log.exception("the share of %s could not be renewed", self.desk.gate.name)
+            self._failed(renewal, signals, StoreError(str(error)))
+        else:
+            self._answered(reply, mark)
+
+    def _declare(self, due: holder.Due) -> tuple[Renewal, list[Signal], float | None]:
+        desk, now = self.desk, self.desk.clock()
+        self.holding = holder.sent_for(self.holding, due, now=now)
+        self._limit(now)
+        self.holding, renewal = holder.send(
+            self.holding, now=now, in_flight=desk.minted, wants=desk.wants, tally=desk.tally
+        )
+        refused_at, peak = desk.refused_at, max(desk.peak, desk.in_hands)
+        signals = list(desk.outbox)
+        desk.outbox.clear()
+        desk.refused_at, desk.peak = None, desk.in_hands
+        told = replace(
+            renewal,
+            in_flight=desk.in_hands,
+            peak=peak,
+            hold_s=desk.gate.meters.hold_mean_s,
+            refused_age_s=now - refused_at if refused_at is not None else None,
+            estimate=None if desk.gate.fixed else float(desk.gate.cap),
+            mailbox=self._box.address if self._box is not None else "",
+        )
+        return told, signals, refused_at
+
+    def _answered(self, reply: Reply, refused_at: float | None) -> None:
+        with self.changed:
+            now = self.desk.clock()
+            if not reply.stale:
+                self.terms = _terms(self.terms, reply.ttl_s)
+            self.holding = holder.receive(self.holding, reply, now=now, terms=self.terms)
+            if not self.holding.pending and not self.holding.misses:
+                self.renewals += 1
+                self.learning, self.error, self.answered_at = reply.learning, None, now
+                self.fenced = holder.fenced(self.holding, now=now)
+            elif refused_at is not None and self.desk.refused_at is None:
+                self.desk.refused_at = refused_at
+            self._after(now)
+
+    def _failed(self, renewal: Renewal, signals: list[Signal], error: FlyballError) -> None:
+        with self.changed:
+            now = self.desk.clock()
+            self.holding = holder.missed(self.holding, seq=renewal.seq, now=now)
+            self.desk.outbox.extendleft(reversed(signals))
+            self.error = error
+            self._after(now)
+
+    def _after(self, now: float) -> None:
+        self._limit(now)
+        self.changed.notify_all()
+
+    # -- the thread that watches the fence ------------------------------------------------------------------
+
+    def _fencing(self) -> None:
+        while self._wait_for_fence():
+            if self._outage.rule is OnOutage.LOCAL or self._outage.on_fenced is None:
+                continue
+            try:
+                self._outage.on_fenced()
+            except Exception:
+                _log.exception("on_fenced of the share of %s failed", self.desk.gate.name)
+
+    def _wait_for_fence(self) -> bool:
+        """True each time that a share which was answered before runs out of time; False at the end."""
+        with self.changed:
+            while not self._over:
+                left_s = self.holding.fence_at - self.desk.clock()
+                if self.fenced or self.holding.fence_at == -INFINITY:
+                    self.changed.wait()
+                elif left_s > 0:
+                    self.changed.wait(left_s)
+                else:
+                    self.fenced = True
+                    self._limit(self.desk.clock())
+                    return True
+            return False
+
+
+def _terms(known: ShareTerms, ttl_s: float) -> ShareTerms:
+    """The holder's terms follow the store's word: all of them derive from the heartbeat."""
+    return known if ttl_s == known.ttl_s else terms_for(ttl_s / BEATS_PER_TTL)
+
+
+def _nobody() -> None:
+    return None
+
+
+def new_incarnation() -> str:
+    """Never used before: of a node that was restarted nobody takes the old lease for the new."""
+    return os.urandom(8).hex()

@@ -1,0 +1,168 @@
+"""Where the state is: an address, ``FLYBALL_URL``, or a file under ``FLYBALL_HOME``."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flyball.core.server_url import check_server
+from flyball.core.server_url import shown as shown
+from flyball.errors import StoreError, UsageError
+from flyball.host import resources as machine_memory
+from flyball.host.clock import boot_seconds
+from flyball.host.process import me, stands_still
+from flyball.host.user_home import user_home
+from flyball.stores.pool_session import World
+from flyball.wake.mailbox import open_mailbox, runtime_folder
+
+if TYPE_CHECKING:
+    from flyball.stores.port import Store
+    from flyball.wake.mailbox import Box
+
+FILE_NAME = "governor.db"
+POSTGRES = ("postgresql", "postgres")
+SERVERS = (
+    *("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+unix"),
+    *POSTGRES,
+)
+
+
+def home() -> Path:
+    """``FLYBALL_HOME``, default ``~/.flyball``."""
+    named = os.environ.get("FLYBALL_HOME")
+    if named is not None and not named.strip():
+        raise UsageError("FLYBALL_HOME is set but empty; unset it or name a folder")
+    if named:
+        folder = os.path.expanduser(named)
+        if folder.startswith("~"):
+            raise UsageError(
+                f"FLYBALL_HOME is {named!r}, and there is no such home folder; name an absolute path"
+            )
+        return Path(folder).absolute()
+    users = user_home()
+    if users is None:
+        raise UsageError(
+            f"there is no folder for flyball's state: HOME is not set, and user {os.getuid()} has no entry "
+            "in the password file; set FLYBALL_HOME to a folder that this user may write"
+        )
+    if not users.is_absolute() or os.environ.get("HOME") == "":
+        raise UsageError(
+            f"HOME is {os.environ.get('HOME', '')!r}, which is not an absolute path; "
+            "correct it, or set FLYBALL_HOME to a folder for flyball's state"
+        )
+    return users / ".flyball"
+
+
+def resolve(url: str | None = None) -> str:
+    """The full address of the state: ``memory:``, ``sqlite:///path`` or ``redis://host``."""
+    address = url if url is not None else os.environ.get("FLYBALL_URL") or f"sqlite://{home() / FILE_NAME}"
+    if address == "memory:":
+        return address
+    scheme, _, rest = address.partition("://")
+    if scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
+        # A path of two slashes is the same file under another name.
+        return f"sqlite:///{rest.lstrip('/')}"
+    if scheme in SERVERS and rest.strip("/"):
+        return check_server(address)
+    raise UsageError(
+        f"cannot use {shown(address)!r} as the place for state (FLYBALL_URL); this version knows memory:, "
+        "sqlite:///absolute/path.db, redis://host:6379/0 (rediss://, valkey://), redis+cluster://host:6379 "
+        "and postgresql://host:5432/database"
+    )
+
+
+def on_server(address: str) -> bool:
+    """Is the state on a server that many machines may share?"""
+    return address.partition("://")[0] in SERVERS
+
+
+def _on_postgres(address: str) -> bool:
+    return address.partition("://")[0] in POSTGRES
+
+
+def same_place(one: str, other: str) -> bool:
+    """Do two addresses lead to the same state? Memory is its governor's own."""
+    if one == other:
+        return one != "memory:"
+    file, another = path_of(one), path_of(other)
+    return file is not None and another is not None and os.path.realpath(file) == os.path.realpath(another)
+
+
+def path_of(address: str) -> Path | None:
+    """The file behind an address; None for memory and for a server."""
+    return Path(address.removeprefix("sqlite://")) if address.startswith("sqlite://") else None
+
+
+def open_store(address: str) -> Store:
+    if _on_postgres(address):
+        from flyball.stores.postgres.opening import open_postgres
+
+        return open_postgres(address, chance=random.random, here=me, stands_still=stands_still)
+    if on_server(address):
+        from flyball.stores.redis.store import open_redis
+
+        return open_redis(address, chance=random.random, here=me, stands_still=stands_still)
+    path = path_of(address)
+    if path is None:
+        from flyball.stores.memory import MemoryStore
+
+        return MemoryStore(World(boot_seconds, random.random, machine_memory.free_bytes, me))
+    return _open_file(path, read_only=False)
+
+
+def open_reader(address: str) -> Store:
+    """A store that is only read. Where there is no state yet, it makes none."""
+    if on_server(address):
+        return open_store(address)
+    path = path_of(address)
+    if path is None or not _exists(path):
+        return open_store("memory:")
+    from flyball.stores.sqlite.schema import StoreEmptyError
+
+    try:
+        return _open_file(path, read_only=True)
+    except StoreEmptyError:
+        return open_store("memory:")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        words = f"cannot read {path} ({error.strerror}); set FLYBALL_HOME to a folder you own"
+        raise StoreError(words) from error
+
+
+def _open_file(path: Path, *, read_only: bool) -> Store:
+    from flyball.stores.sqlite.clock import StoreClock
+    from flyball.stores.sqlite.store import SqliteStore
+
+    clock = StoreClock()
+    world = World(clock, random.random, machine_memory.free_bytes, me, stands_still=stands_still)
+    return SqliteStore(path, world, clock, read_only=read_only)
+
+
+def open_box(address: str, store: Store) -> Box | None:
+    """A mailbox that whoever works on this state can reach; None where none can be had."""
+    if not on_server(address):
+        return open_mailbox(mail_home(address))
+    from flyball.wake.pubsub import switchboard
+
+    if _on_postgres(address):
+        from flyball.stores.postgres import store as postgres
+        from flyball.stores.postgres import transaction
+
+        return switchboard(address, postgres.listener_of(store), transaction.CHANNEL).open_box()
+    from flyball.stores.redis.store import channels_of, listener_of
+
+    return switchboard(address, listener_of(store), channels_of(store)).open_box()
+
+
+def mail_home(address: str) -> Path:
+    """The folder beside which mailboxes and run folders live: always of this machine."""
+    path = path_of(address)
+    if path is not None:
+        return path.parent
+    return home() if on_server(address) else runtime_folder()

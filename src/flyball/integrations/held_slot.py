@@ -1,0 +1,169 @@
+"""A slot in hand, given back exactly once: by whoever is first, from any thread, or by the garbage collector.
+
+An answer that streams keeps its slot long after the call returned, so a ``with`` block cannot do it. What
+is dropped without being closed is given back too, but never on the spot: the collector may run in the middle
+of the very lock that giving back needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from flyball.errors import StoreError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from flyball.core.signals import Signal
+    from flyball.integrations.gate import Entry, Gate, SlotOptions, Ticket
+
+
+class Repeated(BaseException):
+    """How the slot of a repeated throttle ends: no success, no failure, and nothing to tell.
+
+    Not an ``Exception``, so it ends as abandoned: a breaker's trial is then neither passed nor failed. It
+    stands for the error that was repeated, too, which a gate might hear again when the slot ends with it.
+    """
+
+
+class _Held:
+    def __init__(self, entry: Entry, ticket: Ticket) -> None:
+        self._entry, self._ticket = entry, ticket
+        self._freed = threading.Lock()
+        self._repeated = False
+
+    @property
+    def held(self) -> bool:
+        return not self._freed.locked()
+
+    def settle(self, used: Mapping[str, float]) -> None:
+        """What the call really used of the gate's windows, where the gate has some and the answer said so."""
+        settle = getattr(self._ticket, "settle", None)
+        if used and settle is not None and self.held:
+            settle(**used)
+
+    def _take(self) -> bool:
+        """True exactly once."""
+        return self._freed.acquire(blocking=False)
+
+    def _ends(
+        self, error: BaseException | None
+    ) -> tuple[type[BaseException] | None, BaseException | None, None]:
+        if self._repeated and (error is None or isinstance(error, Exception)):
+            error = Repeated()
+        return (None if error is None else type(error)), error, None
+
+
+class Hold(_Held):
+    """A thread's."""
+
+    @classmethod
+    def of(cls, gate: Gate, ask: SlotOptions) -> Hold:
+        entry = gate.slot(**ask)
+        return cls(entry, entry.__enter__())
+
+    def tell(self, signal: Signal, *, news: bool) -> None:
+        """Report what the provider said, if it is news. A report that cannot be written costs no answer."""
+        if not news:
+            self._repeated = True
+            return
+        try:
+            self._ticket.report(signal)
+        except StoreError as error:
+            _warn_untold(signal, error)
+
+    def free(self, error: BaseException | None = None) -> None:
+        if self._take():
+            self._entry.__exit__(*self._ends(error))
+
+    def lose(self) -> None:
+        """From a finaliser: give it back soon, from a thread that holds no locks."""
+        if not self._take():
+            return
+        try:
+            threading.Thread(target=self._entry.__exit__, args=self._ends(None), daemon=True).start()
+        except RuntimeError:
+            return  # the interpreter is shutting down; the lease ends with the process
+        warn_lost(self)
+
+
+class AsyncHold(_Held):
+    """A task's."""
+
+    def __init__(self, entry: Entry, ticket: Ticket, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(entry, ticket)
+        self._loop = loop
+
+    @classmethod
+    async def of(cls, gate: Gate, ask: SlotOptions) -> AsyncHold:
+        import asyncio
+
+        entry = gate.slot(**ask)
+        return cls(entry, await entry.__aenter__(), asyncio.get_running_loop())
+
+    async def tell(self, signal: Signal, *, news: bool) -> None:
+        """As a thread's; where the report is written, the loop goes on meanwhile."""
+        if not news:
+            self._repeated = True
+            return
+        report_async = getattr(self._ticket, "report_async", None)
+        try:
+            if report_async is None:
+                self._ticket.report(signal)
+            else:
+                await report_async(signal)
+        except StoreError as error:
+            _warn_untold(signal, error)
+
+    async def free(self, error: BaseException | None = None) -> None:
+        if self._take():
+            await self._entry.__aexit__(*self._ends(error))
+
+    def lose(self) -> None:
+        """From a finaliser: give it back when the loop comes round."""
+        if self._loop.is_closed() or not self._take():
+            return
+        self._loop.call_soon_threadsafe(self._free_soon)
+        warn_lost(self)
+
+    def _free_soon(self) -> None:
+        task = self._loop.create_task(_leave(self._entry))
+        _leaving.add(task)
+        task.add_done_callback(_leaving.discard)
+
+
+_leaving: set[asyncio.Task[None]] = set()
+"""The loop itself keeps only weak references to its tasks."""
+
+
+async def _leave(entry: Entry) -> None:
+    await entry.__aexit__(None, None, None)
+
+
+def _warn_untold(signal: Signal, error: StoreError) -> None:
+    logging.getLogger("flyball").warning("could not report %s: %s", signal.kind.value, error)
+
+
+def warn_lost(lost: object) -> None:
+    warnings.warn(
+        f"an answer was never closed; its slot is given back only now ({type(lost).__name__})",
+        ResourceWarning,
+        stacklevel=3,
+    )
+
+
+class _Deaf:
+    def report(self, status: Signal, /) -> None:
+        """Nobody to tell."""
+
+
+class Open:
+    """The gate that is always open, for calls that nobody governs here."""
+
+    def slot(self) -> nullcontext[_Deaf]:
+        return nullcontext(_Deaf())

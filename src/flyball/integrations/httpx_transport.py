@@ -1,0 +1,71 @@
+"""The governed transports over ``httpx``. What they do is in ``transport.py``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+
+from flyball.integrations.transport import Exchange, Family, Rules
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from flyball.integrations.gate import Gate
+    from flyball.integrations.transport import RuleOptions
+
+_FAMILY = Family(httpx)
+
+
+class GovernedTransport(httpx.BaseTransport):
+    """Sends what another transport sends, through a gate. Without one, the host decides the pool."""
+
+    def __init__(
+        self,
+        gate: Gate | str | None = None,
+        *,
+        over: httpx.BaseTransport | None = None,
+        **rules: Unpack[RuleOptions],
+    ) -> None:
+        self._over = over if over is not None else httpx.HTTPTransport()
+        self._exchange = Exchange(_FAMILY, Rules(gate=gate, **rules))
+
+    @classmethod
+    def under(cls, over: httpx.BaseTransport, rules: Rules) -> GovernedTransport:
+        """One of several transports of one client: they share the rules and the budget."""
+        made = cls(over=over)
+        made._exchange = Exchange(_FAMILY, rules)
+        return made
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._exchange.send(request, self._over.handle_request)
+
+    def close(self) -> None:
+        self._over.close()
+
+
+class AsyncGovernedTransport(httpx.AsyncBaseTransport):
+    """``GovernedTransport`` for an event loop."""
+
+    def __init__(
+        self,
+        gate: Gate | str | None = None,
+        *,
+        over: httpx.AsyncBaseTransport | None = None,
+        **rules: Unpack[RuleOptions],
+    ) -> None:
+        self._over = over if over is not None else httpx.AsyncHTTPTransport()
+        self._exchange = Exchange(_FAMILY, Rules(gate=gate, **rules))
+
+    @classmethod
+    def under(cls, over: httpx.AsyncBaseTransport, rules: Rules) -> AsyncGovernedTransport:
+        """One of several transports of one client: they share the rules and the budget."""
+        made = cls(over=over)
+        made._exchange = Exchange(_FAMILY, rules)
+        return made
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._exchange.send_async(request, self._over.handle_async_request)
+
+    async def aclose(self) -> None:
+        await self._over.aclose()

@@ -1,0 +1,245 @@
+"""One look at the store at a time, however many want to know.
+
+    a tick each half second   a look on every second tick, on the others while somebody watches
+    ``fresh()``               a look that began after it was asked for; those who ask meanwhile share it
+
+Every look feeds the metrics and the timeline; a whole tick's feeds the history. Streams are told the state
+on ticks only, and only when something happened (monitor.py): at most twice a second each, from one look for
+all. A store that does not answer costs a sample and is told once; the state follows when it is back.
+
+Is this news? Two looks differ in every age and every countdown; that alone is worth no event.
+
+An age that grew by the time between the looks, or a countdown that shrank by it, has not changed. Whoever
+shows them counts on by itself. What follows from time in other ways (an estimate, words that name it, how
+full a window is, when somebody last showed a sign of life) is not compared at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from flyball.core.pool.model import Fact
+from flyball.errors import StoreError
+from flyball.observe import metrics
+from flyball.observe.metrics import Registry
+from flyball.service import metrics as seen
+from flyball.service.fair_scheduling import step_aside
+from flyball.service.store_reader import Look, Looking
+from flyball.service.streams import Streams, event
+from flyball.service.timeline import History, Timeline, view
+
+TOLERANCE_S = 0.5
+"""Ages of one look are taken one after the other."""
+_AGES = ("_s_ago", "held_s", "waiting_s", "resting_s", "since_s")
+_COUNTDOWNS = ("_in_s", "_for_s")
+_UNCOMPARED = frozenset(
+    ["words", "estimate_s", "left", "confirmed_s_ago", "heard_s_ago", "renewed_s_ago", "expires_in_s"]
+)
+
+
+def same(before: Any, after: Any, *, elapsed_s: float, key: str = "") -> bool:
+    """Did nothing happen between these two states, but that time passed?
+
+    >>> same({"cap": 8, "settle_ends_in_s": 20.0}, {"cap": 8, "settle_ends_in_s": 10.0}, elapsed_s=10)
+    True
+    >>> same({"cap": 8, "settle_ends_in_s": 20.0}, {"cap": 8, "settle_ends_in_s": 20.0}, elapsed_s=10)
+    False
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return before.keys() == after.keys() and all(
+            name in _UNCOMPARED or same(value, after[name], elapsed_s=elapsed_s, key=name)
+            for name, value in before.items()
+        )
+    if isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)):
+        return len(before) == len(after) and all(
+            same(one, other, elapsed_s=elapsed_s, key=key) for one, other in zip(before, after, strict=True)
+        )
+    expected = _expected(key, before, elapsed_s)
+    if expected is None or not isinstance(after, float):
+        return bool(before == after)
+    return abs(after - expected) <= TOLERANCE_S
+
+
+def _expected(key: str, value: object, elapsed_s: float) -> float | None:
+    """What a moving value should have become; None for one that stays."""
+    if not isinstance(value, float):
+        return None
+    if key.endswith(_AGES):
+        return value + elapsed_s
+    return value - elapsed_s if key.endswith(_COUNTDOWNS) else None
+
+
+TICK_S = 0.5
+STALE_S = 5.0
+"""A store that said nothing for so long does not answer, even if nothing failed yet."""
+_log = logging.getLogger("flyball.service")
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """The store does not answer; what is shown is old."""
+
+    detail: str
+
+
+class End(msgspec.Struct, frozen=True):
+    """The stream is over."""
+
+    detail: str
+
+
+class Watch:
+    """Use from one event loop only. ``run`` is its heartbeat."""
+
+    def __init__(self, looking: Looking, registry: Registry, *, tick_s: float = TICK_S) -> None:
+        self.history, self.timeline, self.streams = History(), Timeline(), Streams()
+        self._looking, self._registry, self._tick_s = looking, registry, tick_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flyball-look")
+        self._running: asyncio.Task[Look] | None = None
+        self._queued: asyncio.Task[Look] | None = None
+        self._last: Look | None = None
+        self._told: Look | None = None
+        self._facts: list[Fact] = []
+        self._trouble = "nobody has looked yet"
+
+    @property
+    def trouble(self) -> str:
+        """Why the store cannot be trusted to answer now; empty while it does."""
+        if self._trouble or self._last is None:
+            return self._trouble
+        return "" if time.monotonic() - self._last.at < STALE_S else "the store does not answer"
+
+    @property
+    def last(self) -> Look | None:
+        """How everything was when somebody looked last: a second ago, where the store answers."""
+        return self._last
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    async def fresh(self) -> Look:
+        """How everything is now."""
+        step_aside()
+        if self._queued is None:
+            self._queued = asyncio.create_task(self._look_after(self._running))
+            self._queued.add_done_callback(_heard)
+        return await asyncio.shield(self._queued)
+
+    async def _look_after(self, running: asyncio.Task[Look] | None) -> Look:
+        if running is not None:
+            await asyncio.wait({running})
+        self._running, self._queued = self._queued, None
+        return await self._look()
+
+    async def _look(self) -> Look:
+        began = time.monotonic()
+        try:
+            look = await asyncio.get_running_loop().run_in_executor(self._thread, self._looking.look)
+        except Exception as error:
+            self._failed(error)
+            raise
+        self._registry.observe(metrics.LOOK_SECONDS, time.monotonic() - began)
+        self._registry.add(metrics.LOOKS, status="answered")
+        self._hear(look)
+        return look
+
+    def _failed(self, error: Exception) -> None:
+        self._registry.add(metrics.LOOKS, status="failed")
+        if not self._trouble or self._last is None:
+            _log.error("cannot look at the store: %s", error, exc_info=not isinstance(error, StoreError))
+        self._trouble = str(error) or type(error).__name__
+
+    def _hear(self, look: Look) -> None:
+        if self._trouble and self._last is not None:
+            _log.info("the store answers again")
+        told = self.timeline.hear(look)
+        facts = [fact for _, fact in told]
+        if self._last is not None:
+            seen.tell_between(self._registry, self._last.status, look.status, [*self._facts, *facts])
+        seen.tell_facts(self._registry, facts)
+        seen.tell_now(self._registry, look.status)
+        self._last, self._facts, self._trouble = look, facts, ""
+        for fact_id, fact in told:
+            self.streams.tell(_fact(look, fact_id, fact))
+
+    # -- telling ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look and tell until cancelled."""
+        due, whole = time.monotonic(), True
+        while True:
+            try:
+                if whole or len(self.streams):
+                    await self._tick(sample=whole)
+            except Exception:
+                _log.exception("the watch stumbled; it goes on")
+            whole = not whole
+            due = max(due + self._tick_s, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+
+    async def _tick(self, *, sample: bool) -> None:
+        try:
+            look = await self.fresh()
+        except Exception:
+            # It was counted and logged where it failed; the next tick tries again.
+            self._tell_outage()
+            return
+        if sample:
+            self.history.record(look)
+        if len(self.streams):
+            await self._tell_state(look)
+
+    async def _tell_state(self, look: Look) -> None:
+        told = self._told
+        if told is not None:
+            compare = partial(same, told.plain, look.plain, elapsed_s=look.store_now - told.store_now)
+            if await asyncio.get_running_loop().run_in_executor(self._thread, compare):
+                return
+        self._told = look
+        self.streams.tell_state(event("state", look.body))
+
+    def _tell_outage(self) -> None:
+        if self._told is not None:
+            self._told = None
+            self.streams.tell(event("outage", msgspec.json.encode(Outage(self._trouble))))
+
+    async def watch(self, last_id: str) -> AsyncGenerator[bytes, None]:
+        """The events for one more stream, beginning with how everything is."""
+        self.streams.check_room()
+        return self._chunks(await self.fresh(), last_id)
+
+    async def _chunks(self, look: Look, last_id: str) -> AsyncGenerator[bytes, None]:
+        # Whoever leaves before the first byte never gets here, and leaves nothing behind.
+        look = self._last or look
+        if not len(self.streams):
+            self._told = look
+        missed = [_fact(look, fact_id, fact) for fact_id, fact in self.timeline.since(last_id)]
+        with self.streams.open(event("state", look.body), missed) as stream:
+            async with aclosing(stream.chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    def end(self, why: str) -> None:
+        """Every stream gets a last event."""
+        self.streams.end(event("end", msgspec.json.encode(End(why))))
+
+    def close(self) -> None:
+        self._thread.submit(self._looking.close)
+        self._thread.shutdown(wait=True)
+
+
+def _fact(look: Look, fact_id: str, fact: Fact) -> bytes:
+    return event("fact", msgspec.json.encode(view(look, fact_id, fact)), fact_id)
+
+
+def _heard(task: asyncio.Task[Look]) -> None:
+    """Whoever wanted to know may have left before it failed."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,161 @@
+"""What goes over the wire beyond the status itself: small msgspec structs, and the settings of a pool.
+
+The body of a set has the names of ``PoolChanges``, one source for Python, the command line and HTTP. It is
+read strictly: ``"3"`` is no number, a name that nobody knows is refused with the nearest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast, get_type_hints
+
+import msgspec
+
+from flyball.core.pool.settings import NAME_LIMIT, PoolChanges, check_name
+from flyball.core.suggestions import did_you_mean, nearest
+from flyball.errors import UsageError
+from flyball.governor.status import PoolStatus
+from flyball.service.problems import ProblemError
+from flyball.service.timeline import FactView
+from flyball.stores.port import PoolSnapshot
+
+ENCODED_SLASH = "\x1f"
+"""Stands for a slash inside a name while a path is taken apart (middleware.py); no name contains it."""
+_KEYS: Mapping[str, Any] = get_type_hints(PoolChanges)
+_NAMED_INSIDE = {"weights": "project", "maxima": "project", "windows": "window"}
+
+PoolSettingsBody = msgspec.defstruct(
+    "PoolSettingsBody",
+    [(name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in _KEYS.items()],
+    forbid_unknown_fields=True,
+    kw_only=True,
+    module=__name__,
+    namespace={"__doc__": "The settings to change; what is not named stays as it is."},
+)
+
+
+class PoolBrief(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool in a few words."""
+
+    name: str
+    cap: int
+    in_use: int
+    free: int
+    waiting: int
+    breaker: str
+    named: PoolChanges
+    """The settings that somebody named."""
+    settings: dict[str, Any]
+    """Every setting in force."""
+
+
+class PoolList(msgspec.Struct, frozen=True):
+    """All pools with any state."""
+
+    pools: list[PoolBrief]
+
+
+class PoolRecord(PoolBrief, frozen=True, kw_only=True):
+    """A pool: its settings, and how it stands."""
+
+    status: PoolStatus
+    notes: list[str] = []
+    """What a person should know about a change that was just made."""
+
+
+class FactList(msgspec.Struct, frozen=True):
+    """What happened, newest first."""
+
+    facts: list[FactView]
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The server is there."""
+
+    status: str
+
+
+class Whoami(msgspec.Struct, frozen=True):
+    """What this request was allowed to do."""
+
+    name: str
+    """Of the token; empty where none was brought."""
+    scope: str
+    token_needed: bool
+    version: str
+    """Of flyball."""
+
+
+def brief(pool: PoolStatus, snapshot: PoolSnapshot) -> PoolBrief:
+    return PoolBrief(**_members(pool, snapshot))
+
+
+def record(pool: PoolStatus, snapshot: PoolSnapshot, notes: list[str]) -> PoolRecord:
+    return PoolRecord(**_members(pool, snapshot), status=pool, notes=notes)
+
+
+def _members(pool: PoolStatus, snapshot: PoolSnapshot) -> dict[str, Any]:
+    return {
+        "name": pool.name,
+        "cap": pool.cap,
+        "in_use": pool.in_use,
+        "free": pool.free,
+        "waiting": pool.waiting,
+        "breaker": pool.breaker,
+        "named": snapshot.named,
+        "settings": msgspec.to_builtins(snapshot.settings),
+    }
+
+
+# -- what clients send ------------------------------------------------------------------------------
+
+
+def name_in_path(what: str, segment: str) -> str:
+    """A name from a path, checked as everywhere; a slash in it was written ``%2F``."""
+    if segment in (".", ".."):
+        # Many clients take these out of a path before they send it, however they are written.
+        raise UsageError(
+            f"{what} must not be {segment!r}, which stands for a folder in a path; name it otherwise"
+        )
+    return check_name(what, segment.replace(ENCODED_SLASH, "/"))
+
+
+def pool_changes(body: bytes) -> PoolChanges:
+    """The settings that a body names."""
+    try:
+        given = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProblemError(400, "malformed", f"the body is no JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise ProblemError(400, "malformed", 'the body must be an object, such as {"cap": 12}')
+    for name in given:
+        if name not in _KEYS:
+            raise _unknown(name)
+    if not given:
+        raise UsageError('nothing to set; for example: {"cap": 12}')
+    _check_types(given)
+    return cast(PoolChanges, given)
+
+
+def _unknown(name: str) -> ProblemError:
+    close = nearest(name, _KEYS, at_most=1)
+    shown = name if len(name) <= NAME_LIMIT else f"{name[:NAME_LIMIT]}..."
+    hint = did_you_mean(name, _KEYS) or f"known: {', '.join(sorted(_KEYS))}"
+    return ProblemError(
+        400,
+        "unknown-setting",
+        f"unknown pool setting {shown!r}; {hint}",
+        setting=shown,
+        nearest=close[0] if close else None,
+    )
+
+
+def _check_types(given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        try:
+            msgspec.convert(value, _KEYS[name])
+            for inside in value if name in _NAMED_INSIDE else ():
+                check_name(_NAMED_INSIDE[name], inside)
+        except (msgspec.ValidationError, UsageError) as error:
+            words = str(error)[:1].lower() + str(error)[1:]
+            raise ProblemError(400, "bad-setting", f"{name}: {words}", setting=name) from error

@@ -1,0 +1,59 @@
+"""The parts of one server, together. Routes get it as ``service``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from flyball.governor.governor import Governor
+from flyball.observe.metrics import Registry
+from flyball.service.auth import Access
+from flyball.service.monitor import Watch
+from flyball.service.store_reader import StoreLooker
+
+R = TypeVar("R")
+CALLING_THREADS = 4
+ENDING = "the server ends; come back in a moment"
+
+
+class Service:
+    """What a server is made of. ``start`` and ``stop`` belong to the event loop that serves."""
+
+    def __init__(self, governor: Governor, access: Access, *, registry: Registry | None = None) -> None:
+        self.governor, self.access = governor, access
+        self.registry = registry or Registry()
+        self.watch = Watch(StoreLooker(governor), self.registry)
+        self.draining = False
+        self._threads = ThreadPoolExecutor(CALLING_THREADS, thread_name_prefix="flyball-call")
+        self._watching: asyncio.Task[None] | None = None
+
+    async def call(self, run: Callable[[], R]) -> R:
+        """Run a store call in a thread: a busy file or a far server must not stop everybody."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+    async def start(self) -> None:
+        self._watching = asyncio.create_task(self.watch.run())
+
+    def drain(self) -> None:
+        """Begin to end: not ready any more, and every event stream is told."""
+        self.draining = True
+        self.watch.end(ENDING)
+
+    async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self.watch.close()
+        self._threads.shutdown(wait=True)
+        self.governor.close()
+
+
+Serving = NamedDependency[SkipValidation[Service]]

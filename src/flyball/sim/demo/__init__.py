@@ -1,0 +1,1 @@
+"""What `flyball demo` runs."""

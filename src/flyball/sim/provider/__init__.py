@@ -1,0 +1,1 @@
+"""A provider with hidden limits behind a real port."""

@@ -1,0 +1,1 @@
+"""Discrete events in simulated time, where hours take a second."""

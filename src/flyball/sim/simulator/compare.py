@@ -1,0 +1,202 @@
+"""Scenarios x contenders x seeds: run them, and make numbers of the runs.
+
+Everybody meets the same seeded work and the same provider. The oracle runs once per scenario and seed,
+and its own failures are nobody's waste. With ``processes`` the runs are spread over that many; the results
+come back in the same order either way, and no worker outlives whoever asked.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context, parent_process
+from statistics import fmean
+from typing import cast
+
+from flyball.core.pool.settings import PoolChanges
+from flyball.sim.demo.score import jain
+from flyball.sim.simulator.controllers import CONTENDERS, FIXED_LOW
+from flyball.sim.simulator.engine import Brain, Engine, Oracle, Run, Tally
+from flyball.sim.simulator.held_out import EVERY_SCENARIO
+from flyball.sim.simulator.jobs import jobs
+from flyball.sim.simulator.rivals import CALLERS
+from flyball.sim.simulator.scenario import Goal, Scenario
+
+ORACLE = "oracle"
+_NO_CHANGES = PoolChanges()
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One run beside the oracle's."""
+
+    goodput_pct: float
+    waste_pct: float
+    """Rejected attempts per 100 successes, beyond the oracle's."""
+    slot_waste_pct: float
+    """Slot time spent on being rejected, of the time spent being served."""
+    jain: float
+    done: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A contender in a scenario, over all seeds."""
+
+    scenario: str
+    contender: str
+    scores: tuple[Score, ...]
+
+    @property
+    def goodput_pct(self) -> float:
+        return fmean(score.goodput_pct for score in self.scores)
+
+    @property
+    def goodput_least_pct(self) -> float:
+        return min(score.goodput_pct for score in self.scores)
+
+    @property
+    def waste_pct(self) -> float:
+        return fmean(score.waste_pct for score in self.scores)
+
+    @property
+    def slot_waste_pct(self) -> float:
+        return fmean(score.slot_waste_pct for score in self.scores)
+
+    @property
+    def jain(self) -> float:
+        return fmean(score.jain for score in self.scores)
+
+    def judged_waste_pct(self, goal: Goal | None) -> float:
+        """The kind of waste that counts here."""
+        return self.slot_waste_pct if goal is not None and goal.slot_waste is not None else self.waste_pct
+
+    def meets(self, goal: Goal) -> bool:
+        return (
+            self.goodput_pct >= goal.goodput
+            and (goal.waste is None or self.waste_pct <= goal.waste)
+            and (goal.slot_waste is None or self.slot_waste_pct <= goal.slot_waste)
+            and (goal.jain is None or self.jain >= goal.jain)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One run by name, so that it can cross to another process."""
+
+    scenario: str
+    contender: str
+    seed: int
+    part: float = 1.0
+    changes: PoolChanges = field(default_factory=PoolChanges)
+
+
+def play(
+    scenario: Scenario, contender: str, seed: int, *, changes: PoolChanges = _NO_CHANGES, moments: int = 0
+) -> Run:
+    """One run. ``contender`` may be the oracle; ``changes`` are for flyball's own."""
+    provider = scenario.provider(seed)
+    if contender == ORACLE:
+        brains: list[Brain] = [Oracle(provider)] * scenario.clients
+    else:
+        brains = _brains(scenario, contender, seed, changes)
+    work = [jobs(scenario.mix, seed if scenario.clients == 1 else f"{seed}/{n}") for n in range(len(brains))]
+    clients = list(zip(brains, work, strict=True))
+    return Engine(provider, clients, horizon_s=scenario.horizon_s, moments=moments).play()
+
+
+def _brains(scenario: Scenario, contender: str, seed: int, changes: PoolChanges) -> list[Brain]:
+    chosen = CONTENDERS[contender]
+    # Where a cap never moves, the one a scenario only starts from would be no choice of anybody's.
+    stays = {"cap": FIXED_LOW} if contender == "fixed" else {}
+    pool = cast(PoolChanges, {**scenario.pool, **stays, **changes})
+    if chosen.coordinates and scenario.coordinated:
+        return [chosen.make(pool, seed, CALLERS)] * scenario.clients
+    callers = CALLERS // scenario.clients
+    return [chosen.make(pool, seed + 1000 * n, callers) for n in range(scenario.clients)]
+
+
+def score(scenario: Scenario, clients: Sequence[Tally], oracle: Sequence[Tally]) -> Score:
+    total, best, unit = Run(list(clients)).total, Run(list(oracle)).total, scenario.unit.value
+    beyond = total.rejected - best.rejected
+    return Score(
+        goodput_pct=100 * getattr(total, unit) / getattr(best, unit),
+        waste_pct=100 * beyond / max(1, total.done),
+        slot_waste_pct=100 * beyond * scenario.reject_s / max(1.0, total.served_s),
+        jain=jain(getattr(client, unit) for client in clients) or 0.0,
+        done=total.done,
+        rejected=total.rejected,
+    )
+
+
+def run_task(task: Task) -> list[Tally]:
+    scenario = EVERY_SCENARIO[task.scenario].shortened(task.part)
+    return play(scenario, task.contender, task.seed, changes=task.changes).clients
+
+
+def compare(
+    scenarios: Sequence[str],
+    contenders: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    part: float = 1.0,
+    changes: PoolChanges = _NO_CHANGES,
+    processes: int = 1,
+    told: Told | None = None,
+) -> list[Result]:
+    """Everyone everywhere; by scenario, then contender."""
+    tasks = [
+        Task(scenario=scenario, contender=contender, seed=seed, part=part, changes=changes)
+        for scenario in scenarios
+        for seed in seeds
+        for contender in (ORACLE, *contenders)
+    ]
+    runs = _run_all(tasks, processes, told or (lambda _: None))
+    scores: dict[tuple[str, str], list[Score]] = {}
+    oracle: list[Tally] = []
+    for task, clients in zip(tasks, runs, strict=True):
+        if task.contender == ORACLE:
+            oracle = clients
+        else:
+            scored = score(EVERY_SCENARIO[task.scenario], clients, oracle)
+            scores.setdefault((task.scenario, task.contender), []).append(scored)
+    return [Result(*names, tuple(each)) for names, each in scores.items()]
+
+
+def _run_all(tasks: Sequence[Task], processes: int, told: Told) -> Iterator[list[Tally]]:
+    for count, (task, clients) in enumerate(zip(tasks, _mapped(tasks, processes), strict=True), 1):
+        told(f"{count} of {len(tasks)} runs: {task.scenario}, {task.contender}")
+        yield clients
+
+
+def _mapped(tasks: Sequence[Task], processes: int) -> Iterator[list[Tally]]:
+    if processes <= 1 or len(tasks) <= 1:
+        yield from map(run_task, tasks)
+        return
+    # Leaving the block terminates the workers: whoever stops us does not wait for the runs under way.
+    with get_context("spawn").Pool(processes, initializer=_work_for_parent) as pool:
+        yield from pool.imap(run_task, tasks)
+
+
+def _work_for_parent() -> None:
+    """Ctrl-C is the parent's to answer; without a parent there is nobody to work for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def cores() -> int:
+    """Those we may run on."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -1,0 +1,105 @@
+"""Who is compared: flyball's own controllers by the names settings have for them, and the peers.
+
+flyball itself in simulated time: the gate that the Limiter uses, unmodified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from flyball.core.pool.local_pool import Gate, Start
+from flyball.core.pool.settings import CONTROLLERS, PoolChanges, resolve_pool
+from flyball.core.signals import Signal
+from flyball.sim.simulator import rivals
+from flyball.sim.simulator.engine import Brain
+from flyball.sim.simulator.jobs import Job
+from flyball.sim.simulator.rivals import Botocore, Koryph
+
+
+class Governed:
+    """A gate with any of flyball's controllers."""
+
+    def __init__(self, changes: PoolChanges) -> None:
+        self.gate = Gate(resolve_pool(changes), 0.0)
+
+    @property
+    def level(self) -> float:
+        return float(self.gate.cap)
+
+    def open_at(self, t_s: float, job: Job) -> float:
+        return self.gate.open_at(t_s, {"tokens": job.tokens})
+
+    def start(self, t_s: float, job: Job) -> object:
+        return self.gate.start(t_s, {"tokens": job.tokens})
+
+    def end(self, started: object, job: Job, signal: Signal, t_s: float) -> None:  # noqa: ARG002
+        self.gate.end(cast(Start, started), signal, t_s)
+        self.gate.facts.clear()
+
+
+FIXED_LOW, FIXED_HIGH = 8, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    name: str
+    words: str
+    make: Callable[[PoolChanges, int, int], Brain]
+    """From the pool's settings, which only flyball's own read; the seed of its chances; how many callers.
+    """
+    ours: bool = False
+    coordinates: bool = False
+    """One brain can serve several processes."""
+
+
+def _ours(name: str, words: str) -> Contender:
+    return Contender(
+        name,
+        words,
+        lambda pool, _, __: Governed(cast(PoolChanges, {**pool, "controller": name})),
+        ours=True,
+        coordinates=True,
+    )
+
+
+_OURS = {
+    "measured": "flyball: measures the capacity (the default)",
+    "article": "flyball: the article's AIMD with a memory",
+    "koryph": "flyball: koryph's AIMD with a memory",
+    "gradient2": "flyball: latency, for backends that queue",
+    "fixed": f"flyball: the cap a person set, {FIXED_LOW} unless named",
+}
+
+
+def _peer(
+    name: str, words: str, make: Callable[[int, int], Brain], *, coordinates: bool = False
+) -> Contender:
+    return Contender(name, words, lambda _, seed, callers: make(seed, callers), coordinates=coordinates)
+
+
+def _fixed(limit: int) -> Callable[[int, int], Brain]:
+    return lambda seed, callers: rivals.Fixed(limit, seed, callers)
+
+
+def _article_raised(seed: int, callers: int) -> Brain:
+    return rivals.Article(seed, callers, ceiling=512.0)
+
+
+_PEERS = (
+    _peer("fixed-low", f"a semaphore of {FIXED_LOW}", _fixed(FIXED_LOW)),
+    _peer("fixed-high", f"a semaphore of {FIXED_HIGH}", _fixed(FIXED_HIGH)),
+    _peer("article-aimd", "the article's AIMD as printed, ceiling 12", rivals.Article),
+    _peer("article-raised", "the same with our ceiling of 512", _article_raised),
+    _peer("koryph-aimd", "koryph's governor as shipped", Koryph, coordinates=True),
+    _peer("netflix-aimd", "Netflix AIMDLimit", rivals.NetflixAimd),
+    _peer("netflix-gradient2", "Netflix Gradient2Limit", rivals.NetflixGradient2),
+    _peer("inspect", "Inspect's adaptive connections", rivals.Inspect),
+    _peer("botocore", "botocore's adaptive retry mode", Botocore),
+)
+
+OURS: Mapping[str, Contender] = {name: _ours(name, _OURS[name]) for name in CONTROLLERS}
+PEERS: Mapping[str, Contender] = {peer.name: peer for peer in _PEERS}
+CONTENDERS: Mapping[str, Contender] = {**OURS, **PEERS}
+DEFAULT = CONTROLLERS[0]

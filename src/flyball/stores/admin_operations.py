@@ -1,0 +1,189 @@
+"""The verbs that people use: set, reset and import a pool, limit the machine, count again.
+
+What one machine counts by itself has no place in a store that many share: refused, with the way out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flyball.core.pool import plan as planning
+from flyball.core.pool.control.registry import handed_over
+from flyball.core.pool.model import Ask, ProjectUse
+from flyball.core.pool.rate_window import Source
+from flyball.core.pool.settings import (
+    MachineChanges,
+    MachineSettings,
+    PoolChanges,
+    PoolSettings,
+    check_name,
+    merge_changes,
+    merge_machine,
+)
+from flyball.core.pool.token_quota import Quota
+from flyball.errors import PoolInUseError, UsageError
+from flyball.stores import codec
+from flyball.stores.handoff import hand_out
+from flyball.stores.pool_session import PoolDesk
+from flyball.stores.port import After
+from flyball.stores.rows import Rows
+from flyball.stores.transaction import Steps, joined, verb
+
+if TYPE_CHECKING:
+    from flyball.stores.port import Miscount
+
+
+class SettingVerbs(Steps):
+    """The part of the port that changes what a person decided."""
+
+    @verb
+    def set_pool(self, pool: str, changes: PoolChanges) -> After:
+        return self._set_pool(pool, changes, None)
+
+    def _set_pool(self, pool: str, changes: PoolChanges, learned: planning.Memory | None) -> After:
+        check_name("pool", pool)
+        with self._write() as rows:
+            carried = self._carry(rows)
+            desk = self._desk(rows, pool)
+            before = desk.settings
+            settings = desk.put_settings(merge_changes(codec.load_changes(rows.settings(pool)), changes))
+            self._apply_to_projects(desk, settings)
+            memory = desk.memory
+            if learned is not None:
+                memory = learned
+            elif "cap" in changes or _starts_anew(before, settings):
+                memory = planning.reseeded(memory, settings, desk.now)
+            elif before.controller != settings.controller:
+                memory = replace(memory, cap=handed_over(memory.cap, desk.now), quota=Quota())
+            if not settings.adaptive or settings.spacing_s == 0:
+                desk.row.meters.next_grant_at = 0.0
+            desk.refresh(memory)
+            hand_out(desk)
+            return joined(carried, desk.done())
+
+    def _apply_to_projects(self, desk: PoolDesk, settings: PoolSettings) -> None:
+        pool = desk.row.name
+        known = {use.name: use for use in desk.rows.projects(pool)}
+        for name in dict.fromkeys((*known, *settings.weights, *settings.maxima)):
+            use, weight, maximum = known.get(name), settings.weights.get(name, 1.0), settings.maxima.get(name)
+            # There may be thousands, and one call changes one of them.
+            if use is None or (use.weight, use.maximum) != (weight, maximum):
+                use = use or ProjectUse(name)
+                use.weight, use.maximum = weight, maximum
+                desk.rows.put_project(pool, use)
+
+    @verb
+    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
+        with self._write() as rows:
+            carried = self._carry(rows)
+            if rows.pool(pool) is None:
+                raise UsageError(no_pool_words(pool))
+            desk = self._desk(rows, pool)
+            if settings:
+                self._apply_to_projects(desk, desk.put_settings({}))
+            meters = desk.row.meters
+            meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
+            meters.high, meters.work, meters.work_tokens = 0, 0.0, 0.0
+            # What was spent of a window that a person declared is a fact, not something learned.
+            meters.windows = tuple(window for window in meters.windows if window.source is Source.DECLARED)
+            desk.refresh(planning.first_memory(desk.settings, desk.now))
+            hand_out(desk)
+            return joined(carried, desk.done())
+
+    @verb
+    def remove_pool(self, pool: str) -> After:
+        with self._write() as rows:
+            if rows.pool(pool) is None:
+                raise UsageError(no_pool_words(pool))
+            ending = {release.claim_id for release in self._unwritten}
+            claims = [claim for claim in rows.claims(pool) if claim.id not in ending]
+            leases, waiting = sum(claim.held for claim in claims), sum(not claim.held for claim in claims)
+            shares = sum(share.expires_at > rows.now for share in rows.shares(pool))
+            if leases or waiting or shares:
+                raise PoolInUseError(pool, leases=leases, waiting=waiting, shares=shares)
+            carried = self._carry(rows)
+            rows.drop_pool(pool)
+            return carried
+
+    @verb
+    def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
+        return self._set_pool(pool, changes, memory)
+
+    @verb
+    def set_machine(self, machine: MachineSettings) -> After:
+        with self._write() as rows:
+            return joined(self._carry(rows), self._put_machine(rows, machine))
+
+    def _put_machine(self, rows: Rows, machine: MachineSettings) -> After:
+        rows.put_machine(machine)
+        after = After()
+        for name in rows.pools():
+            desk = self._desk(rows, name)
+            hand_out(desk)
+            after = joined(after, desk.done())
+        return after
+
+    @verb
+    def change_machine(self, changes: MachineChanges) -> After:
+        with self._write() as rows:
+            machine = merge_machine(rows.machine(), changes)
+            return joined(self._carry(rows), self._put_machine(rows, machine))
+
+    @verb
+    def machine(self) -> MachineSettings:
+        with self._read() as rows:
+            return rows.machine()
+
+    # -- the doctor's ------------------------------------------------------------------------------
+
+    @verb
+    def miscounts(self) -> list[Miscount]:
+        from flyball.stores import recount
+
+        with self._read() as rows:
+            return [wrong for pool in rows.pools() for wrong in recount.recounted(rows, pool).wrong]
+
+    @verb
+    def recount(self) -> tuple[list[Miscount], After]:
+        from flyball.stores import recount
+
+        with self._write() as rows:
+            found: list[Miscount] = []
+            after = self._carry(rows)
+            for pool in rows.pools():
+                recounted = recount.recounted(rows, pool)
+                if recounted.wrong:
+                    found += recounted.wrong
+                    recount.write(rows, recounted)
+                    desk = self._desk(rows, pool)
+                    desk.refresh()
+                    hand_out(desk)
+                    after = joined(after, desk.done())
+            return found, after
+
+
+def no_pool_words(pool: str) -> str:
+    return f"there is no pool {pool!r}; `flyball status` lists the pools in use"
+
+
+def _starts_anew(before: PoolSettings, after: PoolSettings) -> bool:
+    """Another profile, or adapting from now on: what was learned under the old rules says nothing."""
+    return before.profile != after.profile or (after.adaptive and not before.adaptive)
+
+
+def refuse_resources(ask: Ask) -> None:
+    if ask.resources:
+        raise UsageError(
+            "resources are counted by one machine, and this state is on a server that many share; "
+            "leave them out, or ask with a FLYBALL_URL of this machine"
+        )
+
+
+def refuse_machine(machine: MachineSettings) -> None:
+    if machine != MachineSettings():
+        raise UsageError(
+            "limits over all pools of one machine have no place on a server that many machines share; "
+            "give each pool a cap (flyball pool set POOL --cap N), or set them under a FLYBALL_URL of "
+            "this machine"
+        )

@@ -1,0 +1,213 @@
+"""One step: a transaction that begins with the lock of its pool and ends with its commit.
+
+Every step locks one pool, by its row; one that may touch several (burying, recounting, making good what
+failed before) locks all of them, in the order of their names. A pool that does not exist yet is made under
+one lock for all of them, which the latter take first. So nobody who holds a lock waits for one that comes
+before it.
+
+Who is to be woken is told inside the transaction: the server passes it on when that is committed, and never
+otherwise.
+
+Asks that were sent and never answered: each may have become a claim that nobody knows of.
+
+A claim carries the tag of the step that made it. Once the server process that was asked is gone, nothing can
+come of the ask any more; what came of it until then is found by its tag and given back. A process of the
+server that is still busy with it is told to end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeVar
+
+import psycopg
+
+from flyball.stores.port import After
+from flyball.stores.postgres import queries as sql
+from flyball.stores.postgres.connection import Link
+from flyball.stores.postgres.rows import PostgresRows
+
+R = TypeVar("R")
+CHANNEL = "flyball:wake:"
+"""Mailboxes that begin with this are channels: the step itself tells them."""
+LOOK = -1
+"""In place of a claim: look at everything (wake/mailbox.py)."""
+_PAYLOAD_LIMIT = 7000
+"""Bytes of one message; the server takes less than 8000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What a step locks: a pool by its name, the pool of a claim, or (neither) all of them."""
+
+    pool: str | None = None
+    project: str | None = None
+    """Of that pool: it will be asked about, so it is read in the same round trip."""
+    claim_id: int | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return self.pool is None and self.claim_id is None
+
+
+ALL = Lock()
+
+
+class Step:
+    """``begin``, work on ``rows``, ``commit``; or leave it, and it is undone."""
+
+    def __init__(self, link: Link, *, tag: int, now: float | None, epoch: str) -> None:
+        """``now``: the time, where it is not the server's to say."""
+        self.link, self.tag, self._now = link, tag, now
+        self.rows = PostgresRows(link, epoch=epoch, tag=tag)
+        self.committing = False
+        """The commit was sent: from now on a failure may not mean that nothing was done."""
+
+    def begin(self, lock: Lock) -> None:
+        self.link.execute(sql.BEGIN)
+        if lock.is_all:
+            self.link.execute(sql.LOCK_NEW)
+        if not self._locked(lock) and lock.pool is not None:
+            # It is made under a lock for all that are new; somebody may have been faster.
+            self.link.execute(sql.LOCK_NEW)
+            self._locked(lock)
+
+    def _locked(self, lock: Lock) -> bool:
+        """Lock rows, and only then look at the clock: of two steps on a pool the later has the later time."""
+        link, rows = self.link, self.rows
+        if lock.pool is not None:
+            pools = link.execute(sql.LOCK_POOL, (lock.pool,))
+        elif lock.claim_id is not None:
+            pools = link.execute(sql.LOCK_POOL_OF, (lock.claim_id,))
+        else:
+            pools = link.execute(sql.LOCK_ALL)
+        use = link.execute(sql.PROJECT, (lock.pool, lock.project)) if lock.project is not None else None
+        claim = link.execute(sql.BY_ID, (lock.claim_id,)) if lock.claim_id is not None else None
+        now = float(link.ask(sql.CLOCK)[0][0])
+        rows.now = now if self._now is None else self._now
+        locked = pools.fetchall()
+        for row in locked:
+            rows.keep_pool(row)
+        if use is not None and lock.pool is not None and lock.project is not None:
+            rows.keep_project(lock.pool, lock.project, use.fetchall())
+        if claim is not None and lock.claim_id is not None:
+            rows.keep_claim(lock.claim_id, claim.fetchall())
+        return bool(locked)
+
+    def commit(self, after: After) -> None:
+        for channel, words in messages(after):
+            self.link.execute(sql.NOTIFY, (channel, words))
+        self.committing = True
+        self.link.execute("COMMIT")
+
+
+def messages(after: After) -> list[tuple[str, str]]:
+    """What to tell which channel: all that one process has to look at in one message.
+
+    >>> from flyball.core.pool.model import Holder
+    >>> from flyball.stores.port import Wake
+    >>> who = Holder("h", "b", 1, 1, 1)
+    >>> wakes = [Wake(f"flyball:wake:ab#{number}", id, who) for number, id in ((1, 7), (2, 8), (1, 9))]
+    >>> messages(After(wakes))
+    [('flyball:wake:ab', '1 7,2 8,1 9')]
+    """
+    told: dict[str, list[str]] = {}
+    wakes = [(wake.mailbox, wake.claim_id) for wake in after.wakes]
+    for mailbox, claim_id in (*wakes, *((mailbox, LOOK) for mailbox in after.notices)):
+        if mailbox.startswith(CHANNEL):
+            channel, _, number = mailbox.partition("#")
+            told.setdefault(channel, []).append(f"{number} {claim_id}")
+    return [(channel, words) for channel, said in told.items() for words in _packed(said)]
+
+
+def _packed(said: Sequence[str]) -> list[str]:
+    packed = [""]
+    for words in dict.fromkeys(said):
+        if packed[-1] and len(packed[-1]) + len(words) > _PAYLOAD_LIMIT:
+            packed.append("")
+        packed[-1] += f"{',' if packed[-1] else ''}{words}"
+    return packed
+
+
+def perform(step: Step, lock: Lock, work: Callable[[], R], told: Callable[[R], After]) -> R:
+    """Begin, work, commit. What fails before the commit is undone and raised."""
+    try:
+        with step.link.batch():
+            step.begin(lock)
+            done = work()
+            step.commit(told(done))
+    except Exception:
+        _undo(step.link)
+        raise
+    for action in step.rows.actions:
+        action()
+    return done
+
+
+@contextmanager
+def reading(link: Link, *, now: float | None, epoch: str) -> Iterator[PostgresRows]:
+    """Everything as it was at one moment; nothing can be written."""
+    try:
+        with link.batch():
+            link.execute(sql.BEGIN_READING)
+            clock = link.execute(sql.CLOCK)
+            yield PostgresRows(link, now=now, clock=clock, epoch=epoch)
+            link.execute("ROLLBACK")
+    except Exception:
+        _undo(link)
+        raise
+
+
+def _undo(link: Link) -> None:
+    """Where that fails, the connection is of no use, and the server undoes it by itself."""
+    if link.closed:
+        return
+    try:
+        link.execute("ROLLBACK")
+    except psycopg.Error:
+        link.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    pool: str
+    tag: int
+    backend: tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    claims: tuple[int, ...]
+    """What became of them."""
+    over: frozenset[Unheard]
+    """Nothing more will become of these."""
+
+
+def find(link: Link, unheard: list[Unheard]) -> Findings:
+    """The processes first: what one of them did before it ended is seen by the question that follows."""
+    pids = list({ask.backend[0] for ask in unheard})
+    busy = {(int(pid), str(began)) for pid, began in link.ask(sql.BACKENDS, (pids,))}
+    over, claims = {ask for ask in unheard if ask.backend not in busy}, []
+    for pool in {ask.pool for ask in unheard}:
+        asks = {ask.tag: ask for ask in unheard if ask.pool == pool}
+        for claim_id, tag in link.ask(sql.TAGGED, (pool, list(asks))):
+            claims.append(int(claim_id))
+            over.add(asks[int(tag)])
+    for pid, _ in {ask.backend for ask in unheard if ask not in over}:
+        link.execute(sql.END_BACKEND, (pid,))
+    return Findings(tuple(sorted(claims)), frozenset(over))
+
+
+class Tags:
+    """Numbers for asks that no other process will ever use."""
+
+    def __init__(self) -> None:
+        # Never 0, which is nobody's; room for a process that asks for years.
+        self._numbers = count(int.from_bytes(os.urandom(5), "big") * 2**22 + 1)
+
+    def __call__(self) -> int:
+        return next(self._numbers)

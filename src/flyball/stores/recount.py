@@ -1,0 +1,90 @@
+"""Counting claims and share leases again, for the doctor: kept counts must equal what they add up to.
+
+Counts move with their claim in one step, so a difference means a bug or a hand-edited file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from flyball.core.pool.model import PoolCounts, ProjectUse
+from flyball.core.share_lease.renewal import Pot
+from flyball.stores.port import Miscount
+from flyball.stores.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Recounted:
+    pool: str
+    counts: PoolCounts
+    projects: list[ProjectUse]
+    pot: Pot | None
+    wrong: list[Miscount]
+
+
+def recounted(rows: Rows, pool: str) -> Recounted:
+    """What one pool's claims add up to, and where the kept counts differ."""
+    counts = PoolCounts()
+    uses: dict[str, ProjectUse] = {}
+    for claim in rows.claims(pool):
+        use = uses.setdefault(claim.project, ProjectUse(claim.project))
+        slots = claim.slots if claim.held else 0
+        counts.in_use += slots
+        counts.low_in_use += slots if claim.priority <= 0 else 0
+        counts.waiting += not claim.held
+        use.in_use += slots
+        use.waiting += not claim.held
+    shared = sum(lease.slots for lease in rows.shares(pool))
+    counts.in_use += shared
+    counts.low_in_use += shared
+    kept_uses = {use.name: use for use in rows.projects(pool)}
+    for name in kept_uses:
+        uses.setdefault(name, ProjectUse(name))
+    kept = rows.counts(pool)
+    wrong = [
+        Miscount(pool, "", what, getattr(kept, what), getattr(counts, what))
+        for what in ("in_use", "low_in_use", "waiting")
+        if getattr(kept, what) != getattr(counts, what)
+    ]
+    for name, use in sorted(uses.items()):
+        kept_use = kept_uses.get(name) or ProjectUse(name)
+        wrong += [
+            Miscount(pool, name, what, getattr(kept_use, what), getattr(use, what))
+            for what in ("in_use", "waiting")
+            if getattr(kept_use, what) != getattr(use, what)
+        ]
+    pot = _recounted_pot(rows, pool)
+    return Recounted(pool, counts, list(uses.values()), pot, wrong + _pot_miscounts(rows, pool, pot))
+
+
+def _recounted_pot(rows: Rows, pool: str) -> Pot | None:
+    kept, leases = rows.pot(pool), rows.shares(pool)
+    if kept is None:
+        return None
+    return replace(
+        kept,
+        held=sum(lease.slots for lease in leases),
+        nodes=sum(not lease.draining for lease in leases),
+        busy=sum(lease.busy for lease in leases),
+        active=sum(lease.active for lease in leases),
+    )
+
+
+def _pot_miscounts(rows: Rows, pool: str, found: Pot | None) -> list[Miscount]:
+    kept = rows.pot(pool)
+    return [
+        Miscount(pool, "", f"{what} of share leases", getattr(kept, what), getattr(found, what))
+        for what in ("held", "nodes", "busy", "active")
+        if getattr(kept, what, 0) != getattr(found, what, 0)
+    ]
+
+
+def write(rows: Rows, found: Recounted) -> None:
+    """Set the counts; a project that lost its row gets one back."""
+    known = {use.name for use in rows.projects(found.pool)}
+    for use in found.projects:
+        if use.name not in known:
+            rows.put_project(found.pool, ProjectUse(use.name))
+    rows.put_counts(found.pool, found.counts, found.projects)
+    if found.pot is not None:
+        rows.put_pot(found.pool, found.pot)

@@ -1,0 +1,427 @@
+"""A connection to a server: what it must be like, what time it is there, and its errors in our words.
+
+A server that is too old, evicts keys, or only follows another one is refused when it is first used, and so is
+a user without the rights that are needed. Nothing is ever sent twice by itself: a grant whose answer was lost
+must not be made again (``Unheard`` in script_runner.py). So every script carries the time until which its
+sender waits, on the server's clock; one that arrives later, out of the buffer of a server that was stopped,
+changes nothing.
+
+Whatever was opened is closed by ``close``, and where nobody called that, when the server is no longer used or
+the process ends. A thread that was in the middle of something then cannot open anything again.
+
+The way a script goes: over a connection that is kept for scripts, without the driver's front door.
+
+The driver's ``execute_command`` takes a connection from its pool and gives it back for every command, and
+tells its observers each time; that is as much work as all the rest of an ask on this side. So whoever runs
+a script takes one of the connections that lie ready here, or has the driver open one more; they are the
+driver's own, and it closes them with all others. As many are open as scripts ever ran at once.
+
+Before a connection is used again it is asked whether it still lives: a server that was started anew is simply
+connected to again. What was sent is never sent twice.
+
+A cluster's client knows which node to ask, so there the front door is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
+from flyball.host.install_hints import extra_command
+from flyball.stores.redis.errors import translated
+
+if TYPE_CHECKING:
+    from flyball.stores.redis.scripts import Script
+
+
+def lines_to(client: Any) -> Callable[..., Any]:
+    """What sends a command to the client's server and hears the answer."""
+    pool = getattr(client, "connection_pool", None)
+    return Lines(pool) if pool is not None else client.execute_command
+
+
+class Lines:
+    """Safe to use from many threads: each takes a line for itself."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._idle: list[Any] = []
+
+    def __call__(self, *command: Any) -> Any:
+        """Send a command and hear the answer."""
+        line = self._line()
+        try:
+            line.send_packed_command([packed(command)], check_health=False)
+            answer = line.read_response()
+        except BaseException as error:
+            if not _is_answer(error):
+                # Whatever still comes over it belongs to nobody.
+                line.disconnect()
+            self._idle.append(line)
+            raise
+        self._idle.append(line)
+        return answer
+
+    def _line(self) -> Any:
+        try:
+            line = self._idle.pop()
+        except IndexError:
+            return _opened(self._pool)
+        try:
+            lives = not line.can_read(timeout=0)
+        except Exception:
+            lives = False
+        if not lives:
+            line.disconnect()
+            self._pool.release(line)
+            return _opened(self._pool)
+        return line
+
+
+def packed(command: Sequence[object]) -> bytes:
+    """A command as the server reads it.
+
+    >>> packed(("GET", "ü"))
+    b'*2\\r\\n$3\\r\\nGET\\r\\n$2\\r\\n\\xc3\\xbc\\r\\n'
+    """
+    words = [str(word).encode("utf-8", "surrogateescape") for word in command]
+    return b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))
+
+
+def _is_answer(error: BaseException) -> bool:
+    """An error that the server said, on a connection that is as good as before."""
+    return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
+
+
+def _opened(pool: Any) -> Any:
+    import redis
+
+    major, minor = (int(part) for part in redis.__version__.split(".")[:2])
+    # Before 5.3 the driver wants to know what for.
+    return pool.get_connection("EVALSHA") if (major, minor) < (5, 3) else pool.get_connection()
+
+
+ANSWER_S = 5.0
+"""How long an answer may take before the server counts as gone."""
+OLDEST = (6, 2)
+SCHEMES = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "valkey": "redis",
+    "valkeys": "rediss",
+    "redis+cluster": "redis",
+    "rediss+cluster": "rediss",
+    "redis+unix": "unix",
+}
+
+
+def without_password(url: str) -> str:
+    """An address that may be shown to anybody: no user, no password, no options."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
+def split_space(url: str) -> tuple[str, str]:
+    """An address without the option that is ours, and that option."""
+    address, _, query = url.partition("?")
+    options = dict(parse_qsl(query))
+    space = options.pop("space", "")
+    return (f"{address}?{urlencode(options)}" if options else address), space
+
+
+class _Link:
+    """The driver's client, kept apart so that it can be closed when its server is gone."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+
+    def drop(self) -> None:
+        for client in _clients(self.client):
+            with contextlib.suppress(Exception):
+                type(client).close(client)
+            # It closes itself once more when it is freed, and waits for a lock then. At the end of a process
+            # that lock may be a thread's that will never run again.
+            client.close = _nothing
+
+
+def _clients(client: Any) -> list[Any]:
+    """A client, and those of a cluster's nodes."""
+    if client is None:
+        return []
+    nodes = client.get_nodes() if hasattr(client, "get_nodes") else []
+    return [client, *(node.redis_connection for node in nodes if node.redis_connection is not None)]
+
+
+def _nothing() -> None:
+    return None
+
+
+class Server:
+    """One server, or a cluster of them. Safe to use from many threads, and after a fork."""
+
+    def __init__(self, url: str) -> None:
+        self.words = without_password(url)
+        self.answer_s = _answer_s(url)
+        self.space = ""
+        """What keys and channels begin with, for words about rights."""
+        self.closed = False
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._tell: Callable[..., Any] | None = None
+        """How scripts are sent, while there is a client."""
+        self._link = _Link()
+        # Left to the garbage collector, a socket may go before whoever would have closed it.
+        weakref.finalize(self, self._link.drop)
+        self._offset_s = 0.0
+        self._connect: Callable[[], Any] = _connector(url, self.answer_s)
+        self.on_open: Callable[[], None] = lambda: None
+        """Called once with the first connection, before anything else is asked."""
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The server's own time, asked for."""
+        return self.seen_at(self.ask("TIME"))
+
+    def seen_at(self, answer: Sequence[Any]) -> float:
+        """Note what the server just said about the time."""
+        now = float(answer[0]) + float(answer[1]) / 1e6
+        self.note_time(now)
+        return now
+
+    def note_time(self, now: float) -> None:
+        self._offset_s = now - time.monotonic()
+
+    def deadline(self) -> float:
+        """Until when, on the server's clock, we wait for what is sent now."""
+        return time.monotonic() + self._offset_s + self.answer_s
+
+    # -- talking ------------------------------------------------------------------------------------
+
+    def run(self, script: Script, key: str, *arguments: str) -> Any:
+        """Run a script in one round trip; where the server does not know it, in two."""
+        tell = self._tell or self._first_way()
+        try:
+            return tell("EVALSHA", script.sha, 1, key, *arguments)
+        except Exception as error:
+            if type(error).__name__ != "NoScriptError":
+                self._fail(error)
+        return self.ask("EVAL", script.text, 1, key, *arguments)
+
+    def _first_way(self) -> Callable[..., Any]:
+        client = self._ready()
+        # Another thread may have closed it again; its own door says so.
+        return self._tell or cast("Callable[..., Any]", client.execute_command)
+
+    def ask(self, *command: Any) -> Any:
+        client = self._client or self._ready()
+        try:
+            return client.execute_command(*command)
+        except Exception as error:
+            self._fail(error)
+
+    def listener(self) -> Ears:
+        """A connection of its own that hears channels."""
+        client = self._client or self._ready()
+        return Ears(self, client.pubsub())
+
+    def close(self) -> None:
+        """For good."""
+        self.closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of all connections; whoever needs one opens another."""
+        with self._lock:
+            self._link.drop()
+            self._client = self._tell = None
+
+    def after_fork_in_child(self) -> None:
+        """The sockets are the parent's."""
+        self._lock = threading.Lock()
+        self._client = self._tell = self._link.client = None
+
+    def _ready(self) -> Any:
+        with self._lock:
+            if self._client is not None:
+                return self._client
+            client = self._opened()
+            self._client, self._tell = client, lines_to(client)
+        try:
+            self.on_open()
+        except BaseException:
+            self._drop()
+            raise
+        return client
+
+    def _opened(self) -> Any:
+        self._check_open()
+        try:
+            self._link.client = self._connect()
+            self._examine(self._link.client)
+            self._check_open()
+        except FlyballError:
+            self._link.drop()
+            raise
+        except (TypeError, ValueError) as error:
+            # An option that the driver does not know, or a port that is no number.
+            self._link.drop()
+            raise UsageError(f"cannot use FLYBALL_URL for {self.words}: {error}") from None
+        except Exception as error:
+            self._link.drop()
+            self._fail(error)
+        return self._link.client
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StoreClosedError(f"the connection to {self.words} was closed")
+
+    def _examine(self, client: Any) -> None:
+        """Refuse a server on which leases would not be safe."""
+        self.seen_at(client.time() if not hasattr(client, "get_primaries") else _any_time(client))
+        for info in _infos(client):
+            self._check_version(str(info.get("redis_version", "0")))
+            self._check_eviction(str(info.get("maxmemory_policy", "noeviction")))
+            if info.get("role") == "slave":
+                raise translated(Exception("READONLY"), self.words, self.answer_s, self.space)
+
+    def _check_version(self, version: str) -> None:
+        parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        if parts < OLDEST:
+            raise StoreError(f"{self.words} is Redis {version}; flyball needs 6.2 or newer, or Valkey")
+
+    def _check_eviction(self, policy: str) -> None:
+        # The volatile policies only drop keys that expire, and none of ours does.
+        if policy.startswith("allkeys"):
+            raise StoreError(
+                f"{self.words} drops keys when its memory is full (maxmemory-policy {policy}), and leases "
+                "with them; set maxmemory-policy noeviction, or name another server in FLYBALL_URL"
+            )
+
+    def ask_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Several commands in one round trip; they do not belong together."""
+        client = self._client or self._ready()
+        try:
+            with client.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command)
+                answers: list[Any] = pipe.execute()
+                return answers
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        ours = translated(error, self.words, self.answer_s, self.space)
+        if isinstance(ours, StoreReadOnlyError) and self._client is not None:
+            # Another server may be the primary by now: the next call finds out which.
+            self._drop()
+        if self.closed:
+            ours = StoreClosedError(f"the connection to {self.words} was closed")
+        try:
+            raise ours from error
+        finally:
+            # An error that knows its own frame is only freed by the garbage collector, with all it knows.
+            del ours, error
+
+
+class Ears:
+    """Implements ``Listener`` (wake/pubsub.py), until its server is closed."""
+
+    def __init__(self, server: Server, heard: Any) -> None:
+        self._server, self._heard = weakref.ref(server), heard
+
+    def subscribe(self, *channels: str) -> None:
+        self._heard.subscribe(*channels)
+        self._check_open()
+
+    def get_message(self, *, timeout: float) -> Any:
+        self._check_open()
+        return self._heard.get_message(timeout=timeout)
+
+    def ping(self) -> None:
+        self._heard.ping()
+
+    def close(self) -> None:
+        self._heard.close()
+
+    def _check_open(self) -> None:
+        server = self._server()
+        if server is None or server.closed:
+            raise StoreClosedError("nobody listens any more")
+
+
+def _infos(client: Any) -> list[dict[str, Any]]:
+    if hasattr(client, "get_primaries"):
+        found = client.info(target_nodes=client.PRIMARIES)
+        nodes = list(found.values()) if all(isinstance(value, dict) for value in found.values()) else [found]
+        return [node for node in nodes if isinstance(node, dict)]
+    return [client.info()]
+
+
+def _any_time(client: Any) -> Sequence[Any]:
+    found = client.time(target_nodes=client.RANDOM)
+    answer = next(iter(found.values())) if isinstance(found, dict) else found
+    return tuple(answer)
+
+
+def _answer_s(url: str) -> float:
+    """``?socket_timeout=`` as the driver knows it, or ours."""
+    named = dict(parse_qsl(urlsplit(url).query)).get("socket_timeout", "")
+    try:
+        seconds = float(named or ANSWER_S)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise UsageError(f"socket_timeout in FLYBALL_URL must be seconds above 0, not {named!r}")
+    return seconds
+
+
+def _connector(url: str, answer_s: float) -> Callable[[], Any]:
+    """What makes a client for this address. The driver is imported when it is first needed."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    clustered = parts.scheme.endswith("+cluster") or options.pop("cluster", "") in ("1", "true", "yes")
+    scheme = SCHEMES[parts.scheme]
+    query = f"?{urlencode(options)}" if options else ""
+    plain = f"{scheme}://{parts.netloc}{parts.path}{query}"
+
+    def connect() -> Any:
+        redis = _driver()
+        common: dict[str, Any] = {
+            "decode_responses": True,
+            "encoding_errors": "surrogateescape",
+            "socket_timeout": answer_s,
+            "socket_connect_timeout": answer_s,
+            "protocol": 2,
+        }
+        if scheme != "unix":
+            common["socket_keepalive"] = True
+        once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+        if clustered and int(redis.__version__.partition(".")[0]) < 6:
+            # Before version 6 a cluster's client sends again by itself, whatever it is told about retries.
+            common["cluster_error_retry_attempts"] = 0
+        if clustered:
+            return redis.cluster.RedisCluster.from_url(plain, retry=once, **common)
+        return redis.Redis.from_url(plain, retry=once, max_connections=4096, **common)
+
+    return connect
+
+
+def _driver() -> Any:
+    try:
+        import redis
+        import redis.backoff
+        import redis.cluster
+        import redis.retry
+    except ImportError as error:
+        raise UsageError(
+            f"FLYBALL_URL names a Redis server, and its driver is not installed: {extra_command('redis')}"
+        ) from error
+    return redis

@@ -1,0 +1,278 @@
+-- One pool inside one script: read once, kept fresh, written back once. Mirrors stores/pool_session.py.
+--
+-- Limits are only compared here. Where the slow tempo has to speak (a plan that is stale, something in the
+-- inbox) the script writes what it has, returns what a plan is made from, and is run again with the plan:
+-- ARGV[4] is swapped in if nobody else planned meanwhile, ARGV[3] says where to go on. In the same way a script
+-- asks which waiters of its caller's host are stopped: ARGV[5] has the answers so far, as "id:1" or "id:0".
+local PREFIX, pool = KEYS[1], nil
+local desk, shares = {moved = {}, uses = {}, moved_uses = {}, said = {}, stopped = {}, questions = {}}, {}
+local now
+
+do
+  local when, deadline
+  when, deadline, desk.chance, desk.epoch, desk.pid, desk.here =
+    match(ARGV[1], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+  for id, stopped in string.gmatch(ARGV[5] or '', '(%d+):(%d)') do desk.stopped[tonumber(id)] = stopped == '1' end
+  if when == '' then
+    local time = call('TIME')
+    when = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
+  end
+  now = tonumber(when)
+  -- Whoever sent this has given up and may have asked again: what it wanted must not happen late.
+  if deadline ~= '' and now > tonumber(deadline) then return {'late', text(now)} end
+end
+
+function desk.say(line) desk.said[#desk.said + 1] = line end
+
+-- Mailboxes that are channels of this space are told by the script itself.
+function desk.publish(mailbox, words)
+  local channel, box = match(mailbox, '^(.*)#(%d+)$')
+  local ours = match(PREFIX, '^(.*){[^{]*}:$') .. 'wake:'
+  if channel and string.sub(channel, 1, #ours) == ours then call('PUBLISH', channel, box .. words) end
+end
+
+function desk.put(field, value)
+  pool[field] = value
+  desk.moved[field] = true
+end
+
+-- -- projects -------------------------------------------------------------------------------------
+
+function desk.use_from(name, line)
+  local in_use, waiting, weight, maximum, share, turn =
+    match(line, '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$')
+  return {
+    name = name, in_use = tonumber(in_use), waiting = tonumber(waiting), weight = tonumber(weight),
+    maximum = tonumber(maximum), share = tonumber(share), turn = tonumber(turn),
+  }
+end
+
+-- A project of this pool; false if there is none of that name.
+function desk.use_of(name)
+  local use = desk.uses[name]
+  if use == nil then
+    local line = call('HGET', PREFIX .. 'pool', 'use:' .. name)
+    use = line and desk.use_from(name, line)
+    desk.uses[name] = use
+  end
+  return use
+end
+
+function desk.put_use(use)
+  desk.uses[use.name] = use
+  desk.moved_uses[use.name] = true
+end
+
+function desk.use_text(use)
+  return format('%d\t%d\t%s\t%s\t%s\t%s', use.in_use, use.waiting, text(use.weight), text(use.maximum),
+    text(use.share), text(use.turn))
+end
+
+function desk.drop_idle_projects()
+  if call('HLEN', PREFIX .. 'pool') <= PROJECTS_KEPT then return end
+  local all = call('HGETALL', PREFIX .. 'pool')
+  for i = 1, #all, 2 do
+    local name = match(all[i], '^use:(.*)$')
+    -- What a person said about a project stays; the counts of an idle one are 0.
+    if name and match(all[i + 1], '^0\t0\t1\t\t') and not desk.moved_uses[name] then
+      call('HDEL', PREFIX .. 'pool', all[i])
+      desk.uses[name] = nil
+    end
+  end
+end
+
+function desk.project(name)
+  local use = desk.use_of(name)
+  if not use then
+    desk.drop_idle_projects()
+    use = {name = name, in_use = 0, waiting = 0, weight = 1, turn = 0}
+    desk.put_use(use)
+  end
+  return use
+end
+
+-- -- reading and writing ----------------------------------------------------------------------------
+
+-- What a grant needs; with a project also that one. Whoever needs more calls rest.
+function desk.read(project)
+  local v = call('HMGET', PREFIX .. 'pool', 'valid_until', 'cap', 'ceiling', 'reserve', 'phase', 'closed_until',
+    'spacing_s', 'share', 'next_grant_at', 'trial_id', 'work', 'windows', 'in_use', 'low_in_use', 'waiting',
+    'next_id', 'events', 'by_success', 'use:' .. (project or ''))
+  if not v[1] then
+    pool = nil
+    return
+  end
+  pool = {
+    valid_until = tonumber(v[1]), cap = tonumber(v[2]), ceiling = tonumber(v[3]), reserve = tonumber(v[4]),
+    phase = v[5], closed_until = tonumber(v[6]), spacing_s = tonumber(v[7]), share = v[8],
+    next_grant_at = tonumber(v[9]), trial_id = tonumber(v[10]), work = tonumber(v[11]),
+    windows = v[12] ~= '' and window.of(v[12]) or nil, in_use = tonumber(v[13]), low_in_use = tonumber(v[14]),
+    waiting = tonumber(v[15]), next_id = tonumber(v[16]), events = tonumber(v[17]), by_success = v[18] == '1',
+  }
+  if v[19] then desk.uses[project] = desk.use_from(project, v[19]) end
+end
+
+-- Everything else that a denial, a hand-out or an end asks about.
+function desk.rest()
+  if pool.ageing_s then return end
+  local v = call('HMGET', PREFIX .. 'pool', 'spacing_jitter', 'ageing_s', 'capped', 'bound_oks', 'hold_mean_s',
+    'high', 'turn', 'work_tokens', 'watcher_id', 'refused_at', 'bound_at')
+  pool.spacing_jitter, pool.ageing_s, pool.capped = tonumber(v[1]), tonumber(v[2]), v[3] == '1'
+  pool.bound_oks, pool.hold_mean_s, pool.high = tonumber(v[4]), tonumber(v[5]), tonumber(v[6])
+  pool.turn, pool.work_tokens, pool.watcher_id = tonumber(v[7]), tonumber(v[8]), tonumber(v[9])
+  pool.refused_at, pool.bound_at = tonumber(v[10]), tonumber(v[11]) or -math.huge
+end
+
+-- A cap that grows by success must not wait for the plan to get old.
+function desk.fold_soon()
+  local soon = now + FOLD_EVERY_S
+  if pool.valid_until > soon and pool.cap < pool.ceiling and pool.by_success then desk.put('valid_until', soon) end
+end
+
+function desk.note_hold(held_s)
+  local weight = pool.hold_mean_s ~= 0 and HOLD_SMOOTHING or 1
+  desk.put('hold_mean_s', pool.hold_mean_s + (held_s - pool.hold_mean_s) * weight)
+end
+
+function desk.write()
+  local row, n = {}, 0
+  for field in pairs(desk.moved) do
+    local value = pool[field]
+    if field == 'windows' then
+      value = window.text(value or {})
+    elseif value == true then
+      value = '1'
+    elseif value == false then
+      value = '0'
+    elseif type(value) ~= 'string' then
+      value = text(value)
+    end
+    row[n + 1], row[n + 2] = field, value
+    n = n + 2
+  end
+  for name in pairs(desk.moved_uses) do
+    row[n + 1], row[n + 2] = 'use:' .. name, desk.use_text(desk.uses[name])
+    n = n + 2
+  end
+  if n > 0 then call('HSET', PREFIX .. 'pool', unpack(row)) end
+  desk.moved, desk.moved_uses = {}, {}
+end
+
+-- -- what happened ----------------------------------------------------------------------------------
+
+-- line: when, kind, words, project, name, pid
+function desk.keep_fact(list, kept, line)
+  local number = call('HINCRBY', PREFIX .. 'pool', 'facts', 1)
+  call('LPUSH', PREFIX .. list, text(number) .. '\t' .. line)
+  call('LTRIM', PREFIX .. list, 0, kept - 1)
+end
+
+function desk.tell(claim, kind, words)
+  local line = table.concat({text(now), kind, words, claim.project, claim.name, claim.pid}, '\t')
+  if kind == 'trial' then
+    desk.keep_fact('pool-facts', POOL_FACTS_KEPT, line)
+  else
+    desk.keep_fact('ask-facts', ASK_FACTS_KEPT, line)
+  end
+  desk.say('f\t' .. line)
+end
+
+-- -- the slow tempo ---------------------------------------------------------------------------------
+
+-- A meter that grants and ends moved while the plan was made: what they added stays added.
+function desk.merged(field, was, planned)
+  local is = call('HGET', PREFIX .. 'pool', field)
+  if is == was then return planned end
+  if field == 'windows' then return window.merged(is, was, planned) end
+  if field == 'valid_until' or field == 'pot:until' then return text(min(tonumber(is), tonumber(planned))) end
+  if field == 'high' then return text(max(tonumber(planned), tonumber(is) > tonumber(was) and tonumber(is) or 0)) end
+  return text(max(0, tonumber(planned) + tonumber(is) - tonumber(was)))
+end
+
+function desk.install(payload)
+  local plan = cjson.decode(payload)
+  if plan.block then
+    local next_id = tonumber(call('HGET', PREFIX .. 'pool', 'next_id'))
+    if next_id and next_id % ID_BLOCK == 0 then call('HSET', PREFIX .. 'pool', 'next_id', plan.block) end
+    return
+  end
+  if shares.outdated(plan) then return end
+  local version = call('HGET', PREFIX .. 'pool', 'version') or ''
+  -- What was planned for a pool that was removed meanwhile says nothing about the next one of its name.
+  if plan.version ~= version and (plan.planned or version == '') then return end
+  local row = {}
+  for field, value in pairs(plan.pool) do
+    row[#row + 1] = field
+    row[#row + 1] = plan.read[field] and desk.merged(field, plan.read[field], value) or value
+  end
+  call('HSET', PREFIX .. 'pool', unpack(row))
+  if plan.read['pot:until'] then shares.look_in_time() end
+  if plan.heard > 0 then
+    call('LTRIM', PREFIX .. 'inbox', plan.heard, -1)
+    call('HSET', PREFIX .. 'pool', 'events', call('LLEN', PREFIX .. 'inbox'))
+  end
+  if plan.pool.plain == '1' and call('HGET', PREFIX .. 'pool', 'windows') ~= '' then
+    call('HSET', PREFIX .. 'pool', 'plain', '0')
+  end
+  for name, terms in pairs(plan.projects) do
+    local use = desk.use_of(name) or {name = name, in_use = 0, waiting = 0, turn = 0}
+    use.weight, use.maximum, use.share = tonumber(terms[1]), tonumber(terms[2]), tonumber(terms[3])
+    desk.put_use(use)
+  end
+  desk.write()
+  shares.divide(plan)
+  for _, fact in ipairs(plan.facts) do desk.keep_fact('pool-facts', POOL_FACTS_KEPT, fact) end
+  desk.say('i')
+end
+
+function desk.stale()
+  local valid_for_s = pool.valid_until - now
+  -- A plan that claims to hold for very long was made on a clock that has since gone back.
+  return pool.events > 0 or valid_for_s <= 0 or valid_for_s > 2 * FOREVER_S
+end
+
+-- Everything a plan is made from, and where to go on once there is one. ``divide``: share leases need one too.
+-- Where something has to be answered before the script goes on: the questions instead.
+function desk.state(resume, head, whole, divide)
+  desk.write()
+  if #desk.questions > 0 then
+    return {'stopped', resume or '', head or '', table.concat(desk.said, '\n'), desk.questions}
+  end
+  -- A change that a person asks for may still be refused: nobody holds back for it.
+  local rows, targets, epoch = shares.state(divide, not whole)
+  whole = whole or (pool and pool.share == 'strict')
+  local trial = pool and pool.trial_id
+  return {
+    'plan', resume or '', head or '', table.concat(desk.said, '\n'), text(now),
+    call('HGETALL', PREFIX .. 'pool'),
+    pool and pool.events > 0 and call('LRANGE', PREFIX .. 'inbox', 0, -1) or {},
+    whole and call('HGETALL', PREFIX .. 'demands') or {},
+    trial and call('HEXISTS', PREFIX .. 'claims', text(trial)) or 0,
+    rows, targets, epoch, divide and '1' or '',
+  }
+end
+
+-- Something the plan must hear; it is heard even if whoever said it dies now.
+function desk.inform(event)
+  call('RPUSH', PREFIX .. 'inbox', event)
+  call('LTRIM', PREFIX .. 'inbox', -INBOX_KEPT, -1)
+  desk.put('events', call('LLEN', PREFIX .. 'inbox'))
+end
+
+-- The desk, ready to be worked at; or what has to be returned first. ``unless``: who can do with an old plan.
+function desk.open(project, unless)
+  if ARGV[4] and ARGV[4] ~= '' then desk.install(ARGV[4]) end
+  desk.read(project)
+  if not pool or (desk.stale() and not (unless and unless())) then return desk.state(ARGV[3]) end
+end
+
+-- A new claim needs an id: {'block'} asks for more of them.
+function desk.needs_ids()
+  return pool.next_id % ID_BLOCK == 0 and {'block', table.concat(desk.said, '\n')}
+end
+
+function desk.done(head)
+  desk.write()
+  if #desk.said == 0 then return head end
+  return head .. '\n' .. table.concat(desk.said, '\n')
+end

@@ -1,0 +1,223 @@
+"""One pool as rows in memory: what a script returned, for code that is written over ``Rows``.
+
+Planning and setting change the image; ``changes`` says how, and the server swaps that in if nobody planned
+meanwhile. Looking at the whole store works on an image of every pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from flyball.core.pool.control.registry import controller_of
+from flyball.core.pool.model import Claim, Fact, Holder, ProjectUse
+from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.errors import invariant
+from flyball.stores import codec
+from flyball.stores.memory_rows import MemoryRows
+from flyball.stores.redis import records
+from flyball.stores.rows import Life
+
+_NOBODY = Holder("", "", 0, 0, 0)
+_MOVED_BY_ALL = ("bound_oks", "high", "work", "work_tokens", "windows", "pot:dirty", "pot:until")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """One pool as the server knows it. Where only a plan is made, most claims stay away."""
+
+    pool: str
+    now: float
+    fields: Mapping[str, str]
+    events: Sequence[str]
+    projects: Mapping[str, str]
+    demands: Mapping[str, str]
+    claims: Mapping[int, str]
+    trial_live: bool = False
+    """The trial's lease is there, whether or not it is among the claims."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, ShareLease] | None = None
+    """Where share leases have to be planned too."""
+    epoch: str = ""
+    """The life the server is in, where somebody looked."""
+    divide: bool = False
+    """Who should get how much is to be worked out anew."""
+
+
+class Division(TypedDict):
+    divided: str
+    targets: Mapping[str, int]
+    short: tuple[str, ...]
+    served: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What planning changed. ``version`` is that of the plan it began with; empty for a pool that is new."""
+
+    version: str
+    planned: bool
+    """There is a new plan: another one that was made meanwhile wins."""
+    heard: int
+    pool: Mapping[str, str]
+    read: Mapping[str, str]
+    """What meters said that grants and ends move too, for those that changed."""
+    projects: Mapping[str, tuple[str, str, str]]
+    facts: tuple[Fact, ...]
+    divided: str
+    """The number of the division it began with, where share leases were planned; else empty."""
+    targets: Mapping[str, int]
+    short: tuple[str, ...]
+    served: tuple[str, ...]
+    """Share leases that are short of what they are promised, and those that no longer are."""
+    gone: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+class Image(MemoryRows):
+    """Rows of some pools. Nothing is written back by itself."""
+
+    def __init__(self, now: float) -> None:
+        super().__init__()
+        self.now = now
+        self._loaded: dict[str, PoolState] = {}
+        self.notices: list[str] = []
+        self._divided = False
+        # The life the server is in now is the nameless one: those of a cluster are in different ones.
+        self.put_life(Life(self.epoch, now))
+
+    def load(self, state: PoolState) -> None:
+        pool = state.pool
+        self._loaded[pool] = state
+        if not state.fields:
+            return
+        self._pools[pool] = records.pool_row(pool, state.fields)
+        for word in ("settings", "memory"):
+            self._texts[pool, word] = state.fields[word]
+        for name, line in state.projects.items():
+            self._projects[pool, name] = records.use_of(name, line)
+        for member, until in state.demands.items():
+            demand = records.demand_of(pool, member, until)
+            self._demands[pool, demand.project, demand.holder] = demand
+        for claim_id in sorted(state.claims):
+            self._keep(records.claim_of(pool, claim_id, state.claims[claim_id], state.hosts))
+        self._load_shares(state)
+        trial = self._pools[pool].meters.trial_id
+        if state.trial_live and trial is not None:
+            self._claims.setdefault(trial, _stand_in(pool, trial, state.now))
+
+    def _load_shares(self, state: PoolState) -> None:
+        pot = records.pot_of(state.fields, epoch=state.epoch)
+        if pot is not None:
+            self._pots[state.pool] = pot
+        self._shares[state.pool] = dict(state.shares or {})
+
+    def put_pot(self, pool: str, pot: Pot) -> None:
+        super().put_pot(pool, pot)
+        self._divided |= not pot.dirty
+
+    def shares(self, pool: str) -> list[ShareLease]:
+        state = self._loaded.get(pool)
+        known = state is None or state.shares is not None or pool not in self._pots
+        invariant(known, "share leases are planned where they are known")
+        return super().shares(pool)
+
+    def _keep(self, claim: Claim) -> None:
+        """Enter a claim whose counts are already kept."""
+        self._claims[claim.id] = claim
+        if claim.expires_at is not None:
+            self._expiring[claim.id] = None
+        if claim.held:
+            self._held[claim.pool, claim.id] = None
+        else:
+            self._line_of(claim)[claim.id] = None
+
+    # -- what a plan changed ------------------------------------------------------------------------
+
+    def changes(self) -> Changes:
+        ((pool, state),) = self._loaded.items()
+        row = self._pools[pool]
+        plain = "1" if records.is_plain(row, self.now) else "0"
+        after = {**records.plan_fields(row), **self._mind(pool), "plain": plain}
+        if state.fields:
+            # By value: what a script wrote as 5 and what we write as 5.0 is the same.
+            before = {**state.fields, **records.plan_fields(records.pool_row(pool, state.fields))}
+            after.update(self._pot_fields(pool, state))
+        else:
+            before = {}
+            after.update(records.first_fields(row))
+        planned = before.get("version") != after["version"]
+        if not planned:
+            # Another plan may come first, and what it says of the limits stays.
+            after = {name: text for name, text in after.items() if name not in before or _of_pot(name)}
+        return Changes(
+            version=state.fields.get("version", ""),
+            planned=planned,
+            heard=len(state.events),
+            pool={name: text for name, text in after.items() if before.get(name) != text},
+            read={
+                name: state.fields[name]
+                for name in (*_MOVED_BY_ALL, *([] if planned else ["valid_until"]))
+                if name in state.fields and before.get(name) != after.get(name, before.get(name))
+            },
+            projects=dict(self._changed_projects(pool, state)),
+            facts=tuple(self._new_facts),
+            **self._division(pool, state),
+            notices=tuple(self.notices),
+        )
+
+    def _pot_fields(self, pool: str, state: PoolState) -> dict[str, str]:
+        pot, was = self._pots.get(pool), records.pot_of(state.fields, epoch=state.epoch)
+        if pot is None or was is None:
+            return {}
+        fields, kept = records.pot_fields(pot), records.pot_fields(was)
+        changed = {name: text for name, text in fields.items() if kept[name] != text}
+        if "pot:epoch" in changed:
+            changed["pot:epoch"] = state.epoch
+        return changed
+
+    def _division(self, pool: str, state: PoolState) -> Division:
+        """What became of the share leases. Their counts follow from it where it is swapped in."""
+        found, known = self._shares.get(pool, {}), state.shares or {}
+        stay = [(lease, known[name]) for name, lease in found.items()]
+        return {
+            "divided": state.fields.get("pot:version", "0") if self._divided else "",
+            "targets": {lease.name: lease.target for lease, was in stay if lease.target != was.target},
+            "short": tuple(lease.name for lease, was in stay if lease.short and not was.short),
+            "served": tuple(lease.name for lease, was in stay if was.short and not lease.short),
+            "gone": tuple(name for name in known if name not in found),
+        }
+
+    def _mind(self, pool: str) -> dict[str, str]:
+        """Settings and memory, and the little of them that ends of leases ask about."""
+        settings, memory = self.settings(pool), self.memory(pool)
+        resolved = codec.load_settings(settings)
+        return {
+            "settings": settings,
+            "memory": memory,
+            "by_success": "1" if controller_of(resolved).by_success else "0",
+            "refused_at": repr(codec.load_memory(memory).quota.refused_at),
+            **records.terms_fields(resolved.share_terms),
+        }
+
+    def _changed_projects(self, pool: str, state: PoolState) -> Iterable[tuple[str, tuple[str, str, str]]]:
+        for (of, name), use in self._projects.items():
+            if of == pool:
+                line = state.projects.get(name)
+                if line is None or _terms(records.use_of(name, line)) != _terms(use):
+                    yield name, _terms(use)
+
+
+def _of_pot(field: str) -> bool:
+    return field.startswith("pot:") or field == "valid_until"
+
+
+def _terms(use: ProjectUse) -> tuple[str, str, str]:
+    return records.number(use.weight), records.number(use.maximum), records.number(use.share)
+
+
+def _stand_in(pool: str, claim_id: int, now: float) -> Claim:
+    """A lease of which only its being there matters."""
+    return Claim(claim_id, pool, "", "", _NOBODY, 1, 0, {}, "", "", 0, now, now, None)

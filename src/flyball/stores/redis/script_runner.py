@@ -1,0 +1,397 @@
+"""How a verb gets done: its script runs, is given a plan or an answer where it asks for one, and says what
+happened.
+
+Releases that could not be written, and grants whose answer was never heard, are made good before anything
+new.
+
+The slow tempo of a pool on a server: what a script could not decide goes through ``core/pool/plan`` here.
+
+A script that meets a stale plan, or puts something into the pool's inbox, returns what a plan is made from.
+``planned`` folds it and says what changed; the script is run again with that, and swaps it in if the plan's
+version has not moved. Whoever loses goes on with the winner's plan, which heard the whole inbox. So nothing
+that was said is lost, and nobody holds a lock.
+
+Meters that grants move meanwhile stay as they are unless the plan itself changed them, and then what was
+added meanwhile stays added.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+from flyball.core.pool.model import Claim, Fact, Holder, Outcome
+from flyball.core.signals import Signal, SignalKind
+from flyball.errors import StoreBusyError, invariant
+from flyball.stores.handoff import end_trial
+from flyball.stores.pool_session import PoolDesk, World
+from flyball.stores.port import After, Release, Wake
+from flyball.stores.redis import records
+from flyball.stores.redis.connection import Server
+from flyball.stores.redis.id_blocks import SPACE, Registry
+from flyball.stores.redis.pool_image import Changes, Image, PoolState
+from flyball.stores.redis.scripts import ID_BLOCK, scripts
+
+
+def make_plan(state: PoolState, world: World) -> Changes:
+    """A fresh plan that has heard everything in the inbox."""
+    image = Image(state.now)
+    image.load(state)
+    hear(image, state, world)
+    return image.changes()
+
+
+def hear(image: Image, state: PoolState, world: World) -> None:
+    """Fold what the inbox holds, and divide the pot where that was asked for."""
+    # Opening a desk makes a pool that is new, and plans anew where time has passed.
+    desk = PoolDesk(image, state.pool, world)
+    for event in state.events:
+        kind, _, rest = event.partition("\t")
+        _HEARD[kind](desk, rest)
+    if state.divide:
+        from flyball.stores import shares
+
+        shares.divide(desk)
+    image.notices += desk.done().notices
+
+
+def _arrived(desk: PoolDesk, project: str) -> None:
+    desk.refresh(arriving=project)
+
+
+def _refresh(desk: PoolDesk, _: str) -> None:
+    desk.refresh()
+
+
+def _signal(desk: PoolDesk, rest: str) -> None:
+    event, _, line = rest.partition("\t")
+    signal, project, name, claim_id = _decoded(event)
+    claim = records.claim_of(desk.row.name, claim_id, line) if line and claim_id is not None else None
+    desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
+
+
+def _throttled(desk: PoolDesk, rest: str) -> None:
+    claim_id, _, line = rest.partition("\t")
+    claim: Claim = records.claim_of(desk.row.name, int(claim_id), line)
+    signal = Signal(SignalKind.THROTTLED, detail="released as throttled")
+    desk.fold(signal, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
+
+
+def _refused(desk: PoolDesk, rest: str) -> None:
+    from flyball.stores import shares
+
+    kind, times, age_s, node = rest.split("\t")
+    shares.refused(desk, SignalKind(kind), int(times), node=node, age_s=records.real(age_s))
+
+
+def _trial_ended(desk: PoolDesk, outcome: str) -> None:
+    end_trial(desk, Outcome(outcome))
+
+
+_HEARD: dict[str, Callable[[PoolDesk, str], None]] = {
+    "arrived": _arrived,
+    "left": _refresh,
+    "refresh": _refresh,
+    "refused": _refused,
+    "signal": _signal,
+    "throttled": _throttled,
+    "trial ended": _trial_ended,
+}
+
+
+def signal_event(signal: Signal, *, project: str, name: str, claim_id: int | None) -> str:
+    """A signal as the inbox keeps it: one field."""
+    import msgspec
+
+    return msgspec.json.encode([signal, project, name, claim_id]).decode()
+
+
+def _decoded(event: str) -> tuple[Signal, str, str, int | None]:
+    import msgspec
+
+    return msgspec.json.decode(event, type=tuple[Signal, str, str, int | None])
+
+
+def payload(changes: Changes) -> str:
+    """What the script swaps in."""
+    invariant(changes.pool or changes.divided, "a plan changes at least its version")
+    return json.dumps(
+        {
+            "version": changes.version,
+            "planned": changes.planned,
+            "divided": changes.divided,
+            "heard": changes.heard,
+            "pool": dict(changes.pool),
+            "read": dict(changes.read),
+            "projects": dict(changes.projects),
+            "facts": [records.fact_line(fact) for fact in changes.facts],
+            "targets": [part for name, target in changes.targets.items() for part in (name, str(target))],
+            "short": [part for name in changes.short for part in ("0", name)],
+            "served": changes.served,
+            "gone": changes.gone,
+            "notices": [records.plain(mailbox) for mailbox in changes.notices],
+        },
+        ensure_ascii=False,
+    )
+
+
+def numbered(changes: Changes, next_id: int) -> Changes:
+    """The changes that make a pool, with the ids it may use."""
+    return replace(changes, pool={**changes.pool, "next_id": str(next_id)})
+
+
+def block_payload(next_id: int) -> str:
+    return json.dumps({"block": str(next_id)})
+
+
+PATIENCE = 64
+"""So often a script may ask for a plan; each time somebody made one, so nobody comes near it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """An ask that was sent and never answered: it may have become a claim that nobody knows of."""
+
+    pool: str
+    tag: str
+    until: float
+    """On our monotonic clock; afterwards the server no longer takes it."""
+
+
+class RedisSteps:
+    """What every verb needs: scripts, plans, and what is left to make good."""
+
+    def __init__(
+        self,
+        server: Server,
+        world: World,
+        *,
+        server_time: bool = True,
+        id_block: int = ID_BLOCK,
+        space: str = SPACE,
+    ) -> None:
+        self._server, self._world, self._server_time = server, world, server_time
+        self._scripts = scripts(id_block)
+        self._registry = Registry(server, self._scripts["register"], id_block=id_block, space=space)
+        server.space, server.on_open = space, self._registry.check
+        self._unwritten: list[Release] = []
+        self._unheard: list[Unheard] = []
+        self._kept_lock = threading.Lock()
+        self._chance = ""
+        """The next one, until a script says that it was used."""
+        self._here: Holder | None = None
+        self._here_line = ""
+        self._tag = _Tags()
+
+    def now(self) -> float:
+        return self._server.now() if self._server_time else self._world.clock()
+
+    # -- scripts --------------------------------------------------------------------------------------
+
+    def _context(self) -> str:
+        """When, how long we wait for it, a chance, which life it is, who and where we are.
+
+        Time and life are the server's own to say, but for tests.
+        """
+        if not self._chance:
+            self._chance = repr(self._world.chance())
+        here = self._world.here()
+        if here is not self._here:
+            self._here, self._here_line = here, f"{here.pid}\t{records.here_line(here)}"
+        if self._server_time:
+            return f"\t{self._server.deadline():.6f}\t{self._chance}\t\t{self._here_line}"
+        return f"{self._world.clock()!r}\t\t{self._chance}\t{self._world.epoch()}\t{self._here_line}"
+
+    def _run(self, name: str, pool: str, *arguments: str) -> Any:
+        return self._server.run(self._scripts[name], self._registry.key_of(pool), *arguments)
+
+    def _run_once(self, name: str, pool: str, argument: str) -> Any:
+        """Run a script that has a clock and needs no plan."""
+        reply = self._run(name, pool, self._context(), argument)
+        while reply[0] == "late":
+            self._server.note_time(float(reply[1]))
+            reply = self._run(name, pool, self._context(), argument)
+        return reply
+
+    def _drive(
+        self,
+        name: str,
+        pool: str,
+        argument: str,
+        after: After,
+        *,
+        swap: Changes | None = None,
+        patience: int = PATIENCE,
+    ) -> str:
+        """Run a verb's script to its end; the first line of what it says.
+
+        It is given a plan where it asks for one, and told which waiters of this host are stopped.
+
+        ``swap``: changes it begins with. Where ``patience`` ends, somebody else always was faster: empty.
+        """
+        script, key, head = self._scripts[name], self._registry.key_of(pool), ""
+        resume: tuple[str, ...] = ()
+        facts: tuple[Fact, ...] = ()
+        stopped = ""
+        if swap is not None:
+            resume, facts = ("", self._payload(pool, swap), stopped), swap.facts
+        rounds = 0
+        while rounds < patience:
+            reply = self._server.run(script, key, self._context(), argument, *resume)
+            rounds += 1
+            if type(reply) is str:
+                first, _, lines = reply.partition("\n")
+                if lines:
+                    self._hear(pool, lines, after, facts)
+                return head or first
+            if reply[0] == "late":
+                # We still wait for it, so it is not late: the server's clock was set.
+                self._server.note_time(float(reply[1]))
+            elif reply[0] == "block":
+                self._hear(pool, reply[1], after, facts)
+                block = block_payload(self._registry.take_block(pool))
+                resume = (resume[0] if resume else "", block, stopped)
+            elif reply[0] == "stopped":
+                self._hear(pool, reply[3], after, facts)
+                head = head or reply[2]
+                stopped += self._stopped(reply[4])
+                resume = (reply[1], "", stopped)
+                # Nobody was faster: it goes on with what it did not know before.
+                rounds -= 1
+            else:
+                self._hear(pool, reply[3], after, facts)
+                head = head or reply[2]
+                changes = make_plan(state_of(pool, reply), self._world)
+                resume, facts = (reply[1], self._payload(pool, changes), stopped), changes.facts
+        if patience < PATIENCE:
+            return head
+        raise StoreBusyError(f"pool {pool!r} is planned anew all the time; try again")
+
+    def _stopped(self, questions: list[str]) -> str:
+        """Which of these waiters could not use a slot. A script cannot see the processes of a host."""
+        answers = ""
+        for question in questions:
+            claim_id, *holder = question.split("\t")
+            answers += f"{claim_id}:{int(self._world.stands_still(records.holder_of(holder)))},"
+        return answers
+
+    def _payload(self, pool: str, changes: Changes) -> str:
+        if changes.version:
+            return payload(changes)
+        # A pool that is new gets ids only now: what fails on the way leaves no trace.
+        return payload(numbered(changes, self._registry.take_block(pool)))
+
+    def _hear(self, pool: str, lines: str, after: After, planned: tuple[Fact, ...]) -> None:
+        for line in lines.split("\n") if lines else ():
+            kind, *rest = line.split("\t")
+            if kind == "w":
+                holder = records.holder_of(rest[2:7])
+                told = Wake(records.restored(rest[0]), int(rest[1]), holder, granted=rest[7] == "1")
+                after.wakes.append(told)
+            elif kind == "f":
+                after.facts.append(records.fact_of(pool, rest))
+            elif kind == "n":
+                after.notices.append(records.restored(rest[0]))
+            elif kind == "i":
+                after.facts.extend(planned)
+            else:
+                invariant(kind == "c", f"a script says {kind!r}")
+                self._chance = ""
+
+    # -- what could not be done before ------------------------------------------------------------------
+
+    def remember(self, release: Release) -> None:
+        with self._kept_lock:
+            self._unwritten.append(release)
+
+    def _carry(self, after: After) -> None:
+        """Make good what failed before. It stays kept if it fails again."""
+        if not self._unwritten and not self._unheard:
+            return
+        with self._kept_lock:
+            releases, unheard = list(self._unwritten), list(self._unheard)
+        for release in releases:
+            self._end(release, after)
+            with self._kept_lock:
+                if release in self._unwritten:
+                    self._unwritten.remove(release)
+        for pool in {ask.pool for ask in unheard}:
+            self._look_for(pool, [ask for ask in unheard if ask.pool == pool], after)
+
+    def _look_for(self, pool: str, unheard: list[Unheard], after: After) -> None:
+        """Give back what became of asks that were never answered."""
+        # Looked for after its time it cannot come any more; before, it may still.
+        over = {ask for ask in unheard if time.monotonic() > ask.until}
+        for claim_id, tag in records.pairs(
+            self._run("read_tagged", pool, *(ask.tag for ask in unheard))
+        ).items():
+            self._end(Release(int(claim_id), Outcome.ABANDONED), after)
+            over |= {ask for ask in unheard if ask.tag == tag}
+        with self._kept_lock:
+            self._unheard = [ask for ask in self._unheard if ask not in over]
+
+    def _end(self, release: Release, after: After) -> None:
+        pool = self._registry.pool_of(release.claim_id)
+        if pool is None:
+            return
+        argument = "\t".join(
+            (
+                str(release.claim_id),
+                release.outcome.value,
+                records.number(release.oks),
+                "1" if release.rejected else "",
+                records.amounts_line(release.used),
+                records.buckets_line(release.buckets),
+                records.number(release.asked_at),
+                records.plain(release.words),
+            )
+        )
+        self._drive("do_end", pool, argument, after)
+
+    # -- forking ----------------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._kept_lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._kept_lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """The sockets are the parent's, and so is what it has to make good."""
+        self._kept_lock = threading.Lock()
+        self._unwritten, self._unheard = [], []
+        self._tag = _Tags()
+        self._server.after_fork_in_child()
+
+
+class _Tags:
+    """Names for asks that no other process will ever use."""
+
+    def __init__(self) -> None:
+        self._begin, self._numbers = os.urandom(6).hex(), count()
+
+    def __call__(self) -> str:
+        return f"{self._begin}{next(self._numbers):x}"
+
+
+def state_of(pool: str, reply: list[Any]) -> PoolState:
+    fields, projects = records.split_uses(records.pairs(reply[5]))
+    return PoolState(
+        pool=pool,
+        now=float(reply[4]),
+        fields=fields,
+        events=reply[6],
+        projects=projects,
+        demands=records.pairs(reply[7]),
+        claims={},
+        trial_live=bool(reply[8]),
+        shares=records.shares_of(reply[9], reply[10]) if reply[11] else None,
+        epoch=reply[11],
+        divide=bool(reply[12]),
+    )

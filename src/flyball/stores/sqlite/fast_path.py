@@ -1,0 +1,80 @@
+"""A grant or an end with nothing in its way, as one statement.
+
+Most asks meet a pool with room, nobody in line, and nothing that has to be judged: no window, no spacing, no
+breaker, no limit of the machine, no project's maximum. What the rule says is plain then, and is written where
+it is read, in a statement that is a transaction of its own. It holds up everybody else half as long as a step
+(docs/decisions/0038).
+
+``NOTHING_IN_THE_WAY`` is narrower than the rule (core/pool/admission.py), never wider: what it does not know
+goes the whole way, and so does whatever it does not let pass. A lease that ends is left to the whole way
+where its end teaches the pool something. Where it passes nobody, as in a pool that is full, it is rarely
+tried.
+"""
+
+from __future__ import annotations
+
+from flyball.core.pool.model import Ask, Outcome, Phase
+from flyball.core.pool.plan import FOREVER_S
+from flyball.core.pool.settings import ShareRule
+from flyball.stores.codec import CLAIM, NOTHING_NAMED, of_amounts
+from flyball.stores.handoff import HOLD_SAMPLE
+from flyball.stores.port import Release
+from flyball.stores.rows import ID_BLOCK
+
+Values = tuple[object, ...]
+
+
+def _numbered(statement: str, *names: str) -> str:
+    """Its values by number, in this order: looking each up by name takes time that everybody waits for."""
+    for name in sorted(names, key=len, reverse=True):
+        statement = statement.replace(f":{name}", f"?{names.index(name) + 1}")
+    return statement
+
+
+NOTHING_IN_THE_WAY = f"""
+    pool.waiting = 0 AND pool.windows = '' AND pool.work = 0
+    AND pool.phase = '{Phase.CLOSED.value}' AND pool.closed_until IS NULL AND pool.trial_id IS NULL
+    AND pool.spacing_s = 0 AND pool.next_grant_at <= :now AND pool.share = '{ShareRule.LEND.value}'
+    AND pool.valid_until > :now AND pool.valid_until <= :now + {2 * FOREVER_S}
+    AND machine.settings = '{NOTHING_NAMED}'"""
+
+# Below the cap also with it: what fills a cap is evidence for growth, and so is what ends while it is full.
+GRANT = _numbered(
+    f"""
+    INSERT INTO claim ({CLAIM})
+    SELECT pool.next_id, pool.name, project.name, :name, :host, :boot, :pidns, :pid, :start,
+        :slots, :priority, NULL, :model, :mailbox, :pid,
+        :now, :now, NULL, '', pool.in_use + :slots, :cost, NULL, 0
+    FROM machine, pool JOIN project ON project.pool = pool.name AND project.name = :project
+    WHERE pool.name = :pool AND pool.in_use + :slots < pool.cap AND pool.reserve = 0
+    AND project.maximum IS NULL AND pool.next_id % {ID_BLOCK} != 0 AND {NOTHING_IN_THE_WAY}
+    RETURNING id, asked_at, level, (SELECT cap FROM pool WHERE name = claim.pool)""",
+    *("now", "pool", "project", "name", "host", "boot", "pidns", "pid", "start"),
+    *("slots", "priority", "model", "mailbox", "cost"),
+)
+END = _numbered(
+    f"""
+    DELETE FROM claim
+    WHERE id = :id AND asked_at = coalesce(:asked_at, asked_at) AND granted_at > :now - 1
+    AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND NOT unread
+    AND EXISTS (
+        SELECT 1 FROM machine, pool
+        WHERE pool.name = claim.pool AND pool.in_use < pool.cap AND {NOTHING_IN_THE_WAY})""",
+    *("now", "id", "asked_at"),
+)
+
+
+def grant_of(ask: Ask) -> Values | None:
+    """What ``GRANT`` needs beside the time; None for an ask that is more than an ask."""
+    if ask.resources or ask.key or ask.ttl_s is not None or ask.unread:
+        return None
+    pool, project, name, holder, cost = ask.pool, ask.project, ask.name, ask.holder, of_amounts(ask.cost)
+    who = (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
+    return (pool, project, name, *who, ask.slots, ask.priority, ask.model, ask.mailbox, cost)
+
+
+def end_of(release: Release) -> Values | None:
+    """What ``END`` needs beside the time; None for a release that has something to say."""
+    says = release.words or release.rejected or release.used or release.buckets
+    plain = not says and release.outcome is Outcome.FINISHED
+    return (release.claim_id, release.asked_at) if plain else None
