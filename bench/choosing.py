@@ -15,8 +15,8 @@ from statistics import median
 
 from bench.report import Figure, Progress, Section, Target, beside
 from flyball.core.tasks.footprint import Footprint
-from flyball.core.tasks.readiness import Lineup
-from flyball.core.tasks.scheduler import Active, choose
+from flyball.core.tasks.readiness import TaskIndex
+from flyball.core.tasks.scheduler import RunningTask, choose
 from flyball.core.tasks.task import Task
 
 NAME = "choosing"
@@ -25,7 +25,7 @@ _ACTIVE = 16
 _ROOM = 16
 _LIMIT_MS = 100.0
 
-Scene = tuple[list[Task], list[Active], int]
+Scene = tuple[list[Task], list[RunningTask], int]
 """Tasks, what is in flight, room."""
 
 
@@ -65,12 +65,12 @@ class _Looks:
     order: float
 
     @classmethod
-    def at(cls, tasks: list[Task], active: list[Active], room: int) -> _Looks:
+    def at(cls, tasks: list[Task], active: list[RunningTask], room: int) -> _Looks:
         started = time.perf_counter()
-        lineup = Lineup(tasks)
+        lineup = TaskIndex(tasks)
         choose(lineup, active=active, room=room)
         first = (time.perf_counter() - started) * 1000
-        more = [*active, Active("one more", Footprint(("elsewhere.txt",)))]
+        more = [*active, RunningTask("one more", Footprint(("elsewhere.txt",)))]
         another = _ms(lambda: choose(lineup, active=more, room=room))
         same = _ms(lambda: choose(lineup, active=more, room=room))
         return cls(first, another, same, _ms(lambda: sorted(tasks, key=_key)))
@@ -111,7 +111,7 @@ def _task(number: int, footprint: Footprint | None, needs: tuple[str, ...] = ())
 
 def _distinct(count: int, fresh: str) -> Scene:
     tasks = [_task(n, Footprint((f"src/{fresh}/m{n % 100}/f{n}.py",))) for n in range(count)]
-    active = [Active(f"a-{n}", Footprint((f"src/{fresh}/m{n}/a{n}.py",))) for n in range(_ACTIVE)]
+    active = [RunningTask(f"a-{n}", Footprint((f"src/{fresh}/m{n}/a{n}.py",))) for n in range(_ACTIVE)]
     return tasks, active, _ROOM
 
 
@@ -128,7 +128,8 @@ def _through_globs(count: int, fresh: str) -> Scene:
     """Paths, and every third a glob; each is stopped by one of the globs in flight."""
     tails = ("**", "f*.py", "**/*-*.py", "f-*")
     active = [
-        Active(f"a-{n}", Footprint((f"src/{fresh}/m{n}/{tails[n % len(tails)]}",))) for n in range(_ACTIVE)
+        RunningTask(f"a-{n}", Footprint((f"src/{fresh}/m{n}/{tails[n % len(tails)]}",)))
+        for n in range(_ACTIVE)
     ]
     paths = (f"src/{fresh}/m{n % _ACTIVE}/f-{n}{'.py' if n % 3 else '*'}" for n in range(count))
     return [_task(n, Footprint((path,))) for n, path in enumerate(paths)], active, _ROOM
@@ -136,8 +137,8 @@ def _through_globs(count: int, fresh: str) -> Scene:
 
 def _past_globs(count: int, fresh: str) -> Scene:
     """All of the globs in flight miss by a little; one more does not, for a folder that every task reads."""
-    active = [Active(f"a-{n}", Footprint((f"src/{fresh}/*/m{n}-*.py",))) for n in range(_ACTIVE - 1)]
-    active.append(Active("a-lib", Footprint((f"lib/{fresh}/**",))))
+    active = [RunningTask(f"a-{n}", Footprint((f"src/{fresh}/*/m{n}-*.py",))) for n in range(_ACTIVE - 1)]
+    active.append(RunningTask("a-lib", Footprint((f"lib/{fresh}/**",))))
     paths = (f"src/{fresh}/d{n % 50}/m{n % _ACTIVE}_{n}.py" for n in range(count))
     read = (f"lib/{fresh}/x.py",)
     return [_task(n, Footprint((path,), read)) for n, path in enumerate(paths)], active, _ROOM

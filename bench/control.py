@@ -20,12 +20,12 @@ from pathlib import Path
 
 from bench.report import COLUMNS, Figure, Progress, Section, Target, as_record
 from flyball.sim.simulator import report
-from flyball.sim.simulator.compare import Result, compare, play
+from flyball.sim.simulator.compare import ScenarioResult, compare, play
 from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT, PEERS
 from flyball.sim.simulator.engine import Moment
 from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
 from flyball.sim.simulator.plot import at, curve, draw, picture
-from flyball.sim.simulator.scenario import FINAL_SEEDS, SCENARIOS, TUNING_SEEDS, Goal, Kind
+from flyball.sim.simulator.scenario import FINAL_SEEDS, SCENARIOS, TUNING_SEEDS, Goal, ScenarioKind
 
 NAME = "control"
 TITLE = "controllers against an oracle, in simulated time"
@@ -72,14 +72,14 @@ class Outcome:
     """Everything a run of this suite found."""
 
     sections: tuple[Section, ...]
-    tables: Mapping[str, Sequence[Result]]
+    tables: Mapping[str, Sequence[ScenarioResult]]
     sizes: Sizes = field(default_factory=Sizes)
 
 
 def run(sizes: Sizes, progress: Progress) -> Outcome:
     contenders = (DEFAULT, *sizes.peers)
 
-    def table(title: str, scenarios: Sequence[str], seeds: Sequence[int]) -> list[Result]:
+    def table(title: str, scenarios: Sequence[str], seeds: Sequence[int]) -> list[ScenarioResult]:
         told: Callable[[str], None] = lambda words: progress(f"control, {title}: {words}")  # noqa: E731
         return compare(scenarios, contenders, seeds, part=sizes.part, processes=sizes.processes, told=told)
 
@@ -97,7 +97,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
 # -- goals ------------------------------------------------------------------------------------------
 
 
-def goals_section(name: str, title: str, results: Sequence[Result]) -> Section:
+def goals_section(name: str, title: str, results: Sequence[ScenarioResult]) -> Section:
     """Each scenario's goodput and waste against its goal, beside the best peer that wastes no more."""
     ours = [result for result in results if result.contender == DEFAULT]
     figures = [figure for result in ours for figure in _figures(result, _rival(result, results))]
@@ -110,11 +110,11 @@ def goals_section(name: str, title: str, results: Sequence[Result]) -> Section:
     )
 
 
-def _figures(result: Result, rival: Result | None) -> list[Figure]:
+def _figures(result: ScenarioResult, rival: ScenarioResult | None) -> list[Figure]:
     scenario = EVERY_SCENARIO[result.scenario]
     goal = scenario.goal
     figures = [_goodput(scenario.name, result.goodput_pct, goal.goodput if goal else None, rival)]
-    if scenario.kind is Kind.AGENTS:
+    if scenario.kind is ScenarioKind.AGENTS:
         limit = goal.slot_waste if goal else None
         figures.append(_waste(f"{scenario.name}: slot time wasted", result.slot_waste_pct, limit))
     else:
@@ -126,7 +126,7 @@ def _figures(result: Result, rival: Result | None) -> list[Figure]:
     return figures
 
 
-def _goodput(what: str, value: float, least: float | None, rival: Result | None = None) -> Figure:
+def _goodput(what: str, value: float, least: float | None, rival: ScenarioResult | None = None) -> Figure:
     return Figure(
         what=what,
         ours=value,
@@ -141,7 +141,7 @@ def _waste(what: str, value: float, most: float | None) -> Figure:
     return Figure(what=what, ours=value, unit="%", target=Target("value", most) if most is not None else None)
 
 
-def _rival(ours: Result, results: Sequence[Result]) -> Result | None:
+def _rival(ours: ScenarioResult, results: Sequence[ScenarioResult]) -> ScenarioResult | None:
     """The peer with the most goodput among those that waste no more than we do."""
     goal = EVERY_SCENARIO[ours.scenario].goal
     limit = ours.judged_waste_pct(goal) + ALIKE
@@ -155,7 +155,7 @@ def _rival(ours: Result, results: Sequence[Result]) -> Result | None:
     return max(frugal, key=lambda result: result.goodput_pct, default=None)
 
 
-def peers_section(results: Sequence[Result], peers: Sequence[str]) -> Section:
+def peers_section(results: Sequence[ScenarioResult], peers: Sequence[str]) -> Section:
     """Per peer: where it has more goodput than we do at equal or less waste."""
     ours = {result.scenario: result for result in results if result.contender == DEFAULT}
     figures, notes = [], []
@@ -173,7 +173,7 @@ def peers_section(results: Sequence[Result], peers: Sequence[str]) -> Section:
     return Section("peers", title, tuple(figures), tuple(notes))
 
 
-def _is_ahead(theirs: Result, ours: Result) -> bool:
+def _is_ahead(theirs: ScenarioResult, ours: ScenarioResult) -> bool:
     goal = EVERY_SCENARIO[ours.scenario].goal
     frugal = theirs.judged_waste_pct(goal) <= ours.judged_waste_pct(goal) + ALIKE
     return frugal and theirs.goodput_pct > ours.goodput_pct + ALIKE

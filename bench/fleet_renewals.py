@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from bench.fleet_server import Client
 from bench.report import Figure, Progress, Target
 from flyball.core.share_lease import holder
-from flyball.core.share_lease.holder import Holding
-from flyball.core.share_lease.renewal import Tally
-from flyball.core.share_lease.timing import ShareTerms, terms_for
+from flyball.core.share_lease.holder import HolderState
+from flyball.core.share_lease.renewal import CallCounts
+from flyball.core.share_lease.timing import ShareTiming, terms_for
 
 POOL = "renewals"
 EACH = 4
@@ -33,15 +33,19 @@ class Sizes:
 
 class Node:
     def __init__(self, name: str) -> None:
-        self.holding = Holding(node=name, incarnation=name)
+        self.holding = HolderState(node=name, incarnation=name)
         self._answered = 0
 
-    def renew(self, client: Client, terms: ShareTerms) -> int:
+    def renew(self, client: Client, terms: ShareTiming) -> int:
         """There and back; how many slots it has then."""
         running = holder.limit(self.holding, now=time.monotonic())
         self._answered += running
         self.holding, renewal = holder.send(
-            self.holding, now=time.monotonic(), in_flight=running, wants=EACH + 1, tally=Tally(self._answered)
+            self.holding,
+            now=time.monotonic(),
+            in_flight=running,
+            wants=EACH + 1,
+            tally=CallCounts(self._answered),
         )
         reply, _ = client.store.renew(POOL, replace(renewal, peak=running, hold_s=terms.heartbeat_s))
         self.holding = holder.receive(self.holding, reply, now=time.monotonic(), terms=terms)
@@ -117,7 +121,7 @@ def _cost(client: Client, count: int, sizes: Sizes, idle: float, progress: Progr
     return Cost(count, sizes.beats * count, took_s, max(0.0, used))
 
 
-def _settle(client: Client, nodes: Sequence[Node], terms: ShareTerms) -> None:
+def _settle(client: Client, nodes: Sequence[Node], terms: ShareTiming) -> None:
     """Renew until everybody has its part, and has had it for a while."""
     still, deadline = 0, time.monotonic() + 20 * terms.ttl_s
     while still < SETTLED:
@@ -126,7 +130,7 @@ def _settle(client: Client, nodes: Sequence[Node], terms: ShareTerms) -> None:
         assert time.monotonic() < deadline, f"the fleet does not settle: {sorted(set(parts))}"
 
 
-def _beat(client: Client, nodes: Sequence[Node], terms: ShareTerms) -> list[int]:
+def _beat(client: Client, nodes: Sequence[Node], terms: ShareTiming) -> list[int]:
     """Everybody renews once, evenly over one beat, or as fast as this process can."""
     begin, parts = time.monotonic(), []
     for number, node in enumerate(nodes):
@@ -136,7 +140,7 @@ def _beat(client: Client, nodes: Sequence[Node], terms: ShareTerms) -> list[int]
     return parts
 
 
-def _leave(client: Client, nodes: Sequence[Node], terms: ShareTerms) -> None:
+def _leave(client: Client, nodes: Sequence[Node], terms: ShareTiming) -> None:
     for node in nodes:
         node.holding = holder.leave(node.holding)
         node.renew(client, terms)

@@ -14,7 +14,7 @@ import redis
 from flyball.core.pool.model import Ask
 from flyball.host.process import me, stands_still
 from flyball.stores.port import Release
-from flyball.stores.redis.connection import Lines, lines_to
+from flyball.stores.redis.connection import PipelinedConnections, lines_to
 from flyball.stores.redis.store import RedisStore, open_redis
 from tests.redis_server import RedisServer
 
@@ -70,7 +70,7 @@ def ask(project: str) -> Ask:
 @contextmanager
 def counted_commands() -> Iterator[list[int]]:
     """How many commands were sent, whatever the driver says by itself when it opens a connection."""
-    driver, lines = cast("Any", redis.Redis), cast("Any", Lines)
+    driver, lines = cast("Any", redis.Redis), cast("Any", PipelinedConnections)
     plain, plain_call = driver.execute_command, lines.__call__
     given = [0]
 

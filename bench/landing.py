@@ -25,12 +25,12 @@ from bench.fleet import BenchError
 from bench.homes import scratch
 from bench.report import Figure, Progress, Section, Target
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.git import git as gits
 from flyball.factory.landing import gate as gates
-from flyball.factory.landing.result import Landed, Result
+from flyball.factory.landing.result import Landed, LandingResult
 from flyball.factory.project.config_reader import load_config
-from flyball.factory.run.context import Workshop, open_workshop
+from flyball.factory.run.context import RunContext, open_workshop
 
 NAME = "landing"
 TITLE = "landing many branches behind one gate, beside one at a time"
@@ -138,8 +138,10 @@ def _landed(sizes: Sizes, *, batch: int, bad: tuple[int, ...]) -> Round:
         start = time.perf_counter()
         results = asyncio.run(_all(root, sizes.branches))
         took_s = time.perf_counter() - start
-        refused = frozenset(name for name, landed in results.items() if landed.result is Result.GATE_FAILED)
-        good = sum(landed.result is Result.MERGED for landed in results.values())
+        refused = frozenset(
+            name for name, landed in results.items() if landed.result is LandingResult.GATE_FAILED
+        )
+        good = sum(landed.result is LandingResult.MERGED for landed in results.values())
         if good + len(refused) != sizes.branches:
             raise BenchError(f"landings that are neither merged nor red: {results}")
         return Round(took_s, good, refused, _red(root), len(count.read_text().splitlines()))
@@ -183,15 +185,15 @@ async def _all(root: Path, branches: int) -> dict[str, Landed]:
         shop.close()
 
 
-async def _one(shop: Workshop, name: str) -> Landed:
+async def _one(shop: RunContext, name: str) -> Landed:
     """A task whose agent has just ended, from there."""
     folder = shop.state / "runs" / name / "1"
     folder.mkdir(parents=True)
     for step, mark in (
-        (Step.CLAIM, Mark.DONE),
-        (Step.WORKTREE, Mark.DONE),
-        (Step.LAUNCH, Mark.DONE),
-        (Step.END, Mark.DONE),
+        (Step.CLAIM, RunPhase.DONE),
+        (Step.WORKTREE, RunPhase.DONE),
+        (Step.LAUNCH, RunPhase.DONE),
+        (Step.END, RunPhase.DONE),
     ):
         shop.ledger.note(name, step, mark)
     return await shop.landing.land(Task(id=name, title=f"Add page {name}"), folder)
@@ -215,7 +217,7 @@ async def _each_alone(root: Path, branches: int) -> list[float]:
                 before, start = spent[0], time.perf_counter()
                 landed = await _one(shop, f"t-{number}")
                 took_s = time.perf_counter() - start
-                if landed.result is not Result.MERGED:
+                if landed.result is not LandingResult.MERGED:
                     raise BenchError(f"t-{number} did not land: {landed}")
                 found.append((took_s - (spent[0] - before)) * 1e3)
     finally:
@@ -227,7 +229,7 @@ async def _each_alone(root: Path, branches: int) -> list[float]:
 def _timed() -> Iterator[list[float]]:
     """How long git commands and gates have taken so far. One lands at a time, so none overlap."""
     spent = [0.0]
-    real_run, real_one = gits.Git.run, gates.Gate._one
+    real_run, real_one = gits.Git.run, gates.GateRunner._one
 
     def timed_run(*args: Any, **kwargs: Any) -> gits.Done:
         start = time.perf_counter()
@@ -243,8 +245,8 @@ def _timed() -> Iterator[list[float]]:
         finally:
             spent[0] += time.perf_counter() - start
 
-    gits.Git.run, gates.Gate._one = timed_run, timed_one  # type: ignore[method-assign]
+    gits.Git.run, gates.GateRunner._one = timed_run, timed_one  # type: ignore[method-assign]
     try:
         yield spent
     finally:
-        gits.Git.run, gates.Gate._one = real_run, real_one  # type: ignore[method-assign]
+        gits.Git.run, gates.GateRunner._one = real_run, real_one  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from tests.agents.bench import Bench, until
 from tests.agents.kit import Agent
@@ -102,7 +102,7 @@ class FactorySite(Project):
             entries = ledger.history(TASK)
         finally:
             ledger.close()
-        claims = [each.fields for each in entries if (each.step, each.mark) == (Step.LAUNCH, Mark.DONE)]
+        claims = [each.fields for each in entries if (each.step, each.mark) == (Step.LAUNCH, RunPhase.DONE)]
         return [
             _launched(folder, fields["claim_id"])
             for folder, fields in zip(self.folders(TASK), claims, strict=True)

@@ -11,8 +11,8 @@ import pytest
 
 from flyball.cli.ui.board import EVERYTHING, board_screen, room_for
 from flyball.cli.ui.render import plain
-from flyball.core.tasks.task_run import Mark, Step
-from flyball.factory.run.board import Board, Row, Waiting
+from flyball.core.tasks.task_run import RunPhase, Step
+from flyball.factory.run.board import Board, BoardRow, WaitingTask
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.locks import LongLock
 from tests.cli.kit import Cli
@@ -203,8 +203,10 @@ def test_all_shows_every_project_and_what_is_wrong_with_the_others(
 
 
 def crowd(count: int) -> Board:
-    rows = [Row(task=f"t-{n}", title=f"Page {n}", state="blocked", why=f"reason {n}") for n in range(count)]
-    waiting = [Waiting(task=f"w-{n}", reason="room", words="no room") for n in range(count)]
+    rows = [
+        BoardRow(task=f"t-{n}", title=f"Page {n}", state="blocked", why=f"reason {n}") for n in range(count)
+    ]
+    waiting = [WaitingTask(task=f"w-{n}", reason="room", words="no room") for n in range(count)]
     return Board(
         project="blog", run="r-1", pid=7, width=3, at=0.0, rows=rows, waiting=waiting, more_waiting=9
     )
@@ -219,7 +221,7 @@ def test_text_shows_all_of_500_tasks_and_a_terminal_as_many_as_fit() -> None:
 
 
 def test_nothing_in_a_name_or_a_reason_steers_the_terminal() -> None:
-    row = Row(task="t-1", title="日本語 🚀", state="running", activity="\x1b[2Jgone\r\n\u202eevil")
+    row = BoardRow(task="t-1", title="日本語 🚀", state="running", activity="\x1b[2Jgone\r\n\u202eevil")
     text = plain(board_screen(Board(project="blog", run="r", pid=7, width=3, at=0.0, rows=[row])))
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -227,15 +229,15 @@ def test_nothing_in_a_name_or_a_reason_steers_the_terminal() -> None:
 
 
 def test_merged_tasks_are_a_line_with_the_latest_first() -> None:
-    rows = [Row(task=f"t-{n}", title="", state="merged", since=float(n)) for n in range(1, 12)]
+    rows = [BoardRow(task=f"t-{n}", title="", state="merged", since=float(n)) for n in range(1, 12)]
     text = plain(board_screen(Board(project="b", run="r", pid=7, width=3, at=0.0, rows=rows, merged=11)))
     assert "t-11, t-10, t-9" in text
     assert "and 3 more" in text
 
 
 def test_columns_that_nobody_fills_are_not_there() -> None:
-    bare = Row(task="t-1", title="", state="running")
-    paid = Row(task="t-2", title="", state="running", tokens=81_250, cost_usd=0.5)
+    bare = BoardRow(task="t-1", title="", state="running")
+    paid = BoardRow(task="t-2", title="", state="running", tokens=81_250, cost_usd=0.5)
     board = Board(project="b", run="r", pid=7, width=3, at=0.0, rows=[bare])
     assert "TOKENS" not in plain(board_screen(board))
     told = plain(board_screen(Board(project="b", run="r", pid=7, width=3, at=0.0, rows=[bare, paid])))
@@ -247,11 +249,11 @@ def test_a_landing_of_an_earlier_run_counts_as_left(here: Cli, site: Project) ->
     site.task("t-1")
     ledger = Ledger(site.root / ".flyball", run="r-1")
     for step, mark in (
-        (Step.CLAIM, Mark.DONE),
-        (Step.WORKTREE, Mark.DONE),
-        (Step.LAUNCH, Mark.DONE),
-        (Step.END, Mark.DONE),
-        (Step.LAND, Mark.BEGUN),
+        (Step.CLAIM, RunPhase.DONE),
+        (Step.WORKTREE, RunPhase.DONE),
+        (Step.LAUNCH, RunPhase.DONE),
+        (Step.END, RunPhase.DONE),
+        (Step.LAND, RunPhase.BEGUN),
     ):
         ledger.note("t-1", step, mark)
     ledger.close()

@@ -17,22 +17,22 @@ from flyball.cli.shared import demo as demo_screen
 from flyball.cli.ui.render import plain, plain_words
 from flyball.core.pool.settings import resolve_pool
 from flyball.errors import UsageError
-from flyball.sim.demo.score import Row, Sample, Score, Standing
+from flyball.sim.demo.score import Sample, ScoreRow, Standing, TrialScore
 from flyball.sim.demo.worker import Team
 
-WITHOUT = Score(96, 92, 95.8, 16.7, 0.95, (32, 30, 18), 16, 6, stopped=False)
-WITH = Score(96, 7, 7.3, 20.8, 0.97, (32, 25, 21), 7, 6, stopped=False)
+WITHOUT = TrialScore(96, 92, 95.8, 16.7, 0.95, (32, 30, 18), 16, 6, stopped=False)
+WITH = TrialScore(96, 7, 7.3, 20.8, 0.97, (32, 25, 21), 7, 6, stopped=False)
 SAMPLES = tuple(
     Sample(t / 4, 6 if t < 40 else 3, 5, 12 if t % 2 else 5, cap=t % 8 + 1, in_use=3, state="retry-after")
     for t in range(130)
 )
 ROWS = tuple(
-    Row(project, processes=8, running=3, waiting=5, throttles=22, done=17, calls=32)
+    ScoreRow(project, processes=8, running=3, waiting=5, throttles=22, done=17, calls=32)
     for project in ("shop", "blog", "docs")
 )
 
 
-def card_text(without: Score = WITHOUT, governed: Score = WITH) -> str:
+def card_text(without: TrialScore = WITHOUT, governed: TrialScore = WITH) -> str:
     return plain(demo_screen.card(without, governed, (SAMPLES[:60], SAMPLES), note="settle 1 s"))
 
 
@@ -133,7 +133,7 @@ def test_the_card_says_it_where_the_governor_was_less_fair() -> None:
 
 
 def test_a_heat_that_ran_out_of_time_is_named() -> None:
-    stopped = Score(40, 9, 22.0, 60.0, None, (0, 0, 0), 7, 6, stopped=True)
+    stopped = TrialScore(40, 9, 22.0, 60.0, None, (0, 0, 0), 7, 6, stopped=True)
     text = card_text(governed=stopped)
     assert "not the same" in text
     assert "time limit" in text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flyball.cli.doctor.project_doctor import Tool, of_tools
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from tests.cli.kit import Cli
 from tests.cli.test_gc import BLOCKED, LIVE, closed, steps, tree, work
@@ -130,7 +130,7 @@ def test_outside_a_project_only_the_state_is_examined(
 
 def test_a_damaged_ledger_is_a_finding_with_the_way_out(cli: Cli, here: Project) -> None:
     ledger = Ledger(here.root / ".flyball", run="r")
-    ledger.note("t", Step.CLAIM, Mark.DONE)
+    ledger.note("t", Step.CLAIM, RunPhase.DONE)
     ledger.close()
     (here.root / ".flyball" / "ledger.db").write_bytes(b"not a database" * 100)
     said = cli("doctor")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from tests.cli.kit import Cli
 from tests.factory.kit import Project
@@ -42,15 +42,15 @@ def closed(site: Project, name: str) -> None:
     site.commit(f"close {name}")
 
 
-def steps(site: Project, name: str, *noted: tuple[Step, Mark]) -> None:
+def steps(site: Project, name: str, *noted: tuple[Step, RunPhase]) -> None:
     ledger = Ledger(site.root / ".flyball", run="r-1")
     for step, mark in noted:
         ledger.note(name, step, mark, reason="a reason")
     ledger.close()
 
 
-LIVE = ((Step.CLAIM, Mark.DONE), (Step.WORKTREE, Mark.DONE))
-BLOCKED = (*LIVE, (Step.BLOCK, Mark.DONE))
+LIVE = ((Step.CLAIM, RunPhase.DONE), (Step.WORKTREE, RunPhase.DONE))
+BLOCKED = (*LIVE, (Step.BLOCK, RunPhase.DONE))
 
 
 def old_run(site: Project, task: str, number: int = 1, *, days: float = 40) -> Path:
@@ -150,7 +150,7 @@ def test_a_folder_that_is_no_worktree_of_ours_stays(here: Cli, site: Project) ->
     ],
 )
 def test_what_a_task_still_needs_stays(
-    here: Cli, site: Project, noted: tuple[tuple[Step, Mark], ...], words: str
+    here: Cli, site: Project, noted: tuple[tuple[Step, RunPhase], ...], words: str
 ) -> None:
     site.task("t-1")
     path = tree(site, "t-1")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from tests.cli.kit import Cli
 from tests.factory.kit import Project
@@ -22,7 +22,7 @@ def worked(site: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
         ledger.note(task, Step.WORKTREE)
         ledger.note(task, Step.LAUNCH, model=model)
         ledger.note(task, Step.END, tokens=1000, cost_usd=usd, model=model)
-    ledger.note("t-1", Step.LAND, Mark.BEGUN)
+    ledger.note("t-1", Step.LAND, RunPhase.BEGUN)
     ledger.note("t-1", Step.MERGED)
     ledger.note("t-2", Step.BLOCK, reason="failed")
     ledger.close()

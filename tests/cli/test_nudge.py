@@ -9,8 +9,8 @@ import pytest
 
 from flyball.cli.commands.nudge import LONGEST_CHARS, delivery
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import SlotRun, State
-from flyball.factory.project_view import Known
+from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.factory.project_view import TaskLookup
 from tests.cli.kit import Cli
 from tests.factory.kit import Project
 
@@ -106,9 +106,9 @@ def test_an_agent_at_work_is_left_alone_without_now(here: Cli, site: Project) ->
 # -- when, in words -----------------------------------------------------------------------------------------
 
 
-def known(state: State | None) -> Known:
-    slot = SlotRun(task="t-1", state=state) if state is not None else None
-    return Known(id="t-1", task=Task(id="t-1", title="T"), slot=slot)
+def known(state: State | None) -> TaskLookup:
+    slot = TaskRunState(task="t-1", state=state) if state is not None else None
+    return TaskLookup(id="t-1", task=Task(id="t-1", title="T"), slot=slot)
 
 
 @pytest.mark.parametrize(

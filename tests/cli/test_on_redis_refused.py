@@ -13,7 +13,7 @@ import pytest
 
 from flyball.errors import FlyballError
 from flyball.governor.governor import Governor
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from tests.cli.kit import Cli
 from tests.cli.odd_servers import old_redis, untrusted_tls
 from tests.redis_server import RedisServer
@@ -25,7 +25,7 @@ SECRET = "s3cret"
 def guarded() -> Iterator[RedisServer]:
     """A server with a password, a pool, and a user who may not run scripts."""
     server = RedisServer("--requirepass", SECRET, tcp=True)
-    admin = Server(f"redis://:{SECRET}@127.0.0.1:{server.port}")
+    admin = RedisConnections(f"redis://:{SECRET}@127.0.0.1:{server.port}")
     admin.ask("ACL", "SETUSER", "weak", "on", f">{SECRET}", "~*", "&*", "+@all", "-evalsha", "-eval")
     admin.close()
     governor = Governor(f"redis://:{SECRET}@127.0.0.1:{server.port}")

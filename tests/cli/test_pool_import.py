@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flyball.core.pool.learned import Settling
+from flyball.core.pool.learned import CooldownState
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import MachineSettings
 from flyball.errors import UsageError
@@ -63,7 +63,7 @@ def one(document: object) -> koryph_import.ImportedPool:
 def test_learned_state_is_kept_as_distances_on_the_stores_clock() -> None:
     cap = one({"pools": {"anthropic": learned()}}).memory.cap
     assert (cap.level, cap.throttle_count) == (3.0, 14)
-    assert (cap.settle_until, cap.settling) == (NOW + 60, Settling.CUT)
+    assert (cap.settle_until, cap.settling) == (NOW + 60, CooldownState.CUT)
     assert (cap.last_cut_at, cap.last_throttle_at) == (NOW - 40, NOW - 10)
     assert cap.cuts == (NOW - 40, NOW - 200)
     assert cap.throttles == ((NOW - 10, "blog", "t-1"),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from flyball.cli.ui.progress import EVERY_S, FIRST_S, Progress
+from flyball.cli.ui.progress import EVERY_S, FIRST_S, ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ class Watch:
 
 def test_a_log_of_a_quick_run_stays_empty() -> None:
     log, watch = io.StringIO(), Watch()
-    progress = Progress(log, clock=watch)
+    progress = ProgressLine(log, clock=watch)
     for _ in range(10):
         progress.tell("on it")
         watch.now += FIRST_S / 20
@@ -32,7 +32,7 @@ def test_a_log_of_a_quick_run_stays_empty() -> None:
 
 def test_a_log_gets_whole_lines_at_a_bounded_rate() -> None:
     log, watch = io.StringIO(), Watch()
-    progress = Progress(log, clock=watch)
+    progress = ProgressLine(log, clock=watch)
     for n in range(1000):
         watch.now += 0.125
         progress.tell(f"{n} of 1000")
@@ -46,7 +46,7 @@ def test_a_log_gets_whole_lines_at_a_bounded_rate() -> None:
 
 def test_a_terminal_has_one_line_that_is_written_over_and_gone_at_the_end() -> None:
     screen = Terminal()
-    progress = Progress(screen, clock=Watch())
+    progress = ProgressLine(screen, clock=Watch())
     progress.tell("1 of 2")
     progress.tell("2 of 2")
     progress.clear()

@@ -10,8 +10,8 @@ import pytest
 
 from flyball.core.pool.model import PoolCounts, ProjectUse
 from flyball.governor.governor import Governor
-from flyball.stores.operations import Verbs
-from flyball.stores.port import Miscount
+from flyball.stores.operations import StoreOperations
+from flyball.stores.port import CountMismatch
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -29,10 +29,13 @@ def test_counts_are_right_by_themselves(either: Governor) -> None:
 
 def test_wrong_counts_are_named_and_set_right(either: Governor) -> None:
     either.hold(os.getpid(), "anthropic", project="blog", name="t-1", slots=3)
-    assert isinstance(either.store, Verbs)
+    assert isinstance(either.store, StoreOperations)
     with either.store._write() as rows:
         rows.put_counts("anthropic", PoolCounts(9, 3, 0), [ProjectUse("blog", in_use=3, waiting=4)])
-    wrong = [Miscount("anthropic", "", "in_use", 9, 3), Miscount("anthropic", "blog", "waiting", 4, 0)]
+    wrong = [
+        CountMismatch("anthropic", "", "in_use", 9, 3),
+        CountMismatch("anthropic", "blog", "waiting", 4, 0),
+    ]
     assert either.store.miscounts() == wrong
     assert either.recount() == wrong
     assert either.store.miscounts() == []

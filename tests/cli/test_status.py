@@ -12,7 +12,7 @@ import pytest
 from flyball.core.pool.breaker import BreakerState
 from flyball.core.pool.learned import CapState
 from flyball.core.pool.model import Ask, Phase
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.ask import asking_for
@@ -73,7 +73,7 @@ def test_an_open_breaker_says_until_when_and_why(cli: Cli, governor: Governor) -
 def test_a_half_open_breaker_names_its_trial(cli: Cli, governor: Governor, people: People) -> None:
     now = governor.store.now()
     breaker = BreakerState(Phase.OPEN, open_until=now - 1, reopens=1, since=now - 300, why="cuts")
-    governor.import_pool("anthropic", {"cap": 4}, Memory(CapState(1.0), breaker))
+    governor.import_pool("anthropic", {"cap": 4}, LearnedState(CapState(1.0), breaker))
     assert "half open: the next ask becomes the trial, re-opened 1 time" in cli("status").out
     lease = governor.acquire_nowait("anthropic", project="blog", name="t-1")
     assert "half open: blog/t-1 is the trial for 1 s; others wait for it" in cli("status").out

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from flyball.cli.doctor.pool_checks import Finding, Severity, of_fleet
+from flyball.cli.doctor.pool_checks import DoctorFinding, Severity, of_fleet
 from flyball.cli.ui.pool_status import ROWS, host_words, pool_blocks, status_screen
 from flyball.cli.ui.render import plain, plain_words
 from flyball.governor.governor import Governor
@@ -240,7 +240,7 @@ def test_what_is_known_of_a_host_is_said(heard_s_ago: float | None, here: bool, 
 # -- the doctor -----------------------------------------------------------------------------------------
 
 
-def found(scene: Scene, hosts: Sequence[HostStatus] = ()) -> dict[str, Finding]:
+def found(scene: Scene, hosts: Sequence[HostStatus] = ()) -> dict[str, DoctorFinding]:
     pool = replace(pool_of(scene), hosts=tuple(hosts))
     return {finding.kind: finding for finding in of_fleet([pool])}
 

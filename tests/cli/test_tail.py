@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.cli.commands.tail import seek_lines
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from flyball.host.process import me
 from tests.cli.kit import Cli
@@ -187,7 +187,7 @@ def test_following_an_agent_that_died_without_a_word_ends(here: Cli, site: Proje
     ledger = Ledger(site.root / ".flyball", run="r-1")
     ledger.note("t-1", Step.CLAIM)
     ledger.note("t-1", Step.WORKTREE)
-    ledger.note("t-1", Step.LAUNCH, Mark.BEGUN, folder=str(folder))
+    ledger.note("t-1", Step.LAUNCH, RunPhase.BEGUN, folder=str(folder))
     ledger.note("t-1", Step.LAUNCH, holder=dead, keeper=dead)
     ledger.close()
     result = here("tail", "t-1", "-f")

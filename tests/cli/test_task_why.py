@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli
@@ -19,7 +19,7 @@ WAITS = "(folder / f'up-{task}').touch()\nwait_for(folder / 'go')\nwrite(f'pages
 def noted(site: Project, task: str, *steps: Step, **fields: str) -> None:
     ledger = Ledger(site.root / ".flyball", run="r-1")
     for step in steps:
-        ledger.note(task, step, Mark.DONE, **fields)
+        ledger.note(task, step, RunPhase.DONE, **fields)
     ledger.close()
 
 

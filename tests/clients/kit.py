@@ -12,8 +12,8 @@ from typing import Any
 from flyball import Governor
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.status import PoolStatus
-from flyball.integrations.gate import Entry, Gate, Ticket
-from flyball.integrations.retry import World
+from flyball.integrations.gate import Gate, SlotRequest, SlotTicket
+from flyball.integrations.retry import RetryEnvironment
 
 Script = Sequence[int | Exception]
 THROTTLE = {"error": {"type": "rate_limit_error", "message": "slow down"}}
@@ -44,12 +44,12 @@ class Night:
         self._sleep(for_s)
 
     @property
-    def world(self) -> World:
-        return World(clock=lambda: 1000.0, chance=lambda: 0.5, sleep=self._sleep)
+    def world(self) -> RetryEnvironment:
+        return RetryEnvironment(clock=lambda: 1000.0, chance=lambda: 0.5, sleep=self._sleep)
 
     @property
-    def world_async(self) -> World:
-        return World(clock=lambda: 1000.0, chance=lambda: 0.5, sleep=self._sleep_async)
+    def world_async(self) -> RetryEnvironment:
+        return RetryEnvironment(clock=lambda: 1000.0, chance=lambda: 0.5, sleep=self._sleep_async)
 
 
 @dataclass
@@ -71,9 +71,9 @@ class Listener:
 
 
 class _Slot:
-    def __init__(self, listener: Listener, entry: Entry | None) -> None:
+    def __init__(self, listener: Listener, entry: SlotRequest | None) -> None:
         self._listener, self._entry = listener, entry
-        self._ticket: Ticket | None = None
+        self._ticket: SlotTicket | None = None
 
     def __enter__(self) -> _Slot:
         self._ticket = self._entry.__enter__() if self._entry else None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flyball import RetryBudget, RetryPolicy, UsageError
 from flyball.core.signals import CONGESTION, Signal, SignalKind
-from flyball.integrations.retry import BACKED_OFF, FINE, Episode, Why, backoff_s, decide
+from flyball.integrations.retry import BACKED_OFF, FINE, Episode, RetryReason, backoff_s, decide
 
 POLICY = RetryPolicy()
 kinds = st.sampled_from(SignalKind)
@@ -28,7 +28,7 @@ def test_a_retry_waits_at_least_what_was_asked_and_never_forever(
     policy: RetryPolicy, attempt: int, signal: Signal, chance: float, forbidden: bool
 ) -> None:
     decision = decide(policy, attempt, signal, chance=chance, forbidden=forbidden)
-    assert (decision.wait_s is None) == (decision.why is not Why.AGAIN)
+    assert (decision.wait_s is None) == (decision.why is not RetryReason.AGAIN)
     if decision.wait_s is not None:
         assert not forbidden
         assert attempt < policy.attempts
@@ -46,7 +46,7 @@ def test_the_backoff_doubles_up_to_its_cap(policy: RetryPolicy, attempt: int) ->
 
 @given(st.sampled_from(sorted(set(SignalKind) - BACKED_OFF - FINE, key=str)), st.integers(1, 9))
 def test_what_trying_again_cannot_change_is_not_tried_again(kind: SignalKind, attempt: int) -> None:
-    assert decide(POLICY, attempt, Signal(kind), chance=0.5).why is Why.HOPELESS
+    assert decide(POLICY, attempt, Signal(kind), chance=0.5).why is RetryReason.HOPELESS
 
 
 @pytest.mark.parametrize("kind", [SignalKind.CREDIT_GONE, SignalKind.AUTH, SignalKind.CLIENT_ERROR])
@@ -63,12 +63,12 @@ def test_a_used_up_window_is_waited_for_only_if_it_opens_soon() -> None:
 
 def test_a_wait_longer_than_allowed_is_not_waited_out() -> None:
     decision = decide(POLICY, 1, Signal(SignalKind.THROTTLED, retry_after_s=121), chance=0.5)
-    assert decision.why is Why.TOO_LONG
+    assert decision.why is RetryReason.TOO_LONG
 
 
 def test_the_provider_can_forbid_it() -> None:
     decision = decide(POLICY, 1, Signal(SignalKind.OVERLOADED), chance=0.5, forbidden=True)
-    assert decision.why is Why.FORBIDDEN
+    assert decision.why is RetryReason.FORBIDDEN
 
 
 def test_a_budget_allows_a_tenth_of_the_calls_and_a_few() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flyball.core.pool.control.aimd import on_throttle
-from flyball.core.pool.learned import CapEvent, CapState, Settling
+from flyball.core.pool.learned import CapEvent, CapState, CooldownState
 from flyball.core.pool.model import Limits, Phase
 from flyball.core.pool.settings import PoolChanges, PoolSettings, ShareRule, resolve_pool
 
@@ -46,7 +46,7 @@ def cut(level: float, *, failed: float, since: float = T0) -> CapState:
     return CapState(
         level=level,
         settle_until=since + SETTLE_S,
-        settling=Settling.CUT,
+        settling=CooldownState.CUT,
         failed_level=failed,
         episode_level=failed,
         last_cut_at=since,
@@ -58,7 +58,7 @@ def cut(level: float, *, failed: float, since: float = T0) -> CapState:
 
 def probed(level: float, *, by: float = 1.0, since: float = T0) -> CapState:
     """A cap that was raised to ``level`` at ``since``."""
-    return CapState(level=level, settle_until=since + SETTLE_S, settling=Settling.PROBE, grew_by=by)
+    return CapState(level=level, settle_until=since + SETTLE_S, settling=CooldownState.PROBE, grew_by=by)
 
 
 def throttle(

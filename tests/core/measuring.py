@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from flyball.core.pool.control.measured import REJECT_TIMES, MeasuredController
-from flyball.core.pool.control.port import Heard, Seen, cap_of
-from flyball.core.pool.learned import CapEvent, CapState, Measured
+from flyball.core.pool.control.port import SignalContext, UsageSample, cap_of
+from flyball.core.pool.learned import CapEvent, CapState, MeasuredState
 from flyball.core.pool.settings import PoolSettings, resolve_pool
 from flyball.core.signals import Signal, SignalKind
 from tests.core.kit import T0
@@ -21,7 +21,7 @@ MANY = 100_000
 
 def calm(level: float, **learned: object) -> CapState:
     """Firm ground since T0, with everything about rejections known and nothing to climb for."""
-    own = Measured(firm=level, changed_at=T0, reject_s=REJECT_S, climbing=False)
+    own = MeasuredState(firm=level, changed_at=T0, reject_s=REJECT_S, climbing=False)
     return CapState(level=level, settle_until=T0, measured=replace(own, **learned))  # type: ignore[arg-type]
 
 
@@ -30,7 +30,7 @@ def probing(level: float, *, firm: float, **learned: object) -> CapState:
     return replace(calm(firm, climbed_from=firm, **learned), level=level)
 
 
-def own(state: CapState) -> Measured:
+def own(state: CapState) -> MeasuredState:
     assert state.measured is not None
     return state.measured
 
@@ -48,7 +48,7 @@ def refused(
 ) -> tuple[CapState, CapEvent]:
     """A call is refused that was sent a usual rejection before, unless said otherwise."""
     sent = at - REJECT_S if sent is None else sent
-    heard = Heard(
+    heard = SignalContext(
         signal=Signal(kind), now=at, in_use=in_use, sent_at=sent, in_flight=in_flight, hold_mean_s=hold_s
     )
     return CONTROL.hear(state, s, heard)
@@ -58,7 +58,7 @@ def mentioned(
     state: CapState, *, at: float = T0 + 10, in_use: int = 0, kind: SignalKind = SignalKind.THROTTLED
 ) -> tuple[CapState, CapEvent]:
     """A throttle is reported without the call it answers."""
-    return CONTROL.hear(state, S, Heard(signal=Signal(kind), now=at, in_use=in_use))
+    return CONTROL.hear(state, S, SignalContext(signal=Signal(kind), now=at, in_use=in_use))
 
 
 def looked(
@@ -73,7 +73,7 @@ def looked(
     s: PoolSettings = S,
 ) -> CapState:
     """Time passed; ``full``: the cap is what limits work at this moment."""
-    seen = Seen(
+    seen = UsageSample(
         now=at,
         in_use=cap_of(state, s) if in_use is None else in_use,
         bound_now=full,

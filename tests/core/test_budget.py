@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flyball.core.budget.limits import (
     Asked,
-    Guard,
+    BudgetAction,
     Level,
     Thresholds,
     api_spend_refused,
@@ -23,12 +23,12 @@ from flyball.core.budget.limits import (
 from flyball.core.budget.usage_windows import (
     BUILT_IN,
     Figure,
-    Piece,
-    Report,
     Spend,
-    Standing,
-    Tag,
-    Terms,
+    UsageCertainty,
+    UsageItem,
+    UsageReport,
+    WindowTerms,
+    WindowUsage,
     stand,
 )
 
@@ -40,17 +40,19 @@ TERMS = Thresholds()
 
 
 def spent(usd: float, *, ago_s: float = 60.0, whole: bool = True) -> Spend:
-    return Spend("test", [Piece(NOW - ago_s, NOW - ago_s, usd)], whole=whole)
+    return Spend("test", [UsageItem(NOW - ago_s, NOW - ago_s, usd)], whole=whole)
 
 
-def full(fraction: float, name: str = "5h", *, ends_s: float = 4 * HOUR, ceiling: float = 100.0) -> Standing:
-    return Standing(
+def full(
+    fraction: float, name: str = "5h", *, ends_s: float = 4 * HOUR, ceiling: float = 100.0
+) -> WindowUsage:
+    return WindowUsage(
         name=name,
         start=NOW - HOUR,
         end=NOW + ends_s,
-        ceiling=Figure(ceiling, Tag.MEASURED),
-        spent=Figure(fraction * ceiling, Tag.MEASURED),
-        fraction=Figure(fraction, Tag.MEASURED),
+        ceiling=Figure(ceiling, UsageCertainty.MEASURED),
+        spent=Figure(fraction * ceiling, UsageCertainty.MEASURED),
+        fraction=Figure(fraction, UsageCertainty.MEASURED),
     )
 
 
@@ -178,36 +180,36 @@ def test_a_window_of_one_model_is_only_for_that_model() -> None:
 
 
 def test_a_report_is_believed_before_a_calibration_until_its_window_ends() -> None:
-    report = Report(name="5h", fraction=0.93, at=NOW - 60, resets_at=NOW + 600)
+    report = UsageReport(name="5h", fraction=0.93, at=NOW - 60, resets_at=NOW + 600)
     standing = stand(FIVE, report, spent(1.0, ago_s=120), NOW)
-    assert standing.fraction == Figure(0.93, Tag.REPORTED)
+    assert standing.fraction == Figure(0.93, UsageCertainty.REPORTED)
     assert (standing.start, standing.end) == (NOW + 600 - 5 * HOUR, NOW + 600)
     later = stand(FIVE, report, spent(1.0, ago_s=-650), NOW + 700)
-    assert later.fraction == Figure(0.01, Tag.MEASURED)
+    assert later.fraction == Figure(0.01, UsageCertainty.MEASURED)
     assert later.start == NOW + 600, "and the grid goes through the reset that it told"
 
 
 def test_a_reported_window_needs_no_calibration_and_no_source() -> None:
-    report = Report(name="5h", fraction=0.96, at=NOW - 60, resets_at=NOW + 600)
+    report = UsageReport(name="5h", fraction=0.96, at=NOW - 60, resets_at=NOW + 600)
     assert level_of([stand(BUILT_IN[0], report, None, NOW)], TERMS) is Level.STOP
 
 
 def test_a_report_without_a_reset_is_over_with_its_window() -> None:
-    report = Report(name="5h", fraction=0.96, at=NOW - 60)
+    report = UsageReport(name="5h", fraction=0.96, at=NOW - 60)
     assert stand(BUILT_IN[0], report, None, NOW).enforced
     assert not stand(BUILT_IN[0], report, None, NOW + 5 * HOUR).enforced
 
 
 def test_what_was_spent_since_a_report_is_added_to_it() -> None:
-    report = Report(name="5h", fraction=0.5, at=NOW - 600, resets_at=NOW + HOUR)
-    pieces = [Piece(NOW - 1200, NOW - 1200, 10.0), Piece(NOW - 60, NOW - 60, 4.0)]
+    report = UsageReport(name="5h", fraction=0.5, at=NOW - 600, resets_at=NOW + HOUR)
+    pieces = [UsageItem(NOW - 1200, NOW - 1200, 10.0), UsageItem(NOW - 60, NOW - 60, 4.0)]
     standing = stand(BUILT_IN[0], report, Spend("test", pieces), NOW)
-    assert standing.ceiling == Figure(20.0, Tag.ESTIMATED), "10 dollars were half of it"
-    assert standing.fraction == Figure(0.7, Tag.ESTIMATED)
+    assert standing.ceiling == Figure(20.0, UsageCertainty.ESTIMATED), "10 dollars were half of it"
+    assert standing.fraction == Figure(0.7, UsageCertainty.ESTIMATED)
 
 
 def test_a_small_part_says_nothing_about_the_ceiling() -> None:
-    report = Report(name="5h", fraction=0.01, at=NOW - 600, resets_at=NOW + HOUR)
+    report = UsageReport(name="5h", fraction=0.01, at=NOW - 600, resets_at=NOW + HOUR)
     assert stand(BUILT_IN[0], report, spent(10.0, ago_s=1200), NOW).ceiling is None
 
 
@@ -215,19 +217,23 @@ def test_a_small_part_says_nothing_about_the_ceiling() -> None:
 
 
 def test_a_piece_across_the_edge_counts_in_part_and_is_an_estimate() -> None:
-    spend = Spend("blocks", [Piece(0.0, 100.0, 10.0), Piece(100.0, 200.0, 5.0)])
-    assert spend.within(0.0, 200.0) == Figure(15.0, Tag.MEASURED)
-    assert spend.within(50.0, 200.0) == Figure(10.0, Tag.ESTIMATED)
+    spend = Spend("blocks", [UsageItem(0.0, 100.0, 10.0), UsageItem(100.0, 200.0, 5.0)])
+    assert spend.within(0.0, 200.0) == Figure(15.0, UsageCertainty.MEASURED)
+    assert spend.within(50.0, 200.0) == Figure(10.0, UsageCertainty.ESTIMATED)
 
 
 def test_what_is_known_for_certain_is_the_floor() -> None:
-    floor = Spend("ledger", [Piece(1.0, 1.0, 9.0)], Tag.ESTIMATED)
-    assert Spend("low", [Piece(1.0, 1.0, 2.0)], floor=floor).within(0, 2) == Figure(9.0, Tag.ESTIMATED)
-    assert Spend("high", [Piece(1.0, 1.0, 12.0)], floor=floor).within(0, 2) == Figure(12.0, Tag.MEASURED)
+    floor = Spend("ledger", [UsageItem(1.0, 1.0, 9.0)], UsageCertainty.ESTIMATED)
+    assert Spend("low", [UsageItem(1.0, 1.0, 2.0)], floor=floor).within(0, 2) == Figure(
+        9.0, UsageCertainty.ESTIMATED
+    )
+    assert Spend("high", [UsageItem(1.0, 1.0, 12.0)], floor=floor).within(0, 2) == Figure(
+        12.0, UsageCertainty.MEASURED
+    )
 
 
 def test_windows_stand_on_one_grid_for_everybody() -> None:
-    day = Terms(name="day", length_s=86400.0)
+    day = WindowTerms(name="day", length_s=86400.0)
     standing = stand(day, None, None, 86400.0 * 3 + 5)
     assert (standing.start, standing.end) == (86400.0 * 3, 86400.0 * 4)
 
@@ -236,9 +242,9 @@ def test_windows_stand_on_one_grid_for_everybody() -> None:
 
 
 def test_the_run_s_word_the_project_s_the_baseline() -> None:
-    assert guard_of("off", "enforce") is Guard.OFF
-    assert guard_of(None, "advisory") is Guard.ADVISORY
-    assert guard_of(None, None) is Guard.ENFORCE
+    assert guard_of("off", "enforce") is BudgetAction.OFF
+    assert guard_of(None, "advisory") is BudgetAction.ADVISORY
+    assert guard_of(None, None) is BudgetAction.ENFORCE
 
 
 @pytest.mark.parametrize("flag", [True, False])
@@ -250,12 +256,14 @@ def test_an_api_key_needs_all_three(flag: bool, setting: str, env: str, there: b
 
 
 def test_what_a_person_saw_spent_counts_until_that_window_is_over() -> None:
-    terms = Terms(name="5h", length_s=18_000.0, ceiling_usd=10.0, seen_usd=9.6, seen_at=18_100.0)
-    ours = Spend("ledger", [Piece(18_050.0, 18_050.0, 1.0), Piece(18_200.0, 18_200.0, 0.2)], whole=False)
+    terms = WindowTerms(name="5h", length_s=18_000.0, ceiling_usd=10.0, seen_usd=9.6, seen_at=18_100.0)
+    ours = Spend(
+        "ledger", [UsageItem(18_050.0, 18_050.0, 1.0), UsageItem(18_200.0, 18_200.0, 0.2)], whole=False
+    )
     now = stand(terms, None, ours, 18_300.0)
     assert now.full == pytest.approx(0.98), "seen, and what was spent since"
     assert now.fraction is not None
-    assert now.fraction.tag is Tag.ESTIMATED
+    assert now.fraction.tag is UsageCertainty.ESTIMATED
     assert stand(terms, None, ours, 36_001.0).full == 0.0
-    much = Spend("ledger", [Piece(18_050.0, 18_050.0, 12.0)], whole=False)
+    much = Spend("ledger", [UsageItem(18_050.0, 18_050.0, 12.0)], whole=False)
     assert stand(terms, None, much, 18_300.0).full == pytest.approx(1.2), "what is measured may be more"

@@ -6,7 +6,7 @@ import pytest
 
 from flyball.core.pool.control.aimd import freeze, grow, next_move_at, resume_at_floor
 from flyball.core.pool.control.port import HISTORY_LIMIT, cap_of
-from flyball.core.pool.learned import CapEvent, Settling
+from flyball.core.pool.learned import CapEvent, CooldownState
 from tests.core.kit import PROBE_S, SETTLE_S, T0, at, cut, pool, probed, throttle
 
 MIXED = pool()
@@ -113,7 +113,7 @@ def test_the_history_is_bounded() -> None:
 
 def test_a_throttle_right_after_a_probe_undoes_it_at_once() -> None:
     state, event = throttle(probed(9), MIXED, T0 + 1)
-    assert (state.level, event, state.settling) == (8, CapEvent.UNDONE, Settling.CUT)
+    assert (state.level, event, state.settling) == (8, CapEvent.UNDONE, CooldownState.CUT)
 
 
 def test_an_undone_probe_is_undone_once() -> None:
@@ -140,7 +140,7 @@ def test_the_cap_grows_one_step_per_quiet_period_counted_from_the_end_of_settle(
     early, due = T0 + PROBE_S - 1, T0 + PROBE_S
     assert grow(state, MIXED, bound_at=early, bound_oks=0, now=early) is state
     grown = grow(state, MIXED, bound_at=due, bound_oks=0, now=due)
-    assert (grown.level, grown.settle_until, grown.settling) == (9, due + SETTLE_S, Settling.PROBE)
+    assert (grown.level, grown.settle_until, grown.settling) == (9, due + SETTLE_S, CooldownState.PROBE)
     assert next_move_at(grown, MIXED, due) == due + SETTLE_S + PROBE_S
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flyball.core.provider.http_response import from_event
-from flyball.core.provider.stream_events import EVENT_BYTES, ErrorSpotter
+from flyball.core.provider.stream_events import EVENT_BYTES, SseErrorScanner
 from flyball.core.signals import Signal, SignalKind
 
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
@@ -27,7 +27,7 @@ def delta(text: str) -> bytes:
 
 
 def heard(*parts: bytes) -> list[Signal]:
-    spotter = ErrorSpotter()
+    spotter = SseErrorScanner()
     return [said for said in (*map(spotter.feed, parts), spotter.end()) if said is not None]
 
 
@@ -61,7 +61,7 @@ def test_somebody_who_writes_about_errors_is_not_one() -> None:
 
 
 def test_of_an_event_that_never_ends_nothing_is_kept() -> None:
-    spotter = ErrorSpotter()
+    spotter = SseErrorScanner()
     for _ in range(100):
         assert spotter.feed(b"x" * EVENT_BYTES) is None
     assert len(spotter._event) < 10

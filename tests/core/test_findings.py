@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.tasks.review_report import Reading, criteria_of, read_review
+from flyball.core.tasks.review_report import ParsedReview, criteria_of, read_review
 
 TWO = ("the page is there", "it has a title")
 
@@ -19,7 +19,7 @@ def answer(**fields: Any) -> dict[str, Any]:
     return {"verdict": "pass", "criteria": met, "findings": [], **fields}
 
 
-def read(**fields: Any) -> Reading:
+def read(**fields: Any) -> ParsedReview:
     return read_review(json.dumps(answer(**fields)), TWO)
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from flyball.core.pool import plan
 from flyball.core.pool.control.fixed import FixedController
-from flyball.core.pool.control.port import Heard, Seen
+from flyball.core.pool.control.port import SignalContext, UsageSample
 from flyball.core.pool.learned import CapEvent, CapState
-from flyball.core.pool.local_pool import INFINITY, Gate, Start
+from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import CONTROLLERS, PoolChanges, PoolSettings, resolve_pool
 from flyball.core.signals import Bucket, Signal, SignalKind
@@ -37,7 +37,7 @@ NOTHING: Mapping[str, float] = {}
 class Driver:
     """A gate with simulated time: it starts what the gate lets through and remembers what is in flight."""
 
-    gate: Gate
+    gate: LocalPool
     now: float = T0
 
     def wait(self, seconds: float) -> None:
@@ -46,23 +46,23 @@ class Driver:
     def open(self, cost: Mapping[str, float] = NOTHING) -> bool:
         return self.gate.open_at(self.now, cost) <= self.now
 
-    def start(self, cost: Mapping[str, float] = NOTHING) -> Start:
+    def start(self, cost: Mapping[str, float] = NOTHING) -> CallStart:
         assert self.open(cost)
         return self.gate.start(self.now, cost)
 
-    def fill(self, cost: Mapping[str, float] = NOTHING) -> list[Start]:
+    def fill(self, cost: Mapping[str, float] = NOTHING) -> list[CallStart]:
         started = []
         while self.open(cost):
             started.append(self.gate.start(self.now, cost))
         return started
 
-    def end(self, start: Start, signal: Signal = OK, **used: float) -> None:
+    def end(self, start: CallStart, signal: Signal = OK, **used: float) -> None:
         self.gate.end(start, signal, self.now, actual=used)
 
 
 def driver(**changes: object) -> Driver:
     usual: PoolChanges = {"profile": "calls", "cap": 8, "cap_ceiling": 16}
-    return Driver(Gate(resolve_pool({**usual, **changes}), T0))  # type: ignore[typeddict-item]
+    return Driver(LocalPool(resolve_pool({**usual, **changes}), T0))  # type: ignore[typeddict-item]
 
 
 # -- never more than allowed --------------------------------------------------------------------------
@@ -76,10 +76,10 @@ class MadController(FixedController):
     def __init__(self, levels: Callable[[], float]) -> None:
         self._levels = levels
 
-    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
         return replace(state, level=self._levels()), CapEvent.CUT
 
-    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
         return replace(state, level=self._levels())
 
 
@@ -113,7 +113,7 @@ _signals = {
 
 
 def _played(d: Driver, steps: list[tuple[str, float, int]], check: Callable[[int], None]) -> None:
-    flying: list[Start] = []
+    flying: list[CallStart] = []
     for what, wait_s, number in steps:
         d.wait(wait_s)
         if what == "fill":
@@ -161,7 +161,7 @@ def test_under_any_controller_work_starts_again_when_everything_ended_and_time_p
     controller: str, steps: list[tuple[str, float, int]]
 ) -> None:
     d = driver(controller=controller, cap=4, cap_ceiling=6)
-    flying: list[Start] = []
+    flying: list[CallStart] = []
     for what, wait_s, number in steps:
         d.wait(wait_s)
         if what == "fill":
@@ -210,7 +210,7 @@ def _open_breaker(**changes: object) -> Driver:
     return d
 
 
-def _trial() -> tuple[Driver, Start]:
+def _trial() -> tuple[Driver, CallStart]:
     d = _open_breaker()
     d.now = d.gate.open_at(d.now)
     return d, d.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import resolve_pool
 from flyball.core.signals import Signal, SignalKind
@@ -10,7 +10,7 @@ from tests.core.kit import T0
 
 
 def test_starts_are_spaced_with_the_chance_that_is_passed_in() -> None:
-    gate = Gate(resolve_pool({"cap": 4, "spacing_s": 3.0, "spacing_jitter": 0.5}), T0)
+    gate = LocalPool(resolve_pool({"cap": 4, "spacing_s": 3.0, "spacing_jitter": 0.5}), T0)
     assert gate.open_at(T0) == T0
     gate.start(T0, chance=0.0)
     assert gate.open_at(T0) == T0 + 1.5
@@ -20,7 +20,9 @@ def test_starts_are_spaced_with_the_chance_that_is_passed_in() -> None:
 
 
 def test_a_trial_is_exempt_from_spacing() -> None:
-    gate = Gate(resolve_pool({"cap": 1, "controller": "koryph", "spacing_s": 600.0, "break_s": 20.0}), T0)
+    gate = LocalPool(
+        resolve_pool({"cap": 1, "controller": "koryph", "spacing_s": 600.0, "break_s": 20.0}), T0
+    )
     first = gate.start(T0)
     gate.end(first, Signal(SignalKind.THROTTLED), T0 + 130.0)
     opens = gate.open_at(T0 + 130.0)

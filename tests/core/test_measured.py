@@ -8,7 +8,7 @@ import pytest
 
 from flyball.core.pool.control.measured import BLIPS_MOST, DEEPER, OVERLOADS_TO_TRIP, PAUSE
 from flyball.core.pool.learned import CapEvent, CapState
-from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.settings import resolve_pool
 from flyball.core.signals import SignalKind
 from tests.core.kit import T0
@@ -273,7 +273,7 @@ def test_what_follows_a_quota_or_an_outage_is_not_spaced() -> None:
 
 
 def test_the_plan_keeps_starts_apart_while_the_controller_asks_for_it() -> None:
-    gate = Gate(resolve_pool({"cap": 20, "cap_ceiling": 64}), T0)
+    gate = LocalPool(resolve_pool({"cap": 20, "cap_ceiling": 64}), T0)
     cut, _ = refused(calm(20), in_flight=15)
     gate.memory = replace(gate.memory, cap=cut)
     opens_at = cut.hold_until

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.pool.control.measured import FALLS_TO_TRIP, INTERVAL_MOST, OVERDUE_S, PAUSE
-from flyball.core.pool.control.port import Heard, Seen, cap_of
+from flyball.core.pool.control.port import SignalContext, UsageSample, cap_of
 from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.settings import PoolSettings, resolve_pool
 from flyball.core.signals import Signal, SignalKind
 from flyball.stores.codec import dump, load_memory
@@ -261,7 +261,7 @@ def test_a_warning_stops_growth_until_an_answer_says_otherwise_and_cuts_nothing(
 
 def test_a_quota_is_blamed_for_refusals_on_firm_ground_only() -> None:
     def blames(state: CapState, kind: SignalKind = SignalKind.THROTTLED, sent: float = T0 + 9) -> bool:
-        heard = Heard(signal=Signal(kind), now=T0 + 10, in_use=20, sent_at=sent, in_flight=20)
+        heard = SignalContext(signal=Signal(kind), now=T0 + 10, in_use=20, sent_at=sent, in_flight=20)
         return CONTROL.blames_quota(state, S, heard)
 
     assert blames(calm(20))
@@ -328,7 +328,7 @@ def _pools(draw: st.DrawFn) -> PoolSettings:
 def _moved(state: CapState, s: PoolSettings, move: Move, now: float) -> CapState:
     if move.what == "see":
         bound_at = now if move.full else -math.inf
-        seen = Seen(
+        seen = UsageSample(
             now=now,
             in_use=move.in_use,
             bound_now=move.full,
@@ -338,7 +338,7 @@ def _moved(state: CapState, s: PoolSettings, move: Move, now: float) -> CapState
         )
         return CONTROL.see(state, s, seen)
     if move.what in _kinds:
-        heard = Heard(
+        heard = SignalContext(
             signal=Signal(SignalKind(move.what)),
             now=now,
             in_use=move.in_use,
@@ -378,7 +378,7 @@ def test_whatever_happens_what_was_learned_survives_being_stored(s: PoolSettings
     for move in moves:
         now += move.wait_s
         state = _moved(state, s, move, now)
-    assert load_memory(dump(Memory(state))) == Memory(state)
+    assert load_memory(dump(LearnedState(state))) == LearnedState(state)
 
 
 @given(_pools(), _moves)

@@ -8,25 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.tasks.statistics import Spend, measure, trips_of
-from flyball.core.tasks.task_run import Entry, Mark, Step
+from flyball.core.tasks.statistics import SpendTotals, measure, trips_of
+from flyball.core.tasks.task_run import LedgerEntry, RunPhase, Step
 
 
 class Book:
     """Entries of several tasks, written by the second."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
 
-    def __call__(self, at: float, task: str, step: Step, mark: Mark = Mark.DONE, **fields: Any) -> Book:
+    def __call__(
+        self, at: float, task: str, step: Step, mark: RunPhase = RunPhase.DONE, **fields: Any
+    ) -> Book:
         number = len(self.entries) + 1
-        self.entries.append(Entry(id=number, at=at, run="r", task=task, step=step, mark=mark, fields=fields))
+        self.entries.append(
+            LedgerEntry(id=number, at=at, run="r", task=task, step=step, mark=mark, fields=fields)
+        )
         return self
 
     def launch(self, at: float, task: str, *, model: str, took_s: float, usd: float, tokens: int) -> Book:
         """From its place in the width to the end of an agent: 1 s each for worktree, slot and start."""
-        self(at, task, Step.WORKTREE, Mark.BEGUN)(at + 1, task, Step.WORKTREE)
-        self(at + 2, task, Step.LAUNCH, Mark.BEGUN)(at + 3, task, Step.LAUNCH, model=model)
+        self(at, task, Step.WORKTREE, RunPhase.BEGUN)(at + 1, task, Step.WORKTREE)
+        self(at + 2, task, Step.LAUNCH, RunPhase.BEGUN)(at + 3, task, Step.LAUNCH, model=model)
         return self(at + 3 + took_s, task, Step.END, tokens=tokens, cost_usd=usd, model=model)
 
 
@@ -35,10 +39,14 @@ def a_merged_and_a_blocked_task() -> Book:
     book(0, "t-1", Step.CLAIM).launch(10, "t-1", model="sonnet", took_s=100, usd=1.0, tokens=1000)
     book(114, "t-1", Step.BACK, cause="gate")
     book.launch(134, "t-1", model="sonnet", took_s=50, usd=0.5, tokens=500)
-    book(188, "t-1", Step.REVIEW, Mark.BEGUN)
+    book(188, "t-1", Step.REVIEW, RunPhase.BEGUN)
     book(198, "t-1", Step.REVIEW, tokens=10, cost_usd=0.25, model="opus")
-    book(200, "t-1", Step.LAND, Mark.BEGUN)(230, "t-1", Step.REBASE, Mark.BEGUN)(230, "t-1", Step.REBASE)
-    book(231, "t-1", Step.GATE, Mark.BEGUN)(291, "t-1", Step.GATE)(291, "t-1", Step.ADVANCE, Mark.BEGUN)
+    book(200, "t-1", Step.LAND, RunPhase.BEGUN)(230, "t-1", Step.REBASE, RunPhase.BEGUN)(
+        230, "t-1", Step.REBASE
+    )
+    book(231, "t-1", Step.GATE, RunPhase.BEGUN)(291, "t-1", Step.GATE)(
+        291, "t-1", Step.ADVANCE, RunPhase.BEGUN
+    )
     book(292, "t-1", Step.TELL)(300, "t-1", Step.MERGED)
     book(0, "t-2", Step.CLAIM).launch(0, "t-2", model="haiku", took_s=7, usd=0.1, tokens=100)
     return book(12, "t-2", Step.BLOCK)
@@ -49,8 +57,8 @@ def test_a_trip_carries_what_all_its_agents_spent_to_the_side_it_ended_on() -> N
     assert (found.merged, found.blocked, found.parked, found.under_way) == (1, 1, 0, 0)
     assert found.merged_per_hour == pytest.approx(1.0)
     assert found.median_trip_s == 300
-    assert found.spend_per_merged == Spend(tokens=1510, usd=1.75)
-    assert found.wasted == Spend(tokens=100, usd=0.1)
+    assert found.spend_per_merged == SpendTotals(tokens=1510, usd=1.75)
+    assert found.wasted == SpendTotals(tokens=100, usd=0.1)
     assert found.spend.tokens == 1610
 
 
@@ -85,13 +93,13 @@ def test_work_that_waits_for_a_person_counts_their_time_as_nobodys() -> None:
     book = Book()(0, "t", Step.CLAIM).launch(0, "t", model="m", took_s=1, usd=1, tokens=1)
     book(5, "t", Step.PARK)
     assert measure(trips_of(book.entries), now=10).parked == 1
-    book(9000, "t", Step.LAND, Mark.BEGUN)(9001, "t", Step.REBASE, Mark.BEGUN)(9002, "t", Step.MERGED)
+    book(9000, "t", Step.LAND, RunPhase.BEGUN)(9001, "t", Step.REBASE, RunPhase.BEGUN)(9002, "t", Step.MERGED)
     (trip,) = trips_of(book.entries)
     assert (trip.end, sum(trip.waits.values())) == ("merged", 7)
 
 
 def test_a_source_told_later_does_not_open_a_trip_again() -> None:
-    book = a_merged_and_a_blocked_task()(5000, "t-1", Step.TELL, Mark.BEGUN)(5001, "t-1", Step.TELL)
+    book = a_merged_and_a_blocked_task()(5000, "t-1", Step.TELL, RunPhase.BEGUN)(5001, "t-1", Step.TELL)
     assert measure(trips_of(book.entries), now=6000, since=4000).merged == 0
     assert measure(trips_of(book.entries), now=6000).merged == 1
 
@@ -107,7 +115,7 @@ def test_nothing_yet_is_all_zeros() -> None:
             st.floats(0, 1e6),
             st.sampled_from(["a", "b"]),
             st.sampled_from(Step),
-            st.sampled_from(Mark),
+            st.sampled_from(RunPhase),
             st.fixed_dictionaries({}, optional={"tokens": st.none() | st.integers(0, 99)}),
         ),
         max_size=40,
@@ -121,7 +129,7 @@ def test_whatever_the_ledger_says_no_token_is_lost_or_counted_twice(rows: list[A
         entry.fields.get("tokens") or 0
         for index, entry in enumerate(book.entries)
         if entry.step in (Step.END, Step.STAGE, Step.REVIEW)
-        and (entry.mark is Mark.DONE or entry.step is not Step.END)
+        and (entry.mark is RunPhase.DONE or entry.step is not Step.END)
         and any(before.task == entry.task for before in book.entries[:index])
     ]
     trips = trips_of(book.entries)

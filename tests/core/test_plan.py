@@ -11,7 +11,7 @@ from flyball.core.pool.control.port import cap_of
 from flyball.core.pool.model import Meters, Outcome, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.plan import (
     FOREVER_S,
-    Memory,
+    LearnedState,
     Plan,
     first_memory,
     fold,
@@ -29,7 +29,7 @@ THROTTLED = Signal(SignalKind.THROTTLED)
 
 
 def told(
-    memory: Memory,
+    memory: LearnedState,
     signal: Signal = THROTTLED,
     s: PoolSettings = MIXED,
     *,
@@ -38,7 +38,7 @@ def told(
     project: str = "a",
     meters: Meters | None = None,
     claim_id: int | None = None,
-) -> tuple[Memory, list[str]]:
+) -> tuple[LearnedState, list[str]]:
     """The memory after one signal, and the kinds of facts it left."""
     memory, facts = fold(
         memory,
@@ -56,7 +56,7 @@ def told(
 
 
 def planned(
-    memory: Memory,
+    memory: LearnedState,
     s: PoolSettings = MIXED,
     *,
     now: float = T0,
@@ -82,9 +82,9 @@ def planned(
     )
 
 
-CALM = Memory(at(8))
-OPEN = Memory(at(1), BreakerState(Phase.OPEN, T0 + 300, since=T0))
-HALF_OPEN = Memory(at(1), BreakerState(Phase.TRIAL, T0, since=T0))
+CALM = LearnedState(at(8))
+OPEN = LearnedState(at(1), BreakerState(Phase.OPEN, T0 + 300, since=T0))
+HALF_OPEN = LearnedState(at(1), BreakerState(Phase.TRIAL, T0, since=T0))
 TRIAL = Meters(trial_id=5, trial_at=T0, trial_project="a", trial_name="trial")
 
 
@@ -127,22 +127,22 @@ def test_what_only_a_person_can_change_is_told_and_changes_nothing(kind: SignalK
 
 
 def test_a_throttle_at_the_floor_opens_the_breaker() -> None:
-    memory, facts = told(Memory(at(1)))
+    memory, facts = told(LearnedState(at(1)))
     assert (memory.breaker.phase, memory.breaker.open_until, facts) == (Phase.OPEN, T0 + 300, ["open"])
 
 
 def test_the_third_cut_in_ten_minutes_opens_the_breaker() -> None:
-    memory = Memory(replace(at(8), cuts=(T0 - 590, T0 - 300)))
+    memory = LearnedState(replace(at(8), cuts=(T0 - 590, T0 - 300)))
     assert told(memory)[0].breaker.phase is Phase.OPEN
 
 
 def test_cuts_longer_ago_do_not_count() -> None:
-    memory = Memory(replace(at(8), cuts=(T0 - 601, T0 - 300)))
+    memory = LearnedState(replace(at(8), cuts=(T0 - 601, T0 - 300)))
     assert told(memory)[0].breaker.phase is Phase.CLOSED
 
 
 def test_a_throttle_at_the_floor_during_settle_after_a_cut_does_not_open_the_breaker() -> None:
-    memory = Memory(cut(1, failed=2))
+    memory = LearnedState(cut(1, failed=2))
     assert told(memory, now=T0 + 1)[0].breaker.phase is Phase.CLOSED
 
 
@@ -273,7 +273,7 @@ def test_a_full_pool_grows_when_its_quiet_period_is_over_and_tells() -> None:
 
 def test_successes_are_folded_once() -> None:
     calls = pool(profile="calls")
-    plan = planned(Memory(at(2)), calls, meters=Meters(bound_oks=4))
+    plan = planned(LearnedState(at(2)), calls, meters=Meters(bound_oks=4))
     assert (plan.limits.cap, plan.meters.bound_oks) == (4, 0)
 
 
@@ -281,10 +281,12 @@ def test_the_version_moves_with_every_plan() -> None:
     assert planned(CALM).limits.version == 8
 
 
-@pytest.mark.parametrize("memory", [CALM, OPEN, HALF_OPEN, Memory(cut(4, failed=8))])
+@pytest.mark.parametrize("memory", [CALM, OPEN, HALF_OPEN, LearnedState(cut(4, failed=8))])
 @pytest.mark.parametrize("s", [MIXED, STATIC, pool(profile="calls"), pool(settle_s=0.0)])
 @pytest.mark.parametrize("later_s", [0, 119, 120, 300, 5000])
-def test_a_plan_is_good_for_a_while_but_not_for_ever(memory: Memory, s: PoolSettings, later_s: int) -> None:
+def test_a_plan_is_good_for_a_while_but_not_for_ever(
+    memory: LearnedState, s: PoolSettings, later_s: int
+) -> None:
     now = T0 + later_s
     valid_until = planned(memory, s, now=now).limits.valid_until
     assert now < valid_until <= now + FOREVER_S
@@ -303,7 +305,7 @@ def test_a_static_pool_has_no_breaker_no_spacing_and_its_own_cap_as_ceiling() ->
 
 
 def test_a_person_who_sets_the_cap_starts_it_anew() -> None:
-    memory = reseeded(Memory(cut(2, failed=8)), pool(cap=6), T0)
+    memory = reseeded(LearnedState(cut(2, failed=8)), pool(cap=6), T0)
     assert (memory.cap.level, memory.cap.failed_level) == (6, None)
 
 

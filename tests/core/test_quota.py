@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flyball.core.pool import token_quota as quotas
 from flyball.core.pool.learned import CapState
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.rate_window import Source, Window
 from flyball.core.pool.token_quota import (
     CUSHION_S,
@@ -335,7 +335,7 @@ def test_what_was_refused_before_the_empty_moment_gives_nothing_back_to_it() -> 
 
 @pytest.mark.parametrize("quota", [Quota(), emptied(3), BELIEVED, _refuted(BELIEVED, every_s=5.0)])
 def test_what_was_found_out_survives_being_stored(quota: Quota) -> None:
-    memory = Memory(CapState(8.0), quota=quota)
+    memory = LearnedState(CapState(8.0), quota=quota)
     assert load_memory(dump(memory)) == memory
 
 

@@ -8,9 +8,9 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.core.tasks.next_step import (
     ATTEMPTS_BY_TIER,
     NO_RETRIES,
+    Action,
     Budgets,
-    Move,
-    Next,
+    Decision,
     after_end,
     after_landing,
     budgets_for,
@@ -18,16 +18,16 @@ from flyball.core.tasks.next_step import (
     may_let_go,
     on_resume,
 )
-from flyball.core.tasks.task_run import FINAL, Cause, SlotRun, State
+from flyball.core.tasks.task_run import FINAL, Cause, State, TaskRunState
 
 BUDGETS = Budgets()
 
 
-def trip(state: State = State.ENDED, **fields: object) -> SlotRun:
-    return SlotRun(task="t-1", state=state, **fields)  # type: ignore[arg-type]
+def trip(state: State = State.ENDED, **fields: object) -> TaskRunState:
+    return TaskRunState(task="t-1", state=state, **fields)  # type: ignore[arg-type]
 
 
-def ended(slot: SlotRun, end: str, *, signal: Signal | None = None, commits: bool = True) -> Next:
+def ended(slot: TaskRunState, end: str, *, signal: Signal | None = None, commits: bool = True) -> Decision:
     return after_end(slot, BUDGETS, end=end, reason="it said so", signal=signal, commits=commits)
 
 
@@ -36,16 +36,16 @@ def ended(slot: SlotRun, end: str, *, signal: Signal | None = None, commits: boo
 
 def test_a_wrong_key_is_blocked_at_once() -> None:
     found = ended(trip(), "failed", signal=Signal(SignalKind.AUTH))
-    assert found.move is Move.BLOCK
+    assert found.move is Action.BLOCK
     assert "check the login or the key" in found.why
 
 
 @pytest.mark.parametrize("end", ["failed", "killed", "unknown"])
 def test_a_failure_is_tried_again_while_the_budget_lasts(end: str) -> None:
-    assert ended(trip(failures=0), end).move is Move.AGAIN
-    assert ended(trip(failures=1), end).move is Move.AGAIN
+    assert ended(trip(failures=0), end).move is Action.AGAIN
+    assert ended(trip(failures=1), end).move is Action.AGAIN
     last = ended(trip(failures=2), end)
-    assert last.move is Move.BLOCK
+    assert last.move is Action.BLOCK
     assert last.why == "failed 3 times, the last time: it said so"
 
 
@@ -56,23 +56,23 @@ def test_a_failure_goes_on_with_its_session_only_where_it_left_commits(commits: 
 
 
 def test_nothing_is_launched_for_ever() -> None:
-    assert ended(trip(launches=50), "failed").move is Move.BLOCK
+    assert ended(trip(launches=50), "failed").move is Action.BLOCK
 
 
 def test_an_agent_that_changed_nothing_is_blocked() -> None:
     found = ended(trip(), "finished", commits=False)
-    assert found.move is Move.BLOCK
+    assert found.move is Action.BLOCK
     assert found.why.startswith("no-changes")
 
 
 def test_finished_work_is_checked_and_then_lands() -> None:
-    assert ended(trip(), "finished").move is Move.CHECK
+    assert ended(trip(), "finished").move is Action.CHECK
 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_limit_never_lands_and_burns_no_attempt(commits: bool) -> None:
     found = ended(trip(failures=2), "limited", commits=commits)
-    assert (found.move, found.cause, found.fresh) == (Move.AGAIN, Cause.LIMITED, False)
+    assert (found.move, found.cause, found.fresh) == (Action.AGAIN, Cause.LIMITED, False)
 
 
 def test_each_further_limit_is_waited_out_longer() -> None:
@@ -87,14 +87,14 @@ def test_a_wait_that_the_provider_names_is_what_is_waited() -> None:
 
 def test_limits_beyond_their_budget_block() -> None:
     found = ended(trip(limited=5), "limited")
-    assert found.move is Move.BLOCK
+    assert found.move is Action.BLOCK
     assert found.why.startswith("limited 6 times in a row")
 
 
 @pytest.mark.parametrize("kind", [SignalKind.CREDIT_GONE, SignalKind.WINDOW_USED_UP])
 def test_a_limit_that_only_a_person_can_lift_pauses_the_run(kind: SignalKind) -> None:
     found = ended(trip(limited=99), "limited", signal=Signal(kind))
-    assert (found.move, found.pause) == (Move.AGAIN, "it said so")
+    assert (found.move, found.pause) == (Action.AGAIN, "it said so")
 
 
 def test_a_window_with_a_known_reset_is_waited_out() -> None:
@@ -116,65 +116,67 @@ def test_a_red_gate_and_a_conflict_go_back_within_their_budgets(
     result: str, spent: dict[str, int], cause: Cause
 ) -> None:
     back = after_landing(trip(State.LANDING), BUDGETS, result=result, why="why", detail="see")
-    assert (back.move, back.cause, back.detail) == (Move.AGAIN, cause, "see")
+    assert (back.move, back.cause, back.detail) == (Action.AGAIN, cause, "see")
     blocked = after_landing(trip(State.LANDING, **spent), BUDGETS, result=result, why="why")
-    assert (blocked.move, blocked.why) == (Move.BLOCK, f"{result}: why")
+    assert (blocked.move, blocked.why) == (Action.BLOCK, f"{result}: why")
 
 
 @pytest.mark.parametrize("result", ["protected", "dirty", "no-changes", "error"])
 def test_whatever_else_stops_a_landing_is_for_a_person(result: str) -> None:
     found = after_landing(trip(State.LANDING), BUDGETS, result=result, why="why")
-    assert (found.move, found.why) == (Move.BLOCK, f"{result}: why")
+    assert (found.move, found.why) == (Action.BLOCK, f"{result}: why")
 
 
 @pytest.mark.parametrize("result", ["gate-failed", "conflict"])
 def test_a_landing_by_hand_sends_nothing_back(result: str) -> None:
-    assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Move.BLOCK
+    assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Action.BLOCK
 
 
 def test_what_landed_is_merged() -> None:
-    assert after_landing(trip(State.LANDING), BUDGETS, result="merged", why="abc").move is Move.MERGED
+    assert after_landing(trip(State.LANDING), BUDGETS, result="merged", why="abc").move is Action.MERGED
 
 
 # -- after the engine was gone ----------------------------------------------------------------------------
 
 
-def resumed(slot: SlotRun, *, alive: bool = False, on_file: bool = False, commits: bool = False) -> Next:
+def resumed(
+    slot: TaskRunState, *, alive: bool = False, on_file: bool = False, commits: bool = False
+) -> Decision:
     return on_resume(slot, BUDGETS, alive=alive, ended_on_file=on_file, commits=commits)
 
 
 @pytest.mark.parametrize("state", sorted(FINAL, key=str))
 def test_what_is_over_is_left(state: State) -> None:
-    assert resumed(trip(state), alive=True).move is Move.LEAVE
+    assert resumed(trip(state), alive=True).move is Action.LEAVE
 
 
 def test_the_world_outranks_the_ledger_about_an_agent() -> None:
     running = trip(State.RUNNING)
-    assert resumed(running, alive=True, on_file=True, commits=True).move is Move.REATTACH
-    assert resumed(running, on_file=True, commits=True).move is Move.JUDGE
+    assert resumed(running, alive=True, on_file=True, commits=True).move is Action.REATTACH
+    assert resumed(running, on_file=True, commits=True).move is Action.JUDGE
 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_dead_agent_resumes_with_commits_and_starts_fresh_without(commits: bool) -> None:
     found = resumed(trip(State.RUNNING), commits=commits)
-    assert (found.move, found.cause, found.fresh) == (Move.AGAIN, Cause.INTERRUPTED, not commits)
+    assert (found.move, found.cause, found.fresh) == (Action.AGAIN, Cause.INTERRUPTED, not commits)
 
 
 def test_a_dead_agent_with_its_budget_spent_is_blocked() -> None:
     found = resumed(trip(State.RUNNING, failures=3, reason="no luck"))
-    assert (found.move, found.why) == (Move.BLOCK, "failed 3 times, the last time: no luck")
+    assert (found.move, found.why) == (Action.BLOCK, "failed 3 times, the last time: no luck")
 
 
 @pytest.mark.parametrize(
     ("state", "move"),
     [
-        (State.CLAIMED, Move.PREPARE),
-        (State.READY, Move.PREPARE),
-        (State.ENDED, Move.JUDGE),
-        (State.LANDING, Move.LAND_ON),
+        (State.CLAIMED, Action.PREPARE),
+        (State.READY, Action.PREPARE),
+        (State.ENDED, Action.JUDGE),
+        (State.LANDING, Action.LAND_ON),
     ],
 )
-def test_whatever_stood_somewhere_goes_on_from_there(state: State, move: Move) -> None:
+def test_whatever_stood_somewhere_goes_on_from_there(state: State, move: Action) -> None:
     assert resumed(trip(state)).move is move
 
 
@@ -199,20 +201,20 @@ def test_the_lowest_tier_asks_a_person_at_once() -> None:
 @pytest.mark.parametrize("result", ["manual", "pr-opened", "no-gh", "unapproved"])
 def test_work_that_is_as_good_as_it_was_waits_for_a_person(result: str) -> None:
     found = after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why")
-    assert found.move is Move.PARK
+    assert found.move is Action.PARK
     assert "why" in found.why
 
 
 @pytest.mark.parametrize("result", ["no-remote", "gate-broken", "error"])
 def test_a_failure_outside_leaves_an_open_pull_request_as_it_was(result: str) -> None:
     opened = after_landing(trip(State.LANDING, pr_number=12), NO_RETRIES, result=result, why="why")
-    assert (opened.move, opened.why) == (Move.PARK, f"{result}: why")
+    assert (opened.move, opened.why) == (Action.PARK, f"{result}: why")
 
 
 @pytest.mark.parametrize("result", ["no-remote", "gate-broken"])
 def test_work_that_only_something_outside_kept_back_waits_and_lands_again(result: str) -> None:
     found = after_landing(trip(State.LANDING, way="merge"), BUDGETS, result=result, why="why")
-    assert (found.move, found.cause) == (Move.PARK, None)
+    assert (found.move, found.cause) == (Action.PARK, None)
     assert found.why == f"{result}: why; once that is mended, flyball run lands it without an agent"
     assert lands_again(trip(State.PARKED, result=result))
     assert not lands_again(trip(State.PARKED, result=result, pr_number=12))
@@ -223,12 +225,12 @@ def test_work_that_only_something_outside_kept_back_waits_and_lands_again(result
 def test_what_is_outside_changes_nothing_about_what_work_was_blocked_for(result: str) -> None:
     blocked = trip(State.LANDING, blocked_for="failed once")
     found = after_landing(blocked, NO_RETRIES, result=result, why="why")
-    assert (found.move, found.why, found.said) == (Move.BLOCK, "failed once", f"{result}: why")
+    assert (found.move, found.why, found.said) == (Action.BLOCK, "failed once", f"{result}: why")
 
 
 def test_what_no_agent_could_help_with_waits_for_a_person_whatever_its_word() -> None:
     found = after_landing(trip(State.LANDING), BUDGETS, result="no-remote", why="why", waits=True)
-    assert (found.move, found.why) == (Move.PARK, "no-remote: why")
+    assert (found.move, found.why) == (Action.PARK, "no-remote: why")
 
 
 @pytest.mark.parametrize("state", State)
@@ -244,5 +246,5 @@ def test_a_pull_request_that_is_open_is_not_let_go() -> None:
 def test_a_review_of_a_pull_request_that_was_cut_short_leaves_it_open() -> None:
     slot = trip(State.CHECKING, pr_number=12, pr_url="https://host/12")
     found = on_resume(slot, BUDGETS, alive=False, ended_on_file=False, commits=True)
-    assert found.move is Move.PARK
+    assert found.move is Action.PARK
     assert "#12 is open: https://host/12" in found.why

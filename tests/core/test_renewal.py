@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from flyball.core.share_lease.renewal import (
-    Pot,
+    CallCounts,
     Renewal,
-    Renewed,
+    RenewedShare,
+    ShareBudget,
     ShareLease,
-    Tally,
     evict,
     expired,
     in_epoch,
     lease_name,
     renew,
 )
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 
 NOW = 100.0
 
@@ -53,11 +53,11 @@ def renewal(
     )
 
 
-def pot(cap: int = 8, *, held: int = 0, nodes: int = 1, learning_s: float = 0.0) -> Pot:
-    return Pot(cap=cap, held=held, nodes=nodes, learning_until=NOW + learning_s)
+def pot(cap: int = 8, *, held: int = 0, nodes: int = 1, learning_s: float = 0.0) -> ShareBudget:
+    return ShareBudget(cap=cap, held=held, nodes=nodes, learning_until=NOW + learning_s)
 
 
-def renewed(row: ShareLease | None, said: Renewal, of: Pot) -> Renewed:
+def renewed(row: ShareLease | None, said: Renewal, of: ShareBudget) -> RenewedShare:
     return renew(row, said, of, now=NOW)
 
 
@@ -145,8 +145,8 @@ def test_another_incarnation_is_another_lease_whatever_its_number() -> None:
 
 
 def test_a_lease_lives_for_its_ttl_and_the_grace() -> None:
-    terms = ShareTerms(grace_s=10)
-    done = renew(None, renewal(seq=1), Pot(cap=1, terms=terms), now=NOW)
+    terms = ShareTiming(grace_s=10)
+    done = renew(None, renewal(seq=1), ShareBudget(cap=1, terms=terms), now=NOW)
     assert done.lease.expires_at == NOW + 14
     assert done.reply.ttl_s == 4, "the holder fences itself by the TTL alone"
 
@@ -225,8 +225,8 @@ def test_while_the_store_learns_a_fenced_holder_may_finish_and_not_refill() -> N
 
 
 def test_another_life_of_the_store_starts_by_learning_for_the_length_of_a_lease() -> None:
-    terms = ShareTerms(grace_s=3)
-    before = Pot(cap=8, epoch="run 1", terms=terms)
+    terms = ShareTiming(grace_s=3)
+    before = ShareBudget(cap=8, epoch="run 1", terms=terms)
     assert in_epoch(before, "run 1", now=NOW) is before
     after = in_epoch(before, "run 2", now=NOW)
     assert (after.epoch, after.learning_until) == ("run 2", NOW + 7)
@@ -276,15 +276,15 @@ def test_the_plan_looks_again_when_a_drain_goes_on_and_when_a_turn_ends() -> Non
 
 
 def test_counts_are_told_once_however_often_a_renewal_is_sent() -> None:
-    first = renewed(None, replace(renewal(seq=1), tally=Tally()), pot(8)).lease
-    second = replace(renewal(seq=2), tally=Tally(successes=10, throttles=2))
+    first = renewed(None, replace(renewal(seq=1), tally=CallCounts()), pot(8)).lease
+    second = replace(renewal(seq=2), tally=CallCounts(successes=10, throttles=2))
     done = renewed(first, second, pot(8, held=8))
-    assert done.news == Tally(10, 2, 0)
-    assert renewed(done.lease, second, pot(8, held=8)).news == Tally()
-    third = replace(renewal(seq=4), tally=Tally(successes=15, throttles=2, overloads=1))
-    assert renewed(done.lease, third, pot(8, held=8)).news == Tally(5, 0, 1), "a lost one is in the next"
+    assert done.news == CallCounts(10, 2, 0)
+    assert renewed(done.lease, second, pot(8, held=8)).news == CallCounts()
+    third = replace(renewal(seq=4), tally=CallCounts(successes=15, throttles=2, overloads=1))
+    assert renewed(done.lease, third, pot(8, held=8)).news == CallCounts(5, 0, 1), "a lost one is in the next"
 
 
 def test_what_was_answered_before_the_store_forgot_is_not_counted_again() -> None:
-    said = replace(renewal(2, seq=50), tally=Tally(successes=1000))
-    assert renewed(None, said, pot(8, learning_s=2)).news == Tally()
+    said = replace(renewal(2, seq=50), tally=CallCounts(successes=1000))
+    assert renewed(None, said, pot(8, learning_s=2)).news == CallCounts()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from flyball.core.share_lease.allotment import Allotment, AllotRule, allot
 from flyball.core.share_lease.renewal import ShareLease
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 
-TERMS = ShareTerms()
+TERMS = ShareTiming()
 NOW = 1000.0
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from flyball.core.share_lease.holder import (
     Due,
-    Holding,
-    Why,
+    HolderState,
+    RenewalReason,
     due,
     leave,
     missed,
@@ -19,16 +19,16 @@ from flyball.core.share_lease.holder import (
     sent_for,
 )
 from flyball.core.share_lease.renewal import Reply
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 
-TERMS = ShareTerms()
+TERMS = ShareTiming()
 
 
 def answered(
     slots: int, *, gate: int | None = None, target: int | None = None, at: float = 0.0, wants: int = 0
-) -> Holding:
+) -> HolderState:
     """One whose renewal at ``at`` was answered at once."""
-    after, renewal = send(Holding(node="a", incarnation="1"), now=at, in_flight=0, wants=wants)
+    after, renewal = send(HolderState(node="a", incarnation="1"), now=at, in_flight=0, wants=wants)
     gate = slots if gate is None else gate
     reply = Reply(
         seq=renewal.seq, slots=slots, gate=gate, target=gate if target is None else target, ttl_s=4.0
@@ -36,56 +36,56 @@ def answered(
     return receive(after, reply, now=at, terms=TERMS)
 
 
-def next_due(holding: Holding, *, in_flight: int = 0, wants: int = 0, now: float = 0.0) -> Due:
+def next_due(holding: HolderState, *, in_flight: int = 0, wants: int = 0, now: float = 0.0) -> Due:
     return due(holding, in_flight=in_flight, wants=wants, terms=TERMS, now=now)
 
 
 def test_the_first_renewal_goes_out_at_once() -> None:
-    assert next_due(Holding(node="a", incarnation="1"), now=7.0) == Due(7.0, Why.FIRST)
+    assert next_due(HolderState(node="a", incarnation="1"), now=7.0) == Due(7.0, RenewalReason.FIRST)
 
 
 def test_in_a_steady_state_there_is_only_the_beat() -> None:
     steady = answered(4, wants=9)
     for in_flight, wants in [(0, 0), (4, 4), (4, 9)]:
-        assert next_due(steady, in_flight=in_flight, wants=wants) == Due(1.0, Why.BEAT)
+        assert next_due(steady, in_flight=in_flight, wants=wants) == Due(1.0, RenewalReason.BEAT)
 
 
 def test_a_failed_renewal_is_tried_again_after_a_quarter_beat() -> None:
     after, renewal = send(answered(4), now=1.0, in_flight=0, wants=0)
-    assert next_due(missed(after, seq=renewal.seq, now=1.1)) == Due(1.35, Why.RETRY)
+    assert next_due(missed(after, seq=renewal.seq, now=1.1)) == Due(1.35, RenewalReason.RETRY)
 
 
 def test_one_that_hangs_is_waited_for_longer_each_time() -> None:
     first, _ = send(answered(4), now=1.0, in_flight=0, wants=0)
-    assert next_due(first) == Due(2.0, Why.RETRY)
+    assert next_due(first) == Due(2.0, RenewalReason.RETRY)
     second, _ = send(first, now=2.0, in_flight=0, wants=0)
-    assert next_due(second) == Due(4.0, Why.RETRY)
+    assert next_due(second) == Due(4.0, RenewalReason.RETRY)
 
 
 def test_a_slow_store_is_given_twice_the_time_it_took_last() -> None:
     slow = replace(answered(4), trip_s=1.5)
     after, _ = send(slow, now=1.0, in_flight=0, wants=0)
-    assert next_due(after) == Due(4.0, Why.RETRY)
+    assert next_due(after) == Due(4.0, RenewalReason.RETRY)
 
 
 def test_an_answer_that_came_after_its_time_is_asked_for_again() -> None:
-    assert next_due(answered(4, at=0.0), now=3.9) == Due(0.25, Why.RETRY)
+    assert next_due(answered(4, at=0.0), now=3.9) == Due(0.25, RenewalReason.RETRY)
 
 
 def test_a_lowered_size_is_confirmed_at_once() -> None:
-    assert next_due(answered(5, gate=2), in_flight=2) == Due(float("-inf"), Why.CONFIRM)
+    assert next_due(answered(5, gate=2), in_flight=2) == Due(float("-inf"), RenewalReason.CONFIRM)
 
 
 def test_work_that_ends_above_a_lowered_gate_is_pushed() -> None:
     lowered = answered(5, gate=2)
-    assert next_due(lowered, in_flight=5).why is Why.BEAT, "nothing to give back yet"
-    assert next_due(lowered, in_flight=4).why is Why.PUSH
+    assert next_due(lowered, in_flight=5).why is RenewalReason.BEAT, "nothing to give back yet"
+    assert next_due(lowered, in_flight=4).why is RenewalReason.PUSH
 
 
 def test_eager_renewals_are_a_twentieth_of_a_beat_apart() -> None:
-    lowered = sent_for(answered(5, gate=2), Due(float("-inf"), Why.PUSH), now=0.5)
-    assert next_due(lowered, in_flight=3) == Due(0.55, Why.PUSH)
-    assert sent_for(lowered, Due(1.0, Why.BEAT), now=1.0) is lowered
+    lowered = sent_for(answered(5, gate=2), Due(float("-inf"), RenewalReason.PUSH), now=0.5)
+    assert next_due(lowered, in_flight=3) == Due(0.55, RenewalReason.PUSH)
+    assert sent_for(lowered, Due(1.0, RenewalReason.BEAT), now=1.0) is lowered
 
 
 def test_a_starved_holder_pulls_what_is_promised_and_doubles_the_wait_until_the_beat_is_sooner() -> None:
@@ -96,23 +96,23 @@ def test_a_starved_holder_pulls_what_is_promised_and_doubles_the_wait_until_the_
         waits.append(round(pull.at, 3))
         starved = sent_for(starved, pull, now=pull.at)
     assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
-    assert next_due(starved, in_flight=1, wants=9).why is Why.BEAT
+    assert next_due(starved, in_flight=1, wants=9).why is RenewalReason.BEAT
 
 
 def test_who_needs_no_more_does_not_pull() -> None:
-    assert next_due(answered(1, target=4), in_flight=1, wants=1).why is Why.BEAT
+    assert next_due(answered(1, target=4), in_flight=1, wants=1).why is RenewalReason.BEAT
 
 
 def test_new_hunger_is_told_once_and_a_flutter_not_at_every_turn() -> None:
     content = answered(2, wants=1)
-    assert next_due(content, in_flight=2, wants=5) == Due(float("-inf"), Why.PULL)
-    told = sent_for(content, Due(float("-inf"), Why.PULL), now=0.5)
-    assert next_due(told, in_flight=2, wants=5) == Due(0.75, Why.PULL)
+    assert next_due(content, in_flight=2, wants=5) == Due(float("-inf"), RenewalReason.PULL)
+    told = sent_for(content, Due(float("-inf"), RenewalReason.PULL), now=0.5)
+    assert next_due(told, in_flight=2, wants=5) == Due(0.75, RenewalReason.PULL)
 
 
 def test_a_notice_makes_a_holder_look_now() -> None:
-    assert next_due(notice(answered(5), target=2)).why is Why.NOTICED
-    assert next_due(notice(answered(0), target=2)).why is Why.NOTICED
+    assert next_due(notice(answered(5), target=2)).why is RenewalReason.NOTICED
+    assert next_due(notice(answered(0), target=2)).why is RenewalReason.NOTICED
 
 
 def test_a_reply_that_moves_something_starts_the_pulls_afresh() -> None:
@@ -126,13 +126,15 @@ def test_a_reply_that_moves_something_starts_the_pulls_afresh() -> None:
 
 def test_leaving_is_told_at_once_and_then_as_work_ends() -> None:
     going = leave(answered(5))
-    assert next_due(going, in_flight=5).why is Why.CONFIRM
+    assert next_due(going, in_flight=5).why is RenewalReason.CONFIRM
     after, renewal = send(going, now=0.5, in_flight=5, wants=5)
     heard = receive(after, Reply(seq=renewal.seq, slots=5, ttl_s=4.0), now=0.5, terms=TERMS)
-    assert next_due(heard, in_flight=5) == Due(1.5, Why.BEAT)
-    assert next_due(heard, in_flight=4).why is Why.PUSH
+    assert next_due(heard, in_flight=5) == Due(1.5, RenewalReason.BEAT)
+    assert next_due(heard, in_flight=4).why is RenewalReason.PUSH
 
 
-@pytest.mark.parametrize("why", list(Why))
-def test_only_renewals_ahead_of_the_beat_are_eager(why: Why) -> None:
-    assert why.eager == (why in {Why.CONFIRM, Why.PUSH, Why.PULL, Why.NOTICED})
+@pytest.mark.parametrize("why", list(RenewalReason))
+def test_only_renewals_ahead_of_the_beat_are_eager(why: RenewalReason) -> None:
+    assert why.eager == (
+        why in {RenewalReason.CONFIRM, RenewalReason.PUSH, RenewalReason.PULL, RenewalReason.NOTICED}
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flyball.core.share_lease.holder import (
-    Holding,
+    HolderState,
     OnOutage,
     fenced,
     gone,
@@ -19,20 +19,20 @@ from flyball.core.share_lease.holder import (
     send,
 )
 from flyball.core.share_lease.renewal import Renewal, Reply
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 from flyball.errors import InvariantError
 
-TERMS = ShareTerms()
+TERMS = ShareTiming()
 FENCE_S = TERMS.fence_s
 
 
-def fresh() -> Holding:
-    return Holding(node="a", incarnation="1")
+def fresh() -> HolderState:
+    return HolderState(node="a", incarnation="1")
 
 
 def sent(
-    holding: Holding, *, now: float = 0.0, in_flight: int = 0, wants: int = 0
-) -> tuple[Holding, Renewal]:
+    holding: HolderState, *, now: float = 0.0, in_flight: int = 0, wants: int = 0
+) -> tuple[HolderState, Renewal]:
     return send(holding, now=now, in_flight=in_flight, wants=wants)
 
 
@@ -41,7 +41,7 @@ def told(seq: int, slots: int, gate: int | None = None, *, ttl_s: float = 4.0) -
     return Reply(seq=seq, slots=slots, gate=gate, target=gate, ttl_s=ttl_s)
 
 
-def holding(slots: int, *, now: float = 0.0) -> Holding:
+def holding(slots: int, *, now: float = 0.0) -> HolderState:
     """One that was granted so many by a renewal sent at ``now``."""
     after, renewal = sent(fresh(), now=now)
     return receive(after, told(renewal.seq, slots), now=now, terms=TERMS)

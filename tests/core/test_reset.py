@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.budget.limits import Asked, SlowStart, Thresholds, preflight
-from flyball.core.budget.usage_windows import BUILT_IN, Piece, Spend, stand
+from flyball.core.budget.usage_windows import BUILT_IN, Spend, UsageItem, stand
 
 LENGTH = 18_000.0
 FIVE = replace(BUILT_IN[0], ceiling_usd=10.0)
 
 
 def starts(now: float, spent: float, *, cost: float, duration_s: float) -> bool:
-    spend = Spend("test", [Piece(1.0, 1.0, spent)])
+    spend = Spend("test", [UsageItem(1.0, 1.0, spent)])
     standing = stand(FIVE, None, spend, now)
     asked = Asked(cost_usd=cost, duration_s=duration_s)
     return preflight([standing], asked, Thresholds(), now) is None

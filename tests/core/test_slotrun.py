@@ -9,21 +9,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.pool.model import Holder
-from flyball.core.tasks.task_run import FINAL, TRANSITIONS, Cause, Entry, Mark, SlotRun, State, Step, fold
+from flyball.core.tasks.task_run import (
+    FINAL,
+    TRANSITIONS,
+    Cause,
+    LedgerEntry,
+    RunPhase,
+    State,
+    Step,
+    TaskRunState,
+    fold,
+)
 from flyball.errors import InvariantError
 
 AGENT = {"host": "h", "boot": "b", "pidns": 1, "pid": 42, "start": 7}
 PAIRS = sorted({(step, mark) for _, step, mark in TRANSITIONS}, key=str)
 
 
-def entry(step: Step, mark: Mark = Mark.DONE, *, at: float = 1.0, run: str = "r", **fields: Any) -> Entry:
+def entry(
+    step: Step, mark: RunPhase = RunPhase.DONE, *, at: float = 1.0, run: str = "r", **fields: Any
+) -> LedgerEntry:
     if step is Step.BACK:
         fields.setdefault("cause", "failed")
-    return Entry(id=0, at=at, run=run, task="t-1", step=step, mark=mark, fields=fields)
+    return LedgerEntry(id=0, at=at, run=run, task="t-1", step=step, mark=mark, fields=fields)
 
 
-def told(*entries: Entry) -> SlotRun:
-    slot: SlotRun | None = None
+def told(*entries: LedgerEntry) -> TaskRunState:
+    slot: TaskRunState | None = None
     for each in entries:
         slot = fold(slot, each)
     assert slot is not None
@@ -31,10 +43,14 @@ def told(*entries: Entry) -> SlotRun:
 
 
 CLAIMED = (entry(Step.CLAIM),)
-READY = (*CLAIMED, entry(Step.WORKTREE, Mark.BEGUN), entry(Step.WORKTREE, base="b1", branch="agent/t-1"))
-RUNNING = (*READY, entry(Step.LAUNCH, Mark.BEGUN, folder="f"), entry(Step.LAUNCH, holder=AGENT, keeper=AGENT))
+READY = (*CLAIMED, entry(Step.WORKTREE, RunPhase.BEGUN), entry(Step.WORKTREE, base="b1", branch="agent/t-1"))
+RUNNING = (
+    *READY,
+    entry(Step.LAUNCH, RunPhase.BEGUN, folder="f"),
+    entry(Step.LAUNCH, holder=AGENT, keeper=AGENT),
+)
 ENDED = (*RUNNING, entry(Step.END, end="finished", tokens=10, cost_usd=0.5))
-LANDING = (*ENDED, entry(Step.LAND, Mark.BEGUN))
+LANDING = (*ENDED, entry(Step.LAND, RunPhase.BEGUN))
 
 
 # -- the table --------------------------------------------------------------------------------------------
@@ -47,7 +63,7 @@ def test_nothing_happens_to_a_task_before_it_is_claimed() -> None:
 
 @pytest.mark.parametrize("state", State)
 def test_what_the_table_does_not_list_cannot_happen(state: State) -> None:
-    slot = SlotRun(task="t-1", state=state)
+    slot = TaskRunState(task="t-1", state=state)
     for step, mark in PAIRS:
         if (state, step, mark) not in TRANSITIONS:
             with pytest.raises(InvariantError, match=state.value):
@@ -88,7 +104,9 @@ def test_only_a_landing_merges() -> None:
 
 
 @given(st.lists(st.sampled_from(PAIRS), max_size=30))
-def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(pairs: list[tuple[Step, Mark]]) -> None:
+def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(
+    pairs: list[tuple[Step, RunPhase]],
+) -> None:
     slot = told(entry(Step.CLAIM))
     for step, mark in pairs:
         before = slot
@@ -123,7 +141,7 @@ def test_each_cause_has_a_budget_of_its_own(cause: Cause, counts: tuple[int, ...
 
 
 def test_limits_count_in_a_row_only() -> None:
-    again = (entry(Step.LAUNCH, Mark.BEGUN), entry(Step.LAUNCH), entry(Step.END))
+    again = (entry(Step.LAUNCH, RunPhase.BEGUN), entry(Step.LAUNCH), entry(Step.END))
     limited = entry(Step.BACK, cause="limited")
     assert told(*ENDED, limited, *again, limited).limited == 2
     assert told(*ENDED, limited, *again, entry(Step.BACK, cause="gate")).limited == 0
@@ -145,7 +163,7 @@ def test_what_agents_spent_adds_up_over_launches() -> None:
 def test_a_lesson_is_kept_through_limits_and_stops() -> None:
     slot = told(*LANDING, entry(Step.BACK, cause="gate", reason="red", detail="line 3"))
     assert (slot.lesson, slot.lesson_cause) == ("red\n\nline 3", Cause.GATE)
-    again = (entry(Step.LAUNCH, Mark.BEGUN), entry(Step.LAUNCH), entry(Step.END))
+    again = (entry(Step.LAUNCH, RunPhase.BEGUN), entry(Step.LAUNCH), entry(Step.END))
     for cause in ("limited", "interrupted", "nudged"):
         for each in (*again, entry(Step.BACK, cause=cause, reason="a pause")):
             slot = fold(slot, each)
@@ -159,10 +177,10 @@ def test_a_session_is_kept_unless_a_fresh_one_is_wanted() -> None:
 
 
 def test_a_running_gate_is_known_until_the_landing_goes_on() -> None:
-    begun = (*LANDING, entry(Step.GATE, Mark.BEGUN, gate=AGENT, folder_of_gate="g"))
+    begun = (*LANDING, entry(Step.GATE, RunPhase.BEGUN, gate=AGENT, folder_of_gate="g"))
     assert told(*begun).gate == Holder("h", "b", 1, 42, 7)
     assert told(*begun, entry(Step.GATE)).gate is not None, "a daemon of it may still run"
-    assert told(*begun, entry(Step.GATE), entry(Step.ADVANCE, Mark.BEGUN, new="n")).gate is None
+    assert told(*begun, entry(Step.GATE), entry(Step.ADVANCE, RunPhase.BEGUN, new="n")).gate is None
 
 
 def test_a_blocked_task_that_is_claimed_again_has_its_budgets_back_and_its_reason_as_a_lesson() -> None:
@@ -173,11 +191,11 @@ def test_a_blocked_task_that_is_claimed_again_has_its_budgets_back_and_its_reaso
 
 
 def test_a_merged_task_that_is_claimed_again_starts_from_nothing() -> None:
-    slot = told(*LANDING, entry(Step.ADVANCE, Mark.BEGUN, new="n"), entry(Step.MERGED), entry(Step.CLAIM))
+    slot = told(*LANDING, entry(Step.ADVANCE, RunPhase.BEGUN, new="n"), entry(Step.MERGED), entry(Step.CLAIM))
     assert (slot.attempt, slot.branch, slot.new, slot.session) == (1, "", "", None)
 
 
-TELLING = (*LANDING, entry(Step.ADVANCE, Mark.BEGUN, new="n"), entry(Step.TELL, Mark.BEGUN))
+TELLING = (*LANDING, entry(Step.ADVANCE, RunPhase.BEGUN, new="n"), entry(Step.TELL, RunPhase.BEGUN))
 
 
 def test_a_source_is_untold_from_the_try_on_until_it_is_confirmed() -> None:
@@ -189,7 +207,7 @@ def test_a_source_is_untold_from_the_try_on_until_it_is_confirmed() -> None:
 
 def test_a_source_can_be_told_again_of_what_has_landed_and_that_changes_nothing_else() -> None:
     merged = told(*TELLING, entry(Step.MERGED, at=5.0))
-    again = fold(merged, entry(Step.TELL, Mark.BEGUN, at=9.0))
+    again = fold(merged, entry(Step.TELL, RunPhase.BEGUN, at=9.0))
     assert (again.state, again.since, again.new, again.untold) == (State.MERGED, 5.0, "n", True)
     assert not fold(again, entry(Step.TELL)).untold
 

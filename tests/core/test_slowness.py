@@ -7,13 +7,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.provider.latency import CLASSES_KEPT, LASTING, Slowness
+from flyball.core.provider.latency import CLASSES_KEPT, LASTING, LatencyTracker
 
 PATH, OTHER = "POST /v1/messages", "POST /v1/embeddings"
 
 
-def usual(kind: str = PATH, took_s: float = 1.0) -> Slowness:
-    watch = Slowness()
+def usual(kind: str = PATH, took_s: float = 1.0) -> LatencyTracker:
+    watch = LatencyTracker()
     assert not any(watch.note(kind, took_s) for _ in range(200))
     return watch
 
@@ -49,12 +49,12 @@ def test_what_is_slow_for_long_becomes_usual() -> None:
 
 
 def test_the_first_answers_of_a_class_say_nothing() -> None:
-    watch = Slowness()
+    watch = LatencyTracker()
     assert not any(watch.note(PATH, took_s) for took_s in (0.1, 5.0, 9.0, 20.0, 60.0))
 
 
 def test_classes_are_bounded() -> None:
-    watch = Slowness()
+    watch = LatencyTracker()
     for number in range(3 * CLASSES_KEPT):
         watch.note(f"GET /{number}", 1.0)
     assert len(watch._classes) == CLASSES_KEPT
@@ -62,5 +62,5 @@ def test_classes_are_bounded() -> None:
 
 @given(st.lists(st.floats(0.5, 1.5), min_size=1, max_size=300))
 def test_noise_around_the_usual_is_never_told(times: list[float]) -> None:
-    watch = Slowness()
+    watch = LatencyTracker()
     assert not any(watch.note(PATH, took_s) for took_s in times)

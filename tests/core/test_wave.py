@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from flyball.core.tasks.footprint import Footprint
-from flyball.core.tasks.readiness import Deferral, DeferReason, Lineup
-from flyball.core.tasks.scheduler import PATIENCE, Active, Choice, choose
+from flyball.core.tasks.readiness import Deferral, DeferReason, TaskIndex
+from flyball.core.tasks.scheduler import PATIENCE, RunningTask, Selection, choose
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import InvariantError
 
@@ -27,17 +27,17 @@ def writes(*tokens: str) -> Footprint:
     return Footprint(write=tokens)
 
 
-def picked(choice: Choice) -> list[str]:
+def picked(choice: Selection) -> list[str]:
     return [item.task.id for item in choice.items]
 
 
-def why(choice: Choice, name: str) -> Deferral:
+def why(choice: Selection, name: str) -> Deferral:
     deferral = choice.why(name)
     assert deferral is not None, f"{name} was not deferred"
     return deferral
 
 
-def reason(choice: Choice, name: str) -> DeferReason:
+def reason(choice: Selection, name: str) -> DeferReason:
     return why(choice, name).reason
 
 
@@ -71,11 +71,11 @@ def test_what_we_said_is_in_progress_ourselves_may_start() -> None:
 
 def test_a_closed_or_merged_task_is_neither_picked_nor_deferred() -> None:
     choice = choose([task("t-1", status=TaskStatus.CLOSED), task("t-2")], room=2, merged={"t-2"})
-    assert choice == Choice((), (), {})
+    assert choice == Selection((), (), {})
 
 
 def test_what_is_in_flight_is_not_started_twice() -> None:
-    choice = choose([task("t-1"), task("t-2")], room=2, active=[Active("t-1", NOTHING)])
+    choice = choose([task("t-1"), task("t-2")], room=2, active=[RunningTask("t-1", NOTHING)])
     assert why(choice, "t-1") == Deferral("t-1", DeferReason.ACTIVE, None, "is already in flight")
     assert picked(choice) == ["t-2"]
 
@@ -93,12 +93,12 @@ def test_two_tasks_with_one_id_are_a_bug_of_the_source() -> None:
 
 def test_areas_beside_a_lineup_that_has_its_own_are_refused() -> None:
     with pytest.raises(InvariantError, match="areas"):
-        choose(Lineup([task("t-1")]), room=1, areas={"api": ["src/api/**"]})
+        choose(TaskIndex([task("t-1")]), room=1, areas={"api": ["src/api/**"]})
 
 
 def test_what_was_picked_at_one_look_is_in_nobodys_way_at_the_next() -> None:
-    lineup = Lineup([task("t-1", writes("a")), task("t-2", writes("a"))])
-    active = [Active("t-0", writes("b"))]
+    lineup = TaskIndex([task("t-1", writes("a")), task("t-2", writes("a"))])
+    active = [RunningTask("t-0", writes("b"))]
     first = choose(lineup, room=9, active=active)
     assert picked(first) == ["t-1"]
     assert picked(choose(lineup, room=9, active=active, merged={"t-1"})) == ["t-2"]
@@ -192,7 +192,7 @@ def test_without_room_nothing_starts(room: int) -> None:
 
 
 def test_no_more_are_picked_than_there_is_room_for() -> None:
-    choice = choose([task("t-1"), task("t-2")], room=1, active=[Active("t-0", NOTHING)])
+    choice = choose([task("t-1"), task("t-2")], room=1, active=[RunningTask("t-0", NOTHING)])
     assert picked(choice) == ["t-1"]
     assert why(choice, "t-2").words == "no room: 1 in flight, 1 picked before it"
 
@@ -209,7 +209,7 @@ def test_a_task_that_is_not_ready_says_so_even_without_room() -> None:
 
 
 def test_a_clash_with_work_in_flight_names_it_and_the_tokens() -> None:
-    active = [Active("t-3", Footprint(read=("pages/**",)))]
+    active = [RunningTask("t-3", Footprint(read=("pages/**",)))]
     choice = choose([task("t-1", writes("pages/hello*"))], room=1, active=active)
     words = "writes pages/hello*, which t-3 (in flight) reads as pages/**"
     assert why(choice, "t-1") == Deferral("t-1", DeferReason.FOOTPRINT, "t-3", words)
@@ -229,7 +229,7 @@ def test_a_task_that_declares_nothing_runs_alone() -> None:
 
 
 def test_a_task_that_declares_nothing_waits_for_all_that_is_in_flight() -> None:
-    choice = choose([task("t-1", None)], room=9, active=[Active("t-0", NOTHING)])
+    choice = choose([task("t-1", None)], room=9, active=[RunningTask("t-0", NOTHING)])
     assert reason(choice, "t-1") is DeferReason.FOOTPRINT
 
 
@@ -245,7 +245,7 @@ def test_labels_and_areas_make_a_footprint_and_it_goes_with_the_item() -> None:
 
 def test_a_resource_at_capacity_names_who_holds_it() -> None:
     tasks = [task("t-1", labels=("res:docker=2",)), task("t-2", labels=("res:docker",)), task("t-3")]
-    active = [Active("t-0", NOTHING, {"docker": 1})]
+    active = [RunningTask("t-0", NOTHING, {"docker": 1})]
     choice = choose(tasks, room=9, active=active, capacity={"docker": 2})
     assert picked(choice) == ["t-2", "t-3"]
     words = "needs 2 docker: 1 of 2 is held by t-0"
@@ -289,7 +289,7 @@ def test_a_resource_label_that_cannot_be_read_is_said_so(label: str) -> None:
 
 def test_who_was_passed_over_often_enough_is_next_in_turn() -> None:
     tasks = [task("t-1", writes("a", "b")), task("t-2", writes("b")), task("t-3", writes("c"))]
-    active = [Active("t-0", writes("a"))]
+    active = [RunningTask("t-0", writes("a"))]
     eager = choose(tasks, room=1, active=active, passed={"t-1": PATIENCE - 1})
     assert picked(eager) == ["t-2"]
     assert eager.passed == {"t-1": PATIENCE}
@@ -301,7 +301,7 @@ def test_who_was_passed_over_often_enough_is_next_in_turn() -> None:
 
 def test_who_waits_for_a_resource_long_enough_is_next_in_turn() -> None:
     tasks = [task("t-1", labels=("res:docker=2",)), task("t-2", labels=("res:docker",))]
-    active = [Active("t-0", NOTHING, {"docker": 1})]
+    active = [RunningTask("t-0", NOTHING, {"docker": 1})]
     choice = choose(tasks, room=1, active=active, capacity={"docker": 2}, passed={"t-1": PATIENCE})
     assert picked(choice) == []
     words = "needs 1 docker: the next free is kept for t-1"
@@ -310,12 +310,12 @@ def test_who_waits_for_a_resource_long_enough_is_next_in_turn() -> None:
 
 def test_a_turn_holds_back_only_what_comes_later() -> None:
     tasks = [task("t-1", None, priority=2), task("t-2", writes("b"), priority=1)]
-    choice = choose(tasks, room=1, active=[Active("t-0", writes("a"))], passed={"t-1": PATIENCE})
+    choice = choose(tasks, room=1, active=[RunningTask("t-0", writes("a"))], passed={"t-1": PATIENCE})
     assert picked(choice) == ["t-2"]
 
 
 def test_nobody_is_passed_over_when_nothing_later_starts() -> None:
-    choice = choose([task("t-1", None), task("t-2", None)], room=1, active=[Active("t-0", NOTHING)])
+    choice = choose([task("t-1", None), task("t-2", None)], room=1, active=[RunningTask("t-0", NOTHING)])
     assert choice.passed == {}
     assert choose([task("t-1", None)], room=0, passed={"t-1": 3, "gone": 4}).passed == {"t-1": 3}
 
@@ -334,7 +334,7 @@ def test_a_wide_task_starts_in_the_end_however_much_else_there_is(wide: Footprin
 def _refills_until_started(wide: Footprint | None, patience: int) -> int | None:
     numbers = itertools.count()
     tasks = [task("wide", wide, created=0.0)]
-    running = [Active("old", writes("src/old.py"))]
+    running = [RunningTask("old", writes("src/old.py"))]
     passed: Mapping[str, int] = {}
     done: list[str] = []
     for refill in range(3 * PATIENCE):
@@ -344,7 +344,7 @@ def _refills_until_started(wide: Footprint | None, patience: int) -> int | None:
         )
         if "wide" in picked(choice):
             return refill
-        running += [Active(item.task.id, item.footprint) for item in choice.items]
+        running += [RunningTask(item.task.id, item.footprint) for item in choice.items]
         done.append(running.pop(0).task_id)
         passed = choice.passed
     return None

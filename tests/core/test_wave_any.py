@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.tasks.footprint import Footprint, conflict
-from flyball.core.tasks.readiness import DeferReason, Lineup
-from flyball.core.tasks.scheduler import Active, choose
+from flyball.core.tasks.readiness import DeferReason, TaskIndex
+from flyball.core.tasks.scheduler import RunningTask, choose
 from flyball.core.tasks.task import Task, TaskStatus
 
 _TOKENS = ["a", "a/b", "a/*", "**/b", "c", "c/d*", "c/x.py", "e", "f", "g", "h"]
@@ -58,7 +58,7 @@ def scenes(draw: st.DrawFn) -> Scene:
         for name in names
     ]
     active = [
-        Active(f"a-{n}", _rarely(draw, st.none(), draw(footprints)), draw(resources))
+        RunningTask(f"a-{n}", _rarely(draw, st.none(), draw(footprints)), draw(resources))
         for n in range(draw(st.integers(0, 2)))
     ]
     return tasks, {
@@ -113,7 +113,7 @@ def test_a_lineup_gives_the_same_at_every_look_as_its_tasks_looked_at_anew(
 ) -> None:
     tasks, terms = scene
     looks = [terms, other[1], terms, terms, {**other[1], "active": terms["active"]}]
-    lineup = Lineup(tasks, areas=terms["areas"])
+    lineup = TaskIndex(tasks, areas=terms["areas"])
     for look in looks:
         fresh = choose(tasks, **look)
         assert choose(lineup, **{key: value for key, value in look.items() if key != "areas"}) == fresh

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 from tests.explore import report, tlc
 from tests.explore.quoting import EXPLANATION, quoted
 from tests.explore.scenarios import SCENARIOS
@@ -70,7 +70,7 @@ def test_without_java_it_is_said_what_is_missing(
 
 
 def test_the_page_says_what_the_default_margin_is() -> None:
-    terms, page = ShareTerms(), EXPLANATION.read_text(encoding="utf-8")
+    terms, page = ShareTiming(), EXPLANATION.read_text(encoding="utf-8")
     assert (
         f"the margin is {terms.margin_s:g} s, and the holder stops {terms.fence_s:g} s after the send" in page
     )

@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.share_lease import holder
-from flyball.core.share_lease.holder import Holding
-from flyball.core.share_lease.renewal import Pot, Renewal, Reply, ShareLease, Tally, expired, renew
+from flyball.core.share_lease.holder import HolderState
+from flyball.core.share_lease.renewal import (
+    CallCounts,
+    Renewal,
+    Reply,
+    ShareBudget,
+    ShareLease,
+    expired,
+    renew,
+)
 from tests.explore.model import Model
 from tests.explore.steps import Steps
 from tests.explore.world import Answer, Block, Books, Hold, Request, Row, Scenario
@@ -26,12 +34,12 @@ TIMES = st.integers(0, 1000)
 
 
 @st.composite
-def holdings(draw: st.DrawFn) -> tuple[Holding, int]:
+def holdings(draw: st.DrawFn) -> tuple[HolderState, int]:
     """A holding as it may be at a time, with anything in what only ``beat.due`` reads."""
     now, age, gate = draw(TIMES), draw(st.integers(0, 6)), draw(SLOTS)
     answered = draw(st.integers(0, 6) | st.none())
     sent_at, leaving = now - age, draw(FLAGS)
-    holding = Holding(
+    holding = HolderState(
         node=draw(st.sampled_from("ab")),
         incarnation="x",
         seq=draw(st.integers(1, 99)),
@@ -70,12 +78,12 @@ def leases(draw: st.DrawFn) -> tuple[ShareLease, int]:
         draining=draw(FLAGS),
         since=now - draw(st.integers(0, 9)),
         expires_at=now + draw(st.integers(-4, 4)),
-        tally=Tally(draw(SLOTS), 0, draw(SLOTS)),
+        tally=CallCounts(draw(SLOTS), 0, draw(SLOTS)),
     )
     return lease, now
 
 
-def small(holding: Holding, now: float) -> Hold:
+def small(holding: HolderState, now: float) -> Hold:
     return STEPS.hold(
         replace(holding, sent_at=holding.sent_at - now, fence_at=holding.fence_at - now, missed_at=0.0)
     )
@@ -86,7 +94,7 @@ def small_row(lease: ShareLease, now: float) -> Row:
 
 
 @given(holdings(), SLOTS)
-def test_a_holder_admits_and_renews_alike(one: tuple[Holding, int], in_flight: int) -> None:
+def test_a_holder_admits_and_renews_alike(one: tuple[HolderState, int], in_flight: int) -> None:
     holding, now = one
     hold = small(holding, now)
     assert STEPS.limit(hold) == holder.limit(holding, now=now)
@@ -98,7 +106,7 @@ def test_a_holder_admits_and_renews_alike(one: tuple[Holding, int], in_flight: i
 
 
 @given(holdings(), st.integers(-1, 1), SLOTS, SLOTS)
-def test_a_holder_hears_alike(one: tuple[Holding, int], newer: int, more: int, gate: int) -> None:
+def test_a_holder_hears_alike(one: tuple[HolderState, int], newer: int, more: int, gate: int) -> None:
     holding, now = one
     seq, slots = holding.seq + newer, holding.slots + more
     heard = holder.receive(
@@ -109,7 +117,7 @@ def test_a_holder_hears_alike(one: tuple[Holding, int], newer: int, more: int, g
 
 @given(holdings(), SLOTS, SLOTS)
 def test_a_holder_leaves_gives_up_and_is_told_alike(
-    one: tuple[Holding, int], target: int, in_flight: int
+    one: tuple[HolderState, int], target: int, in_flight: int
 ) -> None:
     holding, now = one
     hold = small(holding, now)
@@ -122,7 +130,7 @@ def test_a_holder_leaves_gives_up_and_is_told_alike(
 
 
 @given(holdings())
-def test_time_passes_alike(one: tuple[Holding, int]) -> None:
+def test_time_passes_alike(one: tuple[HolderState, int]) -> None:
     holding, now = one
     (later,) = MODEL.later(Block(hold=small(holding, now)))
     assert later.hold == small(holding, now + 1)._replace(seq=later.hold.seq)
@@ -152,7 +160,7 @@ def test_the_store_renews_alike(
         tally=lease.tally,
     )
     held = others + lease.slots
-    pot = Pot(cap=cap, held=held, nodes=2, learning_until=now + learning, terms=TERMS)
+    pot = ShareBudget(cap=cap, held=held, nodes=2, learning_until=now + learning, terms=TERMS)
     done = renew(lease, renewal, pot, now=now)
     row, answer = STEPS.renew(
         small_row(lease, now),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flyball.factory.git.repository import Repository
 from flyball.factory.guards.guard import Guard
-from flyball.factory.guards.guarded_launch import Fence, Fenced
+from flyball.factory.guards.guarded_launch import GuardedLaunch, GuardedLauncher
 from flyball.factory.guards.install import Guards
 from flyball.factory.guards.policy import VARIABLE, ward_of
 from flyball.factory.project.config import GuardPart
@@ -51,7 +51,7 @@ class Site:
         self._make_repository()
         self.repository = Repository(self.root)
         self.part = part or GuardPart()
-        self.fence = Fence(
+        self.fence = GuardedLauncher(
             guards=Guards(self.home),
             part=self.part,
             repository=self.repository,
@@ -75,7 +75,7 @@ class Site:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", "news")
 
-    def launch(self, *argv: str) -> Fenced:
+    def launch(self, *argv: str) -> GuardedLaunch:
         return self.fence.around(argv, self.env, tree=self.tree, branch=BRANCH, folder=self.folder)
 
     def git(self, *words: str, cwd: Path | None = None) -> str:

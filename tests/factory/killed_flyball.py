@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any
 
-from flyball.core.tasks.task_run import Mark, SlotRun, Step
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
 from flyball.factory.state.ledger import Ledger
 
 
@@ -34,8 +34,8 @@ def kill_at(point: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def killed_note(
-        ledger: Ledger, task: str, step: Step, mark: Mark = Mark.DONE, /, **fields: Any
-    ) -> SlotRun:
+        ledger: Ledger, task: str, step: Step, mark: RunPhase = RunPhase.DONE, /, **fields: Any
+    ) -> TaskRunState:
         entry = f"{step.value}.{mark.value}"
         reached("before", entry)
         slot = note(ledger, task, step, mark, **fields)

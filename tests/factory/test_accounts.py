@@ -14,7 +14,7 @@ from flyball.errors import AccountError, StoreUnreadableError, UsageError
 from flyball.factory.accounts.environment import child_environment, verified
 from flyball.factory.accounts.profile import Profile, RuntimeName
 from flyball.factory.accounts.profiles import Profiles
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.state.ledger import Ledger
 from tests.factory.kit import Project
 from tests.factory.registry_kit import audit, commits, is_clean
@@ -38,7 +38,7 @@ def log_in(folder: Path, who: str = ANN) -> Path:
 
 
 def test_a_profile_is_a_readable_file_with_a_line_of_audit_and_a_commit(tmp_path: Path) -> None:
-    profiles, registry = Profiles(tmp_path), Registry(tmp_path)
+    profiles, registry = Profiles(tmp_path), ProjectRegistry(tmp_path)
     profiles.add(profile(config_dir="~/.claude-work", env=("CI",)))
     file = profiles.folder / "work.toml"
     assert 'identity = "ann@example.org"' in file.read_text()
@@ -51,7 +51,7 @@ def test_a_profile_is_a_readable_file_with_a_line_of_audit_and_a_commit(tmp_path
 
 
 def test_profiles_and_projects_share_the_registry_and_undo_touches_projects_only(tmp_path: Path) -> None:
-    profiles, registry = Profiles(tmp_path), Registry(tmp_path)
+    profiles, registry = Profiles(tmp_path), ProjectRegistry(tmp_path)
     registry.add("blog", tmp_path)
     profiles.add(profile())
     registry.undo()
@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_understood_is_told_and_never_used_or_committed(
     assert "bring it back with git" in broken[0].words
     with pytest.raises(StoreUnreadableError):
         profiles.get("work")
-    assert not is_clean(Registry(tmp_path))
+    assert not is_clean(ProjectRegistry(tmp_path))
 
 
 @pytest.mark.parametrize(

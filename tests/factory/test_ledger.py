@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import flyball
-from flyball.core.tasks.task_run import Mark, State, Step
+from flyball.core.tasks.task_run import RunPhase, State, Step
 from flyball.errors import InvariantError, StoreFullError, StoreUnreadableError
 from flyball.factory.state.ledger import FILE_NAME, Ledger
 from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, done, refused
@@ -38,9 +38,9 @@ def read_again(ledger: Ledger) -> Ledger:
 
 def to_running(ledger: Ledger, task: str = "t-1") -> None:
     ledger.note(task, Step.CLAIM)
-    ledger.note(task, Step.WORKTREE, Mark.BEGUN)
+    ledger.note(task, Step.WORKTREE, RunPhase.BEGUN)
     ledger.note(task, Step.WORKTREE, worktree="w", branch=f"agent/{task}", base="b")
-    ledger.note(task, Step.LAUNCH, Mark.BEGUN, folder="f")
+    ledger.note(task, Step.LAUNCH, RunPhase.BEGUN, folder="f")
     ledger.note(task, Step.LAUNCH, holder=me(), keeper=me(), claim_id=7)
 
 
@@ -61,7 +61,7 @@ def test_a_full_disk_is_said_with_the_way_out_and_the_trip_stays_where_it_was(le
     ledger.note("t-1", Step.CLAIM)
     ledger._db.execute("PRAGMA max_page_count = 1")
     with pytest.raises(StoreFullError, match="no room on the disk"):
-        ledger.note("t-1", Step.WORKTREE, Mark.BEGUN, reason="x" * 100_000)
+        ledger.note("t-1", Step.WORKTREE, RunPhase.BEGUN, reason="x" * 100_000)
     ledger._db.execute("PRAGMA max_page_count = 100000")
     ledger.note("t-1", Step.WORKTREE)
     assert read_again(ledger).slots["t-1"].state is State.READY
@@ -163,7 +163,7 @@ def test_merged_are_those_whose_last_trip_landed(ledger: Ledger) -> None:
     for name in ("t-1", "t-2"):
         to_running(ledger, name)
         ledger.note(name, Step.END)
-        ledger.note(name, Step.LAND, Mark.BEGUN)
+        ledger.note(name, Step.LAND, RunPhase.BEGUN)
         ledger.note(name, Step.MERGED)
     ledger.note("t-2", Step.CLAIM)
     assert ledger.merged() == {"t-1"}
@@ -172,8 +172,8 @@ def test_merged_are_those_whose_last_trip_landed(ledger: Ledger) -> None:
 def land(ledger: Ledger, task: str, *, told: bool) -> None:
     to_running(ledger, task)
     ledger.note(task, Step.END)
-    ledger.note(task, Step.LAND, Mark.BEGUN)
-    ledger.note(task, Step.TELL, Mark.BEGUN)
+    ledger.note(task, Step.LAND, RunPhase.BEGUN)
+    ledger.note(task, Step.TELL, RunPhase.BEGUN)
     if told:
         ledger.note(task, Step.TELL)
     ledger.note(task, Step.MERGED)
@@ -183,19 +183,19 @@ def test_untold_are_those_that_landed_and_whose_closing_was_not_confirmed(ledger
     for name, told in (("t-1", True), ("t-2", False), ("t-3", False), ("t-4", False)):
         land(ledger, name, told=told)
     ledger.note("t-3", Step.CLAIM)
-    ledger.note("t-4", Step.TELL, Mark.BEGUN)
+    ledger.note("t-4", Step.TELL, RunPhase.BEGUN)
     ledger.note("t-4", Step.TELL)
     to_running(ledger, "t-5")
     ledger.note("t-5", Step.END)
-    ledger.note("t-5", Step.LAND, Mark.BEGUN)
-    ledger.note("t-5", Step.TELL, Mark.BEGUN)
+    ledger.note("t-5", Step.LAND, RunPhase.BEGUN)
+    ledger.note("t-5", Step.TELL, RunPhase.BEGUN)
     assert ledger.untold() == {"t-2"}
 
 
 def test_telling_a_source_again_leaves_a_trip_over(ledger: Ledger) -> None:
     """It is the last entry of the trip, and says nothing about where that stands."""
     land(ledger, "t-1", told=False)
-    ledger.note("t-1", Step.TELL, Mark.BEGUN)
+    ledger.note("t-1", Step.TELL, RunPhase.BEGUN)
     again = read_again(ledger)
     assert again.slots == {}
     assert again.merged() == {"t-1"}

@@ -11,7 +11,7 @@ from flyball.core.tasks.protected_paths import DEFAULT_PROTECTED, protected_amon
 from flyball.errors import UsageError
 from flyball.factory.agents.personas import (
     PLACES,
-    State,
+    InstallState,
     bundled_names,
     bundled_text,
     find_persona,
@@ -104,7 +104,7 @@ def test_what_is_installed_is_found_and_says_the_same(tmp_path: Path) -> None:
         found = find_persona(tmp_path, name)
         assert found.where == f".agents/personas/{name}.md"
         assert found.text == read_persona(name, bundled_text(name), where="").text
-    assert {each.state for each in plan_install(tmp_path, [], runtime="codex")} == {State.CURRENT}
+    assert {each.state for each in plan_install(tmp_path, [], runtime="codex")} == {InstallState.CURRENT}
 
 
 def test_claude_code_gets_them_where_it_looks(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_changed_file_stays_unless_told_otherwise(tmp_path: Path) -> None:
     path = tmp_path / ".agents/personas/docs.md"
     path.write_text(path.read_text() + "\nIn verse.\n")
     (plan,) = plan_install(tmp_path, ["docs"], runtime="codex")
-    assert (plan.state, plan.writes) == (State.CHANGED, False)
+    assert (plan.state, plan.writes) == (InstallState.CHANGED, False)
     assert write_install(tmp_path, [plan]) == []
     assert "In verse." in path.read_text()
     write_install(tmp_path, plan_install(tmp_path, ["docs"], runtime="codex", force=True))
@@ -129,7 +129,7 @@ def test_an_untouched_file_of_another_flyball_is_brought_up_to_date(tmp_path: Pa
     old = marked("---\nname: docs\n---\nWhat it said once.\n")
     path = write(tmp_path, ".agents/personas/docs.md", old)
     (plan,) = plan_install(tmp_path, ["docs"], runtime="codex")
-    assert (plan.state, plan.writes) == (State.OUTDATED, True)
+    assert (plan.state, plan.writes) == (InstallState.OUTDATED, True)
     write_install(tmp_path, [plan])
     assert path.read_text() == marked(bundled_text("docs"))
 
@@ -137,7 +137,7 @@ def test_an_untouched_file_of_another_flyball_is_brought_up_to_date(tmp_path: Pa
 def test_a_file_that_somebody_else_wrote_is_theirs(tmp_path: Path) -> None:
     write(tmp_path, ".agents/personas/docs.md", bundled_text("docs"))
     (plan,) = plan_install(tmp_path, ["docs"], runtime="codex")
-    assert plan.state is State.CHANGED
+    assert plan.state is InstallState.CHANGED
 
 
 def test_only_bundled_ones_can_be_installed(tmp_path: Path) -> None:

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from flyball.core.budget.limits import Level
-from flyball.core.budget.usage_windows import Report
+from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.tasks.task_run import Step
 from flyball.factory.budget.api_key import ApiKey
-from flyball.factory.budget.guard import Purse
+from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.budget.monitor import Lookout
-from flyball.factory.budget.port import Payer
+from flyball.factory.budget.port import BillingAccount
 from flyball.factory.budget.quotas import QuotaBook
 from flyball.factory.project.config import BudgetPart
 from flyball.factory.state.ledger import Ledger
 
-WORK = Payer(name="work", runtime="opencode")
+WORK = BillingAccount(name="work", runtime="opencode")
 START = 1_000_000 * 18_000.0
 """A five-hour window begins."""
 TASK = ("task", "sonnet")
@@ -41,9 +41,11 @@ class Desk:
         self.home, self.now = place / "home", START + 60
         self.ledger = Ledger(place / ".flyball", run="r-1")
 
-    def purse(self, *, api_key: ApiKey | None = None, guard: str | None = None, **budget: float) -> Purse:
+    def purse(
+        self, *, api_key: ApiKey | None = None, guard: str | None = None, **budget: float
+    ) -> BudgetGuard:
         lookout = Lookout(WORK, self.home, wall=lambda: self.now)
-        return Purse(
+        return BudgetGuard(
             payer=WORK,
             budget=BudgetPart(**budget),  # type: ignore[arg-type]
             ledger=self.ledger,
@@ -69,12 +71,12 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk.ledger.close()
 
 
-async def looked(purse: Purse) -> Purse:
+async def looked(purse: BudgetGuard) -> BudgetGuard:
     await purse.look()
     return purse
 
 
-def begun(purse: Purse, *tasks: str) -> list[str]:
+def begun(purse: BudgetGuard, *tasks: str) -> list[str]:
     """Those of the tasks that may start now, one after the other."""
     return [task for task in tasks if purse.admit(task, *TASK) is None]
 
@@ -113,7 +115,7 @@ async def test_after_a_reset_that_held_it_up_a_run_starts_slowly_and_in_order(de
 @on_loop
 async def test_a_run_that_comes_after_the_reset_starts_slowly_too(desk: Desk) -> None:
     first = desk.purse()
-    first.hear([Report(name="5h", fraction=0.97, at=desk.now, resets_at=desk.now + 600)])
+    first.hear([UsageReport(name="5h", fraction=0.97, at=desk.now, resets_at=desk.now + 600)])
     assert "5h window at 97% (reported)" in first.pause
     desk.now += 601
     later = await looked(desk.purse())

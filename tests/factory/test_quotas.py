@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flyball.core.budget.usage_windows import Report
+from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.durations import moment_s
 from flyball.errors import StoreUnreadableError, UsageError
 from flyball.factory.accounts.account import Account
 from flyball.factory.accounts.profile import Profile
 from flyball.factory.budget.api_key import api_key_for
 from flyball.factory.budget.monitor import Lookout
-from flyball.factory.budget.port import Payer, payer_of
-from flyball.factory.budget.provider_reports import ToldFile
+from flyball.factory.budget.port import BillingAccount, payer_of
+from flyball.factory.budget.provider_reports import ProviderReports
 from flyball.factory.budget.quotas import QuotaBook
 from flyball.factory.git.git import Git
 from flyball.factory.project.config import ProjectConfig
@@ -31,23 +31,25 @@ HOUR = 3600.0
 def test_a_window_only_fills_whatever_order_reports_come_in(tmp_path: Path) -> None:
     reset = NOW + HOUR
     reports = [
-        Report(name="5h", fraction=part, at=NOW - ago, resets_at=reset + jitter)
+        UsageReport(name="5h", fraction=part, at=NOW - ago, resets_at=reset + jitter)
         for part, ago, jitter in ((0.5, 60, 0.0), (0.7, 30, 1.0), (0.6, 10, 0.0))
     ]
-    told = ToldFile(tmp_path, "work").read(NOW)
+    told = ProviderReports(tmp_path, "work").read(NOW)
     assert [told.hear([each]) for each in reports] == [True, True, False]
     assert told.reports["5h"].fraction == 0.7
-    assert told.hear([Report(name="5h", fraction=0.01, at=NOW, resets_at=reset + 5 * HOUR)]), "the next one"
+    assert told.hear([UsageReport(name="5h", fraction=0.01, at=NOW, resets_at=reset + 5 * HOUR)]), (
+        "the next one"
+    )
     assert not told.hear([reports[1]]), "a late word about a window that is over"
 
 
 def test_what_was_told_outlives_the_run_and_garbage_does_not(tmp_path: Path) -> None:
-    file = ToldFile(tmp_path, "work")
+    file = ProviderReports(tmp_path, "work")
     told = file.read(NOW)
-    told.hear([Report(name="5h", fraction=0.7, at=NOW, resets_at=NOW + HOUR)])
+    told.hear([UsageReport(name="5h", fraction=0.7, at=NOW, resets_at=NOW + HOUR)])
     file.write(told, NOW)
-    assert ToldFile(tmp_path, "work").read(NOW + 1).reports == told.reports
-    assert ToldFile(tmp_path, "home").read(NOW + 1).reports == {}, "another account"
+    assert ProviderReports(tmp_path, "work").read(NOW + 1).reports == told.reports
+    assert ProviderReports(tmp_path, "home").read(NOW + 1).reports == {}, "another account"
     path = tmp_path / "usage" / "work.json"
     for garbage in (b"{", b"[]", b'{"windows": [{"name": "5h", "fraction": "x", "at": 1}]}', b"\xff"):
         path.write_bytes(garbage)
@@ -126,7 +128,7 @@ def test_a_profile_s_transcripts_are_where_its_login_is(tmp_path: Path) -> None:
 
 
 def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
-    work = Payer(name="work", runtime="claude", key_env="WORK_KEY")
+    work = BillingAccount(name="work", runtime="claude", key_env="WORK_KEY")
     around = {"WORK_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-ambient"}
     allowed = config(profile="work", api_spend="explicit")
     key = api_key_for(allowed, work, wanted=True, environ=around)
@@ -143,7 +145,7 @@ def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
 
 
 def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None:
-    lookout = Lookout(Payer(name="work", runtime="opencode"), tmp_path)
+    lookout = Lookout(BillingAccount(name="work", runtime="opencode"), tmp_path)
     assert not lookout.watched
     assert lookout.due_in_s is None
     assert [each.enforced for each in lookout.standings] == [False, False]
@@ -152,7 +154,7 @@ def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None
 def test_what_an_agent_cost_counts_before_any_source_says_so(tmp_path: Path) -> None:
     QuotaBook(tmp_path, "work").declare("5h", usd=10.0)
     wall = [NOW]
-    lookout = Lookout(Payer(name="work", runtime="opencode"), tmp_path, wall=lambda: wall[0])
+    lookout = Lookout(BillingAccount(name="work", runtime="opencode"), tmp_path, wall=lambda: wall[0])
     lookout.look_now()
     assert lookout.standings[0].full == 0.0
     wall[0] += 1

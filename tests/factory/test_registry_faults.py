@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import GitError, StoreError
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 from tests.factory.powerless import run_powerless
 from tests.factory.registry_kit import audit, commits, git, ids, is_clean
 
@@ -20,15 +20,15 @@ pytestmark = pytest.mark.faults
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "home")
+def registry(tmp_path: Path) -> ProjectRegistry:
+    return ProjectRegistry(tmp_path / "home")
 
 
 # -- git is missing or damaged --------------------------------------------------------------------
 
 
 def test_without_git_the_change_is_made_said_and_committed_later(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: ProjectRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
@@ -42,7 +42,7 @@ def test_without_git_the_change_is_made_said_and_committed_later(
 
 @pytest.mark.parametrize("damage", ["HEAD", "index", "config", "objects"])
 def test_a_damaged_repository_costs_no_change_and_is_said_with_the_way_out(
-    registry: Registry, damage: str
+    registry: ProjectRegistry, damage: str
 ) -> None:
     registry.add("blog", Path("/blog"))
     target = registry.folder / ".git" / damage
@@ -65,7 +65,7 @@ def test_a_damaged_repository_never_leads_to_a_commit_in_a_repository_around_it(
     around = tmp_path / "dotfiles"
     around.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=around, check=True)
-    registry = Registry(around / "home")
+    registry = ProjectRegistry(around / "home")
     registry.add("blog", Path("/blog"))
     (registry.folder / ".git" / "HEAD").write_bytes(b"garbage")
     with pytest.raises(GitError):
@@ -75,7 +75,7 @@ def test_a_damaged_repository_never_leads_to_a_commit_in_a_repository_around_it(
     assert subprocess.run(["git", "log"], cwd=around, capture_output=True).returncode != 0
 
 
-def test_undo_with_a_damaged_repository_changes_nothing(registry: Registry) -> None:
+def test_undo_with_a_damaged_repository_changes_nothing(registry: ProjectRegistry) -> None:
     registry.add("blog", Path("/blog"))
     (registry.folder / ".git" / "HEAD").write_bytes(b"garbage")
     with pytest.raises(GitError, match="aside"):
@@ -83,7 +83,7 @@ def test_undo_with_a_damaged_repository_changes_nothing(registry: Registry) -> N
     assert ids(registry) == ["blog"]
 
 
-def test_a_lock_left_by_a_killed_git_does_not_stop_the_next_change(registry: Registry) -> None:
+def test_a_lock_left_by_a_killed_git_does_not_stop_the_next_change(registry: ProjectRegistry) -> None:
     registry.add("blog", Path("/blog"))
     for name in ("index.lock", "HEAD.lock"):
         lock = registry.folder / ".git" / name
@@ -93,7 +93,7 @@ def test_a_lock_left_by_a_killed_git_does_not_stop_the_next_change(registry: Reg
     assert is_clean(registry)
 
 
-def test_a_git_that_is_at_work_in_the_registry_costs_no_change(registry: Registry) -> None:
+def test_a_git_that_is_at_work_in_the_registry_costs_no_change(registry: ProjectRegistry) -> None:
     registry.add("blog", Path("/blog"))
     lock = registry.folder / ".git" / "index.lock"
     lock.touch()
@@ -105,7 +105,7 @@ def test_a_git_that_is_at_work_in_the_registry_costs_no_change(registry: Registr
 
 
 def test_what_the_user_told_git_does_not_reach_the_registry(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: ProjectRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks = tmp_path / "hooks"
     hooks.mkdir()
@@ -131,13 +131,13 @@ def test_what_the_user_told_git_does_not_reach_the_registry(
 
 def test_a_home_that_is_a_file_is_said_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
-    registry = Registry(tmp_path / "home")
+    registry = ProjectRegistry(tmp_path / "home")
     for use in (registry.list, registry.undo, lambda: registry.add("blog", Path("/blog"))):
         with pytest.raises(StoreError, match="set FLYBALL_HOME"):
             use()
 
 
-def test_a_read_only_home_can_be_read_and_says_why_it_cannot_be_changed(registry: Registry) -> None:
+def test_a_read_only_home_can_be_read_and_says_why_it_cannot_be_changed(registry: ProjectRegistry) -> None:
     registry.add("blog", Path("/blog"))
     places = [registry.home, *(place for place in registry.home.rglob("*"))]
     for place in places:
@@ -161,7 +161,7 @@ for change in (lambda: registry.add("shop", Path("/s")), lambda: registry.remove
     assert said.splitlines() == ["/blog False", *["StoreReadOnlyError True"] * 3]
 
 
-def test_looking_makes_nothing(registry: Registry) -> None:
+def test_looking_makes_nothing(registry: ProjectRegistry) -> None:
     assert registry.list().entries == ()
     assert not registry.home.exists()
 
@@ -196,7 +196,7 @@ registry.Registry(Path(sys.argv[1])).add("shop", Path("/shop"))
 
 @pytest.mark.parametrize("at", ["write", "audit", "add", "commit"])
 def test_a_change_killed_anywhere_is_whole_or_absent_and_the_next_one_repairs(
-    registry: Registry, at: str
+    registry: ProjectRegistry, at: str
 ) -> None:
     registry.add("blog", Path("/blog"))
     killed = subprocess.run([sys.executable, "-c", KILLED, str(registry.home), at], capture_output=True)
@@ -212,7 +212,7 @@ def test_a_change_killed_anywhere_is_whole_or_absent_and_the_next_one_repairs(
     assert not list(registry.folder.rglob("*.tmp"))
 
 
-def test_undo_after_a_kill_takes_back_what_was_left(registry: Registry) -> None:
+def test_undo_after_a_kill_takes_back_what_was_left(registry: ProjectRegistry) -> None:
     registry.add("blog", Path("/blog"))
     subprocess.run([sys.executable, "-c", KILLED, str(registry.home), "commit"], capture_output=True)
     assert registry.undo() == "recover shop"
@@ -238,7 +238,7 @@ def start(code: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def test_processes_that_add_at_once_lose_nothing(registry: Registry) -> None:
+def test_processes_that_add_at_once_lose_nothing(registry: ProjectRegistry) -> None:
     workers = [start(ADDS, str(registry.home), name) for name in "abcd"]
     for worker in workers:
         assert worker.stdin is not None
@@ -265,7 +265,7 @@ except UsageError:
 """
 
 
-def test_of_two_that_want_the_same_id_at_once_one_gets_it(registry: Registry) -> None:
+def test_of_two_that_want_the_same_id_at_once_one_gets_it(registry: ProjectRegistry) -> None:
     workers = [start(SAME, str(registry.home), path) for path in ("/one", "/two")]
     for worker in workers:
         assert worker.stdin is not None

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from flyball.core.tasks.task_run import SlotRun
+from flyball.core.tasks.task_run import TaskRunState
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.validation import validate
 from tests.factory.kit import Project, until
@@ -27,7 +27,7 @@ def reviewed(project: Project) -> None:
     project.configure(review={"on": True})
 
 
-def slot_of(project: Project, task: str = "t-1") -> SlotRun:
+def slot_of(project: Project, task: str = "t-1") -> TaskRunState:
     ledger = Ledger(project.root / ".flyball", read_only=True)
     try:
         slot = ledger.load_task(task)

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from flyball.core.budget.usage_windows import Piece, Spend, Tag
+from flyball.core.budget.usage_windows import Spend, UsageCertainty, UsageItem
 from flyball.core.durations import moment_s
 from flyball.core.tasks.task_run import Step
 from flyball.factory.budget.ccusage import Ccusage
 from flyball.factory.budget.ledger_usage import API_KEY, Ledgers, Lessons, expected_fields
-from flyball.factory.budget.port import Payer, UsageUnknown
+from flyball.factory.budget.port import BillingAccount, UsageUnknown
 from flyball.factory.budget.sources import Usage, usage_of
 from flyball.factory.budget.transcripts import Transcripts
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.state.ledger import Ledger
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -61,7 +61,7 @@ def test_ccusage_is_read_as_it_was_recorded(ccusage: Program, tmp_path: Path) ->
     spend = Ccusage(tmp_path).look(NOW)
     assert spend.within(NOW - 24 * HOUR, NOW).value == pytest.approx(0.01149 + 0.03798)
     assert spend.within(NOW - 3 * HOUR, NOW).value == pytest.approx(0.03798)
-    assert spend.within(NOW - HOUR, NOW).tag is Tag.ESTIMATED, "a block reaches over the edge"
+    assert spend.within(NOW - HOUR, NOW).tag is UsageCertainty.ESTIMATED, "a block reaches over the edge"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_ccusage_that_cannot_be_believed_says_nothing(
 def test_without_ccusage_the_next_source_is_asked(ccusage: Program, tmp_path: Path) -> None:
     with pytest.raises(UsageUnknown, match="not installed"):
         Ccusage(tmp_path).look(NOW)
-    payer = Payer(name="default:claude", runtime="claude", folder=tmp_path / "claude")
+    payer = BillingAccount(name="default:claude", runtime="claude", folder=tmp_path / "claude")
     seen = usage_of(payer, tmp_path / "home").look(NOW)
     assert seen.source == "ledger"
     assert [words.split()[0] for words in seen.silent] == ["ccusage", "there"]
@@ -132,7 +132,7 @@ def test_a_transcript_costs_what_ccusage_says_it_does(tmp_path: Path, transcript
     transcript.write_bytes((RECORDINGS / "claude-transcript.jsonl").read_bytes())
     spend = Transcripts(tmp_path).look(NOW)
     assert total(spend) == pytest.approx(0.01149 + 0.03798)
-    assert spend.tag is Tag.ESTIMATED, "it has tokens only"
+    assert spend.tag is UsageCertainty.ESTIMATED, "it has tokens only"
 
 
 def test_a_message_counts_once_however_often_it_is_written(tmp_path: Path, transcript: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_message_counts_once_however_often_it_is_written(tmp_path: Path, trans
     transcript.write_text(line(usd=0.5) + line(usd=1.0) + line("m-1", "r-2", usd=2.0))
     other.write_text(line(usd=1.0))
     spend = Transcripts(tmp_path).look(NOW)
-    assert (total(spend), spend.tag) == (3.0, Tag.MEASURED)
+    assert (total(spend), spend.tag) == (3.0, UsageCertainty.MEASURED)
 
 
 def test_only_what_is_new_is_read_and_half_a_line_waits(tmp_path: Path, transcript: Path) -> None:
@@ -198,7 +198,7 @@ def test_the_ledgers_of_all_projects_are_one_account_s_and_no_other_s(tmp_path: 
     home, wall = tmp_path / "home", time.time()
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        Registry(home).add(name, tmp_path / name)
+        ProjectRegistry(home).add(name, tmp_path / name)
     launched(tmp_path / "one" / ".flyball", 1.0, 2.0).close()
     launched(tmp_path / "two" / ".flyball", 4.0).close()
     launched(tmp_path / "two" / ".flyball", 8.0, account="home").close()
@@ -211,7 +211,7 @@ def test_the_ledgers_of_all_projects_are_one_account_s_and_no_other_s(tmp_path: 
 def test_of_agents_that_run_at_once_each_is_billed_as_it_was_launched(tmp_path: Path) -> None:
     home, wall = tmp_path / "home", time.time()
     (tmp_path / "one").mkdir()
-    Registry(home).add("one", tmp_path / "one")
+    ProjectRegistry(home).add("one", tmp_path / "one")
     ledger = Ledger(tmp_path / "one" / ".flyball", run="r-1")
     for task, billing in (("t-1", None), ("t-2", API_KEY)):
         for step in (Step.CLAIM, Step.WORKTREE):
@@ -227,7 +227,7 @@ def test_a_ledger_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -
     home, wall = tmp_path / "home", time.time()
     for name in ("good", "bad"):
         (tmp_path / name / ".flyball").mkdir(parents=True)
-        Registry(home).add(name, tmp_path / name)
+        ProjectRegistry(home).add(name, tmp_path / name)
     launched(tmp_path / "good" / ".flyball", 1.0).close()
     (tmp_path / "bad" / ".flyball" / "ledger.db").write_bytes(b"no database" * 100)
     assert Ledgers(home, "work").look(wall).within(0, wall + 2).value == 1.0
@@ -256,7 +256,7 @@ class Says:
         self.at = NOW - HOUR
 
     def look(self, now: float) -> Spend:
-        return Spend(self.name, [Piece(self.at, self.at, self.usd)], whole=self.whole)
+        return Spend(self.name, [UsageItem(self.at, self.at, self.usd)], whole=self.whole)
 
 
 def test_a_source_that_contradicts_itself_is_passed_over(tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def test_leftovers_go_a_day_later_once_their_process_is_dead(home: Path, claude:
         folder = home / "runs" / name
         folder.mkdir(parents=True)
         if pid is not None:
-            made = output_files.RunFolder.__new__(output_files.RunFolder)
+            made = output_files.OutputFolder.__new__(output_files.OutputFolder)
             made.path = folder
             made.belongs_to(identify(pid))
         old = time.time() - days * 86400

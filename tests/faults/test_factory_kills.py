@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from flyball.core.tasks.task_run import TRANSITIONS, Mark, Step
+from flyball.core.tasks.task_run import TRANSITIONS, RunPhase, Step
 from tests.factory.fake_hosts import Host
 from tests.factory.kit import GREEN, SOAK, Project
 
@@ -144,7 +144,7 @@ comes next: before an announcement nothing has changed since the entry before it
 def test_every_step_of_the_ledger_is_a_place_to_be_killed_at() -> None:
     steps = {step for _, step, _ in TRANSITIONS}
     assert steps == set(Step)
-    assert {mark for _, _, mark in TRANSITIONS} == set(Mark)
+    assert {mark for _, _, mark in TRANSITIONS} == set(RunPhase)
 
 
 @pytest.mark.parametrize("point", POINTS if SOAK else TELLING)

@@ -14,7 +14,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import RefusedError
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
@@ -47,7 +47,7 @@ class RedisFlushed:
         return None
 
     def lose(self) -> None:
-        link = Server(self.url)
+        link = RedisConnections(self.url)
         link.ask("FLUSHALL")
         link.close()
 
@@ -59,7 +59,7 @@ class RedisSetBack(RedisFlushed):
     """Killed, and back as it was a while ago: so is a replica that lagged when it was promoted."""
 
     def remember(self) -> None:
-        link = Server(self.url)
+        link = RedisConnections(self.url)
         link.ask("SAVE")
         link.close()
 

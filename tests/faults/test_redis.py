@@ -19,7 +19,7 @@ from flyball.core.pool.verdict import Verdict
 from flyball.errors import RefusedError, StoreError
 from flyball.governor.governor import Governor
 from flyball.host.process import me
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from tests.faults.conftest import REPOSITORY, SOAK
 from tests.redis_server import RedisServer
 
@@ -298,7 +298,7 @@ def test_a_wake_that_is_lost_is_made_up_for(start: Start, server: RedisServer, g
     gov.set_pool(POOL, cap=1, adaptive=False)
     lease = gov.acquire(POOL)
     waiter = waiting(gov)
-    link = Server(server.url)
+    link = RedisConnections(server.url)
     deadline = time.monotonic() + 10
     while not link.ask("PUBSUB", "NUMPAT") and not link.ask("PUBSUB", "CHANNELS"):
         assert time.monotonic() < deadline

@@ -90,7 +90,7 @@ def test_it_is_not_started_where_it_is_not_wanted(
 
 
 def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
-    watching = host_agent.Warden(gov.store, me())  # type: ignore[arg-type]
+    watching = host_agent.HostAgent(gov.store, me())  # type: ignore[arg-type]
     assert not watching.look(0.0)
     lease = gov.acquire(POOL)
     assert watching.look(10.0)
@@ -101,6 +101,6 @@ def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
 def test_it_leaves_what_other_hosts_hold_alone(gov: Governor) -> None:
     gov.acquire(POOL)
     elsewhere = identify(os.getpid())
-    watching = host_agent.Warden(gov.store, type(elsewhere)("elsewhere", "b", 0, 1, 1))  # type: ignore[arg-type]
+    watching = host_agent.HostAgent(gov.store, type(elsewhere)("elsewhere", "b", 0, 1, 1))  # type: ignore[arg-type]
     assert not watching.look(0.0)
     assert held(gov) == 1

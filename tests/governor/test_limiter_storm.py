@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flyball import Limiter
 from flyball.governor.limiter.call_slot import CallSlot
-from flyball.governor.limiter.waiters import Line
+from flyball.governor.limiter.waiters import WaitQueue
 from flyball.testing import ManualClock
 from tests.governor.limiting import empty
 
@@ -115,7 +115,7 @@ _LINE_STEPS = st.lists(
 
 @given(_LINE_STEPS)
 def test_a_line_keeps_the_order_of_a_sorted_list(steps: list[tuple[str, int]]) -> None:
-    line: Line[int] = Line()
+    line: WaitQueue[int] = WaitQueue()
     model: list[tuple[int, int, float]] = []
     now, ageing_s = 0.0, 60.0
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from flyball import RefusedError, WaitTimeoutError
-from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.settings import resolve_pool
-from flyball.governor.limiter.limiter import Calls
-from flyball.governor.share.share import ShareDesk
+from flyball.governor.limiter.limiter import SlotMethods
+from flyball.governor.share.share import ShareLimiter
 from tests.governor.people import Person
 from tests.governor.sharing import until
 
@@ -20,12 +20,12 @@ FENCE = 10.0
 BEFORE, AFTER = 9.0, 11.0
 
 
-class Held(Calls):
+class Held(SlotMethods):
     """A share of one slot until the fence, without a store, and with a clock of the test's."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        gate = Gate(resolve_pool({"adaptive": False, "cap": 9}), BEFORE, name="p")
-        self._desk: ShareDesk = ShareDesk(gate, clock)
+        gate = LocalPool(resolve_pool({"adaptive": False, "cap": 9}), BEFORE, name="p")
+        self._desk: ShareLimiter = ShareLimiter(gate, clock)
         self.renewed(FENCE)
 
     def renewed(self, until: float) -> None:

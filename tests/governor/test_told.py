@@ -9,7 +9,7 @@ import pytest
 
 from flyball import Governor
 from flyball.core.pool.verdict import Verdict
-from flyball.stores.port import After
+from flyball.stores.port import AfterCommit
 from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, nothing_left, wait_for_line
 
@@ -26,7 +26,9 @@ def found(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     look = gov.store.look
 
-    def looks(claim_id: int, *, advance: bool, asked_at: float | None = None) -> tuple[Verdict | None, After]:
+    def looks(
+        claim_id: int, *, advance: bool, asked_at: float | None = None
+    ) -> tuple[Verdict | None, AfterCommit]:
         verdict, after = look(claim_id, advance=advance, asked_at=asked_at)
         if verdict is not None and verdict.granted:
             found.append(advance)

@@ -12,7 +12,7 @@ import pytest
 from flyball import Governor
 from flyball.core.pool.model import Phase
 from flyball.errors import AtCapacityError, StoreBusyError, StoreError, WaitTimeoutError
-from flyball.stores.port import After, Release
+from flyball.stores.port import AfterCommit, Release
 from flyball.stores.sqlite import schema
 from flyball.testing import FaultyStore
 from tests.governor.people import nothing_left, pool, wait_until
@@ -63,7 +63,7 @@ def test_a_cancellation_during_a_release_that_fails_is_not_lost(
     cancelled = threading.Event()
     lease = gov.acquire("p")
 
-    def slow_and_broken(_: Release) -> After:
+    def slow_and_broken(_: Release) -> AfterCommit:
         cancelled.wait(5)
         raise StoreError("disk on fire")
 

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from flyball.errors import UsageError
-from flyball.observe.metrics import HTTP_DECISION, HTTP_REFUSALS, METRICS, POOL_CAP, Registry
+from flyball.observe.metrics import HTTP_DECISION, HTTP_REFUSALS, METRICS, POOL_CAP, MetricRegistry
 from flyball.observe.otel import Telemetry, dotted, from_environment
 from flyball.observe.otel_wanted import wanted
 
@@ -23,7 +23,11 @@ class Ears:
     """A telemetry that tells what it would have exported."""
 
     def __init__(self) -> None:
-        self.registry, self._reader, self._spans = Registry(), InMemoryMetricReader(), InMemorySpanExporter()
+        self.registry, self._reader, self._spans = (
+            MetricRegistry(),
+            InMemoryMetricReader(),
+            InMemorySpanExporter(),
+        )
         self.telemetry = Telemetry(
             self.registry, readers=[self._reader], processors=[SimpleSpanProcessor(self._spans)]
         )
@@ -101,12 +105,14 @@ def test_nothing_is_told_after_it_was_closed() -> None:
 
 def test_an_exporter_that_nobody_knows_is_refused() -> None:
     with pytest.raises(UsageError, match="OTEL_TRACES_EXPORTER"):
-        from_environment(Registry(), {"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_METRICS_EXPORTER": "none"})
+        from_environment(
+            MetricRegistry(), {"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_METRICS_EXPORTER": "none"}
+        )
 
 
 def test_none_exports_nothing() -> None:
     telemetry = from_environment(
-        Registry(), {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
+        MetricRegistry(), {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
     )
     telemetry.begin("GET", {}).end("/", 200)
     telemetry.close()

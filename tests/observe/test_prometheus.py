@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from flyball.observe.metrics import HTTP_REFUSALS, METRICS, POOL_CAP, POOL_WAIT, Registry
+from flyball.observe.metrics import HTTP_REFUSALS, METRICS, POOL_CAP, POOL_WAIT, MetricRegistry
 from flyball.observe.prometheus import text
 
 
-def parsed(registry: Registry) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+def parsed(registry: MetricRegistry) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     return {
         sample.name: {
             tuple(sorted(each.labels.items())): each.value
@@ -23,7 +23,7 @@ def parsed(registry: Registry) -> dict[str, dict[tuple[tuple[str, str], ...], fl
 
 
 def test_every_metric_is_declared_even_before_anything_was_counted() -> None:
-    said = text(Registry())
+    said = text(MetricRegistry())
     for metric in METRICS:
         assert f"# TYPE {metric.name} {metric.kind.value}\n" in said
         assert f"# HELP {metric.name} {metric.help}\n" in said
@@ -34,13 +34,13 @@ def test_every_metric_is_declared_even_before_anything_was_counted() -> None:
 
 @given(name=st.text(max_size=20), value=st.floats(0, 1e12))
 def test_any_name_survives(name: str, value: float) -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     registry.set(POOL_CAP, [({"pool": name}, value)])
     assert parsed(registry)["flyball_pool_cap"] == {(("pool", name),): value}
 
 
 def test_a_histogram_is_cumulative_and_ends_in_infinity() -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     for waited_s in (0.001, 0.3, 0.3, 9_999.0):
         registry.observe(POOL_WAIT, waited_s, pool="p", tenant="t")
     found = parsed(registry)
@@ -53,6 +53,6 @@ def test_a_histogram_is_cumulative_and_ends_in_infinity() -> None:
 
 
 def test_counters_are_told_as_they_are() -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     registry.add(HTTP_REFUSALS, 3, reason="no-token")
     assert parsed(registry)["flyball_http_refusals_total"] == {(("reason", "no-token"),): 3.0}

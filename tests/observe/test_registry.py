@@ -19,12 +19,12 @@ from flyball.observe.metrics import (
     POOL_CAP,
     POOL_WAIT,
     MetricKind,
-    Registry,
+    MetricRegistry,
 )
 
 
 def test_a_label_beyond_its_bound_is_other_and_stays_it() -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     for number in range(MOST["tenant"] + 10):
         registry.add(HTTP_GRANTS, pool="p", tenant=f"t{number}")
     registry.add(HTTP_GRANTS, pool="p", tenant=f"t{MOST['tenant'] + 5}")
@@ -33,13 +33,13 @@ def test_a_label_beyond_its_bound_is_other_and_stays_it() -> None:
 
 
 def test_gauges_beyond_the_bound_add_up() -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     registry.set(POOL_CAP, [({"pool": f"p{number}"}, 2.0) for number in range(MOST["pool"] + 3)])
     assert registry.number(POOL_CAP, pool=OTHER) == 6
 
 
 def test_a_gauge_forgets_what_is_not_named_any_more() -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     registry.set(POOL_CAP, [({"pool": "a"}, 2.0), ({"pool": "b"}, 3.0)])
     registry.set(POOL_CAP, [({"pool": "b"}, 4.0)])
     (family,) = [family for family in registry.families() if family.metric is POOL_CAP]
@@ -47,7 +47,7 @@ def test_a_gauge_forgets_what_is_not_named_any_more() -> None:
 
 
 def test_wrong_labels_are_a_bug() -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     with pytest.raises(InvariantError):
         registry.add(HTTP_REFUSALS, pool="p")
     with pytest.raises(InvariantError):
@@ -58,7 +58,7 @@ def test_wrong_labels_are_a_bug() -> None:
 
 @given(values=st.lists(st.floats(0, 1e6), max_size=30))
 def test_a_histogram_counts_every_value_once(values: list[float]) -> None:
-    registry = Registry()
+    registry = MetricRegistry()
     for value in values:
         registry.observe(POOL_WAIT, value, pool="p", tenant="t")
     (family,) = [family for family in registry.families() if family.metric is POOL_WAIT]
@@ -73,7 +73,7 @@ def _below(counts: list[int]) -> list[int]:
 
 
 def test_threads_lose_nothing() -> None:
-    registry = Registry()
+    registry = MetricRegistry()
 
     def work(_: int) -> None:
         for _ in range(500):

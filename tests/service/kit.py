@@ -23,13 +23,13 @@ from urllib.parse import urlsplit
 import httpx
 
 from flyball.governor.governor import Governor
-from flyball.observe.metrics import Registry
+from flyball.observe.metrics import MetricRegistry
 from flyball.service.auth import Access
 from flyball.service.middleware import Tracing
 from flyball.service.server import bind, serve, server_for, url_of
 from flyball.service.state import Service
-from flyball.service.store_reader import Look, StoreLooker
-from flyball.service.tokens import Keyring, Scope, TokenFile
+from flyball.service.store_reader import StoreReader, StoreSnapshot
+from flyball.service.tokens import Scope, TokenFile, TokenStore
 from flyball.testing import Scene
 
 PATIENCE_S = 20.0
@@ -46,12 +46,12 @@ def until(seen: Callable[[], T], what: str, *, patience_s: float = PATIENCE_S) -
     return found
 
 
-def seen_in(scene: Scene) -> Look:
+def seen_in(scene: Scene) -> StoreSnapshot:
     """What a look shows of a store in a simulated world, at its time."""
     governor = Governor("memory:")
     governor._store = scene.store
     now = scene.world.clock()
-    return replace(StoreLooker(governor).look(), at=now, time=now)
+    return replace(StoreReader(governor).look(), at=now, time=now)
 
 
 class Running:
@@ -63,11 +63,11 @@ class Running:
         home: Path,
         *,
         token_needed: bool = False,
-        registry: Registry | None = None,
+        registry: MetricRegistry | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self.tokens = TokenFile(home)
-        access = Access(Keyring(self.tokens), token_needed=token_needed)
+        access = Access(TokenStore(self.tokens), token_needed=token_needed)
         self.service = Service(governor, access, registry=registry)
         self.place = bind("127.0.0.1", 0)
         self.url = url_of(self.place).rstrip("/")

@@ -11,7 +11,7 @@ import pytest
 
 from flyball.host.install_hints import extra_command
 from flyball.service.server import bind
-from flyball.service.tokens import Keyring, Scope, TokenFile
+from flyball.service.tokens import Scope, TokenFile, TokenStore
 from tests.cli.kit import Cli
 
 
@@ -24,7 +24,7 @@ def test_a_token_is_shown_once(cli: Cli) -> None:
     added = cli("token", "add", "ci", "--scope", "lease")
     token, said = added.out.splitlines()
     assert "flyball token remove ci" in said
-    found = Keyring(TokenFile(cli.home)).find(token)
+    found = TokenStore(TokenFile(cli.home)).find(token)
     assert found is not None
     assert (found.name, found.scope) == ("ci", Scope.LEASE)
     assert token not in cli("token", "list").out

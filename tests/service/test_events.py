@@ -15,7 +15,7 @@ from flyball.errors import StoreError
 from flyball.governor.governor import Governor
 from flyball.observe.metrics import LOOKS
 from flyball.service import streams
-from flyball.service.store_reader import Look, StoreLooker
+from flyball.service.store_reader import StoreReader, StoreSnapshot
 from tests.service.kit import Events, Running, Wire, until
 
 THROTTLED = Signal(SignalKind.THROTTLED)
@@ -173,12 +173,12 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         until(lambda: server.server.force_exit, "it ends now")
 
 
-class BrokenLooker(StoreLooker):
+class BrokenLooker(StoreReader):
     """A store that answers when the test wants it to."""
 
     broken = False
 
-    def look(self) -> Look:
+    def look(self) -> StoreSnapshot:
         if self.broken:
             raise StoreError("the store is gone")
         return super().look()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from flyball.service import timeline
-from flyball.service.timeline import History
+from flyball.service.timeline import HistoryRecorder
 from flyball.testing import Scene
 from tests.service.kit import seen_in
 
 
 def test_samples_are_columns_of_one_length(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     scene.static(4)
     past.record(seen_in(scene))
     scene.take()
@@ -22,7 +22,7 @@ def test_samples_are_columns_of_one_length(scene: Scene) -> None:
 
 
 def test_a_pool_that_came_later_has_nothing_before(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     scene.static(4)
     past.record(seen_in(scene))
     scene.static(2, "late")
@@ -32,7 +32,7 @@ def test_a_pool_that_came_later_has_nothing_before(scene: Scene) -> None:
 
 
 def test_throttles_are_those_of_that_second(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     scene.pool(cap=8, controller="koryph")
     for throttles in (0, 2, 0, 1):
         for number in range(throttles):
@@ -43,7 +43,7 @@ def test_throttles_are_those_of_that_second(scene: Scene) -> None:
 
 
 def test_a_reset_is_no_negative_number_of_throttles(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     scene.pool(cap=8, controller="koryph")
     for _ in range(3):
         scene.throttle()
@@ -55,7 +55,7 @@ def test_a_reset_is_no_negative_number_of_throttles(scene: Scene) -> None:
 
 
 def test_a_removed_pool_takes_its_history_along(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     scene.static(1)
     past.record(seen_in(scene))
     scene.store.remove_pool("p")
@@ -67,7 +67,7 @@ def test_a_removed_pool_takes_its_history_along(scene: Scene) -> None:
 
 
 def test_the_ring_is_bounded_and_keeps_the_newest(scene: Scene) -> None:
-    past = History(kept_s=5)
+    past = HistoryRecorder(kept_s=5)
     scene.static(1)
     for cap in range(1, 20):
         scene.static(cap)
@@ -78,7 +78,7 @@ def test_the_ring_is_bounded_and_keeps_the_newest(scene: Scene) -> None:
 
 
 def test_only_the_seconds_that_were_asked_for_are_told(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     scene.static(1)
     for _ in range(10):
         past.record(seen_in(scene))
@@ -88,7 +88,7 @@ def test_only_the_seconds_that_were_asked_for_are_told(scene: Scene) -> None:
 
 
 def test_a_gap_is_seen_in_the_times(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     scene.static(1)
     past.record(seen_in(scene))
     scene.wait(30)
@@ -97,7 +97,7 @@ def test_a_gap_is_seen_in_the_times(scene: Scene) -> None:
 
 
 def test_pools_are_bounded(scene: Scene) -> None:
-    past = History()
+    past = HistoryRecorder()
     for number in range(timeline.POOLS_KEPT + 20):
         scene.static(1, f"pool-{number}")
     past.record(seen_in(scene))
@@ -105,5 +105,5 @@ def test_pools_are_bounded(scene: Scene) -> None:
 
 
 def test_nothing_yet_is_an_empty_history() -> None:
-    view = History().view(seconds=900, pool=None)
+    view = HistoryRecorder().view(seconds=900, pool=None)
     assert (view.time, view.pools) == ([], [])

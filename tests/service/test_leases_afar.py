@@ -12,8 +12,8 @@ import pytest
 from flyball.core.pool.model import Ask, Claim, Outcome
 from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.governor.governor import Governor
-from flyball.governor.remote.leases import Afar, Order
-from flyball.stores.port import After
+from flyball.governor.remote.leases import RemoteAsk, RemoteLeases
+from flyball.stores.port import AfterCommit
 from tests.service.kit import until
 from tests.service.leases_kit import STORES, url_for
 
@@ -25,8 +25,8 @@ def governor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Governo
     governor.close()
 
 
-def order(pool: str, **rest: object) -> Order:
-    return Order(pool=pool, project="p", name="n", **rest)  # type: ignore[arg-type]
+def order(pool: str, **rest: object) -> RemoteAsk:
+    return RemoteAsk(pool=pool, project="p", name="n", **rest)  # type: ignore[arg-type]
 
 
 def pool_of(governor: Governor, name: str, cap: int = 1) -> str:
@@ -35,7 +35,7 @@ def pool_of(governor: Governor, name: str, cap: int = 1) -> str:
 
 
 def test_a_thread_waits_until_another_gives_back(governor: Governor) -> None:
-    pool, afar = pool_of(governor, "afar-thread"), Afar(governor)
+    pool, afar = pool_of(governor, "afar-thread"), RemoteLeases(governor)
     first = afar.place(order(pool), park=True)
     second = afar.place(order(pool), park=True)
     assert (first.kind, second.kind) == (Kind.GRANTED, Kind.PARKED)
@@ -50,8 +50,8 @@ def test_a_thread_waits_until_another_gives_back(governor: Governor) -> None:
 
 def test_tokens_are_the_same_for_every_server_of_a_store(governor: Governor) -> None:
     one, other = (
-        Afar(governor),
-        Afar(Governor(governor.address) if governor.address != "memory:" else governor),
+        RemoteLeases(governor),
+        RemoteLeases(Governor(governor.address) if governor.address != "memory:" else governor),
     )
     token = one.token(7, 12.5)
     assert token == other.token(7, 12.5)
@@ -65,7 +65,7 @@ def test_tokens_are_the_same_for_every_server_of_a_store(governor: Governor) -> 
 def test_slots_of_dead_processes_are_given_to_whoever_asks_from_afar(governor: Governor) -> None:
     import subprocess
 
-    pool, afar = pool_of(governor, "afar-dead"), Afar(governor)
+    pool, afar = pool_of(governor, "afar-dead"), RemoteLeases(governor)
     with subprocess.Popen(["sleep", "60"]) as process:
         governor.hold(process.pid, pool, project="q", name="dead")
         assert afar.place(order(pool), park=False).reason is Reason.CAP
@@ -78,7 +78,7 @@ def test_a_loop_that_sweeps_hands_on_what_has_expired(governor: Governor) -> Non
     pool = pool_of(governor, "afar-loop")
 
     async def main() -> None:
-        afar = Afar(governor)
+        afar = RemoteLeases(governor)
         sweeping = asyncio.create_task(afar.run())
         await afar.place_async(order(pool, ttl_s=0.2), park=False)
         asks = [await afar.place_async(order(pool), park=True) for _ in range(2)]
@@ -103,7 +103,7 @@ def test_whoever_is_handed_a_slot_is_told_and_need_not_look(
     looks: list[int] = []
 
     async def main() -> None:
-        afar = Afar(governor)
+        afar = RemoteLeases(governor)
         look = governor.store.claim
 
         def looked(claim_id: int) -> Claim | None:
@@ -130,7 +130,7 @@ def test_a_wait_that_nobody_waits_for_ends(governor: Governor) -> None:
     pool = pool_of(governor, "afar-left")
 
     async def main() -> None:
-        afar = Afar(governor)
+        afar = RemoteLeases(governor)
         await afar.place_async(order(pool), park=True)
         second = await afar.place_async(order(pool), park=True)
         left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -146,7 +146,7 @@ def test_what_is_asked_in_one_turn_of_the_loop_is_granted_in_order(governor: Gov
     pool = pool_of(governor, "afar-many", cap=5)
 
     async def main() -> None:
-        afar = Afar(governor)
+        afar = RemoteLeases(governor)
         asked = await asyncio.gather(*(afar.place_async(order(pool), park=False) for _ in range(40)))
         assert [verdict.granted for verdict in asked].count(True) == 5
         await asyncio.gather(*(afar.end_async(verdict.claim_id) for verdict in asked if verdict.granted))
@@ -164,7 +164,7 @@ def test_one_bad_ask_among_many_spoils_no_other(governor: Governor) -> None:
     pool = pool_of(governor, "afar-bad", cap=5)
 
     async def main() -> None:
-        afar = Afar(governor)
+        afar = RemoteLeases(governor)
         good = [afar.place_async(order(pool), park=False) for _ in range(3)]
         bad = afar.place_async(order(pool, slots=0), park=False)
         found = await asyncio.gather(good[0], bad, *good[1:], return_exceptions=True)
@@ -180,7 +180,7 @@ def test_a_cancelled_ask_is_still_done_to_its_end(governor: Governor) -> None:
     pool = pool_of(governor, "afar-cancel")
 
     async def main() -> None:
-        afar = Afar(governor)
+        afar = RemoteLeases(governor)
         asking = asyncio.create_task(afar.place_async(order(pool), park=False))
         await asyncio.sleep(0)
         asking.cancel()
@@ -199,14 +199,14 @@ def test_who_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
     pool, store, by = pool_of(governor, "afar-busy", cap=9), governor.store, []
     admit = store.admit
 
-    def seen(ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+    def seen(ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         by.append(threading.current_thread())
         return admit(ask, park=park)
 
     monkeypatch.setattr(store, "admit", seen)
 
     async def story() -> list[Kind]:
-        afar, over = Afar(governor), threading.Event()
+        afar, over = RemoteLeases(governor), threading.Event()
         busy = asyncio.create_task(afar.call(over.wait))
         await asyncio.sleep(0)
         placing = [asyncio.create_task(afar.place_async(order(pool), park=False)) for _ in range(3)]

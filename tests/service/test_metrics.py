@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
-from flyball.observe.metrics import Registry
+from flyball.observe.metrics import MetricRegistry
 from flyball.observe.otel import Telemetry
 from tests.service.kit import Events, Running, until
 from tests.service.leases_kit import Desk
@@ -99,7 +99,7 @@ def test_a_request_is_a_span_of_the_trace_that_it_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OTEL_SERVICE_NAME", raising=False)
-    spans, registry = InMemorySpanExporter(), Registry()
+    spans, registry = InMemorySpanExporter(), MetricRegistry()
     telemetry = Telemetry(registry, readers=[], processors=[SimpleSpanProcessor(spans)])
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     with Running(Governor("memory:"), tmp_path, registry=registry, tracing=telemetry) as server:

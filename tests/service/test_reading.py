@@ -12,7 +12,7 @@ import pytest
 
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
-from flyball.service.store_reader import Look, StoreLooker
+from flyball.service.store_reader import StoreReader, StoreSnapshot
 from tests.cli.kit import Cli
 from tests.service.kit import PROBLEM, Running, until
 
@@ -177,7 +177,7 @@ def test_answers_are_not_kept_and_not_guessed(running: Running) -> None:
         assert "server" not in headers
 
 
-class SlowLooker(StoreLooker):
+class SlowLooker(StoreReader):
     """One that waits in the middle of a look, to be let go."""
 
     def __init__(self, governor: Governor) -> None:
@@ -185,7 +185,7 @@ class SlowLooker(StoreLooker):
         self.looks = 0
         self.go = threading.Event()
 
-    def look(self) -> Look:
+    def look(self) -> StoreSnapshot:
         self.looks += 1
         self.go.wait(20)
         return super().look()

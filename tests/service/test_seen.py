@@ -8,9 +8,9 @@ import pytest
 
 from flyball.core.pool.model import Fact
 from flyball.observe import metrics
-from flyball.observe.metrics import Metric, Registry
+from flyball.observe.metrics import Metric, MetricRegistry
 from flyball.service import metrics as seen
-from flyball.service.store_reader import Look
+from flyball.service.store_reader import StoreSnapshot
 from flyball.service.timeline import new_facts
 from flyball.testing import Scene
 from tests.service.kit import seen_in
@@ -20,11 +20,11 @@ class Story:
     """Looks at a scene, one after the other, as the watch takes them."""
 
     def __init__(self, scene: Scene) -> None:
-        self.scene, self.registry = scene, Registry()
-        self._last: Look | None = None
+        self.scene, self.registry = scene, MetricRegistry()
+        self._last: StoreSnapshot | None = None
         self._facts: list[Fact] = []
 
-    def look(self, look: Look | None = None) -> None:
+    def look(self, look: StoreSnapshot | None = None) -> None:
         look, before = look or seen_in(self.scene), self._last
         facts = new_facts(before.facts, look.facts) if before else []
         if before is not None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flyball.core.pool.model import Fact
 from flyball.service import timeline
-from flyball.service.store_reader import FACTS_SEEN, Look
+from flyball.service.store_reader import FACTS_SEEN, StoreSnapshot
 from flyball.service.timeline import Timeline, new_facts
 from flyball.testing import Scene, make_memory
 from tests.service.kit import seen_in
@@ -19,7 +19,7 @@ def fact(at: float, words: str = "x", kind: str = "cut") -> Fact:
     return Fact(at, "p", kind, words)
 
 
-def look(*facts: Fact) -> Look:
+def look(*facts: Fact) -> StoreSnapshot:
     """A look that shows these, given oldest first."""
     return replace(seen_in(Scene(make_memory)), facts=tuple(reversed(facts)))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import StoreUnreadableError, UsageError
-from flyball.service.tokens import Keyring, Scope, TokenFile
+from flyball.service.tokens import Scope, TokenFile, TokenStore
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_file_is_private_and_so_is_its_folder(file: TokenFile) -> None:
 
 def test_a_token_finds_its_owner_and_no_other(file: TokenFile) -> None:
     ci, ops = file.add("ci", Scope.LEASE), file.add("ops", Scope.ADMIN)
-    keyring = Keyring(file)
+    keyring = TokenStore(file)
     assert [(found.name, found.scope) for found in map(keyring.find, (ci, ops)) if found] == [
         ("ci", Scope.LEASE),
         ("ops", Scope.ADMIN),
@@ -43,7 +43,7 @@ def test_a_token_finds_its_owner_and_no_other(file: TokenFile) -> None:
 
 
 def test_a_removed_token_ends_at_once(file: TokenFile) -> None:
-    token, keyring = file.add("ci", Scope.READ), Keyring(file)
+    token, keyring = file.add("ci", Scope.READ), TokenStore(file)
     assert keyring.find(token) is not None
     file.remove("ci")
     assert keyring.find(token) is None
@@ -75,7 +75,7 @@ def test_tokens_added_at_the_same_time_are_all_kept(file: TokenFile) -> None:
 
 @pytest.mark.parametrize("content", ["", "{", '{"version": 1}', '{"version": 2, "tokens": []}', "[]", "\x00"])
 def test_a_file_that_cannot_be_understood_lets_nobody_in(file: TokenFile, content: str) -> None:
-    token, keyring = file.add("ci", Scope.ADMIN), Keyring(file)
+    token, keyring = file.add("ci", Scope.ADMIN), TokenStore(file)
     assert keyring.find(token) is not None
     file.path.write_text(content)
     with pytest.raises(StoreUnreadableError):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from flyball.service import fair_scheduling as module
-from flyball.service.fair_scheduling import Turn, Turns, step_aside
+from flyball.service.fair_scheduling import TenantScheduler, Turn, step_aside
 
 
 def on_a_loop(main: Callable[[], Awaitable[None]]) -> None:
@@ -21,7 +21,7 @@ def on_a_loop(main: Callable[[], Awaitable[None]]) -> None:
 class Asking:
     """Requests that take a turn each and are over when told."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: TenantScheduler) -> None:
         self.turns = turns
         self.order: list[str] = []
         self.got: list[Turn] = []
@@ -46,7 +46,7 @@ async def settle() -> None:
 
 def test_a_light_tenant_goes_before_what_a_flooder_sent_earlier() -> None:
     async def main() -> None:
-        asking = Asking(Turns(at_once=1))
+        asking = Asking(TenantScheduler(at_once=1))
         for tenant in ("flood", "flood", "flood", "flood", "light"):
             asking.ask(tenant)
         await settle()
@@ -59,7 +59,7 @@ def test_a_light_tenant_goes_before_what_a_flooder_sent_earlier() -> None:
 
 def test_no_more_than_a_few_are_worked_on_at_once() -> None:
     async def main() -> None:
-        asking = Asking(Turns(at_once=2))
+        asking = Asking(TenantScheduler(at_once=2))
         for _ in range(5):
             asking.ask("one")
         await settle()
@@ -72,7 +72,7 @@ def test_no_more_than_a_few_are_worked_on_at_once() -> None:
 
 def test_a_turn_that_ends_twice_lets_one_other_in() -> None:
     async def main() -> None:
-        asking = Asking(Turns(at_once=1))
+        asking = Asking(TenantScheduler(at_once=1))
         for _ in range(3):
             asking.ask("one")
         await settle()
@@ -87,7 +87,7 @@ def test_a_turn_that_ends_twice_lets_one_other_in() -> None:
 
 def test_whoever_leaves_the_line_holds_up_nobody() -> None:
     async def main() -> None:
-        asking = Asking(Turns(at_once=1))
+        asking = Asking(TenantScheduler(at_once=1))
         asking.ask("one")
         await settle()
         left = asking.ask("two")
@@ -102,7 +102,7 @@ def test_whoever_leaves_the_line_holds_up_nobody() -> None:
 
 def test_a_turn_that_comes_to_somebody_who_just_left_goes_on() -> None:
     async def main() -> None:
-        asking = Asking(Turns(at_once=1))
+        asking = Asking(TenantScheduler(at_once=1))
         asking.ask("one")
         await settle()
         left = asking.ask("two")
@@ -121,7 +121,7 @@ def test_a_request_that_takes_too_long_has_had_its_turn(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "LONGEST_S", 0.001)
 
     async def main() -> None:
-        asking = Asking(Turns(at_once=1))
+        asking = Asking(TenantScheduler(at_once=1))
         asking.ask("stuck")
         await asyncio.wait_for(asking.ask("next"), 20)
         assert asking.order == ["stuck", "next"]
@@ -131,7 +131,7 @@ def test_a_request_that_takes_too_long_has_had_its_turn(monkeypatch: pytest.Monk
 
 def test_stepping_aside_ends_the_turn_of_the_request_that_waits_and_of_no_other() -> None:
     async def main() -> None:
-        asking = Asking(Turns(at_once=2))
+        asking = Asking(TenantScheduler(at_once=2))
 
         async def waits() -> None:
             await asking._ask("one")

@@ -1,7 +1,7 @@
 """A fleet in simulated time: the shipped share leases, one store, one provider with hidden limits.
 
-Nothing of flyball is re-coded here. A node is a ``ShareDesk`` with work standing in its line, and a
-``Renewing`` whose threads are never started: this drives its steps (declare, hear the answer, be told to
+Nothing of flyball is re-coded here. A node is a ``ShareLimiter`` with work standing in its line, and a
+``ShareRenewer`` whose threads are never started: this drives its steps (declare, hear the answer, be told to
 look) when they are due. The store is a ``MemoryStore`` on the same clock. Renewals and replies travel for
 half a trip each, so nodes act on what they last heard, as they do in life. Only the provider and the time
 are made up.
@@ -18,21 +18,21 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
-from flyball.core.pool.local_pool import Gate, Start
+from flyball.core.pool.local_pool import CallStart, LocalPool
 from flyball.core.pool.settings import PoolChanges, resolve_pool
 from flyball.core.share_lease import holder
-from flyball.core.share_lease.holder import Holding
+from flyball.core.share_lease.holder import HolderState
 from flyball.core.share_lease.renewal import Renewal, Reply
 from flyball.core.share_lease.timing import terms_for
 from flyball.core.signals import Signal, SignalKind
-from flyball.governor.share.renewer import Line, Outage, Renewing
-from flyball.governor.share.share import ShareDesk
-from flyball.sim.simulator.engine import Provider
+from flyball.governor.share.renewer import Outage, ShareRenewer, StoreClient
+from flyball.governor.share.share import ShareLimiter
+from flyball.sim.simulator.engine import SimulatedProvider
 from flyball.sim.simulator.jobs import Job, Mix, jobs
 from flyball.sim.simulator.limits import Rule
 from flyball.stores.memory import MemoryStore
-from flyball.stores.pool_session import World
-from flyball.stores.port import After
+from flyball.stores.pool_session import Environment
+from flyball.stores.port import AfterCommit
 from flyball.testing.world import HERE
 from flyball.wake.mailbox import Box
 
@@ -69,7 +69,7 @@ class Worker:
     priority, cost = 0, _NO_COST
 
     def __init__(self, node: Node) -> None:
-        self.start: Start | None = None
+        self.start: CallStart | None = None
         self._node = node
 
     def ask(self) -> None:
@@ -120,10 +120,10 @@ class Node:
         self.served = self.refused = 0
         self._work, self._workers, self._width = work, set[Worker](), 0
         self._due_at = INFINITY
-        self.desk = ShareDesk(Gate(resolve_pool(_NO_LIMIT), fleet.now, name=POOL), lambda: fleet.now)
-        holding = Holding(node=name, incarnation=f"{name}x{fleet.number()}", weight=weight)
-        line = Line(renew=_never, report=_nor_this, open_box=lambda: None)
-        self.renewing = Renewing(self.desk, holding, line, Outage(), terms_for(fleet.heartbeat_s))
+        self.desk = ShareLimiter(LocalPool(resolve_pool(_NO_LIMIT), fleet.now, name=POOL), lambda: fleet.now)
+        holding = HolderState(node=name, incarnation=f"{name}x{fleet.number()}", weight=weight)
+        line = StoreClient(renew=_never, report=_nor_this, open_box=lambda: None)
+        self.renewing = ShareRenewer(self.desk, holding, line, Outage(), terms_for(fleet.heartbeat_s))
         self.renewing._box = cast(Box, Mail(self.name))
         self.desk.stir = self._stirred
         with self.desk.lock:
@@ -222,7 +222,7 @@ class Fleet:
         every_s: float = 1.0,
     ) -> None:
         self.now, self.seed, self.trip_s = 1_000.0, seed, trip_s
-        self.provider = Provider(rules)
+        self.provider = SimulatedProvider(rules)
         self.nodes: list[Node] = []
         self.moments: list[Moment] = []
         self.renewals = 0
@@ -230,7 +230,7 @@ class Fleet:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         chance = Random(seed).random
-        self.store = MemoryStore(World(lambda: self.now, chance, lambda: None, lambda: HERE))
+        self.store = MemoryStore(Environment(lambda: self.now, chance, lambda: None, lambda: HERE))
         self.store.set_pool(POOL, pool)
         self.heartbeat_s = resolve_pool(pool).heartbeat_s
         self.began = self.now
@@ -275,7 +275,7 @@ class Fleet:
     def report(self, node: Node, signal: Signal) -> None:
         self._tell(self.store.report(POOL, signal, project="", name=node.name, claim_id=None))
 
-    def _tell(self, after: After) -> None:
+    def _tell(self, after: AfterCommit) -> None:
         told = set(after.notices)
         for node in self.nodes:
             if node.name in told:

@@ -9,7 +9,7 @@ import pytest
 
 from flyball.core.pool.settings import PoolChanges
 from flyball.sim.simulator import report
-from flyball.sim.simulator.compare import ORACLE, Result, Score, compare, play
+from flyball.sim.simulator.compare import ORACLE, ScenarioResult, ScenarioScore, compare, play
 from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT, OURS, PEERS
 from flyball.sim.simulator.held_out import EVERY_SCENARIO
 from flyball.sim.simulator.plot import draw, picture
@@ -26,8 +26,8 @@ def result(
     scenario: str = "constant",
     slot_waste: float = 0.0,
     jain: float = 1.0,
-) -> Result:
-    return Result(scenario, contender, (Score(goodput, waste, slot_waste, jain, 1000, 10),))
+) -> ScenarioResult:
+    return ScenarioResult(scenario, contender, (ScenarioScore(goodput, waste, slot_waste, jain, 1000, 10),))
 
 
 # -- numbers --------------------------------------------------------------------------------------

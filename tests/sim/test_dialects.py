@@ -9,7 +9,7 @@ import pytest
 from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
 from flyball.sim.provider.capacity import Capacity
-from flyball.sim.provider.dialect import Dialect, Reply
+from flyball.sim.provider.dialect import Dialect, ProviderReply
 from flyball.sim.provider.server import DIALECTS, Provider
 
 STREAM = {"stream": True, "max_tokens": 10}
@@ -26,7 +26,7 @@ def provider() -> Iterator[Provider]:
 def test_a_stream_keeps_its_seat_until_its_last_event(dialect: Dialect, provider: Provider) -> None:
     inside: list[int] = []
 
-    def write(reply: Reply, parts: Iterator[bytes]) -> None:
+    def write(reply: ProviderReply, parts: Iterator[bytes]) -> None:
         inside.extend(provider.tally().inside for _ in parts)
 
     provider.handle(dialect, STREAM, write)
@@ -36,7 +36,7 @@ def test_a_stream_keeps_its_seat_until_its_last_event(dialect: Dialect, provider
 
 @dialects
 def test_a_client_that_leaves_in_the_middle_gives_its_seat_back(dialect: Dialect, provider: Provider) -> None:
-    def write(reply: Reply, parts: Iterator[bytes]) -> None:
+    def write(reply: ProviderReply, parts: Iterator[bytes]) -> None:
         next(parts)
         raise BrokenPipeError
 

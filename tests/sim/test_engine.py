@@ -9,7 +9,7 @@ import pytest
 from flyball.core.signals import Signal, SignalKind
 from flyball.sim.simulator.compare import ORACLE, play, score
 from flyball.sim.simulator.controllers import CONTENDERS
-from flyball.sim.simulator.engine import Engine, Oracle, Provider, Run
+from flyball.sim.simulator.engine import Engine, Oracle, SimulatedProvider, SimulatedRun
 from flyball.sim.simulator.held_out import EVERY_SCENARIO
 from flyball.sim.simulator.jobs import Job, Mix, jobs
 from flyball.sim.simulator.limits import Flaky, Seats
@@ -24,7 +24,7 @@ def named(scenario: Scenario) -> str:
     return scenario.name
 
 
-def looks(run: Run) -> object:
+def looks(run: SimulatedRun) -> object:
     return run.clients, run.moments, run.rejected_at_s, run.in_service
 
 
@@ -63,7 +63,7 @@ def test_what_is_accepted_is_done_or_still_in_service(name: str, contender: str)
 
 
 def test_a_refused_job_is_tried_until_it_is_served() -> None:
-    provider = Provider([Seats([(0.0, 2)]), Flaky()])
+    provider = SimulatedProvider([Seats([(0.0, 2)]), Flaky()])
     run = Engine(provider, [(Oracle(provider), jobs(Mix(unlucky=0.5), 1))], horizon_s=200.0).play()
     accepted = list(islice(jobs(Mix(unlucky=0.5), 1), run.total.accepted))
     assert run.total.rejected == pytest.approx(sum(job.unlucky for job in accepted), abs=2)
@@ -76,7 +76,7 @@ def test_a_job_comes_back_after_the_time_its_brain_asks_for() -> None:
             return 7.0
 
     # One seat that is there from second 20 on: refused at 0, 7.15, 14.30 and served at 21.45.
-    provider = Provider([Seats([(0.0, 0), (20.0, 1)])])
+    provider = SimulatedProvider([Seats([(0.0, 0), (20.0, 1)])])
     run = Engine(provider, [(Patient(1), jobs(Mix(), 1))], horizon_s=22.0).play()
     assert run.rejected_at_s == pytest.approx([0.15, 7.3, 14.45])
     assert run.total.served_s == pytest.approx(22.0 - 21.45)
@@ -89,7 +89,7 @@ def test_while_one_job_sleeps_the_next_one_runs() -> None:
         def patience_s(self, job: Job, signal: Signal) -> float:
             return 1000.0
 
-    provider = Provider([Seats([(0.0, 1)]), Flaky()])
+    provider = SimulatedProvider([Seats([(0.0, 1)]), Flaky()])
     work = iter([Job(1, 5.0, 1.0, unlucky=True), *(Job(n, 5.0, 1.0) for n in range(2, 50))])
     run = Engine(provider, [(Unlucky(1), work)], horizon_s=100.0).play()
     assert (run.total.rejected, run.total.accepted) == (1, 20)
@@ -115,12 +115,12 @@ def test_a_brain_that_starts_without_end_is_a_bug() -> None:
         def open_at(self, t_s: float, job: Job) -> float:
             return t_s
 
-    provider = Provider([Seats([(0.0, 1)])])
+    provider = SimulatedProvider([Seats([(0.0, 1)])])
     with pytest.raises(InvariantError, match="without end"):
         Engine(provider, [(Mad(provider), jobs(Mix(), 1))], horizon_s=10.0).play()
 
 
 def test_an_answer_carries_the_kind_of_its_refusal() -> None:
-    provider = Provider([Seats([(0.0, 0)], retry_after_s=3.0)])
+    provider = SimulatedProvider([Seats([(0.0, 0)], retry_after_s=3.0)])
     signal = provider.knock(0.0, Job(1, 1.0, 1.0))
     assert (signal.kind, signal.retry_after_s) == (SignalKind.THROTTLED, 3.0)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from flyball.sim.provider.capacity import Capacity
-from flyball.sim.provider.dialect import ANSWER, Anthropic, Dialect, Reply
-from flyball.sim.provider.dialect_gemini import Gemini
+from flyball.sim.provider.dialect import ANSWER, Anthropic, Dialect, ProviderReply
+from flyball.sim.provider.dialect_gemini import GeminiDialect
 from flyball.sim.provider.dialect_openai import ChatCompletions, Responses
 from flyball.sim.provider.server import DIALECTS, Provider
-from flyball.sim.provider.tool_calls import Call, next_call
+from flyball.sim.provider.tool_calls import ToolCall, next_call
 
 PROMPT = "Do it.\nerrand: write a/b.txt = Hello = you\nerrand: run make test\nThank you."
 WRITE = {"file_path": "a/b.txt", "content": "Hello = you\n"}
@@ -51,13 +51,19 @@ def gemini(*results: str) -> Body:
 @pytest.mark.parametrize(
     ("body", "first", "second"),
     [
-        (anthropic, Call("Write", WRITE), {"command": "make test", "description": "Run an errand"}),
-        (chat, Call("write", {"filePath": "a/b.txt", "content": "Hello = you\n"}), {"command": "make test"}),
-        (responses, Call("apply_patch", PATCH), {"cmd": "make test"}),
-        (gemini, Call("write_file", WRITE), {"command": "make test"}),
+        (anthropic, ToolCall("Write", WRITE), {"command": "make test", "description": "Run an errand"}),
+        (
+            chat,
+            ToolCall("write", {"filePath": "a/b.txt", "content": "Hello = you\n"}),
+            {"command": "make test"},
+        ),
+        (responses, ToolCall("apply_patch", PATCH), {"cmd": "make test"}),
+        (gemini, ToolCall("write_file", WRITE), {"command": "make test"}),
     ],
 )
-def test_errands_are_done_one_by_one_in_every_vendors_words(body: Any, first: Call, second: object) -> None:
+def test_errands_are_done_one_by_one_in_every_vendors_words(
+    body: Any, first: ToolCall, second: object
+) -> None:
     assert next_call(body()) == first
     call = next_call(body("1"))
     assert call is not None
@@ -74,7 +80,7 @@ def test_a_later_prompt_with_errands_counts_afresh_and_one_without_changes_nothi
     body["messages"].append({"role": "user", "content": "Go on."})
     assert next_call(body) == next_call(anthropic("1"))
     body["messages"].append({"role": "user", "content": "errand: write c = d"})
-    assert next_call(body) == Call("Write", {"file_path": "c", "content": "d\n"})
+    assert next_call(body) == ToolCall("Write", {"file_path": "c", "content": "d\n"})
 
 
 def test_what_no_tool_is_for_is_left_undone() -> None:
@@ -99,7 +105,7 @@ def test_what_the_model_said_itself_is_no_errand() -> None:
 # -- in the dialects -------------------------------------------------------------------------------------
 
 
-def events(reply: Reply) -> list[Any]:
+def events(reply: ProviderReply) -> list[Any]:
     datas = [part.decode().partition("data: ")[2] for part in reply.parts()]
     return [json.loads(data) for data in datas if not data.startswith("[")]
 
@@ -141,7 +147,7 @@ def test_responses_spell_a_function_and_a_custom_tool() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_gemini_spells_a_tool_call(stream: bool) -> None:
-    reply = Gemini().served({**gemini(), "stream": stream}, number=7)
+    reply = GeminiDialect().served({**gemini(), "stream": stream}, number=7)
     piece: Any = events(reply)[0] if stream else reply.body
     (part,) = piece["candidates"][0]["content"]["parts"]
     assert part == {"functionCall": {"name": "write_file", "args": WRITE}}
@@ -154,7 +160,7 @@ def test_gemini_spells_a_tool_call(stream: bool) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_cut_answer_promises_all_of_it_and_brings_about_half(dialect: Dialect, stream: bool) -> None:
     path = "/v1beta/models/m:streamGenerateContent" if stream else "/v1beta/models/m:generateContent"
-    path = path if isinstance(dialect, Gemini) else str(getattr(dialect, "path", "/v1/messages"))
+    path = path if isinstance(dialect, GeminiDialect) else str(getattr(dialect, "path", "/v1/messages"))
     body = json.dumps({"stream": stream, "max_tokens": 10})
     with Provider(Capacity.of("1"), script="cut", sleep=lambda _: None) as provider:
         host, _, port = provider.url.removeprefix("http://").partition(":")

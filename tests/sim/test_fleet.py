@@ -16,7 +16,7 @@ import pytest
 from flyball.core.pool.settings import PoolChanges
 from flyball.core.signals import SignalKind
 from flyball.sim.simulator.controllers import Governed
-from flyball.sim.simulator.engine import Engine, Provider
+from flyball.sim.simulator.engine import Engine, SimulatedProvider
 from flyball.sim.simulator.jobs import Mix, jobs
 from flyball.sim.simulator.limits import Outages, Rule, Seats
 from tests.sim.fleet import Fleet, Moment
@@ -52,7 +52,7 @@ def alone(controller: str, seed: int, count: int = SEATS) -> float:
     """The cap that one process finds by itself, in the mean after it has warmed up."""
     brain = Governed(calls(controller))
     engine = Engine(
-        Provider(seats(count)), [(brain, jobs(Mix(), seed))], horizon_s=HORIZON_S, moments=HORIZON_S
+        SimulatedProvider(seats(count)), [(brain, jobs(Mix(), seed))], horizon_s=HORIZON_S, moments=HORIZON_S
     )
     return fmean(moment.level for moment in engine.play().moments if moment.t_s >= WARM_UP_S)
 

@@ -11,7 +11,7 @@ from flyball.sim.simulator import shapes
 from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
 from flyball.sim.simulator.jobs import Mix, jobs
 from flyball.sim.simulator.plot import at, curve
-from flyball.sim.simulator.scenario import FINAL_SEEDS, GOALS, SCENARIOS, TUNING_SEEDS, Kind
+from flyball.sim.simulator.scenario import FINAL_SEEDS, GOALS, SCENARIOS, TUNING_SEEDS, ScenarioKind
 
 
 def test_nobody_tunes_on_what_the_final_table_is_made_of() -> None:
@@ -20,7 +20,7 @@ def test_nobody_tunes_on_what_the_final_table_is_made_of() -> None:
 
 
 def test_every_class_has_a_goal_and_a_scenario() -> None:
-    assert set(GOALS) == set(Kind) == {scenario.kind for scenario in SCENARIOS.values()}
+    assert set(GOALS) == set(ScenarioKind) == {scenario.kind for scenario in SCENARIOS.values()}
     judged = [name for name, scenario in EVERY_SCENARIO.items() if scenario.goal is None]
     assert judged == ["processes-apart"]
 

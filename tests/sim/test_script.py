@@ -15,8 +15,8 @@ from flyball.core.signals import SignalKind
 from flyball.errors import UsageError
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.dialect import ANSWER, DEFAULT_TOKENS, Dialect
-from flyball.sim.provider.dialect_gemini import Gemini
-from flyball.sim.provider.script import KINDS, Script
+from flyball.sim.provider.dialect_gemini import GeminiDialect
+from flyball.sim.provider.script import KINDS, ProviderScript
 from flyball.sim.provider.server import BODY_LIMIT, DIALECTS, Manner, Provider, read_body
 from tests.sim.test_provider import post
 
@@ -55,17 +55,17 @@ def test_what_is_no_model_request_is_answered_and_not_counted() -> None:
     ("text", "wait_s"), [("429", 7.0), ("429:0", None), ("429:0.5", 0.5), ("529:2", 2.0)]
 )
 def test_a_step_names_its_wait_or_takes_the_usual_one(text: str, wait_s: float | None) -> None:
-    assert Script.of(text, usual_s=7.0).at(0).retry_after_s == wait_s
+    assert ProviderScript.of(text, usual_s=7.0).at(0).retry_after_s == wait_s
 
 
 def test_a_star_is_for_ever() -> None:
-    assert Script.of("ok,creditx*", usual_s=None).at(10**9).kind is SignalKind.CREDIT_GONE
+    assert ProviderScript.of("ok,creditx*", usual_s=None).at(10**9).kind is SignalKind.CREDIT_GONE
 
 
 @pytest.mark.parametrize("text", ["430", "429x", "429:x2", "429x-1", "429 529", "*"])
 def test_a_script_that_cannot_be_read_says_so(text: str) -> None:
     with pytest.raises(UsageError, match="in a script"):
-        Script.of(text, usual_s=None)
+        ProviderScript.of(text, usual_s=None)
 
 
 @dialects
@@ -107,7 +107,7 @@ def test_gemini_takes_model_and_stream_from_the_path() -> None:
 def test_gemini_answers_a_side_call_in_the_shape_that_it_asks_for() -> None:
     kinds = {"who": {"enum": ["user", "model"]}, "score": {"type": "INTEGER"}, "why": {"type": "string"}}
     body = {"generationConfig": {"responseJsonSchema": {"properties": kinds}}}
-    reply: Any = Gemini().served(body, number=1).body
+    reply: Any = GeminiDialect().served(body, number=1).body
     said = json.loads(reply["candidates"][0]["content"]["parts"][0]["text"])
     assert said == {"who": "user", "score": 1, "why": "fake"}
 

@@ -24,7 +24,7 @@ from flyball.errors import (
 from flyball.governor.state_url import open_store
 from flyball.host.install_hints import extra_command
 from flyball.stores.postgres.address import parse
-from flyball.stores.postgres.connection_pool import Server
+from flyball.stores.postgres.connection_pool import ConnectionPool
 from flyball.stores.postgres.store import PostgresStore
 from flyball.testing import FakeWorld, MakeStore, Scene, make_postgres
 from tests.governor.sharing import until
@@ -59,7 +59,7 @@ def server(*options: str, tcp: bool = False) -> Iterator[PostgresServer]:
 
 def refusal(url: str, kind: type[FlyballError] = StoreError) -> str:
     """What is said when a store at this address is first written to."""
-    store = PostgresStore(Server(url), FakeWorld().ports(), server_time=False)
+    store = PostgresStore(ConnectionPool(url), FakeWorld().ports(), server_time=False)
     with pytest.raises(kind) as raised:
         store.set_pool("p", {"cap": 1})
     store.close()
@@ -206,7 +206,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_done(scene: Scene, postgres_ser
 def test_who_holds_a_pool_for_too_long_is_not_waited_for(postgres_server: PostgresServer) -> None:
     space = postgres_server.space()
     url = f"{postgres_server.url}?space={space}&socket_timeout=0.5"
-    scene = Scene(lambda world: PostgresStore(Server(url), world.ports(), server_time=False))
+    scene = Scene(lambda world: PostgresStore(ConnectionPool(url), world.ports(), server_time=False))
     scene.static(5)
     with psycopg.connect(postgres_server.url) as other:
         other.execute(f'SELECT 1 FROM "{space}".pool FOR UPDATE'.encode())
@@ -245,7 +245,7 @@ def test_tables_that_vanish_are_made_anew(postgres_server: PostgresServer) -> No
 )
 def test_an_option_that_makes_no_sense_is_refused(postgres_server: PostgresServer, option: str) -> None:
     with pytest.raises(UsageError, match="FLYBALL_URL"):
-        PostgresStore(Server(f"{postgres_server.url}?{option}"), FakeWorld().ports()).snapshot()
+        PostgresStore(ConnectionPool(f"{postgres_server.url}?{option}"), FakeWorld().ports()).snapshot()
 
 
 def test_a_password_that_is_written_wrongly_is_not_repeated() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from flyball.errors import StoreClosedError
 from flyball.governor.governor import Governor
-from flyball.stores.postgres.connection_pool import Server
+from flyball.stores.postgres.connection_pool import ConnectionPool
 from tests.postgres_server import PostgresServer
 from tests.stores.test_redis_closing import LEAVING, REPOSITORY, SOON_S, busy, sockets, until
 
@@ -52,7 +52,7 @@ def test_a_governor_that_is_forgotten_leaves_no_socket_and_no_listener(url: str)
 
 def test_nothing_is_opened_again_after_close(url: str) -> None:
     """As by a thread that was in the middle of something."""
-    server = Server(url)
+    server = ConnectionPool(url)
     ears = server.listener()
     with server.lend():
         server.close()
@@ -107,7 +107,7 @@ def test_a_process_that_leaves_everything_open_ends_without_a_word(url: str, how
 def test_a_connection_that_nobody_needed_for_long_is_closed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = Server(url)
+    server = ConnectionPool(url)
     with server.lend(), server.lend():
         pass
     assert len(server._idle) == 2

@@ -19,10 +19,10 @@ from flyball import Governor
 from flyball.core.pool.model import Ask
 from flyball.errors import RefusedError, StoreBusyError, StoreError
 from flyball.host.process import me
-from flyball.stores.port import After
-from flyball.stores.postgres.connection_pool import Server
+from flyball.stores.port import AfterCommit
+from flyball.stores.postgres.connection_pool import ConnectionPool
 from flyball.stores.postgres.store import PostgresStore
-from flyball.stores.postgres.transaction import Step
+from flyball.stores.postgres.transaction import PostgresTransaction
 from flyball.testing import FakeWorld, Scene, make_postgres
 from tests.postgres_server import PostgresServer
 
@@ -155,7 +155,9 @@ def test_a_release_that_the_server_was_gone_for_is_made_good(durable: PostgresSe
 def test_a_paused_server_is_reported_in_time_and_nothing_it_was_told_then_happens_later(
     durable: PostgresServer, url: str
 ) -> None:
-    store = PostgresStore(Server(url.replace("socket_timeout=2", "socket_timeout=0.5")), FakeWorld().ports())
+    store = PostgresStore(
+        ConnectionPool(url.replace("socket_timeout=2", "socket_timeout=0.5")), FakeWorld().ports()
+    )
     scene = Scene(lambda _: store)
     scene.static(1)
     scene.release(scene.take())
@@ -178,16 +180,18 @@ def test_a_paused_server_is_reported_in_time_and_nothing_it_was_told_then_happen
 def test_a_grant_that_is_committed_after_its_sender_gave_up_is_given_back(
     durable: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = PostgresStore(Server(url.replace("socket_timeout=2", "socket_timeout=0.5")), FakeWorld().ports())
+    store = PostgresStore(
+        ConnectionPool(url.replace("socket_timeout=2", "socket_timeout=0.5")), FakeWorld().ports()
+    )
     scene = Scene(lambda _: store)
     scene.static(1, maxima={"a": 1})
-    commit = Step.commit
+    commit = PostgresTransaction.commit
 
-    def pausing(step: Step, after: After) -> None:
+    def pausing(step: PostgresTransaction, after: AfterCommit) -> None:
         durable.pause()
         commit(step, after)
 
-    monkeypatch.setattr(Step, "commit", pausing)
+    monkeypatch.setattr(PostgresTransaction, "commit", pausing)
     try:
         with pytest.raises(StoreBusyError, match="did not answer"):
             scene.take()

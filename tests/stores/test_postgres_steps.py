@@ -18,8 +18,8 @@ from flyball.errors import StoreBusyError, StoreError, StoreUnreadableError
 from flyball.stores import handoff, rows
 from flyball.stores.port import Release
 from flyball.stores.postgres import queries as sql
-from flyball.stores.postgres.connection import Link
-from flyball.stores.postgres.connection_pool import LAYOUT, Server, scripts
+from flyball.stores.postgres.connection import Connection
+from flyball.stores.postgres.connection_pool import LAYOUT, ConnectionPool, scripts
 from flyball.stores.postgres.store import PostgresStore
 from flyball.testing import FakeWorld, MakeStore, Scene, make_memory, make_postgres
 from tests.postgres_server import PostgresServer
@@ -159,7 +159,9 @@ def test_threads_that_bury_and_ask_in_many_pools_do_not_stop_each_other(scene: S
 def test_more_threads_than_connections_take_turns(postgres_server: PostgresServer) -> None:
     space = postgres_server.space()
     store = PostgresStore(
-        Server(f"{postgres_server.url}?space={space}&connections=1"), FakeWorld().ports(), server_time=False
+        ConnectionPool(f"{postgres_server.url}?space={space}&connections=1"),
+        FakeWorld().ports(),
+        server_time=False,
     )
     scene = Scene(lambda _: store)
     scene.static(50)
@@ -185,7 +187,7 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     def lost(self: Any, query: Any, *rest: Any, **named: Any) -> Any:
         cursor = execute(self, query, *rest, **named)
         if losing[0] and query == losing[0]:
-            link: Link = self.connection
+            link: Connection = self.connection
             if link._batch is not None:
                 link._batch.sync()
             link.close()
@@ -260,27 +262,27 @@ def test_a_release_whose_answer_was_lost_counts_once(scene: Scene, lose: Callabl
 def test_a_grant_that_was_interrupted_is_given_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.static(1)
     scene.release(scene.take())
-    ask = Link.ask
+    ask = Connection.ask
 
-    def interrupted(self: Link, query: str, values: Any = ()) -> Any:
+    def interrupted(self: Connection, query: str, values: Any = ()) -> Any:
         ask(self, query, values)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Link, "ask", interrupted)
+    monkeypatch.setattr(Connection, "ask", interrupted)
     with pytest.raises(KeyboardInterrupt):
         scene.take()
-    monkeypatch.setattr(Link, "ask", ask)
+    monkeypatch.setattr(Connection, "ask", ask)
     scene.take()
     assert scene.seen().in_use == 1
 
 
 def test_a_process_of_the_server_that_is_still_busy_with_a_lost_ask_is_told_to_end(scene: Scene) -> None:
-    from flyball.stores.postgres.transaction import Unheard
+    from flyball.stores.postgres.transaction import LostReplies
 
     scene.static(1)
     store: Any = scene.store
     with store._server.lend() as busy:
-        store._unheard = [Unheard("p", 42, busy.backend)]
+        store._unheard = [LostReplies("p", 42, busy.backend)]
         scene.take()
         deadline = time.monotonic() + 10
         while busy.usable:
@@ -291,7 +293,7 @@ def test_a_process_of_the_server_that_is_still_busy_with_a_lost_ask_is_told_to_e
 
 def test_what_comes_after_its_sender_gave_up_changes_nothing(postgres_server: PostgresServer) -> None:
     space = postgres_server.space()
-    store = PostgresStore(Server(f"{postgres_server.url}?space={space}"), FakeWorld().ports())
+    store = PostgresStore(ConnectionPool(f"{postgres_server.url}?space={space}"), FakeWorld().ports())
     scene = Scene(lambda _: store)
     scene.static(1)
     scene.release(scene.take())

@@ -20,7 +20,7 @@ from flyball.errors import (
     StoreReadOnlyError,
     UsageError,
 )
-from flyball.stores.redis.connection import Server, without_password
+from flyball.stores.redis.connection import RedisConnections, without_password
 from flyball.stores.redis.store import RedisStore
 from flyball.testing import FakeWorld, Scene, make_redis
 from flyball.testing.store_checks.share_leases import Node
@@ -101,7 +101,7 @@ def test_a_server_without_memory_is_full_and_nothing_is_half_done() -> None:
         scene = Scene(lambda world: make_redis(world, running.url))
         scene.static(5)
         lease = scene.take()
-        link = Server(running.url)
+        link = RedisConnections(running.url)
         for size in (10_000, 100, 1):
             with pytest.raises(StoreFullError, match="maxmemory"):
                 fill(link, size)
@@ -116,7 +116,7 @@ def test_a_server_without_memory_is_full_and_nothing_is_half_done() -> None:
         scene.close()
 
 
-def fill(link: Server, size: int) -> None:
+def fill(link: RedisConnections, size: int) -> None:
     while True:
         link.ask("RPUSH", "theirs", "x" * size)
 
@@ -128,7 +128,7 @@ def take_and_release(scene: Scene, times: int) -> None:
 
 def test_a_user_without_rights_is_told_which() -> None:
     with server(tcp=True) as running:
-        admin = Server(running.url)
+        admin = RedisConnections(running.url)
         admin.ask("ACL", "SETUSER", "weak", "on", ">s3cret", "~*", "+@all", "-evalsha", "-eval")
         error = refusal_of_admit(f"redis://weak:s3cret@127.0.0.1:{running.port}")
         admin.close()
@@ -206,7 +206,7 @@ def test_a_release_whose_answer_was_lost_counts_once(scene: Scene) -> None:
 
 def test_what_arrives_after_its_sender_gave_up_changes_nothing(redis_server: RedisServer) -> None:
     world = FakeWorld()
-    store = RedisStore(Server(redis_server.url), world.ports(), space=os.urandom(6).hex())
+    store = RedisStore(RedisConnections(redis_server.url), world.ports(), space=os.urandom(6).hex())
     scene = Scene(lambda _: store, world)
     scene.static(1)
     store._server.deadline = lambda: time.time() - 1.0  # type: ignore[method-assign]
@@ -222,7 +222,7 @@ def test_what_arrives_after_its_sender_gave_up_changes_nothing(redis_server: Red
 
 def test_a_server_whose_clock_was_set_is_followed(redis_server: RedisServer) -> None:
     world = FakeWorld()
-    store = RedisStore(Server(redis_server.url), world.ports(), space=os.urandom(6).hex())
+    store = RedisStore(RedisConnections(redis_server.url), world.ports(), space=os.urandom(6).hex())
     scene = Scene(lambda _: store, world)
     scene.static(2)
     store._server.note_time(time.time() - 3600.0)
@@ -234,7 +234,7 @@ def test_a_server_whose_clock_was_set_is_followed(redis_server: RedisServer) -> 
 
 def test_a_paused_server_is_reported_in_time_and_nothing_it_was_told_then_happens_later() -> None:
     with server() as running:
-        store = RedisStore(Server(f"{running.url}?socket_timeout=0.3"), FakeWorld().ports())
+        store = RedisStore(RedisConnections(f"{running.url}?socket_timeout=0.3"), FakeWorld().ports())
         scene = Scene(lambda _: store)
         scene.static(1)
         running.pause()

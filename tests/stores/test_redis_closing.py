@@ -15,7 +15,7 @@ import pytest
 
 from flyball.errors import StoreClosedError, StoreError
 from flyball.governor.governor import Governor
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from flyball.testing import FakeWorld, make_redis
 from tests.redis_server import RedisServer
 
@@ -85,7 +85,7 @@ def test_a_governor_that_is_forgotten_leaves_no_socket_and_no_listener(url: str)
 
 def test_nothing_is_opened_again_after_close(redis_server: RedisServer) -> None:
     """As by a thread that was in the middle of something."""
-    server = Server(redis_server.url)
+    server = RedisConnections(redis_server.url)
     ears = server.listener()
     server.close()
     before = sockets()
@@ -147,7 +147,7 @@ def _waiting(gov: Governor) -> int:
 
 
 def _listened_to(server: RedisServer) -> bool:
-    link = Server(server.url)
+    link = RedisConnections(server.url)
     try:
         return bool(link.ask("PUBSUB", "CHANNELS", "*"))
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 from flyball.errors import StoreError
 from flyball.governor.governor import Governor
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from flyball.testing import FLEET_CHECKS, FakeWorld, Scene, make_redis
 from tests.redis_server import RedisServer
 
@@ -29,7 +29,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
     program = valkey() if request.param == "valkey" else ""
     options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
     nodes = [RedisServer(*options, tcp=True, program=program) for _ in range(2)]
-    links = [Server(node.url) for node in nodes]
+    links = [RedisConnections(node.url) for node in nodes]
     for number, link in enumerate(links):
         link.ask("CLUSTER", "ADDSLOTS", *range(number * 8192, (number + 1) * 8192))
     links[0].ask("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flyball.errors import StoreBusyError, StoreError
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.scripts import Script
 from tests.redis_server import RedisServer
 
@@ -22,20 +22,22 @@ def own_server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def link(own_server: RedisServer) -> Iterator[Server]:
-    link = Server(f"{own_server.url}?socket_timeout=0.3")
+def link(own_server: RedisServer) -> Iterator[RedisConnections]:
+    link = RedisConnections(f"{own_server.url}?socket_timeout=0.3")
     link.run(ECHO, "key", "first")
     yield link
     link.close()
 
 
-def test_scripts_one_after_the_other_share_a_connection(link: Server) -> None:
+def test_scripts_one_after_the_other_share_a_connection(link: RedisConnections) -> None:
     before = int(link.ask("INFO", "stats")["total_connections_received"])
     assert [link.run(ECHO, "key", str(n)) for n in range(20)] == [str(n) for n in range(20)]
     assert int(link.ask("INFO", "stats")["total_connections_received"]) == before
 
 
-def test_an_answer_that_comes_too_late_is_nobody_elses(link: Server, own_server: RedisServer) -> None:
+def test_an_answer_that_comes_too_late_is_nobody_elses(
+    link: RedisConnections, own_server: RedisServer
+) -> None:
     own_server.pause()
     try:
         with pytest.raises(StoreBusyError):
@@ -45,7 +47,9 @@ def test_an_answer_that_comes_too_late_is_nobody_elses(link: Server, own_server:
     assert link.run(ECHO, "key", "asked after") == "asked after"
 
 
-def test_a_server_that_was_started_anew_is_connected_to_again(link: Server, own_server: RedisServer) -> None:
+def test_a_server_that_was_started_anew_is_connected_to_again(
+    link: RedisConnections, own_server: RedisServer
+) -> None:
     own_server.kill()
     with pytest.raises(StoreError):
         link.run(ECHO, "key", "nobody hears this")
@@ -53,13 +57,13 @@ def test_a_server_that_was_started_anew_is_connected_to_again(link: Server, own_
     assert link.run(ECHO, "key", "here again") == "here again"
 
 
-def test_a_restart_that_nobody_met_is_not_noticed(link: Server, own_server: RedisServer) -> None:
+def test_a_restart_that_nobody_met_is_not_noticed(link: RedisConnections, own_server: RedisServer) -> None:
     own_server.kill()
     own_server.start()
     assert link.run(ECHO, "key", "as if nothing was") == "as if nothing was"
 
 
-def test_a_refusal_leaves_its_connection_as_good_as_before(link: Server) -> None:
+def test_a_refusal_leaves_its_connection_as_good_as_before(link: RedisConnections) -> None:
     wrong = Script("wrong", "return redis.error_reply('no')")
     with pytest.raises(StoreError, match="no"):
         link.run(wrong, "key")

@@ -12,7 +12,7 @@ import pytest
 from flyball.core.pool.verdict import Reason
 from flyball.core.signals import Bucket
 from flyball.errors import StoreError, StoreUnreadableError
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.scripts import LAYOUT
 from flyball.testing import FakeWorld, Scene, make_redis
 from tests.redis_server import RedisServer
@@ -28,7 +28,7 @@ def scene(redis_server: RedisServer) -> Iterator[Scene]:
 def test_a_server_that_forgot_the_scripts_gets_them_again(scene: Scene, redis_server: RedisServer) -> None:
     scene.static(2)
     lease = scene.take()
-    link = Server(redis_server.url)
+    link = RedisConnections(redis_server.url)
     link.ask("SCRIPT", "FLUSH")
     scene.take()
     link.ask("SCRIPT", "FLUSH")
@@ -97,7 +97,7 @@ def counting(store: Any) -> list[str]:
 
 
 def test_keys_of_a_pool_share_one_hash_tag_whatever_its_name(scene: Scene, redis_server: RedisServer) -> None:
-    link = Server(redis_server.url)
+    link = RedisConnections(redis_server.url)
     for pool in ("plain", "a}b", "}", "{x}", "100%", "ü 🚀"):
         scene.static(1, pool)
         lease = scene.take(pool=pool)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from flyball import Governor
 from flyball.core.share_lease.renewal import Renewal, Reply
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from tests.redis_server import RedisServer
 
 POOL = "p"
@@ -68,7 +68,7 @@ def test_a_promoted_replica_learns_before_it_gives_anything() -> None:
 
 
 def _wait_for_replica(primary: RedisServer) -> None:
-    link = Server(primary.url)
+    link = RedisConnections(primary.url)
     until(lambda: link.ask("WAIT", 1, 100))
     link.close()
 

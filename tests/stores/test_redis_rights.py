@@ -12,7 +12,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import StoreError
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from tests.redis_server import RedisServer, executable
 
 # Since Redis 7 a new user may use no channel; before, the server has to be told so.
@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 def governor(server: RedisServer, *rights: str, space: str = "") -> Governor:
     """As a user with these rights."""
-    link = Server(server.url)
+    link = RedisConnections(server.url)
     link.ask("ACL", "SETUSER", "u", "reset", "on", ">secret", *rights)
     link.close()
     url = server.url.replace("redis://", "redis://u:secret@")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from flyball.core.share_lease.renewal import Renewal, Tally
+from flyball.core.share_lease.renewal import CallCounts, Renewal
 from flyball.errors import StoreError
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.store import RedisStore, channels_of
 from flyball.testing import FakeWorld, Scene, make_redis
 from flyball.testing.store_checks.share_leases import Node, learned, settle
@@ -128,7 +128,7 @@ def renewal(seq: int, **rest: Any) -> Renewal:
 
 def test_a_server_that_was_started_anew_with_its_data_learns_again(server: RedisServer) -> None:
     """It may have lost the last of it. Nobody told it anything but its own run id."""
-    store = RedisStore(Server(server.url), FakeWorld().ports())
+    store = RedisStore(RedisConnections(server.url), FakeWorld().ports())
     store.set_pool("p", {"cap": 4, "adaptive": False, "heartbeat_s": 0.05})
     assert store.renew("p", renewal(1))[0].learning
     time.sleep(0.25)
@@ -142,12 +142,12 @@ def test_a_server_that_was_started_anew_with_its_data_learns_again(server: Redis
 
 
 def test_a_server_that_was_promoted_learns_again(server: RedisServer) -> None:
-    store = RedisStore(Server(server.url), FakeWorld().ports())
+    store = RedisStore(RedisConnections(server.url), FakeWorld().ports())
     store.set_pool("p", {"cap": 4, "adaptive": False, "heartbeat_s": 0.05})
     store.renew("p", renewal(1))
     time.sleep(0.25)
     assert not store.renew("p", renewal(2))[0].learning
-    link = Server(server.url)
+    link = RedisConnections(server.url)
     link.ask("REPLICAOF", "127.0.0.1", "1")
     link.ask("REPLICAOF", "NO", "ONE")
     link.close()
@@ -159,7 +159,7 @@ def test_a_server_that_was_promoted_learns_again(server: RedisServer) -> None:
 
 
 def test_who_should_renew_is_told_by_the_script_itself(scene: Scene, redis_server: RedisServer) -> None:
-    link = Server(redis_server.url)
+    link = RedisConnections(redis_server.url)
     ears = link.listener()
     ears.subscribe(f"{channels_of(scene.store)}x")
     assert ears.get_message(timeout=5)["type"] == "subscribe"
@@ -262,7 +262,7 @@ def test_refusals_told_by_somebody_who_died_right_after_are_heard_once(pair: tup
     def die() -> None:
         raise StoreError("killed")
 
-    a.tally = Tally(throttles=1)
+    a.tally = CallCounts(throttles=1)
     one.wait(1.0)
     while_planning(one, die)
     with pytest.raises(StoreError):

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from flyball.core.pool.model import Fact
-from flyball.stores.pool_session import World
-from flyball.stores.port import Wake
+from flyball.stores.pool_session import Environment
+from flyball.stores.port import WakeUp
 from flyball.stores.rows import ID_BLOCK
 from flyball.testing import FakeWorld, Scene, make_memory, make_redis
 from tests.redis_server import RedisServer
@@ -25,7 +25,7 @@ EXAMPLES = settings(max_examples=500 if SOAK else 40, stateful_step_count=80 if 
 class SteadyWorld(FakeWorld):
     """Chance is always the same: a step that fails may have asked for it or not."""
 
-    def ports(self, clock: Callable[[], float] | None = None) -> World:
+    def ports(self, clock: Callable[[], float] | None = None) -> Environment:
         ports = super().ports(clock)
         ports.chance = lambda: 0.3
         return ports
@@ -73,7 +73,7 @@ def _pool_of(told: object) -> tuple[str, int]:
         return told.pool, 0
     if isinstance(told, str):
         return told, 0
-    return "", cast(Wake, told).claim_id // ID_BLOCK
+    return "", cast(WakeUp, told).claim_id // ID_BLOCK
 
 
 def test_memory_and_redis_say_the_same(redis_server: RedisServer) -> None:

@@ -6,9 +6,9 @@ from inspect import isfunction
 
 import pytest
 
-from flyball.stores.admin_operations import SettingVerbs
+from flyball.stores.admin_operations import AdminOperations
 from flyball.stores.memory import MemoryStore
-from flyball.stores.operations import Verbs
+from flyball.stores.operations import StoreOperations
 from flyball.stores.sqlite.store import SqliteStore
 from flyball.stores.transaction import verb
 
@@ -26,7 +26,7 @@ WITHOUT_A_STEP = {
 """Methods that take the lock themselves, and the two that a verb's own step consists of."""
 
 
-@pytest.mark.parametrize("part", [SettingVerbs, Verbs, MemoryStore, SqliteStore])
+@pytest.mark.parametrize("part", [AdminOperations, StoreOperations, MemoryStore, SqliteStore])
 def test_every_public_method_that_opens_a_step_is_marked_as_a_verb(part: type) -> None:
     marked = verb(lambda _self: None).__code__
     methods = {name: found for name, found in vars(part).items() if isfunction(found) and name[0] != "_"}

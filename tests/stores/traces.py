@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from flyball.core.pool.model import Holder, Outcome
 from flyball.core.pool.settings import MachineSettings, PoolChanges
-from flyball.core.share_lease.renewal import Renewal, Tally
+from flyball.core.share_lease.renewal import CallCounts, Renewal
 from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
-from flyball.stores.port import After, Release
+from flyball.stores.port import AfterCommit, Release
 from flyball.testing import Scene
 from tests.stores.trace_words import (
     answers,
@@ -45,7 +45,7 @@ class Trace(RuleBasedStateMachine):
         super().__init__()
         self.scenes = self.open_scenes()
         self.claims: list[int] = []
-        self.sent: dict[tuple[str, str, str], tuple[int, Tally]] = {}
+        self.sent: dict[tuple[str, str, str], tuple[int, CallCounts]] = {}
         """By pool, node and incarnation: the number of the latest renewal, and what was answered by then."""
 
     def open_scenes(self) -> Sequence[Scene]:
@@ -279,8 +279,8 @@ class Trace(RuleBasedStateMachine):
         self, key: tuple[str, str, str], renewal: Mapping[str, Any], said: tuple[int, int, int], behind: int
     ) -> None:
         pool, node, incarnation = key
-        seq, tally = self.sent.get(key, (0, Tally()))
-        heard = Tally(*(old + new for old, new in zip(astuple(tally), said, strict=True)))
+        seq, tally = self.sent.get(key, (0, CallCounts()))
+        heard = CallCounts(*(old + new for old, new in zip(astuple(tally), said, strict=True)))
         sent = Renewal(
             node=node,
             incarnation=incarnation,
@@ -346,7 +346,7 @@ class Trace(RuleBasedStateMachine):
             scene.wait(seconds)
 
 
-def told(after: After) -> Told:
+def told(after: AfterCommit) -> Told:
     return (after.wakes, after.facts, sorted(after.notices))
 
 

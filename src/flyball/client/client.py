@@ -18,7 +18,7 @@ import msgspec
 from flyball.client import requests
 from flyball.client.lease import AsyncRemoteLease, AsyncRemoteSlot, Held, OnLost, RemoteLease, RemoteSlot
 from flyball.client.renewer import Heart
-from flyball.client.requests import LOST, Answer, Nap, Send
+from flyball.client.requests import LOST, Nap, Send, ServiceResponse
 from flyball.client.retry_policy import Policy, named_policy
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import DEFAULT_POOL, check_timeout
@@ -54,7 +54,7 @@ class _Common:
             return self._told
         return named
 
-    def _hear_policy(self, answer: Answer) -> Policy:
+    def _hear_policy(self, answer: ServiceResponse) -> Policy:
         """An older server, or one that does not answer, says nothing: then the defaults hold."""
         try:
             self._told = msgspec.convert(answer.body, Policy) if answer.status == 200 else Policy()
@@ -63,7 +63,7 @@ class _Common:
         self._told_at = time.monotonic()
         return self._told
 
-    def _wish(self, pool: str, timeout: float | None, options: AskOptions) -> requests.Wish:
+    def _wish(self, pool: str, timeout: float | None, options: AskOptions) -> requests.LeaseRequest:
         check_timeout(timeout)
         asking = asking_for(pool, **options)
         body: dict[str, Any] = {
@@ -79,7 +79,9 @@ class _Common:
             body["cost"] = dict(asking.cost)
         if asking.resources:
             raise UsageError("resources are counted by one machine; leave them out when you ask over HTTP")
-        return requests.Wish(asking.pool, f"/v1/pools/{quote(asking.pool, safe='')}/leases", body, timeout)
+        return requests.LeaseRequest(
+            asking.pool, f"/v1/pools/{quote(asking.pool, safe='')}/leases", body, timeout
+        )
 
     def _close(self) -> None:
         self._heart.close()
@@ -152,7 +154,7 @@ class Client(_Common):
             value: R = stop.value
             return value
 
-    def _perform(self, effect: Send | Nap) -> Answer | None:
+    def _perform(self, effect: Send | Nap) -> ServiceResponse | None:
         if isinstance(effect, Send):
             return _sent(self._http, effect)
         time.sleep(effect.for_s)
@@ -236,13 +238,13 @@ class AsyncClient(_Common):
             value: R = stop.value
             return value
 
-    async def _perform(self, effect: Send | Nap) -> Answer | None:
+    async def _perform(self, effect: Send | Nap) -> ServiceResponse | None:
         if isinstance(effect, Send):
             return await self._send(effect)
         await asyncio.sleep(effect.for_s)
         return None
 
-    async def _send(self, send: Send) -> Answer:
+    async def _send(self, send: Send) -> ServiceResponse:
         try:
             answer = await self._http.request(
                 send.method, send.path, json=send.body, headers=send.headers, timeout=send.timeout_s
@@ -265,7 +267,7 @@ class AsyncClient(_Common):
         await self.close()
 
 
-def _sent(client: httpx2.Client, send: Send) -> Answer:
+def _sent(client: httpx2.Client, send: Send) -> ServiceResponse:
     try:
         answer = client.request(
             send.method, send.path, json=send.body, headers=send.headers, timeout=send.timeout_s
@@ -275,14 +277,14 @@ def _sent(client: httpx2.Client, send: Send) -> Answer:
     return _answer(answer)
 
 
-def _no_answer(error: Exception) -> Answer:
-    return Answer(LOST, {}, {}, f"the server does not answer ({type(error).__name__})")
+def _no_answer(error: Exception) -> ServiceResponse:
+    return ServiceResponse(LOST, {}, {}, f"the server does not answer ({type(error).__name__})")
 
 
-def _answer(answer: httpx2.Response) -> Answer:
+def _answer(answer: httpx2.Response) -> ServiceResponse:
     headers = {name.lower(): value for name, value in answer.headers.items()}
     try:
         body = msgspec.json.decode(answer.content) if answer.content else {}
     except msgspec.DecodeError as error:
         raise FlyballError(f"what answers there is no flyball server ({answer.status_code})") from error
-    return Answer(answer.status_code, headers, body if isinstance(body, dict) else {})
+    return ServiceResponse(answer.status_code, headers, body if isinstance(body, dict) else {})

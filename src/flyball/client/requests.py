@@ -53,7 +53,7 @@ class Nap:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceResponse:
     status: int
     headers: Mapping[str, str]
     body: Mapping[str, Any]
@@ -73,7 +73,7 @@ Flow = Generator[Send | Nap, Any, R]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LeaseRequest:
     """What to ask for."""
 
     pool: str
@@ -82,13 +82,13 @@ class Wish:
     timeout_s: float | None
 
 
-def acquire(wish: Wish, policy: Policy) -> Flow[Mapping[str, Any]]:
+def acquire(wish: LeaseRequest, policy: Policy) -> Flow[Mapping[str, Any]]:
     """The lease, as the server told of it; or an error that says why not."""
     return (yield from _Acquiring(wish, policy).run())
 
 
 class _Acquiring:
-    def __init__(self, wish: Wish, policy: Policy) -> None:
+    def __init__(self, wish: LeaseRequest, policy: Policy) -> None:
         self._wish, self._policy = wish, policy
         self._began = time.monotonic()
         self._key = uuid.uuid4().hex
@@ -97,7 +97,7 @@ class _Acquiring:
 
     def run(self) -> Flow[Mapping[str, Any]]:
         while True:
-            answer: Answer = yield self._ask()
+            answer: ServiceResponse = yield self._ask()
             if answer.status == 201:
                 # What was granted to an earlier try may have ended before we heard of it.
                 if "idempotent-replayed" not in answer.headers or (yield from self._goes_on(answer.body)):
@@ -111,7 +111,7 @@ class _Acquiring:
     def _goes_on(self, lease: Mapping[str, Any]) -> Flow[bool]:
         """Say how long we need it from now; False where it is gone and has to be asked for anew."""
         token = {"Lease-Token": str(lease["token"])}
-        answer: Answer = yield Send(
+        answer: ServiceResponse = yield Send(
             "POST", f"/v1/leases/{lease['id']}/renew", {"ttl_s": lease["ttl_s"]}, token
         )
         if answer.status == GONE:
@@ -141,7 +141,9 @@ class _Acquiring:
             while self._left_s() != 0.0:
                 wait_s = self._hold_s()
                 headers = {**token, "Prefer": f"wait={int(wait_s)}"} if wait_s >= 1 else token
-                answer: Answer = yield Send("GET", path, headers=headers, timeout_s=wait_s + _GRACE_S)
+                answer: ServiceResponse = yield Send(
+                    "GET", path, headers=headers, timeout_s=wait_s + _GRACE_S
+                )
                 if answer.status == 200 and answer.body.get("state") == "held":
                     return (yield from self._goes_on(ticket))
                 if answer.status == 404:
@@ -157,7 +159,7 @@ class _Acquiring:
             yield Send("DELETE", path, headers=token)
             raise
 
-    def _come_back(self, answer: Answer) -> Flow[None]:
+    def _come_back(self, answer: ServiceResponse) -> Flow[None]:
         """Wait as the policy says, or raise."""
         if answer.status not in (409, 429, 502, 503, 504, LOST):
             _refuse(self._wish.pool, answer)
@@ -171,21 +173,21 @@ class _Acquiring:
         self._refused_s += wait_s
         yield Nap(wait_s)
 
-    def _give_up(self, answer: Answer) -> NoReturn:
+    def _give_up(self, answer: ServiceResponse) -> NoReturn:
         if answer.status == 429 and self._wish.timeout_s:
             raise WaitTimeoutError(_verdict(self._wish.pool, answer), self._wish.timeout_s)
         _refuse(self._wish.pool, answer)
 
 
-def call(send: Send) -> Flow[Answer]:
+def call(send: Send) -> Flow[ServiceResponse]:
     """One request; an error where the answer is no."""
-    answer: Answer = yield send
+    answer: ServiceResponse = yield send
     if not 200 <= answer.status < 300:
         _refuse("", answer)
     return answer
 
 
-def _refuse(pool: str, answer: Answer) -> NoReturn:
+def _refuse(pool: str, answer: ServiceResponse) -> NoReturn:
     """The error for an answer: whose turn it is."""
     detail = str(answer.body.get("detail") or answer.detail or f"the server answered {answer.status}")
     if answer.status == 429:
@@ -198,7 +200,7 @@ def _refuse(pool: str, answer: Answer) -> NoReturn:
     raise UsageError(detail)
 
 
-def _verdict(pool: str, answer: Answer, reason: Reason | None = None) -> Verdict:
+def _verdict(pool: str, answer: ServiceResponse, reason: Reason | None = None) -> Verdict:
     """As much of a verdict as was told."""
     told = answer.body
     words = {known.value: known for known in Reason}

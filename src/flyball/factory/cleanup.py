@@ -24,7 +24,7 @@ from pathlib import Path
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.next_step import wants_pull
 from flyball.core.tasks.task import Task, TaskStatus
-from flyball.core.tasks.task_run import SlotRun, State
+from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git import review_worktree
 from flyball.factory.git.repository import BRANCHES, Checkout, Repository
@@ -36,7 +36,7 @@ from flyball.factory.run.context import worktrees_folder
 _NAMED = 3
 
 
-class Kind(Enum):
+class LeftoverKind(Enum):
     WORKTREE = "worktree"
     BRANCH = "branch"
     RUN = "run folder"
@@ -44,7 +44,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
-    kind: Kind
+    kind: LeftoverKind
     name: str
     path: Path | None
     """None for a branch."""
@@ -61,9 +61,9 @@ class Thing:
 class Trips:
     """How the trips of all tasks stand, and the tasks themselves."""
 
-    live: Mapping[str, SlotRun] = field(default_factory=dict)
-    parked: Mapping[str, SlotRun] = field(default_factory=dict)
-    blocked: Mapping[str, SlotRun] = field(default_factory=dict)
+    live: Mapping[str, TaskRunState] = field(default_factory=dict)
+    parked: Mapping[str, TaskRunState] = field(default_factory=dict)
+    blocked: Mapping[str, TaskRunState] = field(default_factory=dict)
     merged: frozenset[str] = frozenset()
     tasks: Mapping[str, Task] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class Survey:
             why = self._keeps_worktree(each)
             goes = self._gone_words(each)
             yield Thing(
-                kind=Kind.WORKTREE,
+                kind=LeftoverKind.WORKTREE,
                 name=each.path.name,
                 path=each.path,
                 goes=not why,
@@ -147,7 +147,7 @@ class Survey:
         registered = {each.path.name for each in ours}
         for name in sorted(set(_names_in(self._folder)) - registered):
             why = "it is no worktree of this repository; look at it"
-            yield Thing(kind=Kind.WORKTREE, name=name, path=self._folder / name, goes=False, why=why)
+            yield Thing(kind=LeftoverKind.WORKTREE, name=name, path=self._folder / name, goes=False, why=why)
 
     def _gone_words(self, checkout: Checkout) -> str:
         if not checkout.path.exists():
@@ -176,7 +176,9 @@ class Survey:
         for branch, tip in self._repository.agent_branches().items():
             why = self._keeps_branch(branch, tip, held)
             over = f"all its changes are in {self._repository.default}"
-            yield Thing(kind=Kind.BRANCH, name=branch, path=None, goes=not why, why=why or over, tip=tip)
+            yield Thing(
+                kind=LeftoverKind.BRANCH, name=branch, path=None, goes=not why, why=why or over, tip=tip
+            )
 
     def _keeps_branch(self, branch: str, tip: str, held: Mapping[str | None, Path]) -> str:
         needed = self._trips.needed_by(branch.removeprefix(BRANCHES))
@@ -212,7 +214,7 @@ class Survey:
             why = f"it is younger than {span_words(self._older_than_s)}"
         over = f"{span_words(age_s)} old"
         return Thing(
-            kind=Kind.RUN,
+            kind=LeftoverKind.RUN,
             name=f"{task_id}/{folder.name}",
             path=folder,
             goes=not why,
@@ -227,7 +229,7 @@ class Survey:
         """Remove what can go; FlyballError if it must stay after all."""
         if thing.path is None:
             self._remove_branch(thing)
-        elif thing.kind is Kind.RUN:
+        elif thing.kind is LeftoverKind.RUN:
             _remove_run(thing.path)
         else:
             self._remove_worktree(thing.path)

@@ -21,19 +21,19 @@ from pathlib import Path
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.next_step import may_let_go
 from flyball.core.tasks.task import Task, TaskStatus
-from flyball.core.tasks.task_run import Cause, Entry, SlotRun, State
+from flyball.core.tasks.task_run import Cause, LedgerEntry, State, TaskRunState
 from flyball.errors import StoreError, UsageError
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
-from flyball.factory.run.board import LEFT, Board, BoardFile, Row, board_from_ledger
+from flyball.factory.run.board import LEFT, Board, BoardFile, BoardRow, board_from_ledger
 from flyball.factory.run.context import worktrees_folder
 from flyball.factory.run.session import running
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
-from flyball.factory.tasks.port import Problem, TaskSource
+from flyball.factory.tasks.port import TaskProblem, TaskSource
 from flyball.factory.tasks.registry import open_source
 from flyball.governor.launch.supervised_child import exit_code
 from flyball.host.process import alive
@@ -51,15 +51,15 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class TaskLookup:
     """One task: what a person wrote, and how far its work has come."""
 
     id: str
     task: Task | None
     """None: its source does not have it, or not any more."""
-    slot: SlotRun | None
+    slot: TaskRunState | None
     """None: no run has taken it up yet."""
-    problem: Problem | None = None
+    problem: TaskProblem | None = None
 
     @property
     def title(self) -> str:
@@ -94,7 +94,7 @@ def opened_ledger(state: Path) -> Iterator[Ledger | None]:
 # -- one task -----------------------------------------------------------------------------------------
 
 
-def known_task(project: Project, task_id: str) -> Known:
+def known_task(project: Project, task_id: str) -> TaskLookup:
     """A task that the source or the ledger knows; UsageError names what may have been meant."""
     loaded = project.source.load()
     task = next((each for each in loaded.tasks if each.id == task_id), None)
@@ -103,23 +103,23 @@ def known_task(project: Project, task_id: str) -> Known:
     if task is None and problem is None and slot is None:
         hint = did_you_mean(task_id, (each.id for each in loaded.tasks))
         raise UsageError(f"there is no task {task_id!r}; {hint or 'flyball task list shows them'}")
-    return Known(id=task_id, task=task, slot=slot, problem=problem)
+    return TaskLookup(id=task_id, task=task, slot=slot, problem=problem)
 
 
-def slot_of(state: Path, task_id: str) -> SlotRun | None:
+def slot_of(state: Path, task_id: str) -> TaskRunState | None:
     """A task's last trip, over or not."""
     with opened_ledger(state) as ledger:
         return ledger.load_task(task_id) if ledger is not None else None
 
 
-def history_of(state: Path, task_id: str, *, after: int = 0) -> list[Entry]:
+def history_of(state: Path, task_id: str, *, after: int = 0) -> list[LedgerEntry]:
     """What the ledger says about a task since one of its entries."""
     with opened_ledger(state) as ledger:
         found = ledger.history(task_id) if ledger is not None else []
     return [entry for entry in found if entry.id > after]
 
 
-def agent_lives(slot: SlotRun) -> bool:
+def agent_lives(slot: TaskRunState) -> bool:
     """Does the trip's agent still run, as far as can be seen from here?"""
     if slot.state is not State.RUNNING or exit_code(Path(slot.folder)) is not None:
         return False
@@ -154,13 +154,13 @@ def _left_board(project: Project, ledger: Ledger, *, going_on: bool) -> Board:
     return replace(board, rows=rows)
 
 
-def _settled(row: Row, task: Task | None) -> bool:
+def _settled(row: BoardRow, task: Task | None) -> bool:
     """Blocked or waiting for a person, who has closed the task since."""
     over = row.state in (State.BLOCKED.value, State.PARKED.value)
     return over and task is not None and task.status is TaskStatus.CLOSED
 
 
-def _as_left(row: Row, slot: SlotRun | None, task: Task | None) -> Row:
+def _as_left(row: BoardRow, slot: TaskRunState | None, task: Task | None) -> BoardRow:
     if slot is None or slot.final:
         return row
     if task is not None and task.status is TaskStatus.CLOSED and may_let_go(slot):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from flyball.core.budget.limits import guard_of
-from flyball.core.tasks.dependencies import Waits
+from flyball.core.tasks.dependencies import DependencyGraph
 from flyball.core.tasks.footprint import check_footprint, footprint_of
 from flyball.core.tasks.labels import Spelling
 from flyball.core.tasks.task import Task, TaskStatus
@@ -32,7 +32,7 @@ _PLAIN_NAME = re.compile(r"\w[\w.+-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConfigFinding:
     where: str
     """A file, a key, a task."""
     words: str
@@ -40,14 +40,14 @@ class Finding:
     severity: Literal["problem", "note"] = "problem"
 
 
-def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[Finding]:
+def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[ConfigFinding]:
     """What is wrong with the project in a folder, or worth knowing about it."""
     try:
         reading = read_config(root)
     except UsageError as error:
-        return [Finding(FILE_NAME, str(error))]
+        return [ConfigFinding(FILE_NAME, str(error))]
     if reading.config is None:
-        return [Finding(problem.key, problem.words) for problem in reading.problems]
+        return [ConfigFinding(problem.key, problem.words) for problem in reading.problems]
     config = reading.config
     return [
         *_of_settings(config, root, on_path),
@@ -59,9 +59,9 @@ def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[Finding]:
 # -- settings -------------------------------------------------------------------------------------
 
 
-def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[Finding]:
+def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
     if problem := gate_problem(config):
-        yield Finding(problem.key, problem.words)
+        yield ConfigFinding(problem.key, problem.words)
     yield from _of_prompt(config, root)
     yield from _of_personas(config, root)
     yield from _of_account(config)
@@ -71,29 +71,29 @@ def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator
     program = config.agent.command[0] if config.agent.command else config.agent.runtime
     if not on_path(program) and not (root / program).is_file():
         words = f"{program} was not found on PATH; install it, or name another program in agent.command"
-        yield Finding("agent.runtime", words, "note")
+        yield ConfigFinding("agent.runtime", words, "note")
     for path in config.worktree.copy:
         if not (root / path).exists():
-            yield Finding("worktree.copy", f"{path} is not there, so no worktree gets it", "note")
+            yield ConfigFinding("worktree.copy", f"{path} is not there, so no worktree gets it", "note")
     for name, tokens in config.areas.items():
         if not tokens:
             words = (
                 "is an empty list, so its tasks may touch anything and run alone; name the paths it writes"
             )
-            yield Finding(f"areas.{name}", words, "note")
+            yield ConfigFinding(f"areas.{name}", words, "note")
 
 
-def _of_account(config: ProjectConfig) -> Iterator[Finding]:
+def _of_account(config: ProjectConfig) -> Iterator[ConfigFinding]:
     """Whether there is such an account; whose login it is, only asking it tells."""
     from flyball.factory.accounts.account import open_account
 
     try:
         open_account(config, home())
     except (UsageError, StoreError) as error:
-        yield Finding(ACCOUNT, str(error))
+        yield ConfigFinding(ACCOUNT, str(error))
 
 
-def _of_ceilings(config: ProjectConfig) -> Iterator[Finding]:
+def _of_ceilings(config: ProjectConfig) -> Iterator[ConfigFinding]:
     from flyball.factory.budget.unmeasurable import unmeasurable
 
     if any(_of_account(config)):
@@ -101,12 +101,12 @@ def _of_ceilings(config: ProjectConfig) -> Iterator[Finding]:
     guard = guard_of(None, config.budget.guard)
     try:
         for each in unmeasurable(config, home()):
-            yield Finding(each.key, each.words, "problem" if each.refuses(guard) else "note")
+            yield ConfigFinding(each.key, each.words, "problem" if each.refuses(guard) else "note")
     except StoreError as error:
-        yield Finding("budget", str(error))
+        yield ConfigFinding("budget", str(error))
 
 
-def _of_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[Finding]:
+def _of_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
     if (root / ".envrc").exists():
         return  # direnv may put anything on PATH
     for index, command in enumerate(config.gate.commands or []):
@@ -114,7 +114,7 @@ def _of_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[Fin
         if _PLAIN_NAME.fullmatch(program) and not on_path(program) and not _of_shell(program):
             words = f"{program} was not found on PATH, so nothing could land"
             way_out = "install it, or name another command"
-            yield Finding(f"gate.commands[{index}]", f"{words}; {way_out}", "note")
+            yield ConfigFinding(f"gate.commands[{index}]", f"{words}; {way_out}", "note")
 
 
 def _of_shell(word: str) -> bool:
@@ -123,7 +123,7 @@ def _of_shell(word: str) -> bool:
     return subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
 
 
-def _of_pulls(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+def _of_pulls(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     from flyball.factory.landing.hosts.port import PullError
     from flyball.factory.landing.hosts.registry import host_of
 
@@ -132,22 +132,22 @@ def _of_pulls(config: ProjectConfig, root: Path) -> Iterator[Finding]:
     try:
         host_of(root, config.merge.host)
     except (PullError, GitError) as error:
-        yield Finding("merge.policy", f"is pr, and no pull request could be opened: {error}", "note")
+        yield ConfigFinding("merge.policy", f"is pr, and no pull request could be opened: {error}", "note")
 
 
-def _of_prompt(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+def _of_prompt(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     if not config.prompt.file:
         return
     try:
         (root / config.prompt.file).read_bytes().decode()
     except OSError as error:
         words = f"cannot read {config.prompt.file} ({error.strerror}); name a file in the project"
-        yield Finding("prompt.file", words)
+        yield ConfigFinding("prompt.file", words)
     except UnicodeDecodeError:
-        yield Finding("prompt.file", f"{config.prompt.file} is not UTF-8; save it as UTF-8")
+        yield ConfigFinding("prompt.file", f"{config.prompt.file} is not UTF-8; save it as UTF-8")
 
 
-def _of_personas(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+def _of_personas(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     named = {f"stages.{name}": part.persona or name for name, part in config.stages.items()}
     if config.review.on:
         named["review.persona"] = config.review.persona
@@ -155,67 +155,71 @@ def _of_personas(config: ProjectConfig, root: Path) -> Iterator[Finding]:
         try:
             find_persona(root, name)
         except UsageError as error:
-            yield Finding(key, str(error))
+            yield ConfigFinding(key, str(error))
 
 
-def _of_repository(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+def _of_repository(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     from flyball.factory.git.repository import Repository
 
     try:
         Repository(root, default_branch=config.project.default_branch)
     except (UsageError, GitError) as error:
-        yield Finding("repository", str(error))
+        yield ConfigFinding("repository", str(error))
 
 
 # -- tasks ----------------------------------------------------------------------------------------
 
 
-def _of_tasks(config: ProjectConfig, root: Path) -> Iterator[Finding]:
+def _of_tasks(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     from flyball.factory.tasks.registry import open_source
 
     try:
         loaded = open_source(config, root).load()
     except (SourceError, UsageError) as error:
-        yield Finding("tasks", str(error))
+        yield ConfigFinding("tasks", str(error))
         return
     for problem in loaded.problems:
-        yield Finding(problem.where, problem.words)
+        yield ConfigFinding(problem.where, problem.words)
     for path in loaded.passed_over:
-        yield Finding(path, "has no front matter, so it is no task; flyball task add writes one", "note")
-    yield from _of_waits(Waits(loaded.tasks))
+        yield ConfigFinding(
+            path, "has no front matter, so it is no task; flyball task add writes one", "note"
+        )
+    yield from _of_waits(DependencyGraph(loaded.tasks))
     for task in loaded.tasks:
         if task.status is not TaskStatus.CLOSED:
             yield from of_labels(task, config)
             yield from _of_footprint(task, config)
 
 
-def _of_waits(waits: Waits) -> Iterator[Finding]:
+def _of_waits(waits: DependencyGraph) -> Iterator[ConfigFinding]:
     for circle in waits.circles():
         words = f"wait for each other, so none of them can start: {circle.words()}; take one need away"
-        yield Finding(", ".join(circle.ids), words)
+        yield ConfigFinding(", ".join(circle.ids), words)
     for task in waits.open:
         unmet = waits.unmet(task.id)
         if unmet is not None and unmet.missing and unmet.heir_of is None:
-            yield Finding(task.where or task.id, f"{unmet.words()}; write that task or take the need away")
+            yield ConfigFinding(
+                task.where or task.id, f"{unmet.words()}; write that task or take the need away"
+            )
 
 
-def of_labels(task: Task, config: ProjectConfig) -> Iterator[Finding]:
+def of_labels(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
     """Those that mean something to flyball and say nothing that it knows."""
     where = task.where or task.id
     for words in Spelling(stages=config.stages, allowed=config.models.allowed).problems(task.labels):
-        yield Finding(where, words)
+        yield ConfigFinding(where, words)
     for label in task.labels:
         area = label.removeprefix(_AREA)
         if area != label and area not in config.areas:
             words = f"its label {label} names no area of {FILE_NAME}, so it may touch anything and runs alone"
-            yield Finding(where, f"{words}; add it under [areas]", "note")
+            yield ConfigFinding(where, f"{words}; add it under [areas]", "note")
 
 
-def _of_footprint(task: Task, config: ProjectConfig) -> Iterator[Finding]:
+def _of_footprint(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
     footprint = footprint_of(task.footprint, task.labels, config.areas)
     if footprint is None:
         return
     try:
         check_footprint(footprint)
     except FlyballError as error:
-        yield Finding(task.where or task.id, f"its footprint cannot be used: {error}")
+        yield ConfigFinding(task.where or task.id, f"its footprint cannot be used: {error}")

@@ -35,7 +35,7 @@ from flyball.errors import (
 )
 from flyball.host.log import tell_log
 from flyball.host.process import DeathWatch, alive, beside_us, exists, here
-from flyball.stores.port import After, Census, Release, Store, Wake
+from flyball.stores.port import AfterCommit, HolderCensus, Release, Store, WakeUp
 from flyball.wake.mailbox import LOOK, Delivery, discard, send
 
 HEARD_S = 4.0
@@ -55,14 +55,14 @@ _OUTAGE_NAP_S = (0.25, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StoreCall:
     """Run this store call; it may block for a moment."""
 
     run: Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForWake:
     """Sleep until told to look at the claim, a watched process dies, or the timer ends."""
 
     claim_id: int
@@ -70,7 +70,7 @@ class Wait:
     watch: DeathWatch | None
 
 
-class Woken(Enum):
+class WakeReason(Enum):
     GRANT = "grant"
     """The driver was told to look, did so, and the store said that the claim is a lease."""
     MAIL = "mail"
@@ -78,7 +78,7 @@ class Woken(Enum):
     TIMER = "timer"
 
 
-Effect = Call | Wait
+Effect = StoreCall | WaitForWake
 Flow = Generator[Effect, Any, R]
 Observer = Callable[[Fact], None]
 OnWait = Callable[[Verdict], None]
@@ -110,7 +110,7 @@ def acquire(
         # Whatever stops us, no ask and no slot is left behind. The original error is what counts.
         parked = waiter.verdict
         try:
-            after = yield Call(lambda: store.withdraw(parked.claim_id, asked_at=parked.asked_at))
+            after = yield StoreCall(lambda: store.withdraw(parked.claim_id, asked_at=parked.asked_at))
         except BaseException as error:
             store.remember(Release(parked.claim_id, Outcome.ABANDONED, asked_at=parked.asked_at))
             if not isinstance(error, StoreError):
@@ -157,7 +157,7 @@ class _Waiter:
         watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
         nap_s = self._nap_s(watching=watching)
         woken = yield from self._sleep(nap_s, watching=watching)
-        if woken is Woken.GRANT:
+        if woken is WakeReason.GRANT:
             seen = self.verdict
             self.verdict = free(
                 seen.pool, seen.claim_id, asked_at=seen.asked_at, in_use=seen.in_use, cap=seen.cap
@@ -168,11 +168,11 @@ class _Waiter:
             yield from reap(self.store, self.ask.pool, self.observers)
             yield from self._look(advance=True)
             return self._check_granted_at_last()
-        quiet = woken is Woken.MAIL or (woken is Woken.TIMER and nap_s == _FRESH_WATCHER_S)
+        quiet = woken is WakeReason.MAIL or (woken is WakeReason.TIMER and nap_s == _FRESH_WATCHER_S)
         if not quiet:
             yield from reap(self.store, self.ask.pool, self.observers)
         yield from self._look(advance=not quiet)
-        if woken is Woken.MAIL and not self.verdict.granted and self.verdict.in_use < self.verdict.cap:
+        if woken is WakeReason.MAIL and not self.verdict.granted and self.verdict.in_use < self.verdict.cap:
             # What is free may be ours: a waiter that stood still was passed over, and goes on now.
             yield from self._look(advance=True)
 
@@ -195,7 +195,7 @@ class _Waiter:
         words = one_line(str(error))
         self._tell(replace(self.verdict, reason=Reason.OUTAGE, detail=words, estimate_s=None, blocker=None))
         nap_s = self._until_deadline(self._outage_s * (0.75 + random.random() / 2))
-        yield Wait(self.verdict.claim_id, nap_s, None)
+        yield WaitForWake(self.verdict.claim_id, nap_s, None)
 
     def _look_again(self) -> Flow[None]:
         yield from self._look(advance=True)
@@ -204,7 +204,9 @@ class _Waiter:
 
     def _look(self, *, advance: bool) -> Flow[None]:
         claim_id, asked_at = self.verdict.claim_id, self.verdict.asked_at
-        verdict, after = yield Call(lambda: self.store.look(claim_id, advance=advance, asked_at=asked_at))
+        verdict, after = yield StoreCall(
+            lambda: self.store.look(claim_id, advance=advance, asked_at=asked_at)
+        )
         yield from settle(self.store, after, self.observers)
         if verdict is None:
             # Somebody took our ask for dead, or a person removed it: stand in line again.
@@ -214,18 +216,18 @@ class _Waiter:
             # Somebody lowered the limits below what we ask for: waiting has become useless.
             raise TooLargeError(verdict)
 
-    def _sleep(self, nap_s: float, *, watching: bool) -> Flow[Woken]:
+    def _sleep(self, nap_s: float, *, watching: bool) -> Flow[WakeReason]:
         watch: DeathWatch | None = None
         if watching:
-            holders = yield Call(lambda: self.store.holders(self.ask.pool))
+            holders = yield StoreCall(lambda: self.store.holders(self.ask.pool))
             watch = DeathWatch(holder for holder in holders if holder != self.ask.holder)
             if any(alive(holder) is False for holder in holders):
                 watch.close()
-                return Woken.DEATH
+                return WakeReason.DEATH
             if watch.partial:
                 nap_s = min(nap_s, _UNWATCHED_NAP_S)
         try:
-            woken: Woken = yield Wait(self.verdict.claim_id, self._until_deadline(nap_s), watch)
+            woken: WakeReason = yield WaitForWake(self.verdict.claim_id, self._until_deadline(nap_s), watch)
         finally:
             if watch is not None:
                 watch.close()
@@ -262,7 +264,7 @@ class _Waiter:
 
 def _admit(store: Store, ask: Ask, *, wait: bool, observers: Sequence[Observer]) -> Flow[Verdict]:
     verdict: Verdict
-    verdict, after = yield Call(lambda: store.admit(ask, park=wait))
+    verdict, after = yield StoreCall(lambda: store.admit(ask, park=wait))
     yield from settle(store, after, observers)
     return verdict
 
@@ -270,7 +272,7 @@ def _admit(store: Store, ask: Ask, *, wait: bool, observers: Sequence[Observer])
 def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[StoreError | None]:
     """End a lease. A store that cannot be written now keeps the release for later: then, why it cannot."""
     try:
-        after = yield Call(lambda: store.release(what))
+        after = yield StoreCall(lambda: store.release(what))
     except StoreError as error:
         store.remember(what)
         return error
@@ -280,13 +282,13 @@ def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[
 
 def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:
     """Take back what dead processes hold and what keeps this pool's line waiting; how many were found."""
-    holders = yield Call(lambda: store.holders(pool))
+    holders = yield StoreCall(lambda: store.holders(pool))
     if all(alive(holder) for holder in holders):
         return 0
-    census: Census = yield Call(lambda: store.watched(pool))
+    census: HolderCensus = yield StoreCall(lambda: store.watched(pool))
     if any(_being_released(claim) for claim in census.claims):
-        yield Call(lambda: time.sleep(RELEASING_S))
-        census = yield Call(lambda: store.watched(pool))
+        yield StoreCall(lambda: time.sleep(RELEASING_S))
+        census = yield StoreCall(lambda: store.watched(pool))
     return (yield from bury(store, census, observers))
 
 
@@ -296,14 +298,14 @@ def _being_released(claim: Claim) -> bool:
     return launched and alive(claim.holder) is False and exists(claim.launcher_pid)
 
 
-def bury(store: Store, census: Census, observers: Sequence[Observer]) -> Flow[int]:
+def bury(store: Store, census: HolderCensus, observers: Sequence[Observer]) -> Flow[int]:
     """Remove the dead of a census from the store; how many there were."""
     now = store.now()
     claims = [(c.id, c.holder) for c in census.claims if is_gone(c, now)]
     demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
     unconfirmed = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
     if claims or demands or unconfirmed:
-        after = yield Call(lambda: store.bury(claims, demands))
+        after = yield StoreCall(lambda: store.bury(claims, demands))
         yield from settle(store, after, observers)
     return len(claims) + len(demands) + unconfirmed
 
@@ -330,7 +332,7 @@ def is_gone(claim: Claim, now: float) -> bool:
     return known is False or (known is None and now - heard_at > LEASE_BACKSTOP_S)
 
 
-def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[None]:
+def settle(store: Store, after: AfterCommit, observers: Sequence[Observer]) -> Flow[None]:
     """What follows a committed step: wake the waiters it named, tell the observers."""
     for mailbox in after.notices:
         if mailbox:
@@ -342,7 +344,7 @@ def settle(store: Store, after: After, observers: Sequence[Observer]) -> Flow[No
             return
         # Nobody listens: that waiter is dead. Take the slot back and hand it on.
         dead = [(wake.claim_id, wake.holder) for wake in gone]
-        after = yield Call(lambda dead=dead: store.bury(dead))  # type: ignore[misc]
+        after = yield StoreCall(lambda dead=dead: store.bury(dead))  # type: ignore[misc]
 
 
 def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
@@ -355,7 +357,7 @@ def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
                 tell_log("an observer failed on %r", fact, error=True)
 
 
-def _delivered(wake: Wake) -> bool:
+def _delivered(wake: WakeUp) -> bool:
     """False only for a waiter that is certainly dead. One that cannot be reached but lives will look."""
     delivery = send(wake.mailbox, wake.claim_id) if wake.mailbox else Delivery.SENT
     if delivery in (Delivery.SENT, Delivery.FULL):

@@ -172,7 +172,7 @@ _OPTIONS = frozenset(AskOptions.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class AskRequest:
     """A caller's wish with every default filled in."""
 
     pool: str
@@ -187,13 +187,13 @@ class Asking:
     unread: bool = False
 
 
-def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
+def asking_for(pool: str, **options: Unpack[AskOptions]) -> AskRequest:
     """Fill in what the caller left out."""
     if not options.keys() <= _OPTIONS:
         unknown = min(options.keys() - _OPTIONS)
         raise TypeError(f"unknown option {unknown!r}; an ask knows {', '.join(AskOptions.__annotations__)}")
     project, name = options.get("project"), options.get("name")
-    return Asking(
+    return AskRequest(
         pool or DEFAULT_POOL,
         project if project is not None else default_project(),
         name if name is not None else default_name(),
@@ -206,7 +206,7 @@ def asking_for(pool: str, **options: Unpack[AskOptions]) -> Asking:
     )
 
 
-def ask_of(asking: Asking, mailbox: str) -> Ask:
+def ask_of(asking: AskRequest, mailbox: str) -> Ask:
     """The wish of this process, for a store."""
     return Ask(
         pool=asking.pool,

@@ -19,14 +19,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flyball.errors import RefusedError, StoreError
-from flyball.governor.acquisition import Call, Effect, Flow, Wait, Woken
+from flyball.governor.acquisition import Effect, Flow, StoreCall, WaitForWake, WakeReason
 from flyball.wake.mailbox import LOOK, Box
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Future
 
-    from flyball.governor.loop_mailbox import LoopMail
+    from flyball.governor.loop_mailbox import LoopMailbox
 
 R = TypeVar("R")
 
@@ -34,7 +34,7 @@ R = TypeVar("R")
 # -- sync -------------------------------------------------------------------------------------------
 
 
-class ThreadMail(threading.local):
+class ThreadMailbox(threading.local):
     """The mailbox of the current thread, opened when first needed and kept for the next wait."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class ThreadMail(threading.local):
         self._boxes = {}
 
 
-thread_mail = ThreadMail()
+thread_mail = ThreadMailbox()
 
 
 def run_sync(flow: Flow[R], box: Box | None) -> R:
@@ -64,7 +64,7 @@ def run_sync(flow: Flow[R], box: Box | None) -> R:
         effect = next(flow)
         while True:
             try:
-                result = effect.run() if isinstance(effect, Call) else _wait_sync(effect, box)
+                result = effect.run() if isinstance(effect, StoreCall) else _wait_sync(effect, box)
             except BaseException as error:
                 effect = flow.throw(error)
             else:
@@ -74,11 +74,11 @@ def run_sync(flow: Flow[R], box: Box | None) -> R:
         return value
 
 
-def _wait_sync(wait: Wait, box: Box | None) -> Woken:
+def _wait_sync(wait: WaitForWake, box: Box | None) -> WakeReason:
     poller = select.poll()
     if box is not None:
         if box.mend():
-            return Woken.MAIL
+            return WakeReason.MAIL
         poller.register(box.fileno(), select.POLLIN)
     for fd in wait.watch.fds if wait.watch else ():
         poller.register(fd, select.POLLIN)
@@ -87,13 +87,13 @@ def _wait_sync(wait: Wait, box: Box | None) -> Woken:
         left_s = deadline - time.monotonic()
         ready = poller.poll(max(0, int(left_s * 1000 + 0.999)))
         if not ready:
-            return Woken.TIMER
+            return WakeReason.TIMER
         if any(box is None or fd != box.fileno() for fd, _ in ready):
-            return Woken.DEATH
+            return WakeReason.DEATH
         # Mail for an earlier claim of this thread is old news.
         while box is not None and (told := box.receive()) is not None:
             if told in (wait.claim_id, LOOK):
-                return Woken.MAIL
+                return WakeReason.MAIL
 
 
 # -- async ------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ _under_way: set[Flow[Any]] = set()
 """The collector ends a task and all that only the task knows, in any order; a flow is ended by its driver."""
 
 
-async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]] | None = None) -> R:
+async def run_async(flow: Flow[R], mail: LoopMailbox, undo: Callable[[R], Flow[Any]] | None = None) -> R:
     """Drive a flow on the running loop. ``undo`` gives back a result that a cancellation makes useless."""
     cancelled: BaseException | None = None
     _under_way.add(flow)
@@ -112,7 +112,7 @@ async def run_async(flow: Flow[R], mail: LoopMail, undo: Callable[[R], Flow[Any]
         while True:
             begun: Future[Any] | None = None
             try:
-                if isinstance(effect, Call):
+                if isinstance(effect, StoreCall):
                     begun = store_thread().submit(effect.run)
                     done, late = await _finished(begun)
                     cancelled = cancelled or late
@@ -173,7 +173,7 @@ def _give_up(flow: Flow[R], begun: Future[Any] | None, undo: Callable[[R], Flow[
     try:
         effect = flow.throw(gone) if begun is None else _answered(flow, begun.result)
         while True:
-            effect = _answered(flow, effect.run) if isinstance(effect, Call) else flow.throw(gone)
+            effect = _answered(flow, effect.run) if isinstance(effect, StoreCall) else flow.throw(gone)
     except StopIteration as stop:
         if undo is not None:
             run_sync(undo(stop.value), None)

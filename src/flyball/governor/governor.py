@@ -25,27 +25,27 @@ from flyball.core.pool.settings import (
 from flyball.core.pool.verdict import Verdict, free, one_line
 from flyball.core.signals import Signal
 from flyball.governor import acquisition, inherited_lease
-from flyball.governor.ask import Asking, ask_of, asking_for, default_project
+from flyball.governor.ask import AskRequest, ask_of, asking_for, default_project
 from flyball.governor.drivers import aside, run_async, run_sync, running_loop, thread_mail
 from flyball.governor.lease import Lease, OnKept, Slot, log_kept, release_of
-from flyball.governor.loop_mailbox import LoopMail, LoopMails
+from flyball.governor.loop_mailbox import LoopMailbox, LoopMailboxes
 from flyball.governor.state_url import on_server, open_box, open_reader, open_store, resolve, shown
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify, me
-from flyball.stores.port import After, AtHand, Release, Store
+from flyball.stores.port import AfterCommit, AtHand, Release, Store
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from flyball.core.pool.model import Holder
-    from flyball.core.pool.plan import Memory
+    from flyball.core.pool.plan import LearnedState
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.errors import StoreError
     from flyball.governor.ask import AskOptions
     from flyball.governor.heartbeat import Heartbeat
     from flyball.governor.share.share import Share, ShareOptions
     from flyball.governor.status import Status
-    from flyball.stores.port import Demand, Miscount
+    from flyball.stores.port import CountMismatch, Demand
     from flyball.wake.mailbox import Box
 
 
@@ -68,7 +68,7 @@ class Governor:
         self._store: Store | None = None
         self._heart: Heartbeat | None = None
         self._lock = threading.Lock()
-        self._loops = LoopMails()
+        self._loops = LoopMailboxes()
         survive_forks(self, rank=0)
 
     @property
@@ -87,7 +87,7 @@ class Governor:
     def after_fork_in_child(self) -> None:
         """The parent's event loops and their mailboxes are not ours."""
         self._lock = threading.Lock()
-        self._loops = LoopMails()
+        self._loops = LoopMailboxes()
         self._heart = None
 
     def _keep(self, lease: Lease) -> Lease:
@@ -99,7 +99,7 @@ class Governor:
                     from flyball.governor import heartbeat, host_agent
 
                     self._heart = heartbeat.Heartbeat(
-                        cast("heartbeat.Beating", store),
+                        cast("heartbeat.HeldLease", store),
                         self.observers,
                         warden=lambda: host_agent.ensure(self.address),
                     )
@@ -146,7 +146,7 @@ class Governor:
 
     def acquire_asking(
         self,
-        asking: Asking,
+        asking: AskRequest,
         *,
         wait: bool = True,
         timeout: float | None = None,
@@ -165,7 +165,7 @@ class Governor:
 
     async def acquire_asking_async(
         self,
-        asking: Asking,
+        asking: AskRequest,
         *,
         wait: bool = True,
         timeout: float | None = None,
@@ -190,7 +190,7 @@ class Governor:
             verdict = await run_async(steps, mail, undo)
         return self._keep(Lease(self, asking, verdict))
 
-    def _inherited(self, asking: Asking) -> Lease | None:
+    def _inherited(self, asking: AskRequest) -> Lease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
         claim_id = inherited_lease.inherited(self.address, asking.pool)
         claim = self.store.claim(claim_id) if claim_id is not None else None
@@ -203,7 +203,7 @@ class Governor:
         """A mailbox that whoever works on this state can reach; None where none can be had."""
         return open_box(self.address, self.store)
 
-    def _loop_mail(self) -> LoopMail:
+    def _loop_mail(self) -> LoopMailbox:
         import asyncio
 
         loop, store = asyncio.get_running_loop(), self.store
@@ -313,13 +313,13 @@ class Governor:
         asking = asking_for(pool, project=project, name=name or f"pid-{pid}", slots=slots, model=model)
         return self._hold(pid, asking)
 
-    def _hold(self, pid: int, asking: Asking) -> int:
+    def _hold(self, pid: int, asking: AskRequest) -> int:
         # What it already used of the windows is not known, and was not reserved.
         claim_id, after = self.store.hold(replace(ask_of(asking, ""), holder=identify(pid), cost={}))
         self._settle(after)
         return claim_id
 
-    def take_over(self, pid: int, asking: Asking, claim_id: int) -> Lease:
+    def take_over(self, pid: int, asking: AskRequest, claim_id: int) -> Lease:
         """The lease of an agent that outlived whoever launched it, to be released by us at its end.
 
         Where the store no longer knows it, the agent is recorded anew: it runs, so it counts.
@@ -329,13 +329,13 @@ class Governor:
             claim_id = self._hold(pid, asking)
         return self._recorded(asking, claim_id)
 
-    def rest(self, asking: Asking, *, for_s: float, why: str) -> Lease:
+    def rest(self, asking: AskRequest, *, for_s: float, why: str) -> Lease:
         """Show a run that waits out a limit: a lease of no slots, to be released when it goes on."""
         claim_id, after = self.store.rest(ask_of(asking, ""), for_s=for_s, why=one_line(why))
         self._settle(after)
         return self._recorded(asking, claim_id)
 
-    def _recorded(self, asking: Asking, claim_id: int) -> Lease:
+    def _recorded(self, asking: AskRequest, claim_id: int) -> Lease:
         """The lease of a claim that was not asked for, to be released by us."""
         claim = self.store.claim(claim_id)
         asked_at = claim.asked_at if claim is not None else 0.0
@@ -383,11 +383,11 @@ class Governor:
         self.reap()
         self._settle(self.store.remove_pool(pool))
 
-    def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> None:
+    def import_pool(self, pool: str, changes: PoolChanges, memory: LearnedState) -> None:
         """Take over a pool's settings and what it learned from another governor."""
         self._settle(self.store.import_pool(pool, changes, memory))
 
-    def recount(self) -> list[Miscount]:
+    def recount(self) -> list[CountMismatch]:
         """Set every kept count to what the claims say; what was wrong (nothing, ever, is the plan)."""
         found, after = self.store.recount()
         self._settle(after)
@@ -433,5 +433,5 @@ class Governor:
             # Last, so that waiters who look now see that it was closed.
             self._loops.close()
 
-    def _settle(self, after: After) -> None:
+    def _settle(self, after: AfterCommit) -> None:
         run_sync(acquisition.settle(self.store, after, self.observers), None)

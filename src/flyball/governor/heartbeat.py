@@ -32,7 +32,7 @@ LOOK_S = 10.0
 _LINGER_S = 10.0
 
 
-class Beating(Store, Protocol):
+class HeldLease(Store, Protocol):
     """A store that many machines share."""
 
     def beat(self, pool: str, *, look_s: float) -> bool:
@@ -44,7 +44,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        store: Beating,
+        store: HeldLease,
         observers: Sequence[acquisition.Observer],
         *,
         beat_s: float = BEAT_S,

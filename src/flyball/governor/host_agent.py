@@ -32,7 +32,7 @@ from flyball.host.process import alive, me
 
 if TYPE_CHECKING:
     from flyball.core.pool.model import Holder
-    from flyball.governor.heartbeat import Beating
+    from flyball.governor.heartbeat import HeldLease
 
 VARIABLE = "FLYBALL_WARDEN"
 BEAT_S = 1.0
@@ -89,10 +89,10 @@ class _Lock:
         os.close(self._fd)
 
 
-class Warden:
+class HostAgent:
     """Looks after what one host holds. ``look`` once a beat."""
 
-    def __init__(self, store: Beating, here: Holder) -> None:
+    def __init__(self, store: HeldLease, here: Holder) -> None:
         self._store, self._here = store, here
         self._mine: dict[str, list[Holder]] = {}
         """Per pool, the holders of this host."""
@@ -133,10 +133,10 @@ def main() -> int:
     if not lock.take():
         return 0
     try:
-        store: Beating = open_store(address)  # type: ignore[assignment]
+        store: HeldLease = open_store(address)  # type: ignore[assignment]
     except FlyballError:
         return 1
-    warden, idle_s = Warden(store, me()), 0.0
+    warden, idle_s = HostAgent(store, me()), 0.0
     while idle_s < LINGER_S:
         idle_s = 0.0 if warden.look(time.monotonic()) else idle_s + BEAT_S
         time.sleep(BEAT_S)

@@ -2,9 +2,9 @@
 
 Two shapes exist: ``{"pools": {provider: {...}}}``, and the older flat document that *is* the one pool
 ``anthropic``. koryph keeps what people set and what it learned in one record; here they part: settings into
-``PoolChanges``, learned state into ``Memory``. Its times are wall-clock texts; they become distances from
-``wall`` and are placed around ``now`` on the store's clock, clamped so that a wrong clock cannot close a pool
-for longer than its own settings would.
+``PoolChanges``, learned state into ``LearnedState``. Its times are wall-clock texts; they become distances
+from ``wall`` and are placed around ``now`` on the store's clock, clamped so that a wrong clock cannot close a
+pool for longer than its own settings would.
 
 Pure: the document goes in parsed, and nothing is half done. Whatever does not fit raises ``UsageError``.
 """
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from flyball.core.pool.breaker import BreakerState
-from flyball.core.pool.learned import CapState, Settling
+from flyball.core.pool.learned import CapState, CooldownState
 from flyball.core.pool.model import Phase
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.settings import DEFAULT_POOL, PoolChanges, PoolSettings, check_name, resolve_pool
 from flyball.errors import UsageError
 
@@ -60,7 +60,7 @@ class ImportedPool:
     name: str
     changes: PoolChanges
     settings: PoolSettings
-    memory: Memory
+    memory: LearnedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ _DURATIONS = {
 }
 
 
-def _memory(record: _Record, s: PoolSettings, clock: _Clock) -> Memory:
-    return Memory(_cap(record, s, clock), _breaker(record, s, clock) if s.adaptive else BreakerState())
+def _memory(record: _Record, s: PoolSettings, clock: _Clock) -> LearnedState:
+    return LearnedState(_cap(record, s, clock), _breaker(record, s, clock) if s.adaptive else BreakerState())
 
 
 def _cap(record: _Record, s: PoolSettings, clock: _Clock) -> CapState:
@@ -196,14 +196,18 @@ def _cap(record: _Record, s: PoolSettings, clock: _Clock) -> CapState:
     )
 
 
-def _settle(record: _Record, s: PoolSettings, clock: _Clock, cut_at: float | None) -> tuple[float, Settling]:
+def _settle(
+    record: _Record, s: PoolSettings, clock: _Clock, cut_at: float | None
+) -> tuple[float, CooldownState]:
     """koryph counts quiet from the settle's end or the last probe, whichever is later; so do we."""
     until = clock.until(record.time("settle_until"), at_most_s=s.settle_s)
     if not s.adaptive or until is None:
-        return 0.0, Settling.NONE
+        return 0.0, CooldownState.NONE
     after_cut = cut_at is not None and until - cut_at <= s.settle_s + 1.0
     probed = clock.past(record.time("last_probe_at"))
-    return max(until, probed if probed is not None else until), Settling.CUT if after_cut else Settling.PROBE
+    return max(
+        until, probed if probed is not None else until
+    ), CooldownState.CUT if after_cut else CooldownState.PROBE
 
 
 def _breaker(record: _Record, s: PoolSettings, clock: _Clock) -> BreakerState:

@@ -20,7 +20,7 @@ from flyball.stores.port import Release
 if TYPE_CHECKING:
     from flyball.core.provider.error_body import Body
     from flyball.core.provider.rate_limit_headers import HeaderLines
-    from flyball.governor.ask import Asking
+    from flyball.governor.ask import AskRequest
     from flyball.governor.governor import Governor
 
 T = TypeVar("T")
@@ -47,7 +47,9 @@ class Lease:
         "verdict",
     )
 
-    def __init__(self, governor: Governor, asking: Asking, verdict: Verdict, *, nested: bool = False) -> None:
+    def __init__(
+        self, governor: Governor, asking: AskRequest, verdict: Verdict, *, nested: bool = False
+    ) -> None:
         self._governor = governor
         self._released = False
         self.id = verdict.claim_id
@@ -188,7 +190,7 @@ OnKept = Callable[[Lease, StoreError], None]
 class Slot:
     """``with`` and ``async with`` around one lease. One use each."""
 
-    def __init__(self, governor: Governor, asking: Asking, timeout: float | None) -> None:
+    def __init__(self, governor: Governor, asking: AskRequest, timeout: float | None) -> None:
         self._governor, self._timeout = governor, timeout
         self._unused = [asking]
         self._lease: Lease | None = None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flyball.governor.acquisition import Wait, Woken
+from flyball.governor.acquisition import WaitForWake, WakeReason
 from flyball.governor.drivers import running_loop, store_thread
 from flyball.wake.mailbox import LOOK, OVERFLOW, Box
 
@@ -28,11 +28,11 @@ GrantedNow = Callable[[int], bool]
 """Asks the store for one claim, without waiting: False where it cannot say."""
 
 
-class LoopMails:
+class LoopMailboxes:
     """The mail of every event loop that asks one governor; the caller lets in one thread at a time."""
 
     def __init__(self) -> None:
-        self._mails: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMail] = (
+        self._mails: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMailbox] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -42,11 +42,11 @@ class LoopMails:
         open_box: Callable[[], Box | None],
         granted: Granted,
         granted_now: GrantedNow,
-    ) -> LoopMail:
+    ) -> LoopMailbox:
         mail = self._mails.get(loop)
         if mail is None:
             self._sweep()
-            mail = self._mails[loop] = LoopMail(loop, open_box(), granted, granted_now)
+            mail = self._mails[loop] = LoopMailbox(loop, open_box(), granted, granted_now)
         return mail
 
     def _sweep(self) -> None:
@@ -61,7 +61,7 @@ class LoopMails:
             mail.close()
 
 
-class LoopMail:
+class LoopMailbox:
     """One mailbox for all waiters of one event loop. Whoever waits is inside it, as a ``with`` block."""
 
     def __init__(
@@ -74,7 +74,9 @@ class LoopMail:
         self.box = box
         self._loop = weakref.ref(loop)
         self._granted, self._granted_now = granted, granted_now
-        self._waiting: weakref.WeakValueDictionary[int, asyncio.Future[Woken]] = weakref.WeakValueDictionary()
+        self._waiting: weakref.WeakValueDictionary[int, asyncio.Future[WakeReason]] = (
+            weakref.WeakValueDictionary()
+        )
         self._early: set[int] = set()
         self._inside, self._last = 0, False
         if self.box is not None:
@@ -122,29 +124,29 @@ class LoopMail:
         if future is None:
             self._early.add(claim_id)
         else:
-            _finish(future, Woken.MAIL)
+            _finish(future, WakeReason.MAIL)
 
-    async def wait(self, wait: Wait) -> Woken:
+    async def wait(self, wait: WaitForWake) -> WakeReason:
         woken = await self._woken(wait)
         # A look on the spot costs less than waking the store's thread for it.
-        return Woken.GRANT if woken is Woken.MAIL and self._granted_now(wait.claim_id) else woken
+        return WakeReason.GRANT if woken is WakeReason.MAIL and self._granted_now(wait.claim_id) else woken
 
-    async def _woken(self, wait: Wait) -> Woken:
+    async def _woken(self, wait: WaitForWake) -> WakeReason:
         from asyncio import get_running_loop
 
         if wait.claim_id in self._early:
             self._early.discard(wait.claim_id)
-            return Woken.MAIL
+            return WakeReason.MAIL
         loop = get_running_loop()
         if self._mend(loop):
-            return Woken.MAIL
-        future: asyncio.Future[Woken] = loop.create_future()
+            return WakeReason.MAIL
+        future: asyncio.Future[WakeReason] = loop.create_future()
         self._waiting[wait.claim_id] = future
         # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.
-        timer = loop.call_later(wait.timeout_s, _finish, future, Woken.TIMER)
+        timer = loop.call_later(wait.timeout_s, _finish, future, WakeReason.TIMER)
         watched = wait.watch.fds if wait.watch else ()
         for fd in watched:
-            loop.add_reader(fd, _finish, future, Woken.DEATH)
+            loop.add_reader(fd, _finish, future, WakeReason.DEATH)
         try:
             return await future
         finally:
@@ -182,7 +184,7 @@ class LoopMail:
     def _close_soon(self) -> None:
         self._last = True
         for future in list(self._waiting.values()):
-            _finish(future, Woken.MAIL)
+            _finish(future, WakeReason.MAIL)
         if not self._inside:
             self._shut()
 
@@ -195,6 +197,6 @@ class LoopMail:
             self.box = None
 
 
-def _finish(future: asyncio.Future[Woken], result: Woken) -> None:
+def _finish(future: asyncio.Future[WakeReason], result: WakeReason) -> None:
     if not future.done():
         future.set_result(result)

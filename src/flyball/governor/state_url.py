@@ -14,7 +14,7 @@ from flyball.host import resources as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me, stands_still
 from flyball.host.user_home import user_home
-from flyball.stores.pool_session import World
+from flyball.stores.pool_session import Environment
 from flyball.wake.mailbox import open_mailbox, runtime_folder
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def open_store(address: str) -> Store:
     if path is None:
         from flyball.stores.memory import MemoryStore
 
-        return MemoryStore(World(boot_seconds, random.random, machine_memory.free_bytes, me))
+        return MemoryStore(Environment(boot_seconds, random.random, machine_memory.free_bytes, me))
     return _open_file(path, read_only=False)
 
 
@@ -140,7 +140,7 @@ def _open_file(path: Path, *, read_only: bool) -> Store:
     from flyball.stores.sqlite.store import SqliteStore
 
     clock = StoreClock()
-    world = World(clock, random.random, machine_memory.free_bytes, me, stands_still=stands_still)
+    world = Environment(clock, random.random, machine_memory.free_bytes, me, stands_still=stands_still)
     return SqliteStore(path, world, clock, read_only=read_only)
 
 

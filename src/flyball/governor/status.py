@@ -19,10 +19,10 @@ from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import LEASE_BACKSTOP_S, RESERVED
 from flyball.core.share_lease.allotment import silent
 from flyball.core.share_lease.renewal import ShareLease, expired
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 from flyball.governor.acquisition import HEARD_S
 from flyball.host.process import alive, here, stands_still
-from flyball.stores.port import Demand, PoolSnapshot, ProjectStanding, Store, WaitingAsk
+from flyball.stores.port import Demand, PoolSnapshot, ProjectUsage, Store, WaitingAsk
 
 SILENT_S = HEARD_S
 """A host beats once a second. One that says nothing for so long is shown as silent, no more than that."""
@@ -82,12 +82,12 @@ class HostStatus:
         return self.heard_s_ago is not None and self.heard_s_ago > SILENT_S
 
 
-def shares_of(leases: Iterable[ShareLease], terms: ShareTerms, *, now: float) -> tuple[ShareStatus, ...]:
+def shares_of(leases: Iterable[ShareLease], terms: ShareTiming, *, now: float) -> tuple[ShareStatus, ...]:
     """Those whose time is not up: what the others held is free, whoever comes next."""
     return tuple(_share(lease, terms, now) for lease in leases if not expired(lease, now=now))
 
 
-def _share(lease: ShareLease, terms: ShareTerms, now: float) -> ShareStatus:
+def _share(lease: ShareLease, terms: ShareTiming, now: float) -> ShareStatus:
     # A pool whose times were changed is judged by the new ones, also where a lease was renewed under the old.
     renewed_s_ago = max(0.0, terms.lease_s - (lease.expires_at - now))
     return ShareStatus(
@@ -439,7 +439,7 @@ def _rest(claim: Claim, now: float) -> RestStatus:
     )
 
 
-def _project(standing: ProjectStanding) -> ProjectStatus:
+def _project(standing: ProjectUsage) -> ProjectStatus:
     return ProjectStatus(
         standing.name,
         standing.in_use,

@@ -19,7 +19,7 @@ _FOLDER = _CLOSE_WRITE | _MOVED_TO | _MOVED_FROM | _CREATE | _DELETE
 _HEADER = struct.Struct("iIII")
 
 
-class Notices:
+class FileWatcher:
     """One queue of notices. ``fd`` becomes readable when there are some."""
 
     def __init__(self) -> None:

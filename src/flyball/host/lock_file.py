@@ -31,7 +31,7 @@ _FLOCK = "@hhqqi0q" if _KIND_FIRST else "@qqihh0q"
 """The kernel's record of a lock: kind and from where, then start, length and pid; elsewhere after them."""
 
 
-class Progress(NamedTuple):
+class LockProgress(NamedTuple):
     """How far a lock that somebody else has got."""
 
     pid: int = 0
@@ -152,7 +152,7 @@ class LockFile:
         if self._helper is None:
             self._helper = _Helper(self._fd)
         self._helper.start_waiting()
-        last, since = Progress(), time.monotonic()
+        last, since = LockProgress(), time.monotonic()
         while not self._helper.has_it(within_s=_GLANCE_S):
             seen, now = self._progress(), time.monotonic()
             if seen != last:
@@ -169,7 +169,7 @@ class LockFile:
             raise StoreError(f"cannot lock {self.path}: {error.strerror}") from error
         return True
 
-    def waits_for(self) -> Progress | None:
+    def waits_for(self) -> LockProgress | None:
         """Try once: None if the lock is free, else how far it got, to compare later."""
         with self._threads:
             if self._try():
@@ -177,9 +177,9 @@ class LockFile:
                 return None
             return self._progress()
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> LockProgress:
         """Who has it, and what was last written: one of them changes while the lock is passed on."""
-        return Progress(self._holder_pid(), os.pread(self._fd, _STAMP_LENGTH, 0))
+        return LockProgress(self._holder_pid(), os.pread(self._fd, _STAMP_LENGTH, 0))
 
     def _holder_pid(self) -> int:
         kind, place = (fcntl.F_WRLCK, os.SEEK_SET), (0, 0, 0)
@@ -200,7 +200,7 @@ class LockFile:
             raise
         self._threads.release()
 
-    def _stuck(self, seen: Progress) -> str:
+    def _stuck(self, seen: LockProgress) -> str:
         return (
             f"{seen.holder} has held the lock {self.path} for over {self.stuck_after_s:.0f} s "
             f"without progress; if it is stopped, {seen.way_out}"

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 
-class Ticket(Protocol):
+class SlotTicket(Protocol):
     """What a slot yields."""
 
     def report(self, status: Signal, /) -> object: ...
 
 
-class Entry(Protocol):
+class SlotRequest(Protocol):
     """One use of a gate, from a thread or from an event loop."""
 
-    def __enter__(self) -> Ticket: ...
+    def __enter__(self) -> SlotTicket: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> object: ...
 
-    async def __aenter__(self) -> Ticket: ...
+    async def __aenter__(self) -> SlotTicket: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -59,7 +59,7 @@ class Gate(Protocol):
     """Lets calls in."""
 
     @property
-    def slot(self) -> Callable[..., Entry]:
+    def slot(self) -> Callable[..., SlotRequest]:
         """Takes what of ``SlotOptions`` it understands."""
 
 

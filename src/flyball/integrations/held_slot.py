@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flyball.core.signals import Signal
-    from flyball.integrations.gate import Entry, Gate, SlotOptions, Ticket
+    from flyball.integrations.gate import Gate, SlotOptions, SlotRequest, SlotTicket
 
 
-class Repeated(BaseException):
+class RepeatedRelease(BaseException):
     """How the slot of a repeated throttle ends: no success, no failure, and nothing to tell.
 
     Not an ``Exception``, so it ends as abandoned: a breaker's trial is then neither passed nor failed. It
@@ -32,7 +32,7 @@ class Repeated(BaseException):
 
 
 class _Held:
-    def __init__(self, entry: Entry, ticket: Ticket) -> None:
+    def __init__(self, entry: SlotRequest, ticket: SlotTicket) -> None:
         self._entry, self._ticket = entry, ticket
         self._freed = threading.Lock()
         self._repeated = False
@@ -55,7 +55,7 @@ class _Held:
         self, error: BaseException | None
     ) -> tuple[type[BaseException] | None, BaseException | None, None]:
         if self._repeated and (error is None or isinstance(error, Exception)):
-            error = Repeated()
+            error = RepeatedRelease()
         return (None if error is None else type(error)), error, None
 
 
@@ -95,7 +95,7 @@ class Hold(_Held):
 class AsyncHold(_Held):
     """A task's."""
 
-    def __init__(self, entry: Entry, ticket: Ticket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, entry: SlotRequest, ticket: SlotTicket, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(entry, ticket)
         self._loop = loop
 
@@ -141,7 +141,7 @@ _leaving: set[asyncio.Task[None]] = set()
 """The loop itself keeps only weak references to its tasks."""
 
 
-async def _leave(entry: Entry) -> None:
+async def _leave(entry: SlotRequest) -> None:
     await entry.__aexit__(None, None, None)
 
 
@@ -162,7 +162,7 @@ class _Deaf:
         """Nobody to tell."""
 
 
-class Open:
+class NoGate:
     """The gate that is always open, for calls that nobody governs here."""
 
     def slot(self) -> nullcontext[_Deaf]:

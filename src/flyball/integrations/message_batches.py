@@ -46,7 +46,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class MessageBatch:
     """One batch as the provider tells it."""
 
     id: str
@@ -125,17 +125,17 @@ class Batches:
             raise UsageError(f"{URL_VARIABLE} must be an address such as {URL}, not {url!r}")
         self._key, self._parts = key, parts
 
-    def submit(self, prompts: Sequence[Prompt], *, model: str) -> Batch:
+    def submit(self, prompts: Sequence[Prompt], *, model: str) -> MessageBatch:
         requests = [{"custom_id": prompt.id, "params": prompt.params(model)} for prompt in prompts]
         return _batch(self._ask("POST", "", {"requests": requests}))
 
-    def look(self, batch_id: str) -> Batch:
+    def look(self, batch_id: str) -> MessageBatch:
         return _batch(self._ask("GET", f"/{_checked(batch_id)}"))
 
-    def cancel(self, batch_id: str) -> Batch:
+    def cancel(self, batch_id: str) -> MessageBatch:
         return _batch(self._ask("POST", f"/{_checked(batch_id)}/cancel"))
 
-    def all(self) -> list[Batch]:
+    def all(self) -> list[MessageBatch]:
         return [_batch(each) for each in self._ask("GET", "?limit=100").get("data", [])]
 
     def results(self, batch_id: str) -> Iterator[dict[str, Any]]:
@@ -208,10 +208,10 @@ def _checked(batch_id: str) -> str:
     return batch_id
 
 
-def _batch(record: Mapping[str, Any]) -> Batch:
+def _batch(record: Mapping[str, Any]) -> MessageBatch:
     try:
         counts = {str(name): int(count) for name, count in record.get("request_counts", {}).items()}
-        return Batch(
+        return MessageBatch(
             id=str(record["id"]),
             status=str(record["processing_status"]),
             counts=counts,

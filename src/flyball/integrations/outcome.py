@@ -23,17 +23,17 @@ _LOST_NAMES = frozenset({"ConnectError", "APIConnectionError", "ConnectionError"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedResponse:
     """What was said, and whether trying again was forbidden along with it."""
 
     signal: Signal
     forbidden: bool = False
 
 
-def judge_http(status: int, headers: HeaderLines | None, body: Body = None) -> Judged:
+def judge_http(status: int, headers: HeaderLines | None, body: Body = None) -> JudgedResponse:
     """Judge one HTTP answer by our clock."""
     forbidden = status >= 400 and Headers(headers).forbids_retry
-    return Judged(from_http(status, headers, body, wall_s=time.time()), forbidden)
+    return JudgedResponse(from_http(status, headers, body, wall_s=time.time()), forbidden)
 
 
 def unanswered(error: Exception) -> Signal:
@@ -46,7 +46,7 @@ def broken_off(error: Exception) -> Signal:
     return Signal(SignalKind.SERVER_ERROR, detail=_words(error), certainty=Certainty.GUESSED)
 
 
-def judge(thing: object) -> Judged | None:
+def judge(thing: object) -> JudgedResponse | None:
     """Judge a value that a call returned or an error that it raised; None: nothing about the provider.
 
     >>> judge(TimeoutError("slow")).signal.kind
@@ -55,7 +55,7 @@ def judge(thing: object) -> Judged | None:
     True
     """
     if isinstance(thing, Throttled):
-        return Judged(Signal(SignalKind.THROTTLED, thing.retry_after_s, detail=_words(thing)))
+        return JudgedResponse(Signal(SignalKind.THROTTLED, thing.retry_after_s, detail=_words(thing)))
     if isinstance(thing, FlyballError):
         return None  # our own refusals are named like timeouts, but no provider said them
     for source in (thing, getattr(thing, "response", None)):
@@ -65,7 +65,7 @@ def judge(thing: object) -> Judged | None:
     if not isinstance(thing, Exception):
         return None
     names = {cls.__name__ for cls in type(thing).__mro__}
-    return Judged(unanswered(thing)) if names & (_SLOW_NAMES | _LOST_NAMES) else None
+    return JudgedResponse(unanswered(thing)) if names & (_SLOW_NAMES | _LOST_NAMES) else None
 
 
 def _body(thing: object, source: object) -> Body:

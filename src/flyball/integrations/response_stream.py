@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from flyball.core.provider.stream_events import MARK, ErrorSpotter, Meter
+from flyball.core.provider.stream_events import MARK, SseErrorScanner, TokenCounter
 from flyball.core.signals import Signal
 from flyball.integrations.held_slot import AsyncHold, Hold
 from flyball.integrations.outcome import unanswered
@@ -32,7 +32,7 @@ _BODY_BYTES = 4 * 1024 * 1024
 """Of a JSON body that is longer nothing is heard: somebody's file, no answer of a model."""
 
 
-class Ear(Protocol):
+class ResponseListener(Protocol):
     def hear(self, part: bytes) -> Signal | None:
         """An error that this part of the body tells of."""
 
@@ -44,7 +44,7 @@ class Ear(Protocol):
         """What the answer says that it used of the windows, once it is over; empty: nothing was said."""
 
 
-class _Deaf:
+class _NullListener:
     used: Mapping[str, float] = {}
 
     def hear(self, part: bytes) -> Signal | None:  # noqa: ARG002
@@ -74,7 +74,7 @@ class _Events:
     """One error is enough: the stream ends with it, and it is told once."""
 
     def __init__(self, *, zipped: bool) -> None:
-        self._plain, self._spotter = _Plain(zipped=zipped), ErrorSpotter()
+        self._plain, self._spotter = _Plain(zipped=zipped), SseErrorScanner()
         self._over = False
 
     def hear(self, part: bytes) -> Signal | None:
@@ -98,11 +98,11 @@ class _Events:
         return self._spotter.meter.used
 
 
-class _Whole:
+class _BufferedListener:
     """A body that is understood once it is all there."""
 
     def __init__(self, *, zipped: bool) -> None:
-        self._plain, self._meter = _Plain(zipped=zipped), Meter()
+        self._plain, self._meter = _Plain(zipped=zipped), TokenCounter()
         self._body: bytearray | None = bytearray()
 
     def hear(self, part: bytes) -> Signal | None:
@@ -131,10 +131,10 @@ class _Whole:
         return self._meter.used
 
 
-DEAF: Ear = _Deaf()
+DEAF: ResponseListener = _NullListener()
 
 
-def ear_for(headers: Mapping[str, str]) -> Ear:
+def ear_for(headers: Mapping[str, str]) -> ResponseListener:
     """For the body of a good answer with these headers."""
     encoding = headers.get("content-encoding", "").strip().lower()
     kind = headers.get("content-type", "").lower()
@@ -142,42 +142,42 @@ def ear_for(headers: Mapping[str, str]) -> Ear:
         return DEAF
     if kind.startswith("text/event-stream"):
         return _Events(zipped=encoding in _ZIPPED)
-    return _Whole(zipped=encoding in _ZIPPED) if kind.startswith("application/json") else DEAF
+    return _BufferedListener(zipped=encoding in _ZIPPED) if kind.startswith("application/json") else DEAF
 
 
 I = TypeVar("I")  # noqa: E741
 
 
 @dataclass(frozen=True, slots=True)
-class Opening(Generic[I]):
+class StreamHead(Generic[I]):
     """The first part of a body, already read, and what is left of it; None: nothing."""
 
     head: tuple[bytes, ...]
     rest: I | None
 
 
-def read_opening(stream: Any, limit: int) -> Opening[Iterator[bytes]]:
+def read_opening(stream: Any, limit: int) -> StreamHead[Iterator[bytes]]:
     """Read a body up to ``limit`` bytes or a little more, and close it if that was all."""
     head, size, parts = [], 0, iter(stream)
     for part in parts:
         head.append(part)
         size += len(part)
         if size >= limit:
-            return Opening(tuple(head), parts)
+            return StreamHead(tuple(head), parts)
     stream.close()
-    return Opening(tuple(head), None)
+    return StreamHead(tuple(head), None)
 
 
-async def read_opening_async(stream: Any, limit: int) -> Opening[AsyncIterator[bytes]]:
+async def read_opening_async(stream: Any, limit: int) -> StreamHead[AsyncIterator[bytes]]:
     """``read_opening`` for an event loop."""
     head, size, parts = [], 0, aiter(stream)
     async for part in parts:
         head.append(part)
         size += len(part)
         if size >= limit:
-            return Opening(tuple(head), parts)
+            return StreamHead(tuple(head), parts)
     await stream.aclose()
-    return Opening(tuple(head), None)
+    return StreamHead(tuple(head), None)
 
 
 def _tell(hold: Hold, said: Signal | None) -> None:
@@ -194,7 +194,12 @@ class Relay:
     """The body of an answer that a thread reads."""
 
     def __init__(
-        self, opening: Opening[Iterator[bytes]], source: Any, hold: Hold, late: type[Exception], ear: Ear
+        self,
+        opening: StreamHead[Iterator[bytes]],
+        source: Any,
+        hold: Hold,
+        late: type[Exception],
+        ear: ResponseListener,
     ) -> None:
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
         self._ear = ear
@@ -229,11 +234,11 @@ class AsyncRelay:
 
     def __init__(
         self,
-        opening: Opening[AsyncIterator[bytes]],
+        opening: StreamHead[AsyncIterator[bytes]],
         source: Any,
         hold: AsyncHold,
         late: type[Exception],
-        ear: Ear,
+        ear: ResponseListener,
     ) -> None:
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
         self._ear = ear

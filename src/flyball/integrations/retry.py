@@ -57,15 +57,15 @@ from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.governor.limiter.retry_budget import RetryBudget
 from flyball.integrations.gate import Budgeted, Gate, SlotOptions, gate_for
-from flyball.integrations.held_slot import AsyncHold, Hold, Open
-from flyball.integrations.outcome import Judged, judge
+from flyball.integrations.held_slot import AsyncHold, Hold, NoGate
+from flyball.integrations.outcome import JudgedResponse, judge
 
 BACKED_OFF = CONGESTION | {SignalKind.SERVER_ERROR}
 """Kinds that may pass by themselves. The official SDKs retry the same ones."""
 FINE = frozenset({SignalKind.OK, SignalKind.NEAR_LIMIT, SignalKind.SLOW})
 
 
-class Why(Enum):
+class RetryReason(Enum):
     """What decided."""
 
     FINE = "the answer is good"
@@ -78,11 +78,11 @@ class Why(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RetryDecision:
     """Wait this long and try again; or, where ``wait_s`` is None, hand the answer over."""
 
     wait_s: float | None
-    why: Why
+    why: RetryReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class RetryPolicy:
 
 def decide(
     policy: RetryPolicy, attempt: int, signal: Signal, *, chance: float, forbidden: bool = False
-) -> Decision:
+) -> RetryDecision:
     """What to do after attempt number ``attempt`` got this answer. The budget is the caller's to ask.
 
     >>> decide(RetryPolicy(), 2, Signal(SignalKind.THROTTLED), chance=0.5).wait_s
@@ -119,18 +119,18 @@ def decide(
     <Why.HOPELESS: 'trying again changes nothing'>
     """
     if signal.kind in FINE:
-        return Decision(None, Why.FINE)
+        return RetryDecision(None, RetryReason.FINE)
     asked_s = signal.retry_after_s
     resets = signal.kind is SignalKind.WINDOW_USED_UP and asked_s is not None
     if not resets and signal.kind not in BACKED_OFF:
-        return Decision(None, Why.HOPELESS)
+        return RetryDecision(None, RetryReason.HOPELESS)
     if forbidden:
-        return Decision(None, Why.FORBIDDEN)
+        return RetryDecision(None, RetryReason.FORBIDDEN)
     if attempt >= policy.attempts:
-        return Decision(None, Why.ATTEMPTS)
+        return RetryDecision(None, RetryReason.ATTEMPTS)
     if asked_s is not None and asked_s > policy.max_wait_s:
-        return Decision(None, Why.TOO_LONG)
-    return Decision((asked_s or 0.0) + chance * backoff_s(policy, attempt), Why.AGAIN)
+        return RetryDecision(None, RetryReason.TOO_LONG)
+    return RetryDecision((asked_s or 0.0) + chance * backoff_s(policy, attempt), RetryReason.AGAIN)
 
 
 def backoff_s(policy: RetryPolicy, attempt: int) -> float:
@@ -164,10 +164,10 @@ _PLAIN: SlotOptions = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class AttemptResult(Generic[T]):
     """What one attempt brought: a value or an error, and what it means."""
 
-    judged: Judged
+    judged: JudgedResponse
     value: T | None = None
     error: Exception | None = None
     final: bool = False
@@ -180,7 +180,7 @@ class Answer(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class RetryEnvironment:
     """Where time and chance come from; tests bring their own."""
 
     clock: Callable[[], float] = time.monotonic
@@ -189,38 +189,38 @@ class World:
     """None: the thread's or the event loop's own."""
 
 
-REAL = World()
+REAL = RetryEnvironment()
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class IoAdapter:
     """What differs between a thread and an event loop."""
 
     take: Callable[[Gate, SlotOptions], Any]
     sleep: Callable[[float], Any]
 
 
-def thread_hands(world: World) -> Hands:
-    return Hands(Hold.of, world.sleep or time.sleep)
+def thread_hands(world: RetryEnvironment) -> IoAdapter:
+    return IoAdapter(Hold.of, world.sleep or time.sleep)
 
 
-def loop_hands(world: World) -> Hands:
+def loop_hands(world: RetryEnvironment) -> IoAdapter:
     from asyncio import sleep
 
-    return Hands(AsyncHold.of, world.sleep or sleep)
+    return IoAdapter(AsyncHold.of, world.sleep or sleep)
 
 
 def pursue(
     gate: Gate,
-    attempt: Callable[[], Flow[Answer[T]]],
+    attempt: Callable[[], Flow[AttemptResult[T]]],
     *,
     policy: RetryPolicy,
-    hands: Hands,
-    world: World = REAL,
+    hands: IoAdapter,
+    world: RetryEnvironment = REAL,
     ask: SlotOptions = _PLAIN,
     episode: Episode | None = None,
-    drop: Callable[[Answer[T]], Any] = lambda _: None,
-) -> Flow[tuple[Answer[T], Any]]:
+    drop: Callable[[AttemptResult[T]], Any] = lambda _: None,
+) -> Flow[tuple[AttemptResult[T], Any]]:
     """The order of things; ends with an answer and its slot. ``drop`` closes one that is not handed over."""
     episode, number = episode or Episode(), 0
     (policy.budget or policy.own).call(world.clock())
@@ -245,15 +245,19 @@ def pursue(
         yield hands.sleep(wait_s)
 
 
-def _wait_s(answer: Answer[Any], number: int, policy: RetryPolicy, world: World) -> float | None:
+def _wait_s(
+    answer: AttemptResult[Any], number: int, policy: RetryPolicy, world: RetryEnvironment
+) -> float | None:
     signal, forbidden = answer.judged.signal, answer.judged.forbidden or answer.final
     return decide(policy, number, signal, chance=world.chance(), forbidden=forbidden).wait_s
 
 
-def _affordable(answer: Answer[Any], gate: Gate, policy: RetryPolicy, world: World, *, told: bool) -> bool:
+def _affordable(
+    answer: AttemptResult[Any], gate: Gate, policy: RetryPolicy, world: RetryEnvironment, *, told: bool
+) -> bool:
     """Pay for one more attempt. A throttle that a gate paces is free."""
     kind = answer.judged.signal.kind
-    if kind is SignalKind.THROTTLED and not isinstance(gate, Open):
+    if kind is SignalKind.THROTTLED and not isinstance(gate, NoGate):
         return True
     if policy.budget is None and isinstance(gate, Budgeted):
         # A timeout that it was told of is charged when its slot ends.
@@ -287,9 +291,9 @@ async def run_async(flow: Flow[T]) -> T:
 
 
 P = ParamSpec("P")
-Judge = Callable[[object], Judged | None]
+Judge = Callable[[object], JudgedResponse | None]
 USUAL = RetryPolicy()
-_FINE = Judged(Signal(SignalKind.OK))
+_FINE = JudgedResponse(Signal(SignalKind.OK))
 
 
 def retry(
@@ -298,7 +302,7 @@ def retry(
     gate: Gate | str | None = None,
     policy: RetryPolicy = USUAL,
     judge: Judge = judge,
-    world: World = REAL,
+    world: RetryEnvironment = REAL,
 ) -> T:
     """Call, and call again while that makes sense. Returns or raises what the last attempt did."""
     return cast(T, run_sync(_tried(call, gate, policy, judge, thread_hands(world), world)))
@@ -310,7 +314,7 @@ async def aretry(
     gate: Gate | str | None = None,
     policy: RetryPolicy = USUAL,
     judge: Judge = judge,
-    world: World = REAL,
+    world: RetryEnvironment = REAL,
 ) -> T:
     """``retry`` for an event loop."""
     return cast(T, await run_async(_tried(call, gate, policy, judge, loop_hands(world), world)))
@@ -326,7 +330,7 @@ def retried(
     gate: Gate | str | None = None,
     policy: RetryPolicy | None = None,
     judge: Judge = judge,
-    world: World = REAL,
+    world: RetryEnvironment = REAL,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 
 
@@ -337,7 +341,7 @@ def retried(
     gate: Gate | str | None = None,
     policy: RetryPolicy | None = None,
     judge: Judge = judge,
-    world: World = REAL,
+    world: RetryEnvironment = REAL,
 ) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
     """A decorator for functions of either kind, with or without parentheses.
 
@@ -370,20 +374,20 @@ def _tried(
     gate: Gate | str | None,
     policy: RetryPolicy,
     judge: Judge,
-    hands: Hands,
-    world: World,
+    hands: IoAdapter,
+    world: RetryEnvironment,
 ) -> Flow[Any]:
-    def attempt() -> Flow[Answer[Any]]:
+    def attempt() -> Flow[AttemptResult[Any]]:
         try:
             value = yield call()
         except Exception as error:
             judged = judge(error)
             if judged is None:
                 raise
-            return Answer(judged, error=error)
-        return Answer(judge(value) or _FINE, value)
+            return AttemptResult(judged, error=error)
+        return AttemptResult(judge(value) or _FINE, value)
 
-    at = Open() if gate is None else gate_for(gate)
+    at = NoGate() if gate is None else gate_for(gate)
     answer, hold = yield from pursue(at, attempt, policy=policy, hands=hands, world=world)
     yield hold.free(answer.error)
     return answer.unwrap()

@@ -35,29 +35,29 @@ from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, overload
 
-from flyball.core.provider.latency import Slowness
+from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import SignalKind
 from flyball.errors import UsageError
 from flyball.host.install_hints import extra_command
 from flyball.integrations.gate import Gate, SlotOptions, gate_for, pool_of_host
-from flyball.integrations.outcome import Judged, broken_off, judge_http, unanswered
+from flyball.integrations.outcome import JudgedResponse, broken_off, judge_http, unanswered
 from flyball.integrations.response_stream import (
     DEAF,
     AsyncRelay,
-    Opening,
     Relay,
+    StreamHead,
     ear_for,
     read_opening,
     read_opening_async,
 )
 from flyball.integrations.retry import (
     REAL,
-    Answer,
+    AttemptResult,
     Episode,
     Flow,
-    Hands,
+    IoAdapter,
+    RetryEnvironment,
     RetryPolicy,
-    World,
     loop_hands,
     pursue,
     run_async,
@@ -80,8 +80,8 @@ RETRY_COUNT = "x-stainless-retry-count"
 """How the official SDKs number the attempts of one call."""
 
 Resp = TypeVar("Resp")
-Body = Opening[Any]
-_UNREAD: Body = Opening((), None)
+Body = StreamHead[Any]
+_UNREAD: Body = StreamHead((), None)
 _ONCE = RetryPolicy(attempts=1)
 
 
@@ -96,7 +96,7 @@ class RuleOptions(TypedDict, total=False):
     """How long to wait for a slot; then a ``WaitTimeoutError``."""
     estimate: Callable[[Any], Mapping[str, float]]
     """What a request will use of the pool's or limiter's windows, such as ``{"tokens": 1200}``."""
-    world: World
+    world: RetryEnvironment
     """Time and chance, for tests."""
 
 
@@ -109,7 +109,7 @@ class Rules:
     only: Sequence[str] = ()
     slot_timeout_s: float | None = None
     estimate: Callable[[Any], Mapping[str, float]] | None = None
-    world: World = REAL
+    world: RetryEnvironment = REAL
 
     def __post_init__(self) -> None:
         if isinstance(self.only, str):
@@ -143,15 +143,15 @@ class Family:
         self.async_relay: type[AsyncRelay] = type("AsyncRelay", (AsyncRelay, library.AsyncByteStream), {})
         self._response = library.Response
 
-    def judge_error(self, error: Exception) -> Judged | None:
+    def judge_error(self, error: Exception) -> JudgedResponse | None:
         """What no answer means; None: nothing about the provider."""
         if isinstance(error, self.our_own):
             return None
         if isinstance(error, (self.late, self.refused)):
-            return Judged(unanswered(error))
-        return Judged(broken_off(error)) if isinstance(error, self.broken) else None
+            return JudgedResponse(unanswered(error))
+        return JudgedResponse(broken_off(error)) if isinstance(error, self.broken) else None
 
-    def judge_answer(self, response: Any, body: Body) -> Judged:
+    def judge_answer(self, response: Any, body: Body) -> JudgedResponse:
         status, headers = response.status_code, response.headers
         plain = None
         if status >= 400:
@@ -178,7 +178,7 @@ class Got(NamedTuple):
 class _Reading:
     """How a thread or an event loop reads and closes a body, and gives it on."""
 
-    hands: Hands
+    hands: IoAdapter
     open: Callable[[Any, int], Any]
     close: Callable[[Any], Any]
     relay: Callable[..., Any]
@@ -189,7 +189,7 @@ class Exchange:
 
     def __init__(self, family: Family, rules: Rules) -> None:
         self._family, self._rules = family, rules
-        self._slowness = Slowness()
+        self._slowness = LatencyTracker()
         self._gates: dict[str, Gate] = {}
         world = rules.world
         self._thread = _Reading(thread_hands(world), read_opening, lambda s: s.close(), family.relay)
@@ -243,7 +243,9 @@ class Exchange:
             response.stream = reading.relay(body, response.stream, hold, self._family.late, ear)
         return response
 
-    def _attempt(self, request: Any, send: Callable[[Any], Any], reading: _Reading) -> Flow[Answer[Got]]:
+    def _attempt(
+        self, request: Any, send: Callable[[Any], Any], reading: _Reading
+    ) -> Flow[AttemptResult[Got]]:
         final = not isinstance(request.stream, self._family.resendable)
         response, body = None, _UNREAD
         clock = self._rules.world.clock
@@ -252,7 +254,7 @@ class Exchange:
             response = yield send(request)
             took_s = clock() - sent_at
             if response.status_code < 400:
-                body = Opening((), response.stream)
+                body = StreamHead((), response.stream)
             elif not response.is_closed:
                 body = yield reading.open(response.stream, ERROR_BODY_BYTES)
         except Exception as error:
@@ -263,11 +265,11 @@ class Exchange:
                 # The status came, its explanation did not: the status is what was said.
                 yield reading.close(response.stream)
                 judged = self._family.judge_answer(response, body)
-            return Answer(judged, error=error, final=final)
+            return AttemptResult(judged, error=error, final=final)
         judged = self._watched(request, self._family.judge_answer(response, body), took_s)
-        return Answer(judged, Got(response, body), final=final)
+        return AttemptResult(judged, Got(response, body), final=final)
 
-    def _watched(self, request: Any, judged: Judged, took_s: float) -> Judged:
+    def _watched(self, request: Any, judged: JudgedResponse, took_s: float) -> JudgedResponse:
         """A class of calls whose first byte comes later and later asks for no more of them."""
         if judged.signal.kind is not SignalKind.OK:
             return judged

@@ -165,7 +165,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """One metric with all its series."""
 
     metric: Metric
@@ -173,7 +173,7 @@ class Family:
     histograms: Mapping[Values, Histogram] = field(default_factory=dict)
 
 
-class Registry:
+class MetricRegistry:
     """
     >>> from flyball.observe.metrics import HTTP_REFUSALS
     >>> registry = Registry()
@@ -226,11 +226,11 @@ class Registry:
         with self._lock:
             return self._numbers[metric.name].get(tuple(labels[name] for name in metric.labels), 0.0)
 
-    def families(self) -> Sequence[Family]:
+    def families(self) -> Sequence[MetricFamily]:
         """A copy of everything, in the order of the list."""
         with self._lock:
             return [
-                Family(
+                MetricFamily(
                     metric,
                     dict(self._numbers[metric.name]),
                     {

@@ -26,7 +26,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from flyball.errors import UsageError
-from flyball.observe.metrics import METRICS, Metric, MetricKind, Registry, Values
+from flyball.observe.metrics import METRICS, Metric, MetricKind, MetricRegistry, Values
 
 CLOSING_S = 3.0
 """What was not exported by then is given up: an endpoint that is gone must not keep a server from ending."""
@@ -40,7 +40,11 @@ class Telemetry:
     """Metrics and traces of one server. ``close`` sends what is left."""
 
     def __init__(
-        self, registry: Registry, *, readers: Sequence[MetricReader], processors: Sequence[SpanProcessor]
+        self,
+        registry: MetricRegistry,
+        *,
+        readers: Sequence[MetricReader],
+        processors: Sequence[SpanProcessor],
     ) -> None:
         # As OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, where they do.
         resource = Resource.create()
@@ -89,7 +93,7 @@ class _Request:
 class _Instruments:
     """The list as OpenTelemetry's instruments."""
 
-    def __init__(self, registry: Registry, meter: Meter) -> None:
+    def __init__(self, registry: MetricRegistry, meter: Meter) -> None:
         self._registry = registry
         self._histograms: dict[str, Histogram] = {}
         for metric in METRICS:
@@ -134,7 +138,7 @@ def _attributes(metric: Metric, values: Values) -> dict[str, str]:
 # -- what the environment asks for --------------------------------------------------------------------
 
 
-def from_environment(registry: Registry, environment: Mapping[str, str]) -> Telemetry:
+def from_environment(registry: MetricRegistry, environment: Mapping[str, str]) -> Telemetry:
     """Exporters as the variables name them; ``otlp`` where they name none."""
     readers = [_reader(name) for name in _exporters(environment, "OTEL_METRICS_EXPORTER")]
     processors = [_processor(name) for name in _exporters(environment, "OTEL_TRACES_EXPORTER")]

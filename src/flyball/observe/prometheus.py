@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flyball.observe.metrics import Family, Histogram, Metric, MetricKind, Registry, Values
+from flyball.observe.metrics import Histogram, Metric, MetricFamily, MetricKind, MetricRegistry, Values
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def text(registry: Registry) -> str:
+def text(registry: MetricRegistry) -> str:
     """Every metric of the list, also those that nothing was counted for yet."""
     return "".join(f"{line}\n" for family in registry.families() for line in _family(family))
 
 
-def _family(family: Family) -> Iterator[str]:
+def _family(family: MetricFamily) -> Iterator[str]:
     metric = family.metric
     yield f"# HELP {metric.name} {_help(metric.help)}"
     yield f"# TYPE {metric.name} {metric.kind.value}"

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from flyball.core.budget.usage_windows import Report, believable
+from flyball.core.budget.usage_windows import UsageReport, believable
 from flyball.core.durations import number, sensible_s
 from flyball.core.signals import Certainty, Signal, SignalKind
 from flyball.runtimes import error_text
@@ -47,7 +47,7 @@ from flyball.runtimes.stream_reader import (
 SCOPES = {"five_hour": "5h", "seven_day": "7d", "seven_day_opus": "7d opus", "seven_day_sonnet": "7d sonnet"}
 
 
-def reports_in(info: Mapping[str, Any], *, wall_s: float) -> dict[str, Report]:
+def reports_in(info: Mapping[str, Any], *, wall_s: float) -> dict[str, UsageReport]:
     """By the window's name; nothing that cannot be believed."""
     found = {report.name: report for report in _named(info, wall_s)}
     several = info.get("unifiedWindows")
@@ -57,19 +57,19 @@ def reports_in(info: Mapping[str, Any], *, wall_s: float) -> dict[str, Report]:
     return found
 
 
-def _named(info: Mapping[str, Any], wall_s: float) -> Iterator[Report]:
+def _named(info: Mapping[str, Any], wall_s: float) -> Iterator[UsageReport]:
     name = info.get("rateLimitType")
     if isinstance(name, str) and (report := _report(name, info, wall_s)) is not None:
         yield report
 
 
-def _report(name: object, window: Mapping[str, Any], wall_s: float) -> Report | None:
+def _report(name: object, window: Mapping[str, Any], wall_s: float) -> UsageReport | None:
     fraction, resets_at = number(window.get("utilization")), number(window.get("resetsAt"))
     if window.get("status") == "rejected":
         fraction = max(1.0, fraction or 0.0)
     if not isinstance(name, str) or fraction is None or not believable(fraction, resets_at, wall_s):
         return None
-    return Report(name=SCOPES.get(name, name[:40]), fraction=fraction, at=wall_s, resets_at=resets_at)
+    return UsageReport(name=SCOPES.get(name, name[:40]), fraction=fraction, at=wall_s, resets_at=resets_at)
 
 
 _DULL = (b'{"type":"user"', b'{"type":"stream_event"', b'{"type":"keep_alive"')

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from flyball.core.budget.usage_windows import Report
+from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.signals import Signal
 
 
@@ -73,7 +73,7 @@ class Progress:
     """The last thing it did, in a word or two."""
     active_at: float | None = None
     """Wall clock of the last output."""
-    windows: tuple[Report, ...] = ()
+    windows: tuple[UsageReport, ...] = ()
     """What the provider itself said about the account's usage windows."""
     denials: tuple[str, ...] = ()
     """What it wanted to do and was not permitted to, each once, such as ``Bash: npm test``."""

@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from flyball.core.budget.usage_windows import Report
+from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.durations import number, sensible_s
 from flyball.core.signals import LIMITING, Signal, SignalKind
 from flyball.runtimes import error_text
@@ -36,7 +36,7 @@ _STEP = 1 << 18
 """Pieces larger than this are cut, so that splitting never doubles a large one."""
 
 
-class Lines:
+class LineSplitter:
     """Feed pieces, get whole lines without their newlines."""
 
     __slots__ = ("_held", "_held_size", "_limit", "_passing", "passed_over")
@@ -123,13 +123,13 @@ class LineReader:
     """The base of the readers. Implements ``Reader`` but for the three methods at the end."""
 
     def __init__(self) -> None:
-        self._out, self._err = Lines(), Lines()
+        self._out, self._err = LineSplitter(), LineSplitter()
         self._session: str | None = None
         self._model: str | None = None
         self._tokens: Tokens | None = None
         self._cost_usd: float | None = None
         self._turns: int | None = None
-        self._windows: dict[str, Report] = {}
+        self._windows: dict[str, UsageReport] = {}
         self._denials: dict[str, None] = {}
         self._activity = ""
         self._active_at: float | None = None

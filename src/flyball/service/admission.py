@@ -30,7 +30,7 @@ from litestar.params import RawBody, SkipValidation
 from flyball.client.retry_policy import Policy, policy_of
 from flyball.core.pool.verdict import Verdict
 from flyball.errors import StoreError
-from flyball.governor.remote.leases import Afar, Order
+from flyball.governor.remote.leases import RemoteAsk, RemoteLeases
 from flyball.observe import metrics
 from flyball.service.auth import ANYBODY, Caller
 from flyball.service.fair_scheduling import step_aside
@@ -69,7 +69,7 @@ class Admission:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.afar = Afar(service.governor)
+        self.afar = RemoteLeases(service.governor)
         self.orgs = OrgBook(service)
         self._waiting: set[str] = set()
         """The keys under which a request waits here."""
@@ -87,7 +87,7 @@ class Admission:
     # -- asking -------------------------------------------------------------------------------------
 
     async def ask(
-        self, request: AnyRequest, order: Order, *, park: bool, wait_s: float = 0.0, tickets: bool = True
+        self, request: AnyRequest, order: RemoteAsk, *, park: bool, wait_s: float = 0.0, tickets: bool = True
     ) -> Admitted:
         """Place an order and, if it has to stand in line, hold the request open for ``wait_s``.
 
@@ -112,14 +112,14 @@ class Admission:
             # The ask was removed: stand in line again, or hear why that is useless.
             gone_id = verdict.claim_id
 
-    async def _answered(self, request: AnyRequest, order: Order, admitted: Admitted) -> Admitted:
+    async def _answered(self, request: AnyRequest, order: RemoteAsk, admitted: Admitted) -> Admitted:
         """What there is to tell, unless the client has gone: without a key, it can never hear of it."""
         if admitted.claim_id and not order.key and await has_left(request):
             await self._leave(order, admitted.verdict)
         self._count(request, order, admitted)
         return admitted
 
-    def _count(self, request: AnyRequest, order: Order, admitted: Admitted) -> None:
+    def _count(self, request: AnyRequest, order: RemoteAsk, admitted: Admitted) -> None:
         """A slot that was granted, and how long it was waited for; what is only told again counts once."""
         if admitted.held and not admitted.replayed:
             registry, scope = self.service.registry, request.scope
@@ -128,7 +128,9 @@ class Admission:
             waited_s = scope["state"].get("waited_s", 0.0)
             registry.observe(metrics.HTTP_WAIT, waited_s, endpoint=endpoint, tenant=order.project)
 
-    async def _wait(self, request: AnyRequest, order: Order, verdict: Verdict, wait_s: float) -> bool | None:
+    async def _wait(
+        self, request: AnyRequest, order: RemoteAsk, verdict: Verdict, wait_s: float
+    ) -> bool | None:
         """True: it became a lease. False: it still waits. None: it is gone."""
         began = time.monotonic()
         step_aside()
@@ -157,13 +159,13 @@ class Admission:
             await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s, asked_at=verdict.asked_at)
         return waited.held
 
-    async def _leave(self, order: Order, verdict: Verdict) -> NoReturn:
+    async def _leave(self, order: RemoteAsk, verdict: Verdict) -> NoReturn:
         """The client is gone."""
         with suppress(StoreError):  # if it cannot be written now, its time ends it
             await self.withdraw(order, verdict)
         raise ProblemError(408, "left", "the client did not wait for its answer")
 
-    async def withdraw(self, order: Order, verdict: Verdict) -> bool:
+    async def withdraw(self, order: RemoteAsk, verdict: Verdict) -> bool:
         """Give up an ask, or the lease it just became; whether such a lease was kept, as it is under a key.
 
         An ask for which another server waits by now is left to that one.

@@ -32,7 +32,7 @@ from flyball.service import admission, problems, timeline
 from flyball.service import schemas as bodies
 from flyball.service.admission import Admission
 from flyball.service.auth import OPEN, check_access
-from flyball.service.middleware import Front, Tracing
+from flyball.service.middleware import RequestMiddleware, Tracing
 from flyball.service.problems import HANDLERS, MEDIA_TYPE, Problem
 from flyball.service.routes import health, leases, orgs, pools, reads, tickets
 from flyball.service.run_contract_schemas import BODIES
@@ -209,4 +209,4 @@ def build(service: Service, *, tracing: Tracing | None = None) -> ASGIApp:
         logging_config=None,
         debug=False,
     )
-    return Front(app, service.registry, tracing=tracing)
+    return RequestMiddleware(app, service.registry, tracing=tracing)

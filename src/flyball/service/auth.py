@@ -22,7 +22,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
 from flyball.service.problems import ProblemError
-from flyball.service.tokens import Keyring, Scope
+from flyball.service.tokens import Scope, TokenStore
 
 OPEN = "open"
 """In a route's ``opt["scope"]``: anybody may, the state is not told."""
@@ -45,7 +45,7 @@ ANYBODY = Caller("", Scope.ADMIN)
 class Access:
     """``token_needed`` is False on a loopback bind only."""
 
-    def __init__(self, keyring: Keyring, *, token_needed: bool, host: str = "127.0.0.1") -> None:
+    def __init__(self, keyring: TokenStore, *, token_needed: bool, host: str = "127.0.0.1") -> None:
         self.token_needed = token_needed
         self._keyring = keyring
         self._hosts = {host.lower()}

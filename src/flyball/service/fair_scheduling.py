@@ -26,8 +26,8 @@ class Turn:
 
     __slots__ = ("_turns", "began")
 
-    def __init__(self, turns: Turns, began: float) -> None:
-        self._turns: Turns | None = turns
+    def __init__(self, turns: TenantScheduler, began: float) -> None:
+        self._turns: TenantScheduler | None = turns
         self.began = began
 
     def over(self) -> None:
@@ -40,7 +40,7 @@ class Turn:
 _current: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 
-class Turns:
+class TenantScheduler:
     """All who want to be worked on."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from flyball.core.pool.model import ASK_FACTS, Fact, Phase
 from flyball.governor.status import LeaseStatus, PoolStatus, Status
 from flyball.observe import metrics
-from flyball.observe.metrics import Registry
+from flyball.observe.metrics import MetricRegistry
 
 _UNANSWERED = "did not answer"
 """How the store's words end for a slot that was handed to a waiter who never took it."""
@@ -29,7 +29,7 @@ _COUNTED = (
 )
 
 
-def tell_now(registry: Registry, status: Status) -> None:
+def tell_now(registry: MetricRegistry, status: Status) -> None:
     """What is true at this moment."""
     pools = status.pools
     registry.set(metrics.POOL_CAP, [({"pool": pool.name}, pool.cap) for pool in pools])
@@ -48,7 +48,7 @@ def tell_now(registry: Registry, status: Status) -> None:
             registry.add(metric, 0, pool=pool.name)
 
 
-def tell_between(registry: Registry, before: Status, after: Status, facts: Sequence[Fact]) -> None:
+def tell_between(registry: MetricRegistry, before: Status, after: Status, facts: Sequence[Fact]) -> None:
     """What happened from one look to the next; ``facts`` are those since the look before the first.
 
     (A fact may be read a moment before the lease that it is about.)
@@ -66,7 +66,7 @@ def tell_between(registry: Registry, before: Status, after: Status, facts: Seque
             registry.observe(metrics.POOL_WAIT, lease.waited_s, pool=pool.name, tenant=lease.project)
 
 
-def tell_facts(registry: Registry, facts: Sequence[Fact]) -> None:
+def tell_facts(registry: MetricRegistry, facts: Sequence[Fact]) -> None:
     """What was told since the last look."""
     for fact in facts:
         if fact.kind == "reclaimed" or (fact.kind == "share" and _TAKEN_BACK in fact.words):

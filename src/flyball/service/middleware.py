@@ -19,9 +19,9 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from flyball.observe import metrics
-from flyball.observe.metrics import Registry
+from flyball.observe.metrics import MetricRegistry
 from flyball.service.auth import Caller
-from flyball.service.fair_scheduling import Turns, step_aside, tenant_in
+from flyball.service.fair_scheduling import TenantScheduler, step_aside, tenant_in
 from flyball.service.problems import MEDIA_TYPE, ProblemError, answer
 from flyball.service.schemas import ENCODED_SLASH
 
@@ -44,18 +44,18 @@ class Tracing(Protocol):
     def begin(self, method: str, headers: Mapping[str, str]) -> RequestSpan: ...
 
 
-class Front:
+class RequestMiddleware:
     """The application as the server below sees it."""
 
-    def __init__(self, app: ASGIApp, registry: Registry, *, tracing: Tracing | None = None) -> None:
+    def __init__(self, app: ASGIApp, registry: MetricRegistry, *, tracing: Tracing | None = None) -> None:
         self._app, self._registry, self._tracing = app, registry, tracing
-        self._turns = Turns()
+        self._turns = TenantScheduler()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        passed = _Passage(scope, send, self._registry, self._tracing)
+        passed = _RequestScope(scope, send, self._registry, self._tracing)
         try:
             inner = passed.scope
             inner["path"] = readable_path(scope.get("raw_path") or scope["path"].encode())
@@ -108,10 +108,12 @@ async def _say(error: ProblemError, send: Send) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-class _Passage:
+class _RequestScope:
     """One request on its way through."""
 
-    def __init__(self, scope: HTTPScope, send: Send, registry: Registry, tracing: Tracing | None) -> None:
+    def __init__(
+        self, scope: HTTPScope, send: Send, registry: MetricRegistry, tracing: Tracing | None
+    ) -> None:
         self._began = time.perf_counter()
         self._send, self._registry = send, registry
         self._status = 0

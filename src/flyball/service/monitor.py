@@ -30,12 +30,12 @@ import msgspec
 from flyball.core.pool.model import Fact
 from flyball.errors import StoreError
 from flyball.observe import metrics
-from flyball.observe.metrics import Registry
+from flyball.observe.metrics import MetricRegistry
 from flyball.service import metrics as seen
 from flyball.service.fair_scheduling import step_aside
-from flyball.service.store_reader import Look, Looking
+from flyball.service.store_reader import Looking, StoreSnapshot
 from flyball.service.streams import Streams, event
-from flyball.service.timeline import History, Timeline, view
+from flyball.service.timeline import HistoryRecorder, Timeline, view
 
 TOLERANCE_S = 0.5
 """Ages of one look are taken one after the other."""
@@ -84,29 +84,29 @@ STALE_S = 5.0
 _log = logging.getLogger("flyball.service")
 
 
-class Outage(msgspec.Struct, frozen=True):
+class StoreOutage(msgspec.Struct, frozen=True):
     """The store does not answer; what is shown is old."""
 
     detail: str
 
 
-class End(msgspec.Struct, frozen=True):
+class StreamEnd(msgspec.Struct, frozen=True):
     """The stream is over."""
 
     detail: str
 
 
-class Watch:
+class StoreMonitor:
     """Use from one event loop only. ``run`` is its heartbeat."""
 
-    def __init__(self, looking: Looking, registry: Registry, *, tick_s: float = TICK_S) -> None:
-        self.history, self.timeline, self.streams = History(), Timeline(), Streams()
+    def __init__(self, looking: Looking, registry: MetricRegistry, *, tick_s: float = TICK_S) -> None:
+        self.history, self.timeline, self.streams = HistoryRecorder(), Timeline(), Streams()
         self._looking, self._registry, self._tick_s = looking, registry, tick_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flyball-look")
-        self._running: asyncio.Task[Look] | None = None
-        self._queued: asyncio.Task[Look] | None = None
-        self._last: Look | None = None
-        self._told: Look | None = None
+        self._running: asyncio.Task[StoreSnapshot] | None = None
+        self._queued: asyncio.Task[StoreSnapshot] | None = None
+        self._last: StoreSnapshot | None = None
+        self._told: StoreSnapshot | None = None
         self._facts: list[Fact] = []
         self._trouble = "nobody has looked yet"
 
@@ -118,13 +118,13 @@ class Watch:
         return "" if time.monotonic() - self._last.at < STALE_S else "the store does not answer"
 
     @property
-    def last(self) -> Look | None:
+    def last(self) -> StoreSnapshot | None:
         """How everything was when somebody looked last: a second ago, where the store answers."""
         return self._last
 
     # -- looking ------------------------------------------------------------------------------------
 
-    async def fresh(self) -> Look:
+    async def fresh(self) -> StoreSnapshot:
         """How everything is now."""
         step_aside()
         if self._queued is None:
@@ -132,13 +132,13 @@ class Watch:
             self._queued.add_done_callback(_heard)
         return await asyncio.shield(self._queued)
 
-    async def _look_after(self, running: asyncio.Task[Look] | None) -> Look:
+    async def _look_after(self, running: asyncio.Task[StoreSnapshot] | None) -> StoreSnapshot:
         if running is not None:
             await asyncio.wait({running})
         self._running, self._queued = self._queued, None
         return await self._look()
 
-    async def _look(self) -> Look:
+    async def _look(self) -> StoreSnapshot:
         began = time.monotonic()
         try:
             look = await asyncio.get_running_loop().run_in_executor(self._thread, self._looking.look)
@@ -156,7 +156,7 @@ class Watch:
             _log.error("cannot look at the store: %s", error, exc_info=not isinstance(error, StoreError))
         self._trouble = str(error) or type(error).__name__
 
-    def _hear(self, look: Look) -> None:
+    def _hear(self, look: StoreSnapshot) -> None:
         if self._trouble and self._last is not None:
             _log.info("the store answers again")
         told = self.timeline.hear(look)
@@ -196,7 +196,7 @@ class Watch:
         if len(self.streams):
             await self._tell_state(look)
 
-    async def _tell_state(self, look: Look) -> None:
+    async def _tell_state(self, look: StoreSnapshot) -> None:
         told = self._told
         if told is not None:
             compare = partial(same, told.plain, look.plain, elapsed_s=look.store_now - told.store_now)
@@ -208,14 +208,14 @@ class Watch:
     def _tell_outage(self) -> None:
         if self._told is not None:
             self._told = None
-            self.streams.tell(event("outage", msgspec.json.encode(Outage(self._trouble))))
+            self.streams.tell(event("outage", msgspec.json.encode(StoreOutage(self._trouble))))
 
     async def watch(self, last_id: str) -> AsyncGenerator[bytes, None]:
         """The events for one more stream, beginning with how everything is."""
         self.streams.check_room()
         return self._chunks(await self.fresh(), last_id)
 
-    async def _chunks(self, look: Look, last_id: str) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, look: StoreSnapshot, last_id: str) -> AsyncGenerator[bytes, None]:
         # Whoever leaves before the first byte never gets here, and leaves nothing behind.
         look = self._last or look
         if not len(self.streams):
@@ -228,18 +228,18 @@ class Watch:
 
     def end(self, why: str) -> None:
         """Every stream gets a last event."""
-        self.streams.end(event("end", msgspec.json.encode(End(why))))
+        self.streams.end(event("end", msgspec.json.encode(StreamEnd(why))))
 
     def close(self) -> None:
         self._thread.submit(self._looking.close)
         self._thread.shutdown(wait=True)
 
 
-def _fact(look: Look, fact_id: str, fact: Fact) -> bytes:
+def _fact(look: StoreSnapshot, fact_id: str, fact: Fact) -> bytes:
     return event("fact", msgspec.json.encode(view(look, fact_id, fact)), fact_id)
 
 
-def _heard(task: asyncio.Task[Look]) -> None:
+def _heard(task: asyncio.Task[StoreSnapshot]) -> None:
     """Whoever wanted to know may have left before it failed."""
     if not task.cancelled():
         task.exception()

@@ -25,7 +25,7 @@ from flyball.service.run_contract_schemas import OrgSettings, OrgView
 from flyball.service.state import Service
 
 if TYPE_CHECKING:
-    from flyball.service.store_reader import Look
+    from flyball.service.store_reader import StoreSnapshot
 
 POOL = "runs"
 RUNS_CAP = 10_000
@@ -110,14 +110,14 @@ class OrgBook:
             raise self._unknown(org)
         return maxima[org]
 
-    async def _look(self, *, at_most_old_s: float = 0.0) -> Look | None:
+    async def _look(self, *, at_most_old_s: float = 0.0) -> StoreSnapshot | None:
         if time.monotonic() - self._at < at_most_old_s:
             return None
         look = await self._service.watch.fresh()
         self._take(look)
         return look
 
-    def _take(self, look: Look | None) -> None:
+    def _take(self, look: StoreSnapshot | None) -> None:
         # A look from before a change of ours does not know of it.
         if look is not None and look.at > self._at and look.store_now > self._set_at:
             snapshot = look.snapshots.get(POOL)
@@ -136,7 +136,7 @@ class OrgBook:
         look = await self._look()
         return await self._view(org, await self.limit(org), look)
 
-    async def _view(self, org: str, maximum: int, look: Look | None) -> OrgView:
+    async def _view(self, org: str, maximum: int, look: StoreSnapshot | None) -> OrgView:
         snapshot = look.snapshots.get(POOL) if look is not None else None
         standings = snapshot.projects if snapshot is not None else ()
         standing = next((use for use in standings if use.name == org), None)

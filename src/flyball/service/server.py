@@ -41,7 +41,7 @@ from flyball.service.auth import Access
 from flyball.service.middleware import Tracing
 from flyball.service.problems import MEDIA_TYPE, ProblemError
 from flyball.service.state import Service
-from flyball.service.tokens import Keyring
+from flyball.service.tokens import TokenStore
 
 HEAD_BYTES = 16 * 1024
 ARRIVAL_S = 10.0
@@ -192,7 +192,7 @@ def url_of(place: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def access_for(place: socket.socket, keyring: Keyring, *, host: str, require_token: bool) -> Access:
+def access_for(place: socket.socket, keyring: TokenStore, *, host: str, require_token: bool) -> Access:
     """Who may come in. A public place without a token is refused."""
     needed = require_token or not is_loopback(place)
     if needed and not keyring.tokens():

@@ -11,10 +11,10 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from flyball.governor.governor import Governor
-from flyball.observe.metrics import Registry
+from flyball.observe.metrics import MetricRegistry
 from flyball.service.auth import Access
-from flyball.service.monitor import Watch
-from flyball.service.store_reader import StoreLooker
+from flyball.service.monitor import StoreMonitor
+from flyball.service.store_reader import StoreReader
 
 R = TypeVar("R")
 CALLING_THREADS = 4
@@ -24,10 +24,10 @@ ENDING = "the server ends; come back in a moment"
 class Service:
     """What a server is made of. ``start`` and ``stop`` belong to the event loop that serves."""
 
-    def __init__(self, governor: Governor, access: Access, *, registry: Registry | None = None) -> None:
+    def __init__(self, governor: Governor, access: Access, *, registry: MetricRegistry | None = None) -> None:
         self.governor, self.access = governor, access
-        self.registry = registry or Registry()
-        self.watch = Watch(StoreLooker(governor), self.registry)
+        self.registry = registry or MetricRegistry()
+        self.watch = StoreMonitor(StoreReader(governor), self.registry)
         self.draining = False
         self._threads = ThreadPoolExecutor(CALLING_THREADS, thread_name_prefix="flyball-call")
         self._watching: asyncio.Task[None] | None = None

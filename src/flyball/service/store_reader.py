@@ -31,7 +31,7 @@ _encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StoreSnapshot:
     """What was seen."""
 
     status: Status
@@ -55,12 +55,12 @@ class Look:
 class Looking(Protocol):
     """Where looks come from."""
 
-    def look(self) -> Look: ...
+    def look(self) -> StoreSnapshot: ...
 
     def close(self) -> None: ...
 
 
-class StoreLooker:
+class StoreReader:
     """Looks at the store behind a governor."""
 
     def __init__(self, governor: Governor) -> None:
@@ -68,7 +68,7 @@ class StoreLooker:
         self._reader: Store | None = None
         self._file: tuple[int, int] | None = None
 
-    def look(self) -> Look:
+    def look(self) -> StoreSnapshot:
         store = self._store()
         try:
             snapshot, facts = store.snapshot(), store.facts(limit=FACTS_SEEN)
@@ -76,7 +76,7 @@ class StoreLooker:
             self.close()
             raise
         status = status_of(cast(Store, _Taken(snapshot)), self._governor.place)
-        return Look(
+        return StoreSnapshot(
             status=status,
             body=_encoder.encode(status),
             plain=msgspec.to_builtins(status),

@@ -22,7 +22,7 @@ import msgspec
 
 from flyball.core.pool.model import Fact
 from flyball.governor.status import PoolStatus
-from flyball.service.store_reader import FACTS_SEEN, Look
+from flyball.service.store_reader import FACTS_SEEN, StoreSnapshot
 
 KEPT = 500
 
@@ -50,7 +50,7 @@ class Timeline:
         self._kept: deque[tuple[int, Fact]] = deque(maxlen=KEPT)
         self._number = 0
 
-    def hear(self, look: Look) -> list[tuple[str, Fact]]:
+    def hear(self, look: StoreSnapshot) -> list[tuple[str, Fact]]:
         """What is new in a look, oldest first, each with its id. Nothing is new in the first."""
         before, self._last = self._last, look.facts
         if before is None:
@@ -70,7 +70,7 @@ class Timeline:
         after = int(number) if mark == self._mark and number.isdecimal() else 0
         return [(self._id(known), fact) for known, fact in self._kept if known > after]
 
-    def newest(self, look: Look, *, limit: int) -> list[FactView]:
+    def newest(self, look: StoreSnapshot, *, limit: int) -> list[FactView]:
         """Newest first, those from before the server included."""
         ids: dict[Fact, list[str]] = {}
         for number, fact in self._kept:
@@ -99,7 +99,7 @@ def new_facts(before: Sequence[Fact], after: Sequence[Fact]) -> list[Fact]:
     return fresh
 
 
-def view(look: Look, fact_id: str, fact: Fact) -> FactView:
+def view(look: StoreSnapshot, fact_id: str, fact: Fact) -> FactView:
     s_ago = max(0.0, look.store_now - fact.at)
     return FactView(
         id=fact_id,
@@ -143,7 +143,7 @@ class HistoryView(msgspec.Struct, frozen=True):
 Sample = tuple[int, int, int, int, str]
 
 
-class History:
+class HistoryRecorder:
     """A ring of samples. Used from the event loop only."""
 
     def __init__(self, kept_s: int = KEPT_S) -> None:
@@ -152,7 +152,7 @@ class History:
         self._throttles: dict[str, int] = {}
         self._kept_s = kept_s
 
-    def record(self, look: Look) -> None:
+    def record(self, look: StoreSnapshot) -> None:
         """Add a sample of every pool."""
         self._times.append(look.time)
         now = {pool.name: pool for pool in look.status.pools}

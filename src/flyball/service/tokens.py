@@ -155,7 +155,7 @@ class TokenFile:
             raise StoreReadOnlyError(words) from error
 
 
-class Keyring:
+class TokenStore:
     """The tokens as a server uses them: read again when the file has changed."""
 
     def __init__(self, file: TokenFile) -> None:

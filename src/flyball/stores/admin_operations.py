@@ -25,23 +25,25 @@ from flyball.core.pool.token_quota import Quota
 from flyball.errors import PoolInUseError, UsageError
 from flyball.stores import codec
 from flyball.stores.handoff import hand_out
-from flyball.stores.pool_session import PoolDesk
-from flyball.stores.port import After
+from flyball.stores.pool_session import PoolSession
+from flyball.stores.port import AfterCommit
 from flyball.stores.rows import Rows
-from flyball.stores.transaction import Steps, joined, verb
+from flyball.stores.transaction import Transactions, joined, verb
 
 if TYPE_CHECKING:
-    from flyball.stores.port import Miscount
+    from flyball.stores.port import CountMismatch
 
 
-class SettingVerbs(Steps):
+class AdminOperations(Transactions):
     """The part of the port that changes what a person decided."""
 
     @verb
-    def set_pool(self, pool: str, changes: PoolChanges) -> After:
+    def set_pool(self, pool: str, changes: PoolChanges) -> AfterCommit:
         return self._set_pool(pool, changes, None)
 
-    def _set_pool(self, pool: str, changes: PoolChanges, learned: planning.Memory | None) -> After:
+    def _set_pool(
+        self, pool: str, changes: PoolChanges, learned: planning.LearnedState | None
+    ) -> AfterCommit:
         check_name("pool", pool)
         with self._write() as rows:
             carried = self._carry(rows)
@@ -62,7 +64,7 @@ class SettingVerbs(Steps):
             hand_out(desk)
             return joined(carried, desk.done())
 
-    def _apply_to_projects(self, desk: PoolDesk, settings: PoolSettings) -> None:
+    def _apply_to_projects(self, desk: PoolSession, settings: PoolSettings) -> None:
         pool = desk.row.name
         known = {use.name: use for use in desk.rows.projects(pool)}
         for name in dict.fromkeys((*known, *settings.weights, *settings.maxima)):
@@ -74,7 +76,7 @@ class SettingVerbs(Steps):
                 desk.rows.put_project(pool, use)
 
     @verb
-    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
+    def reset_pool(self, pool: str, *, settings: bool = False) -> AfterCommit:
         with self._write() as rows:
             carried = self._carry(rows)
             if rows.pool(pool) is None:
@@ -92,7 +94,7 @@ class SettingVerbs(Steps):
             return joined(carried, desk.done())
 
     @verb
-    def remove_pool(self, pool: str) -> After:
+    def remove_pool(self, pool: str) -> AfterCommit:
         with self._write() as rows:
             if rows.pool(pool) is None:
                 raise UsageError(no_pool_words(pool))
@@ -107,17 +109,17 @@ class SettingVerbs(Steps):
             return carried
 
     @verb
-    def import_pool(self, pool: str, changes: PoolChanges, memory: planning.Memory) -> After:
+    def import_pool(self, pool: str, changes: PoolChanges, memory: planning.LearnedState) -> AfterCommit:
         return self._set_pool(pool, changes, memory)
 
     @verb
-    def set_machine(self, machine: MachineSettings) -> After:
+    def set_machine(self, machine: MachineSettings) -> AfterCommit:
         with self._write() as rows:
             return joined(self._carry(rows), self._put_machine(rows, machine))
 
-    def _put_machine(self, rows: Rows, machine: MachineSettings) -> After:
+    def _put_machine(self, rows: Rows, machine: MachineSettings) -> AfterCommit:
         rows.put_machine(machine)
-        after = After()
+        after = AfterCommit()
         for name in rows.pools():
             desk = self._desk(rows, name)
             hand_out(desk)
@@ -125,7 +127,7 @@ class SettingVerbs(Steps):
         return after
 
     @verb
-    def change_machine(self, changes: MachineChanges) -> After:
+    def change_machine(self, changes: MachineChanges) -> AfterCommit:
         with self._write() as rows:
             machine = merge_machine(rows.machine(), changes)
             return joined(self._carry(rows), self._put_machine(rows, machine))
@@ -138,18 +140,18 @@ class SettingVerbs(Steps):
     # -- the doctor's ------------------------------------------------------------------------------
 
     @verb
-    def miscounts(self) -> list[Miscount]:
+    def miscounts(self) -> list[CountMismatch]:
         from flyball.stores import recount
 
         with self._read() as rows:
             return [wrong for pool in rows.pools() for wrong in recount.recounted(rows, pool).wrong]
 
     @verb
-    def recount(self) -> tuple[list[Miscount], After]:
+    def recount(self) -> tuple[list[CountMismatch], AfterCommit]:
         from flyball.stores import recount
 
         with self._write() as rows:
-            found: list[Miscount] = []
+            found: list[CountMismatch] = []
             after = self._carry(rows)
             for pool in rows.pools():
                 recounted = recount.recounted(rows, pool)

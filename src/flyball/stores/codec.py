@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from flyball.core.pool.admission import Candidate
 from flyball.core.pool.model import Ask, Claim, Holder, Limits, Meters, Phase, PoolCounts
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings, ShareRule, resolve_pool
-from flyball.core.share_lease.renewal import Pot, ShareLease, Tally
+from flyball.core.share_lease.renewal import CallCounts, ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores.rows import Grant, PoolRow
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 NOTHING_NAMED = "{}"
 
 
-def dump(value: PoolChanges | Memory | MachineSettings) -> str:
+def dump(value: PoolChanges | LearnedState | MachineSettings) -> str:
     import msgspec
 
     return msgspec.json.encode(value).decode()
@@ -44,8 +44,8 @@ def load_settings(text: str) -> PoolSettings:
     return resolve_pool(load_changes(text))
 
 
-def load_memory(text: str) -> Memory:
-    return _decoded(text, Memory, "the pool's learned state")
+def load_memory(text: str) -> LearnedState:
+    return _decoded(text, LearnedState, "the pool's learned state")
 
 
 def dump_windows(windows: tuple[Window, ...]) -> str:
@@ -223,9 +223,9 @@ SHARE = (
 )
 
 
-def pot_of(row: Sequence[Any]) -> Pot:
+def pot_of(row: Sequence[Any]) -> ShareBudget:
     cap, held, nodes, learning_until, epoch, busy, active, estimate, dirty, planned_at, until = row
-    return Pot(
+    return ShareBudget(
         cap=cap,
         held=held,
         nodes=nodes,
@@ -240,7 +240,7 @@ def pot_of(row: Sequence[Any]) -> Pot:
     )
 
 
-def of_pot(pot: Pot) -> tuple[object, ...]:
+def of_pot(pot: ShareBudget) -> tuple[object, ...]:
     return (
         pot.cap,
         pot.held,
@@ -270,7 +270,7 @@ def share_of(row: Sequence[Any]) -> ShareLease:
         draining=bool(row[9]),
         since=row[10],
         expires_at=row[11],
-        tally=Tally(*row[12:15]),
+        tally=CallCounts(*row[12:15]),
         peak=row[15],
         estimate=row[16],
         mailbox=row[17],

@@ -18,8 +18,8 @@ from flyball.core.pool.settings import CONFIRM_S, ShareRule
 from flyball.core.pool.verdict import Reason, span_words
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import invariant
-from flyball.stores.pool_session import PoolDesk, ask_fact, candidate
-from flyball.stores.port import Release, Wake
+from flyball.stores.pool_session import PoolSession, ask_fact, candidate
+from flyball.stores.port import Release, WakeUp
 from flyball.stores.rows import Grant
 
 HOLD_SAMPLE = 8
@@ -28,7 +28,7 @@ TELLING_S = 1.0
 """What took less, a wait or a lease, is not worth a line in the history."""
 
 
-def grant_new(desk: PoolDesk, ask: Ask) -> int:
+def grant_new(desk: PoolSession, ask: Ask) -> int:
     """A lease for an ask that never had to wait."""
     claim_id = desk.take_id()
     grant = _grant(desk, ask)
@@ -38,7 +38,7 @@ def grant_new(desk: PoolDesk, ask: Ask) -> int:
     return claim_id
 
 
-def _grant(desk: PoolDesk, ask: Ask | Claim) -> Grant:
+def _grant(desk: PoolSession, ask: Ask | Claim) -> Grant:
     """Spend what the ask needs of the windows; how things stand with it."""
     row = desk.row
     level = row.counts.in_use + ask.slots
@@ -53,7 +53,7 @@ def _grant(desk: PoolDesk, ask: Ask | Claim) -> Grant:
     return Grant(level, windowing.marks(meters.windows))
 
 
-def hand_out(desk: PoolDesk) -> set[int]:
+def hand_out(desk: PoolSession) -> set[int]:
     """Grant to the waiting while something fits; the ids that were granted."""
     granted: set[int] = set()
     if not desk.row.counts.waiting:
@@ -70,7 +70,7 @@ def hand_out(desk: PoolDesk) -> set[int]:
             claim = lines.pop(line)
             if desk.world.stands_still(claim.holder):
                 # It keeps its place, and finds the word to look when it goes on.
-                desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+                desk.after.wakes.append(WakeUp(claim.mailbox, claim.id, claim.holder))
             else:
                 _grant_waiting(desk, claim)
                 granted.add(winner.id)
@@ -89,7 +89,7 @@ def _asks(claims: Iterable[Claim]) -> list[Candidate]:
     return [candidate(claim.id, claim, claim.asked_at) for claim in claims]
 
 
-def _first_possible(desk: PoolDesk, head: Claim | None, use: ProjectUse) -> Claim | None:
+def _first_possible(desk: PoolSession, head: Claim | None, use: ProjectUse) -> Claim | None:
     """The first of a line that could ever be granted. Lowered limits may have made others too large: they
     leave the line, and their owners, told to look, ask again and hear why."""
     while head is not None:
@@ -100,24 +100,24 @@ def _first_possible(desk: PoolDesk, head: Claim | None, use: ProjectUse) -> Clai
         _remove(desk, head)
         desk.count(head, waiting=-1)
         desk.tell([ask_fact(head, desk.now, "refused", words)])
-        desk.after.wakes.append(Wake(head.mailbox, head.id, head.holder))
+        desk.after.wakes.append(WakeUp(head.mailbox, head.id, head.holder))
         head = desk.rows.line_head(desk.row.name, head.project, head.priority)
     return head
 
 
-def _behind(desk: PoolDesk, claim: Claim) -> Claim | None:
+def _behind(desk: PoolSession, claim: Claim) -> Claim | None:
     """The next of its line."""
     return desk.rows.line_head(desk.row.name, claim.project, claim.priority, after=claim.id)
 
 
-def _first_awake(desk: PoolDesk, head: Claim | None) -> Claim | None:
+def _first_awake(desk: PoolSession, head: Claim | None) -> Claim | None:
     """The first of a line that could start now: not one whose process is stopped."""
     while head is not None and desk.world.stands_still(head.holder):
         head = _behind(desk, head)
     return head
 
 
-def may_pass(desk: PoolDesk, newcomer: Candidate) -> bool:
+def may_pass(desk: PoolSession, newcomer: Candidate) -> bool:
     """May an ask that fits start although others wait? Yes, if none of them could use what it takes."""
     heads_of_lines = desk.rows.line_heads(desk.row.name)
     found = [(awake, use) for head, use in heads_of_lines if (awake := _first_awake(desk, head)) is not None]
@@ -131,7 +131,7 @@ def may_pass(desk: PoolDesk, newcomer: Candidate) -> bool:
     return next_of(desk, [*heads, last], uses) == last
 
 
-def _capped(desk: PoolDesk, heads: Iterable[Candidate], uses: dict[str, ProjectUse]) -> bool:
+def _capped(desk: PoolSession, heads: Iterable[Candidate], uses: dict[str, ProjectUse]) -> bool:
     """Is there room, but too little for somebody who waits?"""
     row = desk.row
     for ask in heads:
@@ -142,13 +142,13 @@ def _capped(desk: PoolDesk, heads: Iterable[Candidate], uses: dict[str, ProjectU
     return False
 
 
-def _note_capped(desk: PoolDesk, capped: bool) -> None:
+def _note_capped(desk: PoolSession, capped: bool) -> None:
     """Remember whether the cap is what somebody waits for: only then may it grow."""
     if capped != desk.row.meters.capped:
         desk.move_meters().capped = capped
 
 
-def _take_turn(desk: PoolDesk, use: ProjectUse, winner: Candidate) -> None:
+def _take_turn(desk: PoolSession, use: ProjectUse, winner: Candidate) -> None:
     """Note that a project was served, so that the next of equals comes first next time."""
     meters = desk.move_meters()
     meters.turn = start_of_turn(use, meters.turn)
@@ -157,12 +157,12 @@ def _take_turn(desk: PoolDesk, use: ProjectUse, winner: Candidate) -> None:
     desk.put_turn(use)
 
 
-def _room(desk: PoolDesk) -> int:
+def _room(desk: PoolSession) -> int:
     limits = desk.row.limits
     return (limits.ceiling if limits.phase is Phase.TRIAL else limits.cap) - desk.row.counts.in_use
 
 
-def next_of(desk: PoolDesk, heads: list[Candidate], uses: dict[str, ProjectUse]) -> Candidate | None:
+def next_of(desk: PoolSession, heads: list[Candidate], uses: dict[str, ProjectUse]) -> Candidate | None:
     """Who of these would be granted now."""
     row = desk.row
     # A stand-in that asks for every kind, so that the machine's use of each is read once.
@@ -171,7 +171,7 @@ def next_of(desk: PoolDesk, heads: list[Candidate], uses: dict[str, ProjectUse])
     return choose(heads, row.limits, row.meters, row.counts, uses, machine, desk.now)
 
 
-def _grant_waiting(desk: PoolDesk, claim: Claim) -> None:
+def _grant_waiting(desk: PoolSession, claim: Claim) -> None:
     invariant(not claim.held, "whoever is first in line waits")
     # A waiter we cannot check may have died in line: it must show that it lives.
     expires_at = None if desk.world.checkable(claim.holder) else desk.now + CONFIRM_S
@@ -179,14 +179,14 @@ def _grant_waiting(desk: PoolDesk, claim: Claim) -> None:
     desk.count(claim, slots=claim.slots, waiting=-1)
     _after_grant(desk, claim.id, claim)
     desk.refresh_if_stale()
-    desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder, granted=True))
+    desk.after.wakes.append(WakeUp(claim.mailbox, claim.id, claim.holder, granted=True))
     waited_s = desk.now - claim.asked_at
     if waited_s >= TELLING_S:
         words = f"granted after waiting {span_words(waited_s)} ({claim.why})"
         desk.tell([ask_fact(claim, desk.now, "granted", words)])
 
 
-def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
+def _after_grant(desk: PoolSession, claim_id: int, ask: Ask | Claim) -> None:
     """Move the meters after a grant. Counts moved with the claim."""
     row, limits, now = desk.row, desk.row.limits, desk.now
     if limits.spacing_s > 0:
@@ -205,7 +205,7 @@ def _after_grant(desk: PoolDesk, claim_id: int, ask: Ask | Claim) -> None:
         desk.tell([ask_fact(ask, now, "trial", "admitted as the trial")])
 
 
-def stand_in_line(desk: PoolDesk, ask: Ask, why: str) -> int:
+def stand_in_line(desk: PoolSession, ask: Ask, why: str) -> int:
     """Queue an ask. The newest in line watches: it arrived awake, and it is there longest."""
     claim_id = desk.take_id()
     desk.rows.add(claim_id, ask, now=desk.now, launcher_pid=ask.holder.pid, why=why)
@@ -214,22 +214,22 @@ def stand_in_line(desk: PoolDesk, ask: Ask, why: str) -> int:
     return claim_id
 
 
-def _keep_watch(desk: PoolDesk, gone: set[int]) -> None:
+def _keep_watch(desk: PoolSession, gone: set[int]) -> None:
     """Somebody in line must be awake: if the watcher left it, the newest of the others takes over."""
     if not desk.row.counts.waiting or desk.row.watcher_id not in gone | desk.gone:
         return
     newest = desk.rows.newest_waiting(desk.row.name)
     if newest is not None:
         _watch(desk, newest.id)
-        desk.after.wakes.append(Wake(newest.mailbox, newest.id, newest.holder))
+        desk.after.wakes.append(WakeUp(newest.mailbox, newest.id, newest.holder))
 
 
-def _watch(desk: PoolDesk, claim_id: int) -> None:
+def _watch(desk: PoolSession, claim_id: int) -> None:
     desk.row.watcher_id = claim_id
     desk.rows.put_watcher(desk.row.name, claim_id)
 
 
-def take_back(desk: PoolDesk, claim: Claim) -> None:
+def take_back(desk: PoolSession, claim: Claim) -> None:
     """Remove a claim, whatever the reason, and hand on what it held."""
     _remove(desk, claim)
     desk.count(claim, slots=-claim.slots if claim.held else 0, waiting=0 if claim.held else -1)
@@ -241,7 +241,7 @@ def take_back(desk: PoolDesk, claim: Claim) -> None:
     hand_out(desk)
 
 
-def _remove(desk: PoolDesk, claim: Claim) -> None:
+def _remove(desk: PoolSession, claim: Claim) -> None:
     desk.rows.remove(claim.id)
     desk.gone.add(claim.id)
     if not claim.held and not claim.holder.pid:
@@ -249,7 +249,7 @@ def _remove(desk: PoolDesk, claim: Claim) -> None:
         desk.rows.drop_receipt(claim.id)
 
 
-def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
+def note_end(desk: PoolSession, claim: Claim, release: Release) -> None:
     """Fold a released lease into the meters, before the slot is handed on."""
     row, now, outcome, oks = desk.row, desk.now, release.outcome, release.oks
     _settle_windows(desk, claim, release)
@@ -280,7 +280,7 @@ def note_end(desk: PoolDesk, claim: Claim, release: Release) -> None:
         end_trial(desk, outcome)
 
 
-def _tell_end(desk: PoolDesk, claim: Claim, release: Release, held_s: float) -> None:
+def _tell_end(desk: PoolSession, claim: Claim, release: Release, held_s: float) -> None:
     """What ended well and was not said in words comes by the thousand, and nobody asks about it."""
     unwell = release.outcome is not Outcome.FINISHED and held_s >= TELLING_S
     if release.words or unwell:
@@ -288,12 +288,12 @@ def _tell_end(desk: PoolDesk, claim: Claim, release: Release, held_s: float) -> 
         desk.tell([ask_fact(claim, desk.now, "ended", words)])
 
 
-def _sent_since_refusal(desk: PoolDesk, claim: Claim) -> bool:
+def _sent_since_refusal(desk: PoolSession, claim: Claim) -> bool:
     """Only a call that was sent after a refusal shows that as much is served again."""
     return claim.granted_at is not None and claim.granted_at > desk.memory.quota.refused_at
 
 
-def _settle_windows(desk: PoolDesk, claim: Claim, release: Release) -> None:
+def _settle_windows(desk: PoolSession, claim: Claim, release: Release) -> None:
     if release.buckets:
         desk.learn(claim, release.buckets)
     if release.rejected and desk.row.meters.work:
@@ -314,7 +314,7 @@ def _settle_windows(desk: PoolDesk, claim: Claim, release: Release) -> None:
             )
 
 
-def fold_soon(desk: PoolDesk) -> None:
+def fold_soon(desk: PoolSession) -> None:
     """A cap that grows by success must not wait for the plan to get old."""
     soon = desk.now + planning.FOLD_EVERY_S
     limits = desk.row.limits
@@ -324,7 +324,7 @@ def fold_soon(desk: PoolDesk) -> None:
         desk.put_plan(replace(limits, valid_until=soon))
 
 
-def end_trial(desk: PoolDesk, outcome: Outcome) -> None:
+def end_trial(desk: PoolSession, outcome: Outcome) -> None:
     row = desk.row
     memory, facts = planning.fold_trial_end(
         desk.memory, row.meters, desk.settings, outcome, pool=row.name, now=desk.now

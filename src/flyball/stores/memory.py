@@ -8,16 +8,16 @@ from contextlib import AbstractContextManager, contextmanager
 
 from flyball.host.fork import survive_forks
 from flyball.stores.memory_rows import MemoryRows
-from flyball.stores.operations import Verbs
-from flyball.stores.pool_session import World
+from flyball.stores.operations import StoreOperations
+from flyball.stores.pool_session import Environment
 from flyball.stores.rows import Rows
 from flyball.stores.transaction import ExclusiveSteps
 
 
-class MemoryStore(ExclusiveSteps, Verbs):
+class MemoryStore(ExclusiveSteps, StoreOperations):
     """Everything of the port within one process."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Environment) -> None:
         super().__init__(world)
         self._rows = MemoryRows()
         survive_forks(self)

@@ -8,9 +8,18 @@ from dataclasses import replace
 from typing import TypeVar
 
 from flyball.core.pool.admission import Candidate
-from flyball.core.pool.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
+from flyball.core.pool.model import (
+    ASK_FACTS,
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    IdempotencyRecord,
+    PoolCounts,
+    ProjectUse,
+)
 from flyball.core.pool.settings import MachineSettings
-from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
 
@@ -37,8 +46,8 @@ class MemoryRows:
         self._ids: dict[str, int] = {"block": 0, "fact": 0}
         self.epoch = ""
         self._lives: dict[str, Life] = {}
-        self._pots: dict[str, Pot] = {}
-        self._receipts: dict[tuple[str, str], Receipt] = {}
+        self._pots: dict[str, ShareBudget] = {}
+        self._receipts: dict[tuple[str, str], IdempotencyRecord] = {}
         self._notes: dict[str, str] = {}
         self._shares: dict[str, dict[str, ShareLease]] = {}
         self._lines: dict[tuple[str, str, int], dict[int, None]] = {}
@@ -367,10 +376,10 @@ class MemoryRows:
         self._set(self._claims, claim_id, replace(self._claims[claim_id], expires_at=at))
         self._set(self._expiring, claim_id, None)
 
-    def receipt(self, pool: str, key: str) -> Receipt | None:
+    def receipt(self, pool: str, key: str) -> IdempotencyRecord | None:
         return self._receipts.get((pool, key))
 
-    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+    def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
         for over in [known for known, kept in self._receipts.items() if kept.until <= self.now]:
             self._delete(self._receipts, over)
         self._set(self._receipts, (pool, key), receipt)
@@ -396,10 +405,10 @@ class MemoryRows:
     def put_life(self, life: Life) -> None:
         self._set(self._lives, "life", life)
 
-    def pot(self, pool: str) -> Pot | None:
+    def pot(self, pool: str) -> ShareBudget | None:
         return self._pots.get(pool)
 
-    def put_pot(self, pool: str, pot: Pot) -> None:
+    def put_pot(self, pool: str, pot: ShareBudget) -> None:
         self._set(self._pots, pool, pot)
 
     def share(self, pool: str, name: str) -> ShareLease | None:

@@ -21,13 +21,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.pool.admission import Denial
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome, Receipt
+from flyball.core.pool.model import Ask, Claim, Fact, Holder, IdempotencyRecord, Outcome
 from flyball.core.pool.settings import KEY_LIMIT, KEY_TTL_S, check_amounts, check_name
 from flyball.core.pool.verdict import Kind, Reason, Verdict, free, span_words
 from flyball.core.signals import Signal
 from flyball.errors import UsageError
 from flyball.stores import verdicts
-from flyball.stores.admin_operations import SettingVerbs
+from flyball.stores.admin_operations import AdminOperations
 from flyball.stores.handoff import (
     TELLING_S,
     grant_new,
@@ -37,8 +37,8 @@ from flyball.stores.handoff import (
     stand_in_line,
     take_back,
 )
-from flyball.stores.pool_session import PoolDesk, ask_fact, candidate
-from flyball.stores.port import After, Census, Demand, Release, Wake
+from flyball.stores.pool_session import PoolSession, ask_fact, candidate
+from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release, WakeUp
 from flyball.stores.read_only_rows import projection
 from flyball.stores.rows import Grant, Rows
 from flyball.stores.transaction import joined, verb
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 NOT_EXTENDED = "it was not extended in time"
 
 
-def find_replay(desk: PoolDesk, ask: Ask) -> Verdict | None:
+def find_replay(desk: PoolSession, ask: Ask) -> Verdict | None:
     """What was said to an ask under the same key; None if there was none."""
     receipt = desk.rows.receipt(ask.pool, ask.key)
     if receipt is None or receipt.until <= desk.now:
@@ -72,26 +72,26 @@ def find_replay(desk: PoolDesk, ask: Ask) -> Verdict | None:
     )
 
 
-def _wait_at(desk: PoolDesk, ask: Ask, claim_id: int) -> None:
+def _wait_at(desk: PoolSession, ask: Ask, claim_id: int) -> None:
     """An ask in line is woken at the mailbox of the request that repeats it, and has its time anew."""
     claim = desk.rows.claim(claim_id)
     if claim is None or claim.held:
         return
     if claim.mailbox != ask.mailbox:
         # A request that still waits at the old one has to look by itself from now on.
-        desk.after.wakes.append(Wake(claim.mailbox, claim.id, claim.holder))
+        desk.after.wakes.append(WakeUp(claim.mailbox, claim.id, claim.holder))
         desk.rows.put_mailbox(claim.id, ask.mailbox)
     if ask.ttl_s is not None:
         desk.rows.expire(claim.id, desk.now + ask.ttl_s)
 
 
-def write(desk: PoolDesk, ask: Ask, verdict: Verdict) -> None:
+def write(desk: PoolSession, ask: Ask, verdict: Verdict) -> None:
     """Remember what an ask was told, and when it ends."""
     if ask.ttl_s is not None:
         desk.rows.expire(verdict.claim_id, desk.now + ask.ttl_s)
     if ask.key:
         until = desk.now + KEY_TTL_S
-        receipt = Receipt(
+        receipt = IdempotencyRecord(
             ask.fingerprint,
             verdict.claim_id,
             verdict.granted,
@@ -103,7 +103,7 @@ def write(desk: PoolDesk, ask: Ask, verdict: Verdict) -> None:
         desk.rows.put_receipt(ask.pool, ask.key, receipt)
 
 
-def take_back_expired(desk: PoolDesk) -> bool:
+def take_back_expired(desk: PoolSession) -> bool:
     """Take back the oldest claim of this pool that has outlived its time; whether there was one."""
     over = [claim for claim in desk.rows.expired(desk.now) if claim.pool == desk.row.name]
     if not over:
@@ -115,21 +115,21 @@ def take_back_expired(desk: PoolDesk) -> bool:
     return True
 
 
-class Verbs(SettingVerbs):
+class StoreOperations(AdminOperations):
     """Implements ``Store``. Thread-safe as far as ``_write`` and ``_read`` are."""
 
     # -- asking -----------------------------------------------------------------------------------
 
     @verb
-    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
         return self._admit_in_step(ask, park=park)
 
-    def _admit_in_step(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+    def _admit_in_step(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         with self._write() as rows:
             carried = self._carry(rows)
             row, use = rows.entry(ask.pool, ask.project) or (None, None)
-            desk = PoolDesk(rows, ask.pool, self._world, row=row, use=use)
+            desk = PoolSession(rows, ask.pool, self._world, row=row, use=use)
             known = find_replay(desk, ask) if ask.key else None
             if known is not None:
                 return known, joined(carried, desk.done())
@@ -138,7 +138,7 @@ class Verbs(SettingVerbs):
                 write(desk, ask, verdict)
             return verdict, joined(carried, desk.done())
 
-    def _admit(self, desk: PoolDesk, ask: Ask, *, park: bool) -> Verdict:
+    def _admit(self, desk: PoolSession, ask: Ask, *, park: bool) -> Verdict:
         wanted = candidate(0, ask, desk.now)
         if ask.resources:
             desk.check_resources(wanted)
@@ -162,7 +162,7 @@ class Verbs(SettingVerbs):
         desk.tell([ask_fact(ask, desk.now, "refused", refusal.words())])
         return refusal
 
-    def _not_now(self, desk: PoolDesk, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
+    def _not_now(self, desk: PoolSession, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
         wanted, kind = candidate(0, ask, desk.now), Kind.PARKED if park else Kind.REFUSED
         verdict = verdicts.denied(desk, wanted, kind, denial, position=verdicts.place_of(desk, wanted))
         if not park:
@@ -174,17 +174,17 @@ class Verbs(SettingVerbs):
     @verb
     def look(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
-    ) -> tuple[Verdict | None, After]:
+    ) -> tuple[Verdict | None, AfterCommit]:
         if not advance:
             granted = self._granted_already(claim_id, asked_at)
             if granted is not None:
-                return granted, After()
+                return granted, AfterCommit()
             with self._read() as rows:
                 claim = _named(rows, claim_id, asked_at)
                 if claim is None:
-                    return None, After()
+                    return None, AfterCommit()
                 if claim.expires_at is None or not claim.holder.pid:
-                    return verdicts.standing(self._desk(projection(rows), claim.pool), claim), After()
+                    return verdicts.standing(self._desk(projection(rows), claim.pool), claim), AfterCommit()
         with self._write() as rows:
             carried = self._carry(rows)
             claim = _named(rows, claim_id, asked_at)
@@ -241,26 +241,26 @@ class Verbs(SettingVerbs):
             return rows.notes(prefix)
 
     @verb
-    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> AfterCommit:
         return self._end(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
     # -- ending -----------------------------------------------------------------------------------
 
     @verb
-    def release(self, release: Release) -> After:
+    def release(self, release: Release) -> AfterCommit:
         return self._end(release)
 
-    def _end(self, release: Release) -> After:
+    def _end(self, release: Release) -> AfterCommit:
         with self._write() as rows:
             carried = self._carry(rows)
             return joined(carried, self._end_in(rows, release))
 
-    def _end_in(self, rows: Rows, release: Release) -> After:
+    def _end_in(self, rows: Rows, release: Release) -> AfterCommit:
         found = rows.leaving(release.claim_id)
         if found is None or release.asked_at not in (None, found[0].asked_at):
-            return After()
+            return AfterCommit()
         claim, row = found
-        desk = PoolDesk(rows, claim.pool, self._world, row=row)
+        desk = PoolSession(rows, claim.pool, self._world, row=row)
         if claim.rests:
             if release.outcome is Outcome.ABANDONED:
                 # It said that it would be tried again: now it will not.
@@ -276,9 +276,9 @@ class Verbs(SettingVerbs):
         take_back(desk, claim)
         return joined(desk.done(), self._elsewhere(desk, claim))
 
-    def _elsewhere(self, here: PoolDesk, ended: Claim) -> After:
+    def _elsewhere(self, here: PoolSession, ended: Claim) -> AfterCommit:
         """A freed slot or resource may be what another pool's waiters were waiting for."""
-        after = After()
+        after = AfterCommit()
         if ended.resources or here.row.machine.ceiling is not None:
             for name in here.rows.pools():
                 if name != ended.pool:
@@ -292,7 +292,7 @@ class Verbs(SettingVerbs):
     @verb
     def rebind(
         self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
-    ) -> tuple[bool, After]:
+    ) -> tuple[bool, AfterCommit]:
         with self._write() as rows:
             carried = self._carry(rows)
             if _named(rows, claim_id, asked_at) is None:
@@ -300,7 +300,7 @@ class Verbs(SettingVerbs):
             return rows.rebind(claim_id, holder, launcher_pid=launcher_pid), carried
 
     @verb
-    def hold(self, ask: Ask) -> tuple[int, After]:
+    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
         check_ask(ask)
         with self._write() as rows:
             carried = self._carry(rows)
@@ -317,7 +317,7 @@ class Verbs(SettingVerbs):
             return claim_id, joined(carried, desk.done())
 
     @verb
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
+    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
         check_ask(ask)
         with self._write() as rows:
             carried = self._carry(rows)
@@ -346,20 +346,20 @@ class Verbs(SettingVerbs):
             return [*found, *(demand.holder for demand in rows.demands(pool))]
 
     @verb
-    def watched(self, pool: str) -> Census:
+    def watched(self, pool: str) -> HolderCensus:
         with self._read() as rows:
             claims = (claim for name in _in_the_way(rows, pool) for claim in rows.watched(name))
-            return Census(tuple(claims), tuple(rows.demands(pool)))
+            return HolderCensus(tuple(claims), tuple(rows.demands(pool)))
 
     @verb
-    def census(self) -> Census:
+    def census(self) -> HolderCensus:
         with self._read() as rows:
-            return Census(tuple(rows.claims(None)), tuple(rows.demands(None)))
+            return HolderCensus(tuple(rows.claims(None)), tuple(rows.demands(None)))
 
     @verb
     def bury(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
-    ) -> After:
+    ) -> AfterCommit:
         with self._write() as rows:
             after = self._carry(rows)
             for demand in demands:
@@ -375,10 +375,10 @@ class Verbs(SettingVerbs):
                 after = joined(after, desk.done())
             return after
 
-    def _bury_one(self, rows: Rows, claim_id: int, holder: Holder, why: str = "") -> After:
+    def _bury_one(self, rows: Rows, claim_id: int, holder: Holder, why: str = "") -> AfterCommit:
         found, now = rows.claim(claim_id), rows.now
         if found is None or found.holder != holder:
-            return After()
+            return AfterCommit()
         desk = self._desk(rows, found.pool)
         if found.rests:
             rows.remove(found.id)
@@ -404,7 +404,7 @@ class Verbs(SettingVerbs):
         claim_id: int | None,
         first: bool = False,
         asked_at: float | None = None,
-    ) -> After:
+    ) -> AfterCommit:
         with self._write() as rows:
             carried = self._carry(rows)
             desk = self._desk(rows, check_name("pool", pool))
@@ -416,7 +416,7 @@ class Verbs(SettingVerbs):
             return joined(carried, desk.done())
 
     @verb
-    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
+    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, AfterCommit]:
         from flyball.stores import shares
 
         shares.check_renewal(renewal)
@@ -427,7 +427,7 @@ class Verbs(SettingVerbs):
             return reply, joined(carried, desk.done())
 
     @verb
-    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
+    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> AfterCommit:
         check_demand(project, ttl_s)
         with self._write() as rows:
             carried = self._carry(rows)

@@ -1,6 +1,6 @@
 """One pool inside one transaction: read once, kept fresh, written back once.
 
-``PoolDesk`` is where the slow tempo meets the rows: it replans a stale pool, folds signals, and knows the
+``PoolSession`` is where the slow tempo meets the rows: it replans a stale pool, folds signals, and knows the
 machine around it. Handing out is in handoff.py, saying how an ask stands in verdicts.py; both work on a desk.
 """
 
@@ -27,7 +27,7 @@ from flyball.core.pool.settings import PoolChanges, PoolSettings, ShareRule
 from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores import codec
-from flyball.stores.port import After
+from flyball.stores.port import AfterCommit
 from flyball.stores.rows import ID_BLOCK, PoolRow, Rows
 
 PROJECTS_KEPT = 1000
@@ -37,14 +37,14 @@ TRIAL_ID = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentCall:
     """When a call was admitted that was refused, and how much was in flight then, where that is known."""
 
     at: float | None
     in_flight: int | None
 
 
-class World:
+class Environment:
     """What the verbs may know beyond the rows: the clock, chance, free memory, who we are."""
 
     def __init__(
@@ -69,21 +69,21 @@ class World:
         return (holder.host, holder.boot, holder.pidns) == (me.host, me.boot, me.pidns)
 
 
-class PoolDesk:
+class PoolSession:
     """``done()`` ends the work on it; two desks for one pool are never open at once."""
 
     def __init__(
         self,
         rows: Rows,
         pool: str,
-        world: World,
+        world: Environment,
         *,
         row: PoolRow | None = None,
         use: ProjectUse | None = None,
     ) -> None:
         """``row`` and ``use``: the pool and one project of it, where they have just been read."""
         self.rows, self.world, self.now = rows, world, rows.now
-        self.after = After()
+        self.after = AfterCommit()
         self.gone: set[int] = set()
         """Claims that this step removed."""
         self._meters_moved = False
@@ -93,7 +93,7 @@ class PoolDesk:
         self.row = row or rows.pool(pool) or self._found(pool)
         self.refresh_if_stale()
 
-    def done(self) -> After:
+    def done(self) -> AfterCommit:
         """Write what is still only here; what is left to do after the commit."""
         if self._meters_moved:
             self.rows.put_meters(self.row)
@@ -154,7 +154,7 @@ class PoolDesk:
         return self.settings
 
     @property
-    def memory(self) -> planning.Memory:
+    def memory(self) -> planning.LearnedState:
         return codec.load_memory(self.rows.memory(self.row.name))
 
     def refresh_if_stale(self) -> None:
@@ -163,7 +163,7 @@ class PoolDesk:
         if valid_for_s <= 0 or valid_for_s > 2 * planning.FOREVER_S:
             self.refresh()
 
-    def refresh(self, memory: planning.Memory | None = None, *, arriving: str | None = None) -> None:
+    def refresh(self, memory: planning.LearnedState | None = None, *, arriving: str | None = None) -> None:
         """Recompute the limits now, from ``memory`` or the stored one."""
         before = self.row.limits
         self._uses.clear()
@@ -203,7 +203,7 @@ class PoolDesk:
         if self.row.limits.valid_until > at:
             self.put_plan(replace(self.row.limits, valid_until=at))
 
-    def _plan(self, memory: planning.Memory | None, arriving: str | None) -> planning.Plan:
+    def _plan(self, memory: planning.LearnedState | None, arriving: str | None) -> planning.Plan:
         row, rows = self.row, self.rows
         strict = self.settings.share is ShareRule.STRICT
         demands = [d for d in rows.demands(row.name) if d.until > self.now] if strict else []
@@ -246,14 +246,14 @@ class PoolDesk:
         name: str,
         claim_id: int | None,
         claim: Claim | None = None,
-        sent: Sent | None = None,
+        sent: SentCall | None = None,
     ) -> None:
         """Take a signal in and replan at once.
 
         ``claim``: the lease whose one call this answers; ``sent``: as much as is known of it without one.
         """
         if claim is not None:
-            sent = Sent(claim.granted_at, claim.level - claim.slots + 1)
+            sent = SentCall(claim.granted_at, claim.level - claim.slots + 1)
         if claim is not None and signal.buckets:
             self.learn(claim, signal.buckets)
         meters = self.row.meters

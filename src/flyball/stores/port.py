@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome, Phase
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings
 from flyball.core.pool.verdict import Verdict
 from flyball.core.share_lease.renewal import ShareLease
 
 if TYPE_CHECKING:
-    from flyball.core.pool.plan import Memory
+    from flyball.core.pool.plan import LearnedState
     from flyball.core.pool.settings import MachineChanges, MachineSettings, PoolChanges
     from flyball.core.pool.verdict import Verdict
     from flyball.core.share_lease.renewal import Renewal, Reply
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class WakeUp:
     """Tell this waiter to look: it was granted a slot, or it is now first in line."""
 
     mailbox: str
@@ -43,10 +43,10 @@ class Wake:
 
 
 @dataclass(slots=True)
-class After:
+class AfterCommit:
     """What a verb leaves to do once it is committed."""
 
-    wakes: list[Wake] = field(default_factory=list)
+    wakes: list[WakeUp] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """Mailboxes of share leases that should be renewed soon."""
@@ -82,7 +82,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class HolderCensus:
     """Processes whose death would change something."""
 
     claims: tuple[Claim, ...]
@@ -90,7 +90,7 @@ class Census:
 
 
 @runtime_checkable
-class Together(Protocol):
+class BatchStore(Protocol):
     """A store beside us, where several verbs of one thread may share a transaction."""
 
     def begin_together(self) -> bool:
@@ -111,15 +111,15 @@ class AtHand(Protocol):
 class Store(Protocol):
     """The port. Implementations pass one conformance suite and give identical verdicts."""
 
-    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         """Grant, or park in line (``park``), or refuse."""
 
     def look(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
-    ) -> tuple[Verdict | None, After]:
+    ) -> tuple[Verdict | None, AfterCommit]:
         """How an ask stands. ``advance`` also hands out what time has freed. None: it is gone."""
 
-    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> AfterCommit:
         """Give up an ask, or the lease it just became."""
 
     def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
@@ -134,7 +134,7 @@ class Store(Protocol):
     def notes(self, prefix: str) -> dict[str, str]:
         """All whose names begin so."""
 
-    def release(self, release: Release) -> After:
+    def release(self, release: Release) -> AfterCommit:
         """End a lease; the slot goes to the next in line in the same step. Idempotent."""
 
     def remember(self, release: Release) -> None:
@@ -142,13 +142,13 @@ class Store(Protocol):
 
     def rebind(
         self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
-    ) -> tuple[bool, After]:
+    ) -> tuple[bool, AfterCommit]:
         """Make ``holder`` the process whose life the lease follows. False: it is not a lease (any more)."""
 
-    def hold(self, ask: Ask) -> tuple[int, After]:
+    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
         """Record work that already runs; may exceed the cap. Recorded twice, it counts once."""
 
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
+    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
         """Show a run that waits out a limit: it holds nothing, stands in no line and is counted nowhere.
 
         It ends with its release, its time, or its process.
@@ -164,29 +164,29 @@ class Store(Protocol):
         claim_id: int | None,
         first: bool = False,
         asked_at: float | None = None,
-    ) -> After:
+    ) -> AfterCommit:
         """Fold one signal into the plan, at once. ``first``: it answers the call the lease was taken for."""
 
-    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
+    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, AfterCommit]:
         """Renew a share lease, or begin one: what its holder may use from now on.
 
         The rule is in core/share_lease/renewal.py."""
 
-    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
+    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> AfterCommit:
         """Announce (ttl_s > 0) or drop (0) a project's standing demand."""
 
     def holders(self, pool: str) -> list[Holder]:
         """The processes whose death would free something for this pool's line, each once."""
 
-    def watched(self, pool: str) -> Census:
+    def watched(self, pool: str) -> HolderCensus:
         """The same as claims and demands."""
 
-    def census(self) -> Census:
+    def census(self) -> HolderCensus:
         """Every claim and demand there is."""
 
     def bury(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
-    ) -> After:
+    ) -> AfterCommit:
         """Remove the claims of dead holders, if they still are the holders, and expired leases.
 
         ``why``: what is told of these claims, in place of what is known of their holders.
@@ -204,28 +204,28 @@ class Store(Protocol):
     def facts(self, *, limit: int) -> list[Fact]:
         """The newest facts, newest first."""
 
-    def set_pool(self, pool: str, changes: PoolChanges) -> After:
+    def set_pool(self, pool: str, changes: PoolChanges) -> AfterCommit:
         """Change exactly the named settings; a named cap reseeds the adaptive one."""
 
-    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
+    def reset_pool(self, pool: str, *, settings: bool = False) -> AfterCommit:
         """Forget what was learned; with ``settings`` those are the defaults again, else they stay."""
 
-    def remove_pool(self, pool: str) -> After:
+    def remove_pool(self, pool: str) -> AfterCommit:
         """Forget a pool, its settings and its history. Refused while anything is held or waits in it."""
 
-    def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> After:
+    def import_pool(self, pool: str, changes: PoolChanges, memory: LearnedState) -> AfterCommit:
         """Take over settings and learned state from elsewhere."""
 
-    def miscounts(self) -> list[Miscount]:
+    def miscounts(self) -> list[CountMismatch]:
         """Where kept counts and claims differ; there should be none. Read only."""
 
-    def recount(self) -> tuple[list[Miscount], After]:
+    def recount(self) -> tuple[list[CountMismatch], AfterCommit]:
         """Set every count to what the claims say; what was wrong."""
 
-    def set_machine(self, machine: MachineSettings) -> After:
+    def set_machine(self, machine: MachineSettings) -> AfterCommit:
         """Replace the machine-wide limits."""
 
-    def change_machine(self, changes: MachineChanges) -> After:
+    def change_machine(self, changes: MachineChanges) -> AfterCommit:
         """Change exactly the named machine-wide limits."""
 
     def machine(self) -> MachineSettings:
@@ -239,7 +239,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Miscount:
+class CountMismatch:
     """A kept count that differs from the claims themselves. ``project`` is empty for the pool's own."""
 
     pool: str
@@ -256,7 +256,7 @@ class WaitingAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectStanding:
+class ProjectUsage:
     name: str
     in_use: int
     waiting: int
@@ -274,7 +274,7 @@ class PoolSnapshot:
     named: PoolChanges
     """The settings a person named; ``settings`` is what they resolve to."""
     settings: PoolSettings
-    memory: Memory
+    memory: LearnedState
     cap: int
     ceiling: int
     in_use: int
@@ -289,7 +289,7 @@ class PoolSnapshot:
     leases: tuple[Claim, ...]
     resting: tuple[Claim, ...]
     asks: tuple[WaitingAsk, ...]
-    projects: tuple[ProjectStanding, ...]
+    projects: tuple[ProjectUsage, ...]
     demands: tuple[Demand, ...]
     shares: tuple[ShareLease, ...] = ()
     learning_until: float = float("-inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from flyball.core.pool.model import Claim, ProjectUse
-from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.stores.rows import Rows
 
 _WRITES = frozenset(
@@ -44,7 +44,7 @@ class _Projection:
         self._rows = rows
         self._memory: dict[str, str] = {}
         self._shares: dict[tuple[str, str], int | None] = {}
-        self._pots: dict[str, Pot] = {}
+        self._pots: dict[str, ShareBudget] = {}
         self._leases: dict[str, dict[str, ShareLease]] = {}
         self._oldest: dict[tuple[str | None, str | None], Claim | None] = {}
 
@@ -60,10 +60,10 @@ class _Projection:
     def memory(self, pool: str) -> str:
         return self._memory.get(pool) or self._rows.memory(pool)
 
-    def put_pot(self, pool: str, pot: Pot) -> None:
+    def put_pot(self, pool: str, pot: ShareBudget) -> None:
         self._pots[pool] = pot
 
-    def pot(self, pool: str) -> Pot | None:
+    def pot(self, pool: str) -> ShareBudget | None:
         return self._pots.get(pool) or self._rows.pot(pool)
 
     def put_share(self, pool: str, lease: ShareLease) -> None:

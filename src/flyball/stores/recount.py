@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from flyball.core.pool.model import PoolCounts, ProjectUse
-from flyball.core.share_lease.renewal import Pot
-from flyball.stores.port import Miscount
+from flyball.core.share_lease.renewal import ShareBudget
+from flyball.stores.port import CountMismatch
 from flyball.stores.rows import Rows
 
 
@@ -18,8 +18,8 @@ class Recounted:
     pool: str
     counts: PoolCounts
     projects: list[ProjectUse]
-    pot: Pot | None
-    wrong: list[Miscount]
+    pot: ShareBudget | None
+    wrong: list[CountMismatch]
 
 
 def recounted(rows: Rows, pool: str) -> Recounted:
@@ -42,14 +42,14 @@ def recounted(rows: Rows, pool: str) -> Recounted:
         uses.setdefault(name, ProjectUse(name))
     kept = rows.counts(pool)
     wrong = [
-        Miscount(pool, "", what, getattr(kept, what), getattr(counts, what))
+        CountMismatch(pool, "", what, getattr(kept, what), getattr(counts, what))
         for what in ("in_use", "low_in_use", "waiting")
         if getattr(kept, what) != getattr(counts, what)
     ]
     for name, use in sorted(uses.items()):
         kept_use = kept_uses.get(name) or ProjectUse(name)
         wrong += [
-            Miscount(pool, name, what, getattr(kept_use, what), getattr(use, what))
+            CountMismatch(pool, name, what, getattr(kept_use, what), getattr(use, what))
             for what in ("in_use", "waiting")
             if getattr(kept_use, what) != getattr(use, what)
         ]
@@ -57,7 +57,7 @@ def recounted(rows: Rows, pool: str) -> Recounted:
     return Recounted(pool, counts, list(uses.values()), pot, wrong + _pot_miscounts(rows, pool, pot))
 
 
-def _recounted_pot(rows: Rows, pool: str) -> Pot | None:
+def _recounted_pot(rows: Rows, pool: str) -> ShareBudget | None:
     kept, leases = rows.pot(pool), rows.shares(pool)
     if kept is None:
         return None
@@ -70,10 +70,10 @@ def _recounted_pot(rows: Rows, pool: str) -> Pot | None:
     )
 
 
-def _pot_miscounts(rows: Rows, pool: str, found: Pot | None) -> list[Miscount]:
+def _pot_miscounts(rows: Rows, pool: str, found: ShareBudget | None) -> list[CountMismatch]:
     kept = rows.pot(pool)
     return [
-        Miscount(pool, "", f"{what} of share leases", getattr(kept, what), getattr(found, what))
+        CountMismatch(pool, "", f"{what} of share leases", getattr(kept, what), getattr(found, what))
         for what in ("held", "nodes", "busy", "active")
         if getattr(kept, what, 0) != getattr(found, what, 0)
     ]

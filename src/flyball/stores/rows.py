@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from flyball.core.pool.admission import Candidate
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, Limits, Meters, PoolCounts, ProjectUse, Receipt
+from flyball.core.pool.model import (
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    IdempotencyRecord,
+    Limits,
+    Meters,
+    PoolCounts,
+    ProjectUse,
+)
 from flyball.core.pool.settings import MachineSettings
-from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.stores.port import Demand
 
 
@@ -186,9 +196,9 @@ class Rows(Protocol):
     def expire(self, claim_id: int, at: float) -> None:
         """The claim ends then, unless it is extended before."""
 
-    def receipt(self, pool: str, key: str) -> Receipt | None: ...
+    def receipt(self, pool: str, key: str) -> IdempotencyRecord | None: ...
 
-    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+    def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
         """Some that are over by now are forgotten on the way."""
 
     def drop_receipt(self, claim_id: int) -> None:
@@ -207,10 +217,10 @@ class Rows(Protocol):
 
     def put_life(self, life: Life) -> None: ...
 
-    def pot(self, pool: str) -> Pot | None:
+    def pot(self, pool: str) -> ShareBudget | None:
         """What share leases of a pool divide, without terms; None where there never was one."""
 
-    def put_pot(self, pool: str, pot: Pot) -> None: ...
+    def put_pot(self, pool: str, pot: ShareBudget) -> None: ...
 
     def share(self, pool: str, name: str) -> ShareLease | None: ...
 

@@ -21,10 +21,10 @@ from flyball.core.pool.model import Fact, Outcome, Phase, PoolCounts
 from flyball.core.pool.settings import check_name
 from flyball.core.share_lease.allotment import allot
 from flyball.core.share_lease.renewal import (
-    Pot,
     Renewal,
-    Renewed,
+    RenewedShare,
     Reply,
+    ShareBudget,
     ShareLease,
     evict,
     in_epoch,
@@ -35,7 +35,7 @@ from flyball.core.share_lease.timing import FoldRule
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores.handoff import end_trial, fold_soon, hand_out
-from flyball.stores.pool_session import TRIAL_ID, PoolDesk, Sent
+from flyball.stores.pool_session import TRIAL_ID, PoolSession, SentCall
 from flyball.stores.rows import Life
 
 HEARD_AFTER = 2
@@ -62,7 +62,7 @@ def check_renewal(renewal: Renewal) -> None:
             raise UsageError(f"{what} of a renewal must be a number of 0 or more, not {value!r}")
 
 
-def renew(desk: PoolDesk, renewal: Renewal) -> Reply:
+def renew(desk: PoolSession, renewal: Renewal) -> Reply:
     """Take one renewal in. The desk's plan is fresh, and the holder's lease is as it left it."""
     pot, done = _taken_in(desk, _pot_now(desk), renewal)
     if done.reply.stale:
@@ -95,7 +95,7 @@ def renew(desk: PoolDesk, renewal: Renewal) -> Reply:
     return done.reply
 
 
-def _due(desk: PoolDesk, pot: Pot) -> bool:
+def _due(desk: PoolSession, pot: ShareBudget) -> bool:
     """Not too often; but a plan that was made in this very step, for its time was up, has not heard us.
 
     One that was made later than now was made on a clock that has since gone back.
@@ -104,24 +104,24 @@ def _due(desk: PoolDesk, pot: Pot) -> bool:
     return pot.dirty and may_plan
 
 
-def divide(desk: PoolDesk) -> None:
+def divide(desk: PoolSession) -> None:
     """Plan who should get how much, whenever the last time was: for a store that knows when it is due."""
     plan(desk, _pot_now(desk))
 
 
-def _pot_now(desk: PoolDesk) -> Pot:
+def _pot_now(desk: PoolSession) -> ShareBudget:
     """The pot as it stands now, made where there was none. A store that began another life learns first."""
     life, kept = _life(desk), desk.rows.pot(desk.row.name)
     terms = desk.settings.share_terms
     if kept is None:
-        pot = Pot(cap=0, terms=terms, epoch=life.epoch, learning_until=life.since + terms.lease_s)
+        pot = ShareBudget(cap=0, terms=terms, epoch=life.epoch, learning_until=life.since + terms.lease_s)
     else:
         pot = in_epoch(replace(kept, terms=terms), life.epoch, now=desk.now)
     cap = cap_for(desk, pot)
     return replace(pot, cap=cap, dirty=pot.dirty or cap != pot.cap)
 
 
-def _life(desk: PoolDesk) -> Life:
+def _life(desk: PoolSession) -> Life:
     """Since when this store can be relied on to know all share leases there are."""
     life = desk.rows.life()
     if life is None or life.epoch != desk.rows.epoch:
@@ -130,7 +130,7 @@ def _life(desk: PoolDesk) -> Life:
     return life
 
 
-def cap_for(desk: PoolDesk, pot: Pot) -> int:
+def cap_for(desk: PoolSession, pot: ShareBudget) -> int:
     """How much of the pool share leases may hold now: what single leases leave, and those in line for one.
 
     Who waits in line is assured of half the cap, together with who has a lease. A pause shorter than a beat
@@ -151,8 +151,8 @@ def cap_for(desk: PoolDesk, pot: Pot) -> int:
 
 
 def _taken_in(
-    desk: PoolDesk, pot: Pot, renewal: Renewal, *, known: ShareLease | None = None
-) -> tuple[Pot, Renewed]:
+    desk: PoolSession, pot: ShareBudget, renewal: Renewal, *, known: ShareLease | None = None
+) -> tuple[ShareBudget, RenewedShare]:
     rows, pool = desk.rows, desk.row.name
     lease = known or rows.share(pool, lease_name(renewal.node, renewal.incarnation))
     done = renewed_by(lease, renewal, pot, now=desk.now)
@@ -179,7 +179,7 @@ def _taken_in(
 # -- who should get how much --------------------------------------------------------------------------------
 
 
-def plan(desk: PoolDesk, pot: Pot) -> Pot:
+def plan(desk: PoolSession, pot: ShareBudget) -> ShareBudget:
     """Evict what expired, and set every lease's target. The pot as it is then, written.
 
     While the store learns nothing is evicted: what it remembers of somebody's time may be old.
@@ -208,7 +208,7 @@ def plan(desk: PoolDesk, pot: Pot) -> Pot:
     return pot
 
 
-def _evicted(desk: PoolDesk, pot: Pot, lease: ShareLease) -> Pot:
+def _evicted(desk: PoolSession, pot: ShareBudget, lease: ShareLease) -> ShareBudget:
     desk.rows.drop_share(desk.row.name, lease.name)
     desk.count_share(-lease.slots)
     if lease.slots:
@@ -230,7 +230,7 @@ def _folded(leases: Sequence[ShareLease], rule: FoldRule) -> float | None:
     return median(told) if rule is FoldRule.MEDIAN else min(told)
 
 
-def follow(desk: PoolDesk, *, moved: bool) -> None:
+def follow(desk: PoolSession, *, moved: bool) -> None:
     """After the pool was planned anew: ``moved`` limits are divided anew, what is over is taken back."""
     pot = desk.rows.pot(desk.row.name)
     if pot is None:
@@ -246,14 +246,14 @@ def follow(desk: PoolDesk, *, moved: bool) -> None:
 # -- what the controller hears ------------------------------------------------------------------------------
 
 
-def use_seen(counts: PoolCounts, pot: Pot | None) -> PoolCounts:
+def use_seen(counts: PoolCounts, pot: ShareBudget | None) -> PoolCounts:
     """The counts as the controller should see them: by what holders of shares use, not by what they have."""
     if pot is None:
         return counts
     return replace(counts, in_use=counts.in_use - pot.held + (pot.busy if pot.active else 0))
 
 
-def _feed(desk: PoolDesk, renewal: Renewal, done: Renewed) -> bool:
+def _feed(desk: PoolSession, renewal: Renewal, done: RenewedShare) -> bool:
     """Tell the controller what there is to tell; whether that made the limits anew."""
     news, meters, version = done.news, desk.row.meters, desk.row.limits.version
     trial = desk.row.limits.phase is Phase.TRIAL and meters.trial_name == renewal.node
@@ -273,7 +273,7 @@ def _feed(desk: PoolDesk, renewal: Renewal, done: Renewed) -> bool:
     return desk.row.limits.version != version
 
 
-def refused(desk: PoolDesk, kind: SignalKind, times: int, *, node: str, age_s: float | None) -> None:
+def refused(desk: PoolSession, kind: SignalKind, times: int, *, node: str, age_s: float | None) -> None:
     """So many pieces of a node's work were refused; the last of them was begun so long ago."""
     words = f"{times} on {node}" if times > 1 else f"on {node}"
     sent = _sent(desk, times, age_s) if age_s is not None else None
@@ -286,19 +286,19 @@ def refused(desk: PoolDesk, kind: SignalKind, times: int, *, node: str, age_s: f
         desk.fold(Signal(kind, detail=words), project="", name=node, claim_id=claim_id, sent=sent)
 
 
-def _sent(desk: PoolDesk, times: int, age_s: float) -> Sent:
+def _sent(desk: PoolSession, times: int, age_s: float) -> SentCall:
     """When refused work was begun, and beside how much: all that was served, and one of those refused."""
     at = desk.now - age_s - HEARD_AFTER * desk.settings.share_terms.eager_s
     cut_at = desk.memory.cap.last_cut_at
     if cut_at is not None and at < cut_at:
         # How much there was before the cut nobody knows any more.
-        return Sent(at, None)
+        return SentCall(at, None)
     in_use = use_seen(desk.row.counts, desk.rows.pot(desk.row.name)).in_use
     # A slot may have been refused more than once: never take more than half for refused.
-    return Sent(at, max(1, in_use // 2, in_use - times + 1))
+    return SentCall(at, max(1, in_use // 2, in_use - times + 1))
 
 
-def _begin_trial(desk: PoolDesk, renewal: Renewal, reply: Reply) -> None:
+def _begin_trial(desk: PoolSession, renewal: Renewal, reply: Reply) -> None:
     """Where there is work for it, and nothing else runs beside it: what runs from now on is the trial."""
     if not (reply.gate and renewal.wants and renewal.in_flight <= reply.gate):
         return

@@ -13,21 +13,21 @@ from flyball.core.pool.model import Claim, Phase
 from flyball.core.pool.settings import ShareRule
 from flyball.core.pool.verdict import Kind
 from flyball.stores import codec, verdicts
-from flyball.stores.pool_session import PoolDesk, World, candidate, resources_in_use
-from flyball.stores.port import PoolSnapshot, ProjectStanding, Snapshot, WaitingAsk
+from flyball.stores.pool_session import Environment, PoolSession, candidate, resources_in_use
+from flyball.stores.port import PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
 from flyball.stores.rows import Rows
 
 ASKS_SHOWN = 200
 """A line may be thousands long; people and programs look at its front."""
 
 
-def take(rows: Rows, world: World) -> Snapshot:
+def take(rows: Rows, world: Environment) -> Snapshot:
     """Every pool with any state, from a projection."""
-    pools = tuple(_pool(PoolDesk(rows, name, world)) for name in rows.pools())
+    pools = tuple(_pool(PoolSession(rows, name, world)) for name in rows.pools())
     return Snapshot(rows.now, pools, rows.machine(), resources_in_use(rows))
 
 
-def _pool(desk: PoolDesk) -> PoolSnapshot:
+def _pool(desk: PoolSession) -> PoolSnapshot:
     row, rows = desk.row, desk.rows
     claims = rows.claims(row.name)
     asks = {c.id: c for c in claims if not c.held}
@@ -60,7 +60,7 @@ def _pool(desk: PoolDesk) -> PoolSnapshot:
     )
 
 
-def _asks(desk: PoolDesk, asks: Mapping[int, Claim], line: list[Candidate]) -> list[WaitingAsk]:
+def _asks(desk: PoolSession, asks: Mapping[int, Claim], line: list[Candidate]) -> list[WaitingAsk]:
     return [
         WaitingAsk(
             asks[ask.id],
@@ -70,7 +70,7 @@ def _asks(desk: PoolDesk, asks: Mapping[int, Claim], line: list[Candidate]) -> l
     ]
 
 
-def _standings(desk: PoolDesk) -> tuple[ProjectStanding, ...]:
+def _standings(desk: PoolSession) -> tuple[ProjectUsage, ...]:
     row = desk.row
     uses = desk.rows.projects(row.name)
     announced = {d.project for d in desk.rows.demands(row.name) if d.until > desk.now}
@@ -86,7 +86,7 @@ def _standings(desk: PoolDesk) -> tuple[ProjectStanding, ...]:
         }
         shares = fairness.fair_shares(row.limits.cap, wants)
     return tuple(
-        ProjectStanding(
+        ProjectUsage(
             use.name,
             use.in_use,
             use.waiting,

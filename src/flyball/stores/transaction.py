@@ -11,13 +11,13 @@ from threading import get_ident
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from flyball.errors import StoreBusyError
-from flyball.stores.pool_session import PoolDesk, World
-from flyball.stores.port import After, Release
+from flyball.stores.pool_session import Environment, PoolSession
+from flyball.stores.port import AfterCommit, Release
 from flyball.stores.rows import Rows
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound="Steps")
+S = TypeVar("S", bound="Transactions")
 
 IN_BETWEEN = (
     "this thread is in the middle of another call to the governor (a signal handler or a finalizer came in "
@@ -36,10 +36,10 @@ def verb(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], 
     return call
 
 
-class Steps(ABC):
+class Transactions(ABC):
     """What every verb needs: transactions, the desk of a pool, and releases that could not be written."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Environment) -> None:
         self._world = world
         self._unwritten: list[Release] = []
         self._unwritten_lock = threading.RLock()
@@ -70,13 +70,13 @@ class Steps(ABC):
         with self._unwritten_lock:
             self._unwritten.append(release)
 
-    def _carry(self, rows: Rows) -> After:
+    def _carry(self, rows: Rows) -> AfterCommit:
         """Write the releases that could not be written before. They stay kept if this step fails."""
         if not self._unwritten:
-            return After()
+            return AfterCommit()
         with self._unwritten_lock:
             kept = list(self._unwritten)
-        after = After()
+        after = AfterCommit()
         for release in kept:
             after = joined(after, self._end_in(rows, release))
         rows.on_commit(lambda: self._forget(kept))
@@ -87,14 +87,14 @@ class Steps(ABC):
             self._unwritten = [release for release in self._unwritten if release not in kept]
 
     @abstractmethod
-    def _end_in(self, rows: Rows, release: Release) -> After:
+    def _end_in(self, rows: Rows, release: Release) -> AfterCommit:
         """End a lease inside an open step."""
 
-    def _desk(self, rows: Rows, pool: str) -> PoolDesk:
-        return PoolDesk(rows, pool, self._world)
+    def _desk(self, rows: Rows, pool: str) -> PoolSession:
+        return PoolSession(rows, pool, self._world)
 
 
-class ExclusiveSteps(Steps):
+class ExclusiveSteps(Transactions):
     """Steps of a store that only one thread is in at a time.
 
     ``_inside`` names the thread whose verb runs. A thread that finds its own name there comes from a signal
@@ -105,7 +105,7 @@ class ExclusiveSteps(Steps):
     within either, as it would at the first line of an ``__exit__`` written in Python.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Environment) -> None:
         super().__init__(world)
         self._mutex = threading.RLock()
         self._inside = 0
@@ -140,7 +140,7 @@ class ExclusiveSteps(Steps):
         """Undo the open step, if there is one; let go of what it has locked."""
 
 
-def joined(first: After, second: After) -> After:
+def joined(first: AfterCommit, second: AfterCommit) -> AfterCommit:
     if not first.wakes and not first.facts and not first.notices:
         return second
-    return After(first.wakes + second.wakes, first.facts + second.facts, first.notices + second.notices)
+    return AfterCommit(first.wakes + second.wakes, first.facts + second.facts, first.notices + second.notices)

@@ -16,7 +16,7 @@ from flyball.core.pool.admission import (
 )
 from flyball.core.pool.model import Claim
 from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, free
-from flyball.stores.pool_session import PoolDesk, candidate
+from flyball.stores.pool_session import PoolSession, candidate
 
 EXACT_PLACES = 50
 _BLOCKED_BY_OLDEST = frozenset(
@@ -24,18 +24,18 @@ _BLOCKED_BY_OLDEST = frozenset(
 )
 
 
-def granted(desk: PoolDesk, claim_id: int, asked_at: float) -> Verdict:
+def granted(desk: PoolSession, claim_id: int, asked_at: float) -> Verdict:
     row = desk.row
     return free(row.name, claim_id, asked_at=asked_at, in_use=row.counts.in_use, cap=row.limits.cap)
 
 
-def waiting(desk: PoolDesk, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
+def waiting(desk: PoolSession, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
     """How a waiting (or refused) ask stands, with everything a person would ask about."""
     denial = desk.denial(ask, desk.project(ask.project)) or Denial(Reason.QUEUE)
     return denied(desk, ask, kind, denial, position=position)
 
 
-def standing(desk: PoolDesk, claim: Claim) -> Verdict:
+def standing(desk: PoolSession, claim: Claim) -> Verdict:
     """How a claim stands now."""
     if claim.held:
         return granted(desk, claim.id, claim.asked_at)
@@ -43,7 +43,7 @@ def standing(desk: PoolDesk, claim: Claim) -> Verdict:
     return never(desk, ask) or waiting(desk, ask, Kind.PARKED, position=place_of(desk, ask))
 
 
-def place_of(desk: PoolDesk, ask: Candidate) -> int:
+def place_of(desk: PoolSession, ask: Candidate) -> int:
     """The place in the order of service; in a long line, where that is dear, the order of arrival."""
     rows, row = desk.rows, desk.row
     if row.counts.waiting > EXACT_PLACES:
@@ -55,7 +55,7 @@ def place_of(desk: PoolDesk, ask: Candidate) -> int:
     return [other.id for other in in_line(desk, line, limit=len(line))].index(ask.id) + 1
 
 
-def never(desk: PoolDesk, ask: Candidate) -> Verdict | None:
+def never(desk: PoolSession, ask: Candidate) -> Verdict | None:
     """The refusal of an ask that no amount of waiting could satisfy; None if waiting makes sense."""
     words = too_large(ask, desk.row.limits, desk.project(ask.project), desk.machine_for(ask))
     if not words:
@@ -63,7 +63,7 @@ def never(desk: PoolDesk, ask: Candidate) -> Verdict | None:
     return denied(desk, ask, Kind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), position=0)
 
 
-def denied(desk: PoolDesk, ask: Candidate, kind: Kind, denial: Denial, *, position: int) -> Verdict:
+def denied(desk: PoolSession, ask: Candidate, kind: Kind, denial: Denial, *, position: int) -> Verdict:
     row, now, use = desk.row, desk.now, desk.project(ask.project)
     position = place_in_way(denial, use, position=position, in_line=ask.id != 0)
     blocker = _blocker(desk, ask, denial.reason)
@@ -91,7 +91,7 @@ def denied(desk: PoolDesk, ask: Candidate, kind: Kind, denial: Denial, *, positi
     )
 
 
-def _blocker(desk: PoolDesk, ask: Candidate, reason: Reason) -> Blocker | None:
+def _blocker(desk: PoolSession, ask: Candidate, reason: Reason) -> Blocker | None:
     holder: Claim | None = None
     if reason is Reason.RESOURCE:
         users = (c for c in desk.rows.leases_with_resources() if set(c.resources) & set(ask.resources))
@@ -108,7 +108,7 @@ def _blocker(desk: PoolDesk, ask: Candidate, reason: Reason) -> Blocker | None:
     return Blocker(holder.project, holder.name, holder.holder.pid, holder.holder.host, age_s)
 
 
-def in_line(desk: PoolDesk, asks: Sequence[Candidate], *, limit: int) -> list[Candidate]:
+def in_line(desk: PoolSession, asks: Sequence[Candidate], *, limit: int) -> list[Candidate]:
     """The first ``limit`` asks in the order they would be served if nothing changed."""
     uses = {name: replace(desk.project(name)) for name in {ask.project for ask in asks}}
     lines: dict[tuple[str, int], list[Candidate]] = {}

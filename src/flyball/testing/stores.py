@@ -43,13 +43,13 @@ def make_sqlite(world: FakeWorld, path: Path) -> SqliteStore:
 
 def make_redis(world: FakeWorld, url: str, *, space: str | None = None) -> RedisStore:
     """A store on a real server, in a space of its own; its clock is the world's."""
-    from flyball.stores.redis.connection import Server
+    from flyball.stores.redis.connection import RedisConnections
     from flyball.stores.redis.store import RedisStore
     from flyball.stores.rows import ID_BLOCK
 
     # Blocks of ids as the other stores have them: the same trace then gives the same ids.
     return RedisStore(
-        Server(url),
+        RedisConnections(url),
         world.ports(),
         server_time=False,
         id_block=ID_BLOCK,
@@ -59,11 +59,11 @@ def make_redis(world: FakeWorld, url: str, *, space: str | None = None) -> Redis
 
 def make_postgres(world: FakeWorld, url: str, *, space: str | None = None) -> PostgresStore:
     """A store on a real server, in a space of its own; its clock is the world's."""
-    from flyball.stores.postgres.connection_pool import Server
+    from flyball.stores.postgres.connection_pool import ConnectionPool
     from flyball.stores.postgres.store import PostgresStore
 
     named = f"{url}{'&' if '?' in url else '?'}space={space or f'test-{os.urandom(8).hex()}'}"
-    return PostgresStore(Server(named), world.ports(), server_time=False)
+    return PostgresStore(ConnectionPool(named), world.ports(), server_time=False)
 
 
 def check_store(make_store: MakeStore, *, checks: Sequence[StoreCheck] = STORE_CHECKS) -> None:

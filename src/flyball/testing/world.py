@@ -10,7 +10,7 @@ from random import Random
 
 from flyball.core.pool.model import Holder
 from flyball.errors import UsageError
-from flyball.stores.pool_session import World
+from flyball.stores.pool_session import Environment
 
 
 class ManualClock:
@@ -51,10 +51,10 @@ class FakeWorld:
         self.epoch = "first"
         """Change it where a store should think that it may have lost what it knew."""
 
-    def ports(self, clock: Callable[[], float] | None = None) -> World:
+    def ports(self, clock: Callable[[], float] | None = None) -> Environment:
         """What a store is given. Chance starts anew each time, so two stores see the same."""
         chance = Random(self.seed).random
-        return World(
+        return Environment(
             clock or self.clock,
             chance,
             lambda: self.memory_free_bytes,

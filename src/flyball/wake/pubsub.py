@@ -59,7 +59,7 @@ class ChannelBox:
 
     lossy = False
 
-    def __init__(self, board: Switchboard, number: int) -> None:
+    def __init__(self, board: Subscriptions, number: int) -> None:
         self._board, self._number, self._pid = board, number, os.getpid()
         self.address = f"{board.channel}#{number}"
         self._mail: deque[int] = deque()
@@ -115,7 +115,7 @@ def _close(*ends: socket.socket) -> None:
 Connect = Callable[[], Listener]
 
 
-class Switchboard:
+class Subscriptions:
     """Everything this process hears from one server."""
 
     def __init__(self, prefix: str) -> None:
@@ -227,17 +227,17 @@ def _connected(way: Callable[[], Connect | None]) -> Listener:
     return connect()
 
 
-_boards: dict[tuple[int, str], Switchboard] = {}
+_boards: dict[tuple[int, str], Subscriptions] = {}
 _boards_lock = threading.Lock()
 os.register_at_fork(after_in_child=lambda: globals().update(_boards_lock=threading.Lock()))
 
 
-def switchboard(address: str, connect: Connect, prefix: str) -> Switchboard:
+def switchboard(address: str, connect: Connect, prefix: str) -> Subscriptions:
     """This process's own for a server; a forked child makes another."""
     key = (os.getpid(), address)
     with _boards_lock:
         if key not in _boards or _boards[key].closed:
-            _boards[key] = Switchboard(prefix)
+            _boards[key] = Subscriptions(prefix)
         board = _boards[key]
     board.reach_by(connect)
     return board

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flyball.core.tasks.task import Task
 from flyball.factory.tasks.files import FilesSource
-from flyball.factory.tasks.port import Problem
+from flyball.factory.tasks.port import TaskProblem
 
 LONG_AGO_NS = 1_700_000_000_000_000_000
 
@@ -41,9 +41,9 @@ class Project:
     def tasks(self) -> dict[str, Task]:
         return {task.id: task for task in self.source.load().tasks}
 
-    def problems(self) -> dict[str, Problem]:
+    def problems(self) -> dict[str, TaskProblem]:
         return {problem.where: problem for problem in self.source.load().problems}
 
-    def problem(self) -> Problem:
+    def problem(self) -> TaskProblem:
         [problem] = self.source.load().problems
         return problem

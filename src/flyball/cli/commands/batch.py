@@ -14,15 +14,15 @@ from flyball.cli.parser import add_action
 from flyball.cli.ui.render import Block, Column, Line, Table, Words, print_json, say, show
 from flyball.cli.ui.units import command, counted, whole
 from flyball.errors import UsageError
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 from flyball.governor.state_url import home
 from flyball.integrations.message_batches import (
     KEY_VARIABLE,
     MAX_TOKENS,
     URL,
     URL_VARIABLE,
-    Batch,
     Batches,
+    MessageBatch,
     Prompt,
     key_of,
     prompts_in,
@@ -83,18 +83,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _one(batches: Batches, args: argparse.Namespace) -> Batch:
+def _one(batches: Batches, args: argparse.Namespace) -> MessageBatch:
     return batches.look(args.batch) if args.action == "show" else batches.cancel(args.batch)
 
 
-def _submit(batches: Batches, args: argparse.Namespace) -> Batch | None:
+def _submit(batches: Batches, args: argparse.Namespace) -> MessageBatch | None:
     if args.max_tokens < 1:
         raise UsageError(f"--max-tokens must be at least 1, not {args.max_tokens}")
     prompts = prompts_in(_lines(args.file), max_tokens=args.max_tokens)
     if not args.yes and not _confirmed(prompts, args.model):
         return None
     # Before money is let go: what cannot be written down is not spent.
-    Registry(home()).audit("batch submit", prompts=str(len(prompts)), model=args.model)
+    ProjectRegistry(home()).audit("batch submit", prompts=str(len(prompts)), model=args.model)
     return batches.submit(prompts, model=args.model)
 
 
@@ -144,19 +144,19 @@ def _answer(record: dict[str, Any]) -> dict[str, Any]:
     return {**plain, "error": result["error"]} if result.get("error") else plain
 
 
-def batch_screen(batch: Batch) -> Iterator[Block]:
+def batch_screen(batch: MessageBatch) -> Iterator[Block]:
     yield Line(f"{batch.id} is {batch.status}: {_counts(batch)}")
     verb = "results" if batch.ended else "show"
     yield Line(command("batch", verb, batch.id), label="next")
 
 
-def list_screen(found: list[Batch]) -> list[Block]:
+def list_screen(found: list[MessageBatch]) -> list[Block]:
     if not found:
         return [Line("No batches under this key.")]
     rows: list[list[Words]] = [[each.id, each.status, _counts(each), each.created_at] for each in found]
     return [Table([Column("BATCH"), Column("IS"), Column("PROMPTS"), Column("SENT")], rows, indent=0)]
 
 
-def _counts(batch: Batch) -> str:
+def _counts(batch: MessageBatch) -> str:
     named = [f"{count} {name}" for name, count in batch.counts.items() if count]
     return ", ".join(named) or "no prompts"

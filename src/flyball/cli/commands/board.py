@@ -14,7 +14,7 @@ from flyball.cli.ui.board import EVERYTHING, Room, board_screen, room_for
 from flyball.cli.ui.render import BLANK, Block, Line, Piece, Style, print_json, show
 from flyball.cli.ui.units import duration, shown_path
 from flyball.errors import FlyballError, UsageError
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.project_view import Project, board_now, project_at, project_in
 from flyball.factory.run.board import Board
 from flyball.governor.state_url import home
@@ -90,7 +90,7 @@ class _Everywhere:
     """Every registered project. One that cannot be read does not hide the others."""
 
     def __init__(self) -> None:
-        self._registry = Registry(home())
+        self._registry = ProjectRegistry(home())
         self._projects: dict[Path, Project] = {}
         self.boards: list[Board] = []
         self.unseen: list[Unseen] = []

@@ -25,7 +25,7 @@ from flyball.cli.ui.render import BLANK, Block, Line, allow_any_name, print_json
 from flyball.cli.ui.units import duration, whole
 from flyball.core.pool.settings import PoolChanges, resolve_pool
 from flyball.errors import UsageError
-from flyball.sim.demo.score import Score, Standing, score
+from flyball.sim.demo.score import Standing, TrialScore, score
 from flyball.sim.demo.trial_run import Heat, Setup
 from flyball.sim.demo.worker import Team, Workload
 from flyball.sim.provider.capacity import Capacity
@@ -52,7 +52,7 @@ FRAME_S = 0.125
 LINE_EVERY_S = 2.0
 
 Watch = Callable[[Standing], None]
-Watcher = Callable[[Score | None], Watch]
+Watcher = Callable[[TrialScore | None], Watch]
 """Makes the watch for a heat from the score of the one before it."""
 
 
@@ -201,7 +201,7 @@ def _as_lines(setup: Setup) -> None:
     show([BLANK, *_card(setup, *heats)])
 
 
-def _line_writer(_: Score | None) -> Watch:
+def _line_writer(_: TrialScore | None) -> Watch:
     next_line_s = 0.0
 
     def watch(standing: Standing) -> None:
@@ -223,7 +223,7 @@ def _on_terminal(setup: Setup) -> None:
     show([*screen.intro(setup), BLANK])
     with Live(console=console(sys.stdout), auto_refresh=False, transient=True) as live:
 
-        def painter(before: Score | None) -> Watch:
+        def painter(before: TrialScore | None) -> Watch:
             def watch(standing: Standing) -> None:
                 width = live.console.width
                 blocks = screen.frame(standing, before, glyphs=glyphs, width=width)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from flyball.cli.doctor.factory_checks import of_factory
-from flyball.cli.doctor.pool_checks import Finding, Severity
+from flyball.cli.doctor.pool_checks import DoctorFinding, Severity
 from flyball.cli.doctor.project_doctor import ProjectPatient, project_patient
-from flyball.cli.doctor.state_doctor import Checkup, Patient, patient
+from flyball.cli.doctor.state_doctor import Checkup, StateDoctor, patient
 from flyball.cli.ui.render import BLANK, Block, Line, Piece, Style, print_json, show
 from flyball.cli.ui.units import counted
 from flyball.governor.state_url import home
@@ -55,7 +55,7 @@ def _examined(*, fix: bool) -> Checkup:
     return Checkup(location, checkup.exists or around.exists, (*checkup.found, *around.found))
 
 
-def _treated(someone: Patient | ProjectPatient, *, fix: bool) -> Checkup:
+def _treated(someone: StateDoctor | ProjectPatient, *, fix: bool) -> Checkup:
     checkup = someone.check()
     curable = any(finding.fixable for finding in checkup.found)
     return someone.mend(checkup) if fix and curable else checkup
@@ -87,7 +87,7 @@ def _headline(checkup: Checkup) -> Iterator[str | Piece]:
         yield ": no state yet, nothing to examine"
 
 
-def _finding(finding: Finding) -> Iterator[Block]:
+def _finding(finding: DoctorFinding) -> Iterator[Block]:
     label, style = finding.severity.value, Style.BAD
     if finding.fixed:
         label, style = "fixed", Style.GOOD

@@ -12,7 +12,7 @@ from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import Verdict, span_words
 from flyball.errors import AgentError, StoreError, UsageError
 from flyball.governor import inherited_lease
-from flyball.governor.ask import Asking, default_project, name_of
+from flyball.governor.ask import AskRequest, default_project, name_of
 from flyball.governor.drivers import thread_mail
 from flyball.governor.governor import Governor
 from flyball.governor.launch.gated_child import (
@@ -107,7 +107,7 @@ def _can_be_read() -> bool:
 
 def _run_agent(
     governor: Governor,
-    asking: Asking,
+    asking: AskRequest,
     args: argparse.Namespace,
     argv: list[str],
     runtime: str,
@@ -132,8 +132,8 @@ def _run_agent(
     return run.until_done(argv)
 
 
-def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool) -> Asking:
-    return Asking(
+def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool) -> AskRequest:
+    return AskRequest(
         pool=args.pool if args.pool is not None else pool_of(argv, runtime),
         project=args.project if args.project is not None else default_project(),
         name=args.name if args.name is not None else name_of(argv[0]),
@@ -152,7 +152,7 @@ def _summed(units: list[tuple[str, int]]) -> dict[str, int]:
     return {kind: sum(count for other, count in units if other == kind) for kind in sorted(kinds)}
 
 
-def _acquire(governor: Governor, asking: Asking, args: argparse.Namespace) -> Lease:
+def _acquire(governor: Governor, asking: AskRequest, args: argparse.Namespace) -> Lease:
     """Wait for the slot, saying why; being told to stop meanwhile gives the place in line back."""
     started, told = time.monotonic(), []
 

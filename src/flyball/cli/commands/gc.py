@@ -12,7 +12,7 @@ from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Tabl
 from flyball.cli.ui.units import counted, duration, shown_path, size_words
 from flyball.core.pool.verdict import span_words
 from flyball.errors import FlyballError, UsageError
-from flyball.factory.cleanup import Kind, Survey, Thing
+from flyball.factory.cleanup import LeftoverKind, Survey, Thing
 from flyball.factory.project_view import Project, project_at
 from flyball.factory.run.session import LOCK, running
 from flyball.factory.state.locks import LongLock
@@ -129,7 +129,7 @@ def screen(
     if gone and dry_run:
         yield BLANK
         yield Line("flyball gc removes these", label="next", indent=2)
-    elif any(thing.kind is Kind.BRANCH for thing in gone):
+    elif any(thing.kind is LeftoverKind.BRANCH for thing in gone):
         yield BLANK
         yield Line("git branch NAME COMMIT brings a branch back", label="undo", indent=2)
 
@@ -138,13 +138,15 @@ def _headline(gone: Sequence[Thing], *, dry_run: bool) -> Words:
     if not gone:
         return "Nothing to remove."
     freed = size_words(sum(thing.size_bytes for thing in gone))
-    numbers = [(sum(thing.kind is kind for thing in gone), kind) for kind in Kind]
+    numbers = [(sum(thing.kind is kind for thing in gone), kind) for kind in LeftoverKind]
     named = ", ".join(_counted(number, kind) for number, kind in numbers if number)
     return f"{'Would remove' if dry_run else 'Removed'} {named}: {freed}."
 
 
-def _counted(number: int, kind: Kind) -> str:
-    return f"{number} branches" if kind is Kind.BRANCH and number != 1 else counted(number, kind.value)
+def _counted(number: int, kind: LeftoverKind) -> str:
+    return (
+        f"{number} branches" if kind is LeftoverKind.BRANCH and number != 1 else counted(number, kind.value)
+    )
 
 
 def _table(title: str, things: Sequence[Thing]) -> Table:

@@ -13,9 +13,9 @@ from pathlib import Path
 from flyball.cli.shared.manual_landing import landed_by_hand
 from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
 from flyball.cli.ui.units import command
-from flyball.core.tasks.task_run import SlotRun, State, Step
+from flyball.core.tasks.task_run import State, Step, TaskRunState
 from flyball.errors import InvariantError, UsageError
-from flyball.factory.project_view import Known, Project, agent_lives, known_task, project_at, slot_of
+from flyball.factory.project_view import Project, TaskLookup, agent_lives, known_task, project_at, slot_of
 from flyball.factory.run.session import running
 
 SUMMARY = """Land a task's finished work: rebase it, run the gate, move the default branch, close the task.
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     return _tell(project, slot, notes, as_json=args.json)
 
 
-def _check_landable(project: Project, known: Known) -> None:
+def _check_landable(project: Project, known: TaskLookup) -> None:
     """Is there anything that could be landed? Says what to do instead."""
     slot = known.slot
     if slot is None or not slot.branch:
@@ -69,7 +69,7 @@ def _lands_later(project: Project) -> str:
 # -- telling --------------------------------------------------------------------------------------------
 
 
-def _tell(project: Project, slot: SlotRun | None, notes: list[str], *, as_json: bool) -> int:
+def _tell(project: Project, slot: TaskRunState | None, notes: list[str], *, as_json: bool) -> int:
     if slot is None:
         raise InvariantError("a landing left no trace in the ledger")
     merged = slot.state is State.MERGED
@@ -83,7 +83,7 @@ def _tell(project: Project, slot: SlotRun | None, notes: list[str], *, as_json: 
     return code
 
 
-def _result(project: Project, slot: SlotRun) -> Iterator[Block]:
+def _result(project: Project, slot: TaskRunState) -> Iterator[Block]:
     task = Piece(slot.task, Style.STRONG)
     if slot.state is State.MERGED:
         where = f" in {slot.new[:12]}" if slot.new else ""
@@ -96,7 +96,7 @@ def _result(project: Project, slot: SlotRun) -> Iterator[Block]:
         yield Line(words, label=" " if number else "next", indent=2)
 
 
-def _next_steps(project: Project, slot: SlotRun) -> Iterator[str]:
+def _next_steps(project: Project, slot: TaskRunState) -> Iterator[str]:
     if not slot.final:
         going_on = running(project.root) is not None
         yield "flyball board shows how it goes on" if going_on else "flyball run goes on with it"

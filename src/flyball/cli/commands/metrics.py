@@ -10,9 +10,9 @@ from pathlib import Path
 
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.ui.units import counted, duration
-from flyball.core.budget.estimate import Score, score
+from flyball.core.budget.estimate import EstimateScore, score
 from flyball.core.pool.verdict import span_words
-from flyball.core.tasks.statistics import Measures, Spend, measure, trips_of
+from flyball.core.tasks.statistics import Measures, SpendTotals, measure, trips_of
 from flyball.factory.budget.ledger_usage import Lessons
 from flyball.factory.project_view import opened_ledger, project_at
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _estimates(scores: Mapping[str, Score]) -> Iterator[Block]:
+def _estimates(scores: Mapping[str, EstimateScore]) -> Iterator[Block]:
     """How good the estimates were that launches were admitted by."""
     names = {"cost_usd": "cost", "duration_s": "duration"}
     rows: list[list[Words]] = [
@@ -94,11 +94,11 @@ def _cost(found: Measures) -> str:
     return f"{each}; {_spend(found.wasted)} on work that never merged; {_spend(found.spend)} in all"
 
 
-def _spend(spend: Spend) -> str:
+def _spend(spend: SpendTotals) -> str:
     return f"{_dollars(spend)} ({counted(spend.tokens, 'token')})"
 
 
-def _dollars(spend: Spend) -> str:
+def _dollars(spend: SpendTotals) -> str:
     if spend.usd is None:
         return "unknown cost"
     usd = f"${spend.usd:.2f}" if spend.usd >= 0.01 or not spend.usd else f"${spend.usd:.2g}"

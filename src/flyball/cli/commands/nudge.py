@@ -13,9 +13,9 @@ from pathlib import Path
 from flyball.cli.ui.render import print_json, say
 from flyball.cli.ui.units import command
 from flyball.core.tasks.task import TaskStatus
-from flyball.core.tasks.task_run import SlotRun, State
+from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
-from flyball.factory.project_view import Known, agent_lives, known_task, project_at
+from flyball.factory.project_view import TaskLookup, agent_lives, known_task, project_at
 from flyball.factory.run.session import ask, running
 
 SUMMARY = """Give a task's agent a message. It gets it when it is started or resumed next; --now ends the
@@ -74,7 +74,7 @@ def _stdin() -> str:
         raise UsageError(f"what came on stdin is not UTF-8 (byte {error.start}); nothing was sent") from error
 
 
-def _check_alive(known: Known) -> None:
+def _check_alive(known: TaskLookup) -> None:
     """A message that nobody will ever read is refused."""
     if known.problem is not None and known.slot is None:
         where = known.problem.where
@@ -88,7 +88,7 @@ def _check_alive(known: Known) -> None:
 # -- when it goes out -------------------------------------------------------------------------------------
 
 
-def delivery(known: Known, *, going_on: bool, runs: bool, now: bool) -> str:
+def delivery(known: TaskLookup, *, going_on: bool, runs: bool, now: bool) -> str:
     """When the agent gets the message, in words. ``runs``: its agent does."""
     name, slot = known.id, known.slot
     if not going_on:
@@ -101,7 +101,7 @@ def delivery(known: Known, *, going_on: bool, runs: bool, now: bool) -> str:
     return f"sent to {name}: {_in_a_run(slot)}{_nobody_to_interrupt(now)}"
 
 
-def _in_a_run(slot: SlotRun | None) -> str:
+def _in_a_run(slot: TaskRunState | None) -> str:
     if slot is not None and slot.state is State.CHECKING:
         return "its agent is done and its work is being checked; it gets the message only if it is sent back"
     if slot is not None and slot.state in (State.ENDED, State.LANDING):
@@ -111,7 +111,7 @@ def _in_a_run(slot: SlotRun | None) -> str:
     return _AT_NEXT_START
 
 
-def _without_a_run(known: Known, *, runs: bool) -> str:
+def _without_a_run(known: TaskLookup, *, runs: bool) -> str:
     slot = known.slot
     if runs:
         return "its agent runs on by itself; flyball run takes it up again and hands it the message next"

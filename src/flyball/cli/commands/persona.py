@@ -13,9 +13,9 @@ from flyball.cli.ui.units import command
 from flyball.factory.agents.personas import (
     BUNDLED,
     IMPLEMENTER,
+    InstallState,
     Persona,
     Planned,
-    State,
     find_persona,
     known_names,
     plan_install,
@@ -141,7 +141,7 @@ def _done(plan: Sequence[Planned], written: Sequence[str]) -> Iterator[Block]:
 
 def _kept(plan: Sequence[Planned]) -> Iterator[Block]:
     for each in plan:
-        if each.state is State.CURRENT:
+        if each.state is InstallState.CURRENT:
             yield Line(f"{each.path} is there already")
-        elif each.state is State.CHANGED and not each.writes:
+        elif each.state is InstallState.CHANGED and not each.writes:
             yield Line(f"{each.path} was changed and stays as it is; --force overwrites it")

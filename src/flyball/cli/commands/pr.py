@@ -11,11 +11,11 @@ from flyball.cli.parser import add_action
 from flyball.cli.shared.manual_landing import landed_by_hand
 from flyball.cli.shared.pull_requests import waiting_pulls
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
-from flyball.core.tasks.task_run import SlotRun, State
+from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.landing.hosts.port import Pull, PullError, PullState
 from flyball.factory.landing.hosts.registry import host_of
-from flyball.factory.landing.result import Result
+from flyball.factory.landing.result import LandingResult
 from flyball.factory.project_view import Project, known_task, project_at, slot_of
 from flyball.factory.run.session import running
 
@@ -56,7 +56,7 @@ def _open(project: Project, task_id: str, as_json: bool) -> int:
         raise UsageError(f"{task_id} is {slot.state.value}; flyball board shows how it goes on")
     notes = landed_by_hand(project, task_id, "pr", quiet=as_json)
     slot = slot_of(project.state, task_id)
-    opened = slot is not None and slot.result == Result.PR_OPENED.value
+    opened = slot is not None and slot.result == LandingResult.PR_OPENED.value
     why = slot.said or slot.reason if slot is not None else ""
     if as_json:
         number, url = (slot.pr_number, slot.pr_url) if slot is not None else (0, "")
@@ -105,11 +105,11 @@ def _sync(project: Project, as_json: bool) -> int:
     return code
 
 
-def _synced(slot: SlotRun, state: str, words: str, *, well: bool = True) -> Synced:
+def _synced(slot: TaskRunState, state: str, words: str, *, well: bool = True) -> Synced:
     return Synced(task=slot.task, number=slot.pr_number, url=slot.pr_url, state=state, words=words, well=well)
 
 
-def _seen(project: Project, slot: SlotRun, pull: Pull) -> Synced:
+def _seen(project: Project, slot: TaskRunState, pull: Pull) -> Synced:
     if pull.state is PullState.MERGED:
         return _settled(project, slot)
     if pull.state is PullState.CLOSED:
@@ -120,7 +120,7 @@ def _seen(project: Project, slot: SlotRun, pull: Pull) -> Synced:
     return _synced(slot, "open", "waits for people")
 
 
-def _settled(project: Project, slot: SlotRun) -> Synced:
+def _settled(project: Project, slot: TaskRunState) -> Synced:
     notes = landed_by_hand(project, slot.task, "approved", quiet=True)
     after = slot_of(project.state, slot.task)
     if after is None or after.state is not State.MERGED:

@@ -14,7 +14,7 @@ from flyball.errors import UsageError
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
-from flyball.factory.project.registry import Broken, Entry, Listing, Registry
+from flyball.factory.project.registry import Broken, Entry, Listing, ProjectRegistry
 from flyball.governor.state_url import home
 
 SUMMARY = "Add, list, show or remove the projects of this machine. Every change can be undone."
@@ -44,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     act = {"add": _add, "list": _list, "show": _show, "remove": _remove, "undo": _undo}[args.action]
-    return act(args, Registry(home()))
+    return act(args, ProjectRegistry(home()))
 
 
 # -- changing -------------------------------------------------------------------------------------
 
 
-def _add(args: argparse.Namespace, registry: Registry) -> int:
+def _add(args: argparse.Namespace, registry: ProjectRegistry) -> int:
     if args.path is not None and not os.path.isdir(args.path):
         raise UsageError(f"there is no folder {args.path}; name a folder of the project")
     root = find_root(args.path or Path.cwd())
@@ -63,7 +63,7 @@ def _add(args: argparse.Namespace, registry: Registry) -> int:
     return 0
 
 
-def _remove(args: argparse.Namespace, registry: Registry) -> int:
+def _remove(args: argparse.Namespace, registry: ProjectRegistry) -> int:
     registry.remove(args.id)
     if args.json:
         print_json({"id": args.id, "removed": True})
@@ -72,7 +72,7 @@ def _remove(args: argparse.Namespace, registry: Registry) -> int:
     return 0
 
 
-def _undo(args: argparse.Namespace, registry: Registry) -> int:
+def _undo(args: argparse.Namespace, registry: ProjectRegistry) -> int:
     taken_back = registry.undo()
     if args.json:
         print_json({"undone": taken_back})
@@ -84,7 +84,7 @@ def _undo(args: argparse.Namespace, registry: Registry) -> int:
 # -- looking --------------------------------------------------------------------------------------
 
 
-def _list(args: argparse.Namespace, registry: Registry) -> int:
+def _list(args: argparse.Namespace, registry: ProjectRegistry) -> int:
     listing = registry.list()
     if args.json:
         print_json({"projects": list(map(_record, listing.entries)), "broken": _broken(listing.broken)})
@@ -122,7 +122,7 @@ def _presence(path: Path) -> Piece:
     return Piece("") if os.path.isdir(path) else Piece("the folder is gone", Style.WARN)
 
 
-def _show(args: argparse.Namespace, registry: Registry) -> int:
+def _show(args: argparse.Namespace, registry: ProjectRegistry) -> int:
     root, entry = _named(args.id, registry) if args.id else _here(registry)
     try:
         config, wrong = load_config(root), ""
@@ -139,12 +139,12 @@ def _show(args: argparse.Namespace, registry: Registry) -> int:
     return 1 if wrong else 0
 
 
-def _named(project_id: str, registry: Registry) -> tuple[Path, Entry | None]:
+def _named(project_id: str, registry: ProjectRegistry) -> tuple[Path, Entry | None]:
     entry = registry.get(project_id)
     return entry.path, entry
 
 
-def _here(registry: Registry) -> tuple[Path, Entry | None]:
+def _here(registry: ProjectRegistry) -> tuple[Path, Entry | None]:
     root = find_root(Path.cwd())
     return root, next((entry for entry in registry.list().entries if entry.path == root), None)
 

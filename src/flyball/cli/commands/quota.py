@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from flyball.cli.parser import add_action
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, say, show
 from flyball.cli.ui.units import duration
-from flyball.core.budget.estimate import Score, score
+from flyball.core.budget.estimate import EstimateScore, score
 from flyball.core.budget.limits import Level, Thresholds, level_of
-from flyball.core.budget.usage_windows import Figure, Standing, stand
+from flyball.core.budget.usage_windows import Figure, WindowUsage, stand
 from flyball.core.pool.verdict import span_words
 from flyball.errors import UsageError
 from flyball.governor.state_url import home
@@ -26,8 +26,8 @@ from flyball.governor.state_url import home
 if TYPE_CHECKING:
     from flyball.factory.budget.ledger_usage import Lessons
     from flyball.factory.budget.monitor import Lookout
-    from flyball.factory.budget.port import Payer
-    from flyball.factory.budget.sources import Seen
+    from flyball.factory.budget.port import BillingAccount
+    from flyball.factory.budget.sources import UsageReading
 
 
 _STYLES = {Level.OK: Style.GOOD, Level.WARN: Style.WARN, Level.DRAIN: Style.BAD, Level.STOP: Style.BAD}
@@ -40,9 +40,9 @@ _MEANING = {
 
 
 def quota_screen(
-    payer: Payer,
-    standings: Sequence[Standing],
-    seen: Seen,
+    payer: BillingAccount,
+    standings: Sequence[WindowUsage],
+    seen: UsageReading,
     thresholds: Thresholds,
     lessons: Lessons | None,
     now: float,
@@ -62,7 +62,7 @@ def quota_screen(
         yield Line(f"{example} (what the provider's own usage page shows)", label="next", indent=2)
 
 
-def _row(each: Standing, thresholds: Thresholds, now: float) -> list[Words]:
+def _row(each: WindowUsage, thresholds: Thresholds, now: float) -> list[Words]:
     level = thresholds.level(each.full)
     used: Words = _figure(each.fraction, "{:.0%}") if each.fraction is not None else "?"
     words = "not calibrated: shown for information, not enforced"
@@ -84,16 +84,16 @@ def _figure(figure: Figure | None, form: str) -> str:
     return f"{form.format(figure.value)} {figure.tag.value}" if figure is not None else ""
 
 
-def _score_words(found: Score) -> str:
+def _score_words(found: EstimateScore) -> str:
     within = f"{found.within_p90:.0%}" if found.within_p90 is not None else "?"
     error = f"{found.median_error:.0%}" if found.median_error is not None else "?"
     return f"{within} of {found.count} launches cost no more than their P90; P50 was off by {error} (median)"
 
 
 def quota_record(
-    payer: Payer,
-    standings: Sequence[Standing],
-    seen: Seen,
+    payer: BillingAccount,
+    standings: Sequence[WindowUsage],
+    seen: UsageReading,
     thresholds: Thresholds,
     lessons: Lessons | None,
     now: float,
@@ -108,7 +108,7 @@ def quota_record(
     }
 
 
-def _window_record(each: Standing, thresholds: Thresholds, now: float) -> dict[str, object]:
+def _window_record(each: WindowUsage, thresholds: Thresholds, now: float) -> dict[str, object]:
     return {
         "name": each.name,
         "enforced": each.enforced,
@@ -211,7 +211,7 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    payer: Payer
+    payer: BillingAccount
     lookout: Lookout
     thresholds: Thresholds
     lessons: Lessons | None = None
@@ -237,10 +237,10 @@ def _here(named: str | None) -> _Here:
     return _Here(payer, lookout, thresholds_of(project.config.budget), lessons)
 
 
-def _payer_named(name: str) -> Payer:
+def _payer_named(name: str) -> BillingAccount:
     """A profile of this machine, or whoever is logged in; of any other only the ledgers know."""
     from flyball.factory.accounts.profiles import Profiles
-    from flyball.factory.budget.port import CLAUDE, DEFAULT, Payer, default_folder
+    from flyball.factory.budget.port import CLAUDE, DEFAULT, BillingAccount, default_folder
 
     if not name or "/" in name or name.startswith("."):
         raise UsageError(f"{name!r} cannot be an account; flyball quota show names this project's")
@@ -248,9 +248,9 @@ def _payer_named(name: str) -> Payer:
     kind, _, runtime = name.partition(":")
     if profile is not None:
         kept = (profile.folder or default_folder({})) if profile.runtime == CLAUDE else None
-        return Payer(name=name, runtime=profile.runtime, folder=kept, key_env=profile.api_key_env)
+        return BillingAccount(name=name, runtime=profile.runtime, folder=kept, key_env=profile.api_key_env)
     own = (kind, runtime) == (DEFAULT, CLAUDE)
-    return Payer(name=name, runtime=runtime or CLAUDE, folder=default_folder() if own else None)
+    return BillingAccount(name=name, runtime=runtime or CLAUDE, folder=default_folder() if own else None)
 
 
 # -- the actions ---------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     return _set(args, here, f"{words} ${quota.ceiling_usd:.2f}")
 
 
-def _check_priced(payer: Payer, window: str) -> None:
+def _check_priced(payer: BillingAccount, window: str) -> None:
     if payer.unpriced:
         raise UsageError(
             f"the {window} window of {payer.name} could not be measured: {payer.unpriced}; "
@@ -290,7 +290,7 @@ def _check_priced(payer: Payer, window: str) -> None:
         )
 
 
-def _measured(standing: Standing, name: str) -> float:
+def _measured(standing: WindowUsage, name: str) -> float:
     spent: Figure | None = standing.spent
     if spent is None or spent.value <= 0:
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import Any
 from flyball.cli.shared.manual_landing import landed_by_hand
 from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
 from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
-from flyball.core.tasks.task_run import Mark, SlotRun, Step
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
 from flyball.factory.project_view import history_of, project_at, slot_of
 
 SUMMARY = """Have a pull request reviewed as it stands now, by the project's reviewer (review.persona) under a
@@ -31,7 +31,9 @@ def run(args: argparse.Namespace) -> int:
     last = history_of(project.state, slot.task)[-1].id
     notes = landed_by_hand(project, slot.task, "review", quiet=True)
     entries = history_of(project.state, slot.task, after=last)
-    said = next((each.fields for each in entries if (each.step, each.mark) == (Step.REVIEW, Mark.DONE)), None)
+    said = next(
+        (each.fields for each in entries if (each.step, each.mark) == (Step.REVIEW, RunPhase.DONE)), None
+    )
     after = slot_of(project.state, slot.task) or slot
     passed = bool(said and said["pull_passed"])
     if args.json:
@@ -41,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
     return 0 if passed else 1
 
 
-def _record(slot: SlotRun, after: SlotRun, said: Any, notes: list[str], *, passed: bool) -> dict[str, object]:
+def _record(
+    slot: TaskRunState, after: TaskRunState, said: Any, notes: list[str], *, passed: bool
+) -> dict[str, object]:
     found = {"head": "", "criteria": [], "findings": []} if said is None else said
     return {
         "task": slot.task,
@@ -56,7 +60,7 @@ def _record(slot: SlotRun, after: SlotRun, said: Any, notes: list[str], *, passe
     }
 
 
-def _screen(slot: SlotRun, after: SlotRun, said: Any) -> Iterator[Block]:
+def _screen(slot: TaskRunState, after: TaskRunState, said: Any) -> Iterator[Block]:
     name = Piece(f"{slot.task} #{slot.pr_number}", Style.STRONG)
     if said is None:
         yield Line([name, " ", Piece("unreviewed", Style.BAD), f": {after.reason}"])

@@ -13,7 +13,7 @@ from flyball.cli.ui.units import whole
 
 if TYPE_CHECKING:
     from flyball.factory.project.config import ProjectConfig
-    from flyball.factory.run.options import Report, Terms, Wish
+    from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 
 SUMMARY = """Take ready tasks, give each its own worktree and agent, as many at once as the limits allow,
 and land each finished branch behind the project's gate. Ends when nothing is ready and nothing runs; a run
@@ -98,17 +98,19 @@ def _check(args: argparse.Namespace, config: ProjectConfig) -> None:
         raise UsageError(f"--width must be at least 1, not {args.width}")
 
 
-def _wish(args: argparse.Namespace, config: ProjectConfig) -> Wish:
-    from flyball.factory.run.options import Wish
+def _wish(args: argparse.Namespace, config: ProjectConfig) -> RunRequest:
+    from flyball.factory.run.options import RunRequest
 
     mode = args.mode or config.run.mode
-    return Wish(mode=mode, once=args.once, only=tuple(args.only), parent=args.parent, resume=args.resume)
+    return RunRequest(
+        mode=mode, once=args.once, only=tuple(args.only), parent=args.parent, resume=args.resume
+    )
 
 
-def _terms(args: argparse.Namespace) -> Terms:
-    from flyball.factory.run.options import Terms
+def _terms(args: argparse.Namespace) -> RunOptions:
+    from flyball.factory.run.options import RunOptions
 
-    return Terms(
+    return RunOptions(
         width=args.width,
         model=args.model,
         default_model=args.default_model,
@@ -120,11 +122,11 @@ def _terms(args: argparse.Namespace) -> Terms:
 
 def _register(config: ProjectConfig, root: Path) -> None:
     from flyball.errors import GitError
-    from flyball.factory.project.registry import Registry
+    from flyball.factory.project.registry import ProjectRegistry
     from flyball.governor.state_url import home
 
     try:
-        Registry(home()).add(config.project.id, root)
+        ProjectRegistry(home()).add(config.project.id, root)
     except GitError as error:
         # The entry is written; only its history could not be.
         print(f"flyball: {error}", file=sys.stderr)
@@ -145,7 +147,7 @@ def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int
     return 0
 
 
-def _exit_code(report: Report, signalled: int | None) -> int:
+def _exit_code(report: RunReport, signalled: int | None) -> int:
     if signalled is not None:
         return 128 + signalled
     if report.paused or report.stopped or (report.left and not report.red_base):
@@ -154,7 +156,7 @@ def _exit_code(report: Report, signalled: int | None) -> int:
     return BLOCKED if stuck else 0
 
 
-def _record(report: Report) -> dict[str, object]:
+def _record(report: RunReport) -> dict[str, object]:
     return {
         "merged": report.merged,
         "blocked": report.blocked,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import socket
 
     from flyball.governor.governor import Governor
-    from flyball.observe.metrics import Registry
+    from flyball.observe.metrics import MetricRegistry
     from flyball.observe.otel import Telemetry
 
 SUMMARY = """Serve the state over HTTP: a web page at /, an API under /v1, metrics. On this machine
@@ -67,15 +67,15 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> None:
     from flyball.governor.governor import Governor
     from flyball.governor.state_url import home
-    from flyball.observe.metrics import Registry
+    from flyball.observe.metrics import MetricRegistry
     from flyball.service import server
     from flyball.service.state import Service
-    from flyball.service.tokens import Keyring, TokenFile
+    from flyball.service.tokens import TokenFile, TokenStore
 
     governor = Governor(args.url)
     # A state that cannot be read is said here, to whoever typed it, and not to the first who asks.
     governor.status()
-    keyring, registry = Keyring(TokenFile(home())), Registry()
+    keyring, registry = TokenStore(TokenFile(home())), MetricRegistry()
     with server.bind(args.host, args.port) as place:
         access = server.access_for(place, keyring, host=args.host, require_token=args.require_token)
         telemetry = _telemetry(registry)
@@ -89,7 +89,7 @@ def _serve(args: argparse.Namespace) -> None:
                 telemetry.close()
 
 
-def _telemetry(registry: Registry) -> Telemetry | None:
+def _telemetry(registry: MetricRegistry) -> Telemetry | None:
     from flyball.observe.otel_wanted import wanted
 
     if not wanted(os.environ):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from flyball.cli.ui.progress import Progress
+from flyball.cli.ui.progress import ProgressLine
 from flyball.cli.ui.render import (
     BLANK,
     Block,
@@ -29,11 +29,11 @@ from flyball.cli.ui.units import duration, whole
 from flyball.core.pool.settings import PROFILES, PoolChanges, resolve_pool
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
-from flyball.sim.simulator.compare import Result, compare, cores
+from flyball.sim.simulator.compare import ScenarioResult, compare, cores
 from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT
 from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
 from flyball.sim.simulator.plot import draw, picture
-from flyball.sim.simulator.report import PRICE, Row, advice, number, record, rows, settings_words
+from flyball.sim.simulator.report import PRICE, ReportRow, advice, number, record, rows, settings_words
 from flyball.sim.simulator.scenario import SCENARIOS, Goal, Scenario
 
 LEGEND = (
@@ -67,7 +67,7 @@ def _scenarios(scenarios: Iterable[Scenario]) -> Table:
     return Table(columns, [[one.name, one.kind.value, one.words] for one in scenarios])
 
 
-def results_table(found: Sequence[Result], changes: PoolChanges) -> list[Block]:
+def results_table(found: Sequence[ScenarioResult], changes: PoolChanges) -> list[Block]:
     """A row per scenario and controller, with what is good there."""
     columns = [Column("SCENARIO"), Column("CONTROLLER"), Column("GOODPUT", right=True)]
     columns += [Column("REJECTED", right=True), Column("SLOT TIME", right=True), Column("GOAL", wraps=True)]
@@ -82,7 +82,7 @@ def results_table(found: Sequence[Result], changes: PoolChanges) -> list[Block]:
     return blocks
 
 
-def _result_row(result: Result) -> Sequence[Words]:
+def _result_row(result: ScenarioResult) -> Sequence[Words]:
     goal = EVERY_SCENARIO[result.scenario].goal
     return [
         result.scenario,
@@ -94,7 +94,7 @@ def _result_row(result: Result) -> Sequence[Words]:
     ]
 
 
-def _verdict(result: Result, goal: Goal | None) -> Words:
+def _verdict(result: ScenarioResult, goal: Goal | None) -> Words:
     if goal is None:
         return Piece("not judged", Style.QUIET)
     word = Piece("met", Style.GOOD) if result.meets(goal) else Piece("short", Style.WARN)
@@ -113,9 +113,9 @@ def goal_words(goal: Goal) -> str:
     return ", ".join(parts)
 
 
-def comparison_table(found: Sequence[Result], changes: PoolChanges) -> list[Block]:
+def comparison_table(found: Sequence[ScenarioResult], changes: PoolChanges) -> list[Block]:
     """One table per scenario, best first, and which settings to choose."""
-    by_scenario: dict[str, list[Result]] = {}
+    by_scenario: dict[str, list[ScenarioResult]] = {}
     for result in found:
         by_scenario.setdefault(result.scenario, []).append(result)
     blocks: list[Block] = []
@@ -125,7 +125,7 @@ def comparison_table(found: Sequence[Result], changes: PoolChanges) -> list[Bloc
     return [*blocks, Line(LEGEND), *([Line(chosen, label="in all")] if chosen else [])]
 
 
-def _compared(scenario: Scenario, group: Sequence[Result], changes: PoolChanges) -> Iterator[Block]:
+def _compared(scenario: Scenario, group: Sequence[ScenarioResult], changes: PoolChanges) -> Iterator[Block]:
     yield Line([Piece(scenario.name, Style.STRONG), f"  {scenario.words}"])
     kind = "% of slot time" if scenario.goal and scenario.goal.slot_waste is not None else "rejected in 100"
     order = f"by goodput, less {PRICE:g} points for each {kind}"
@@ -139,12 +139,12 @@ def _compared(scenario: Scenario, group: Sequence[Result], changes: PoolChanges)
         yield Line(sentence, label="choose" if n == 0 else " ")
 
 
-def _compared_row(row: Row, *, several: bool) -> Sequence[Words]:
+def _compared_row(row: ReportRow, *, several: bool) -> Sequence[Words]:
     fairness = [row.fairness] * several
     return [row.contender, row.goodput, row.rejected, row.slot_time, *fairness, Piece(row.words, Style.QUIET)]
 
 
-def _same_choice(by_scenario: Mapping[str, Sequence[Result]]) -> str:
+def _same_choice(by_scenario: Mapping[str, Sequence[ScenarioResult]]) -> str:
     """Which of ours comes first most often, and how often it does."""
     if len(by_scenario) < 2:
         return ""
@@ -232,7 +232,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.compare:
             say(f"{args.plot}: {scenarios[0]} under {', '.join(chosen)}")
             return 0
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     try:
         results = compare(
             scenarios,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from flyball.cli.ui.progress import PIECE_BYTES, Passage, shown
+from flyball.cli.ui.progress import PIECE_BYTES, StreamCopy, shown
 from flyball.cli.ui.render import allow_any_name, print_json, safe
 from flyball.cli.ui.units import command, count_or_all, size_words
 from flyball.core.tasks.task_run import State
@@ -25,7 +25,7 @@ from flyball.factory.project_view import Project, agent_lives, known_task, proje
 from flyball.factory.run.session import running
 from flyball.factory.state.run_folders import last_folder
 from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
-from flyball.host.file_watch import Notices
+from flyball.host.file_watch import FileWatcher
 from flyball.host.process import alive
 
 SUMMARY = """Show the end of what a task's agent prints, or printed in its last run; with --follow go on until
@@ -161,7 +161,7 @@ def _beginning(file: BinaryIO, lines: int, end: int, furthest: int) -> int | Non
     return None
 
 
-def pieces(printed: Printed, passage: Passage, *, follow: bool) -> Iterator[str]:
+def pieces(printed: Printed, passage: StreamCopy, *, follow: bool) -> Iterator[str]:
     """What is printed, until there is no more to come."""
     with _Growth(printed.path) as growth:
         quiet = True
@@ -176,7 +176,7 @@ class _Growth:
     """Wakes when the file has grown or its command has ended."""
 
     def __init__(self, path: Path) -> None:
-        self._notices = Notices()
+        self._notices = FileWatcher()
         self._notices.watch(path)
         self._notices.watch(path.parent)
 
@@ -201,7 +201,7 @@ def _as_text(printed: Printed, file: BinaryIO, *, follow: bool, cut: int) -> Non
     allow_any_name(sys.stdout)
     if cut:
         _remark(f"lines this long are not all read: {size_words(cut)} before this are left out; --lines all")
-    passage = Passage(file)
+    passage = StreamCopy(file)
     for text in pieces(printed, passage, follow=follow):
         sys.stdout.write(shown(text))
         sys.stdout.flush()
@@ -241,7 +241,7 @@ def _elsewhere(printed: Printed) -> str:
 
 def _as_json(printed: Printed, file: BinaryIO, *, follow: bool) -> None:
     record = {"task": printed.task, "stream": printed.stream, "path": str(printed.path)}
-    lines = _whole_lines(pieces(printed, Passage(file), follow=follow))
+    lines = _whole_lines(pieces(printed, StreamCopy(file), follow=follow))
     if not follow:
         ended = {"over": printed.exit is not None or not printed.alive(), "exit": printed.exit}
         print_json({**record, **ended, "lines": list(lines)})

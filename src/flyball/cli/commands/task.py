@@ -28,14 +28,14 @@ from flyball.core.tasks.next_step import may_let_go, may_send_back
 from flyball.core.tasks.readiness import NOT_DISPATCHED_TYPES, in_order
 from flyball.core.tasks.scheduler import choose
 from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus
-from flyball.core.tasks.task_run import SlotRun, State
+from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
-from flyball.factory.project_view import Known, Project, known_task, project_at, slot_of
-from flyball.factory.run.manual_actions import ByHand
-from flyball.factory.run.options import Terms, Wish
+from flyball.factory.project_view import Project, TaskLookup, known_task, project_at, slot_of
+from flyball.factory.run.manual_actions import ManualAction
+from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.session import ask, conduct, running
 from flyball.factory.state.request_answer import RequestAnswer, done
 from flyball.factory.tasks.port import Loaded, NewTask, TaskSource
@@ -278,7 +278,7 @@ def close(args: argparse.Namespace) -> int:
     return code
 
 
-def _check_closable(known: Known) -> None:
+def _check_closable(known: TaskLookup) -> None:
     if known.task is None and known.problem is not None:
         where = known.problem.where
         raise UsageError(f"{known.id} cannot be read as it is written in {where}: {known.problem.words}")
@@ -290,22 +290,22 @@ def _check_closable(known: Known) -> None:
         raise UsageError(f"{known.id} cannot be closed now: {reviewed}; flyball board shows how that goes on")
 
 
-def _let_go(project: Project, known: Known) -> RequestAnswer | None:
+def _let_go(project: Project, known: TaskLookup) -> RequestAnswer | None:
     """End what is under way for it; what came of that, None if the run has not answered yet."""
     if running(project.root) is not None:
         return ask(project.root, "close", known.id)
     if known.slot is not None and not known.slot.final:
-        by_hand = ByHand(task=known.id, how="close")
-        conduct(project.root, project.config, Wish(), Terms(), by_hand=by_hand)
+        by_hand = ManualAction(task=known.id, how="close")
+        conduct(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
     return done(f"{known.id} is let go")
 
 
-def _kept(slot: SlotRun | None) -> str:
+def _kept(slot: TaskRunState | None) -> str:
     """The branch that its work is kept on."""
     return slot.branch if slot is not None and slot.state is not State.MERGED else ""
 
 
-def _consequences(project: Project, known: Known, slot: SlotRun | None) -> list[str]:
+def _consequences(project: Project, known: TaskLookup, slot: TaskRunState | None) -> list[str]:
     notes = []
     if project.source.name == "files":
         notes.append("commit that file with your own work")
@@ -316,7 +316,7 @@ def _consequences(project: Project, known: Known, slot: SlotRun | None) -> list[
     return [*notes, *_freed(project, known)]
 
 
-def _freed(project: Project, known: Known) -> Iterator[str]:
+def _freed(project: Project, known: TaskLookup) -> Iterator[str]:
     """Whoever needed it waits no longer, which may not be what was meant."""
     if known.slot is not None and known.slot.state is State.MERGED:
         return
@@ -334,14 +334,14 @@ def reject(args: argparse.Namespace) -> int:
     known = known_task(project, args.id)
     slot = _rejectable(known)
     words = message_of(args.reason)
-    by_hand = ByHand(task=known.id, how="reject", words=words)
+    by_hand = ManualAction(task=known.id, how="reject", words=words)
     going_on = running(project.root) is not None
     if going_on:
         answer = ask(project.root, "reject", known.id, words=words)
         if answer is not None and not answer.accepted:
             raise UsageError(answer.words)
     else:
-        conduct(project.root, project.config, Wish(), Terms(), by_hand=by_hand)
+        conduct(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
         answer = done(f"{known.id} is sent back")
     sent_back = answer is not None
     code = 0 if sent_back else 1
@@ -356,7 +356,7 @@ def reject(args: argparse.Namespace) -> int:
     return code
 
 
-def _rejectable(known: Known) -> SlotRun:
+def _rejectable(known: TaskLookup) -> TaskRunState:
     """Its trip, where there is something to send back; says what to do instead."""
     name, slot = known.id, known.slot
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
@@ -374,7 +374,7 @@ def _rejectable(known: Known) -> SlotRun:
     return slot
 
 
-def _what_follows(known: Known, slot: SlotRun, *, going_on: bool) -> Iterator[str]:
+def _what_follows(known: TaskLookup, slot: TaskRunState, *, going_on: bool) -> Iterator[str]:
     when = "the run that is going on" if going_on else "the next flyball run"
     yield f"{when} starts its agent again, with its branch, its session and your words"
     if slot.pr_number:

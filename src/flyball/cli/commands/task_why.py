@@ -19,7 +19,7 @@ from flyball.cli.ui.pool_status import breaker_words
 from flyball.cli.ui.render import Block, Line, Piece, Style, plain_words, print_json, show
 from flyball.cli.ui.tasks import type_way_out
 from flyball.cli.ui.units import command, counted
-from flyball.core.budget.limits import Guard, Level, guard_of, worst
+from flyball.core.budget.limits import BudgetAction, Level, guard_of, worst
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.labels import policy_of
 from flyball.core.tasks.next_step import lands_again
@@ -32,11 +32,11 @@ from flyball.factory.budget.guard import thresholds_of
 from flyball.factory.budget.monitor import Lookout
 from flyball.factory.budget.port import payer_of
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.project_view import Known, Project, board_now, known_task, project_at
-from flyball.factory.run.board import LEFT, Board, Row, Waiting
+from flyball.factory.project_view import Project, TaskLookup, board_now, known_task, project_at
+from flyball.factory.run.board import LEFT, Board, BoardRow, WaitingTask
 from flyball.factory.run.context import pool_for
 from flyball.factory.run.dry_run import Wait, planned_run
-from flyball.factory.run.options import Wish
+from flyball.factory.run.options import RunRequest
 from flyball.governor.state_url import home, open_reader, resolve
 from flyball.governor.status import PoolStatus, status_of
 
@@ -55,7 +55,7 @@ _STYLES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TaskReason:
     id: str
     title: str
     state: str
@@ -85,7 +85,7 @@ def why(args: argparse.Namespace) -> int:
     return 0
 
 
-def screen(answer: Answer) -> Iterator[Block]:
+def screen(answer: TaskReason) -> Iterator[Block]:
     style = _STYLES.get(answer.state, Style.WARN)
     yield Line([Piece(answer.id, Style.STRONG), " ", Piece(answer.words, style)])
     if answer.title:
@@ -106,7 +106,7 @@ def screen(answer: Answer) -> Iterator[Block]:
 # -- finding out ----------------------------------------------------------------------------------------
 
 
-def answer_for(project: Project, known: Known) -> Answer:
+def answer_for(project: Project, known: TaskLookup) -> TaskReason:
     board = board_now(project)
     row = next((each for each in board.rows if each.task == known.id), None)
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
@@ -122,11 +122,11 @@ def answer_for(project: Project, known: Known) -> Answer:
     return _not_begun(project, known, board)
 
 
-def _answer(known: Known, state: str, words: str, *, next: tuple[str, ...] = ()) -> Answer:
-    return Answer(id=known.id, title=known.title, state=state, words=words, next=next)
+def _answer(known: TaskLookup, state: str, words: str, *, next: tuple[str, ...] = ()) -> TaskReason:
+    return TaskReason(id=known.id, title=known.title, state=state, words=words, next=next)
 
 
-def _closed(known: Known) -> Answer:
+def _closed(known: TaskLookup) -> TaskReason:
     slot = known.slot
     if slot is None or slot.state is not State.MERGED:
         return _answer(known, CLOSED, "is closed: there is nothing left to do")
@@ -142,7 +142,7 @@ def _ago(wall: float) -> float | None:
 # -- it has a trip ----------------------------------------------------------------------------------------
 
 
-def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
+def _from_row(project: Project, known: TaskLookup, row: BoardRow, board: Board) -> TaskReason:
     if row.state == State.PARKED.value:
         answer = _parked(project, known, row)
     elif row.state == State.BLOCKED.value:
@@ -158,7 +158,7 @@ def _from_row(project: Project, known: Known, row: Row, board: Board) -> Answer:
     return replace(answer, since_s=_ago(row.since))
 
 
-def _parked(project: Project, known: Known, row: Row) -> Answer:
+def _parked(project: Project, known: TaskLookup, row: BoardRow) -> TaskReason:
     branch, default = f"{BRANCHES}{known.id}", project.config.project.default_branch or "HEAD"
     steps = (
         f"{command('merge', known.id)} lands it",
@@ -182,7 +182,7 @@ def _parked(project: Project, known: Known, row: Row) -> Answer:
     return _answer(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
 
 
-def _blocked(known: Known, row: Row) -> Answer:
+def _blocked(known: TaskLookup, row: BoardRow) -> TaskReason:
     slot = known.slot
     red = slot is not None and slot.landing is Step.GATE and not slot.landing_done
     seen = [command("tail", known.id, "--gate")] if red else [command("tail", known.id)] if row.folder else []
@@ -194,15 +194,15 @@ def _blocked(known: Known, row: Row) -> Answer:
     return _answer(known, State.BLOCKED.value, f"is blocked: {row.why}", next=tuple(steps))
 
 
-def _sends_back(known: Known) -> str:
+def _sends_back(known: TaskLookup) -> str:
     return f"{command('task', 'reject', known.id, '--reason', '...')} sends it back to an agent"
 
 
-def _closes(known: Known) -> str:
+def _closes(known: TaskLookup) -> str:
     return f"{command('task', 'close', known.id)} gives it up; its work is kept"
 
 
-def _under_way(project: Project, known: Known, row: Row) -> Answer:
+def _under_way(project: Project, known: TaskLookup, row: BoardRow) -> TaskReason:
     """In the run that is going on."""
     again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
     doing = f": {row.why or row.activity}" if row.why or row.activity else ""
@@ -223,9 +223,9 @@ def _under_way(project: Project, known: Known, row: Row) -> Answer:
 # -- it has none ------------------------------------------------------------------------------------------
 
 
-def _not_begun(project: Project, known: Known, board: Board) -> Answer:
-    waits: Waiting | Wait | None = next((each for each in board.waiting if each.task == known.id), None)
-    plan = None if waits is not None else planned_run(project.root, project.config, Wish())
+def _not_begun(project: Project, known: TaskLookup, board: Board) -> TaskReason:
+    waits: WaitingTask | Wait | None = next((each for each in board.waiting if each.task == known.id), None)
+    plan = None if waits is not None else planned_run(project.root, project.config, RunRequest())
     if plan is not None:
         waits = next((each for each in plan.waits if each.task == known.id), None)
     if waits is not None:
@@ -242,7 +242,7 @@ def _not_begun(project: Project, known: Known, board: Board) -> Answer:
     return replace(answer, pool=pool_words(project), budget=budget_words(project))
 
 
-def _steps(known: Known, reason: str, blocker: str | None, tasks: set[str]) -> tuple[str, ...]:
+def _steps(known: TaskLookup, reason: str, blocker: str | None, tasks: set[str]) -> tuple[str, ...]:
     if reason == "budget":
         return ("flyball quota show says how the account's windows stand",)
     if blocker is not None and blocker in tasks:
@@ -261,7 +261,7 @@ def _steps(known: Known, reason: str, blocker: str | None, tasks: set[str]) -> t
 def budget_words(project: Project) -> str:
     """How the account's fullest window stands, from where fewer agents run on; empty below."""
     budget = project.config.budget
-    if guard_of(None, budget.guard) is Guard.OFF:
+    if guard_of(None, budget.guard) is BudgetAction.OFF:
         return ""
     with suppress(StoreError):
         lookout = Lookout(payer_of(open_account(project.config, home())), home(), own=project.state)

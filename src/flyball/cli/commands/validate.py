@@ -12,7 +12,7 @@ from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
 from flyball.cli.ui.units import counted, shown_words
 from flyball.factory.project.config_reference import json_schema
 from flyball.factory.project.paths import find_root
-from flyball.factory.validation import Finding, validate
+from flyball.factory.validation import ConfigFinding, validate
 
 SUMMARY = "Check flyball.toml and the tasks without running anything. Exit 1 if something would stop a run."
 EXAMPLE = """flyball validate
@@ -38,11 +38,11 @@ def run(args: argparse.Namespace) -> int:
     return 0 if sound else 1
 
 
-def _record(finding: Finding) -> dict[str, str]:
+def _record(finding: ConfigFinding) -> dict[str, str]:
     return {name: shown_words(words) for name, words in asdict(finding).items()}
 
 
-def _screen(findings: Sequence[Finding], root: Path) -> Iterator[Block]:
+def _screen(findings: Sequence[ConfigFinding], root: Path) -> Iterator[Block]:
     problems = sum(finding.severity == "problem" for finding in findings)
     for finding in findings:
         style = Style.BAD if finding.severity == "problem" else Style.WARN

@@ -45,7 +45,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingAsk:
     pool: str
     ask: AskStatus
 
@@ -63,14 +63,14 @@ class Match:
     project: str
     name: str
     running: tuple[Running, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitingAsk, ...]
     resting: tuple[Resting, ...]
     facts: tuple[PastFact, ...]
     pool_facts: tuple[PastFact, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AskReason:
     query: str
     matches: tuple[Match, ...]
     nearest: tuple[str, ...]
@@ -101,10 +101,10 @@ def run(args: argparse.Namespace) -> int:
 # -- finding --------------------------------------------------------------------------------------
 
 
-def answer_for(query: str, status: Status, facts: list[Fact], *, now: float, limit: int) -> Answer:
+def answer_for(query: str, status: Status, facts: list[Fact], *, now: float, limit: int) -> AskReason:
     """``facts`` come newest first."""
     leases = [Running(pool.name, lease) for pool in status.pools for lease in pool.leases]
-    asks = [Waiting(pool.name, ask) for pool in status.pools for ask in pool.asks]
+    asks = [WaitingAsk(pool.name, ask) for pool in status.pools for ask in pool.asks]
     rests = [Resting(pool.name, rest) for pool in status.pools for rest in pool.resting]
     owners = {
         **{(r.lease.project, r.lease.name): () for r in leases if _is(query, r.lease)},
@@ -114,10 +114,10 @@ def answer_for(query: str, status: Status, facts: list[Fact], *, now: float, lim
     }
     matches = tuple(_match(owner, leases, asks, rests, facts, now, limit) for owner in owners)
     if matches:
-        return Answer(query, matches, ())
+        return AskReason(query, matches, ())
     known = {(r.lease.project, r.lease.name) for r in leases} | {(w.ask.project, w.ask.name) for w in asks}
     known |= {(f.project, f.name) for f in facts if f.name}
-    return Answer(query, (), tuple(_nearest(query, known)))
+    return AskReason(query, (), tuple(_nearest(query, known)))
 
 
 def _is(query: str, claim: LeaseStatus | AskStatus | RestStatus | Fact) -> bool:
@@ -129,7 +129,7 @@ def _is(query: str, claim: LeaseStatus | AskStatus | RestStatus | Fact) -> bool:
 def _match(
     owner: tuple[str, str],
     leases: list[Running],
-    asks: list[Waiting],
+    asks: list[WaitingAsk],
     rests: list[Resting],
     facts: list[Fact],
     now: float,
@@ -164,7 +164,7 @@ def _nearest(query: str, known: set[tuple[str, str]]) -> list[str]:
 # -- telling --------------------------------------------------------------------------------------
 
 
-def screen(answer: Answer, status: Status) -> Iterator[Block]:
+def screen(answer: AskReason, status: Status) -> Iterator[Block]:
     if not answer.matches:
         yield from _nothing_found(answer, status)
     pools = {pool.name: pool for pool in status.pools}
@@ -175,7 +175,7 @@ def screen(answer: Answer, status: Status) -> Iterator[Block]:
         yield from _history(match)
 
 
-def _nothing_found(answer: Answer, status: Status) -> Iterator[Block]:
+def _nothing_found(answer: AskReason, status: Status) -> Iterator[Block]:
     yield Line(f"{answer.query!r} neither runs nor waits, and nothing is remembered about it.")
     if _is_task_here(answer.query):
         yield Line(f"{command('task', 'why', answer.query)} says how the task stands", label="next")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from flyball.cli.doctor.pool_checks import FIX, Finding
+from flyball.cli.doctor.pool_checks import FIX, DoctorFinding
 from flyball.cli.ui.units import command
 from flyball.errors import AccountError, FlyballError, StoreError, UsageError
 from flyball.factory.accounts.account import open_account
@@ -21,7 +21,7 @@ from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
 
 
-def of_factory(home: Path, here: Path, *, fix: bool) -> Iterator[Finding]:
+def of_factory(home: Path, here: Path, *, fix: bool) -> Iterator[DoctorFinding]:
     """Everything that is wrong, mended where ``fix`` says so and it can be."""
     yield from of_profiles(Profiles(home))
     yield from of_guards(Guards(home), fix=fix)
@@ -38,14 +38,14 @@ def _project(here: Path) -> ProjectConfig | None:
         return None
 
 
-def of_profiles(profiles: Profiles) -> Iterator[Finding]:
+def of_profiles(profiles: Profiles) -> Iterator[DoctorFinding]:
     try:
         _, found = profiles.list()
     except StoreError:
         # The home itself cannot be read, which has a finding of its own.
         return
     for broken in found:
-        yield Finding(
+        yield DoctorFinding(
             kind=f"profile {broken.name}",
             words=broken.words,
             meaning="no run starts under this profile",
@@ -53,14 +53,14 @@ def of_profiles(profiles: Profiles) -> Iterator[Finding]:
         )
 
 
-def of_guards(guards: Guards, *, fix: bool) -> Iterator[Finding]:
+def of_guards(guards: Guards, *, fix: bool) -> Iterator[DoctorFinding]:
     changed, fixed = guards.changed(), False
     if changed and fix:
         with suppress(StoreError):
             guards.install()
             fixed = True
     if changed:
-        yield Finding(
+        yield DoctorFinding(
             kind="guards",
             words=f"guards were changed: {', '.join(changed)} in {guards.folder}",
             meaning="whoever changed them may let agents push, merge or write where they must not",
@@ -70,11 +70,11 @@ def of_guards(guards: Guards, *, fix: bool) -> Iterator[Finding]:
         )
 
 
-def of_account(config: ProjectConfig, home: Path) -> Iterator[Finding]:
+def of_account(config: ProjectConfig, home: Path) -> Iterator[DoctorFinding]:
     try:
         open_account(config, home).verified()
     except (AccountError, UsageError) as error:
-        yield Finding(
+        yield DoctorFinding(
             kind="account",
             words=str(error),
             meaning=f"flyball run starts nothing in {config.project.id}",
@@ -85,9 +85,9 @@ def of_account(config: ProjectConfig, home: Path) -> Iterator[Finding]:
         return
 
 
-def of_sandbox(config: ProjectConfig) -> Iterator[Finding]:
+def of_sandbox(config: ProjectConfig) -> Iterator[DoctorFinding]:
     if config.guard.sandbox == "bwrap" and (problem := sandbox_problem()):
-        yield Finding(
+        yield DoctorFinding(
             kind="sandbox",
             words=f'{config.project.id} asks for guard.sandbox = "bwrap", and {problem}',
             meaning="flyball run starts nothing there",

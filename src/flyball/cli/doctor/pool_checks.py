@@ -26,7 +26,7 @@ from flyball.core.pool.verdict import span_words
 from flyball.governor.acquisition import lives
 from flyball.governor.status import PoolStatus, ShareStatus, Status
 from flyball.host.process import alive
-from flyball.stores.port import Census, Demand, Miscount
+from flyball.stores.port import CountMismatch, Demand, HolderCensus
 
 PINNED_S = 1800.0
 AHEAD_S = 5.0
@@ -41,7 +41,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     kind: str
     words: str
     """What is the matter."""
@@ -66,7 +66,7 @@ class Dead:
     demands: tuple[Demand, ...]
 
 
-def dead_in(census: Census, now: float) -> Dead:
+def dead_in(census: HolderCensus, now: float) -> Dead:
     """Claims and demand that nobody stands behind any more.
 
     An ask that cannot be checked from here counts as stale after a day: were its owner alive after all, it
@@ -85,7 +85,7 @@ def _stale_ask(claim: Claim, now: float) -> bool:
     return not claim.held and alive(claim.holder) is None and now - claim.asked_at > LEASE_BACKSTOP_S
 
 
-def in_the_way(dead: Dead, census: Census, status: Status | None) -> frozenset[str]:
+def in_the_way(dead: Dead, census: HolderCensus, status: Status | None) -> frozenset[str]:
     """The pools whose dead leases keep somebody waiting, or fill the cap.
 
     Elsewhere the next ask that needs the slot takes it back: such as what ``exec --replace`` leaves, always.
@@ -103,7 +103,7 @@ def in_the_way(dead: Dead, census: Census, status: Status | None) -> frozenset[s
     return pools if shared else pools & (waiting | full)
 
 
-def of_the_dead(dead: Dead, now: float, *, in_the_way: frozenset[str]) -> Iterator[Finding]:
+def of_the_dead(dead: Dead, now: float, *, in_the_way: frozenset[str]) -> Iterator[DoctorFinding]:
     for pool in sorted({c.pool for c in dead.claims} | {d.pool for d in dead.demands}):
         leases = [c for c in dead.claims if c.pool == pool and c.held]
         asks = [c for c in dead.claims if c.pool == pool and not c.held]
@@ -111,7 +111,7 @@ def of_the_dead(dead: Dead, now: float, *, in_the_way: frozenset[str]) -> Iterat
         if leases:
             yield _of_leases(pool, leases, hinder=pool in in_the_way)
         if asks:
-            yield Finding(
+            yield DoctorFinding(
                 kind="dead-ask",
                 pool=pool,
                 words=f"{counted(len(asks), 'dead ask')}: {_who(asks)}",
@@ -123,9 +123,9 @@ def of_the_dead(dead: Dead, now: float, *, in_the_way: frozenset[str]) -> Iterat
             yield _of_demands(pool, demands, now)
 
 
-def _of_leases(pool: str, leases: Sequence[Claim], *, hinder: bool) -> Finding:
+def _of_leases(pool: str, leases: Sequence[Claim], *, hinder: bool) -> DoctorFinding:
     slots = sum(c.slots for c in leases)
-    return Finding(
+    return DoctorFinding(
         kind="dead-lease",
         pool=pool,
         severity=Severity.PROBLEM if hinder else Severity.NOTE,
@@ -137,14 +137,14 @@ def _of_leases(pool: str, leases: Sequence[Claim], *, hinder: bool) -> Finding:
     )
 
 
-def of_the_unknown(census: Census, now: float) -> Iterator[Finding]:
+def of_the_unknown(census: HolderCensus, now: float) -> Iterator[DoctorFinding]:
     """Leases whose holders cannot be checked from here, and that no host looks after."""
     for pool in sorted({claim.pool for claim in census.claims}):
         leases = [c for c in census.claims if c.pool == pool and c.held and not c.rests and c.holder.pid]
         unknown = [c for c in leases if lives(c, now) is None and c.confirmed_at is None]
         if unknown:
             ids = ", ".join(str(claim.id) for claim in unknown[:_NAMES_SHOWN])
-            yield Finding(
+            yield DoctorFinding(
                 kind="unchecked-lease",
                 pool=pool,
                 severity=Severity.NOTE,
@@ -155,9 +155,9 @@ def of_the_unknown(census: Census, now: float) -> Iterator[Finding]:
             )
 
 
-def _of_demands(pool: str, demands: Sequence[Demand], now: float) -> Finding:
+def _of_demands(pool: str, demands: Sequence[Demand], now: float) -> DoctorFinding:
     counting = any(demand.until > now for demand in demands)
-    return Finding(
+    return DoctorFinding(
         kind="stale-demand",
         pool=pool,
         severity=Severity.PROBLEM if counting else Severity.NOTE,
@@ -176,7 +176,7 @@ def _who(claims: Sequence[Claim]) -> str:
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def of_pools(pools: Iterable[PoolStatus]) -> Iterator[Finding]:
+def of_pools(pools: Iterable[PoolStatus]) -> Iterator[DoctorFinding]:
     for pool in pools:
         yield from _of_breaker(pool)
         yield from _of_cap(pool)
@@ -184,7 +184,7 @@ def of_pools(pools: Iterable[PoolStatus]) -> Iterator[Finding]:
         yield from _of_windows(pool)
 
 
-def _of_breaker(pool: PoolStatus) -> Iterator[Finding]:
+def _of_breaker(pool: PoolStatus) -> Iterator[DoctorFinding]:
     if pool.breaker == "closed":
         return
     flapping = pool.breaker_reopens >= FLAPPING_REOPENS
@@ -197,7 +197,7 @@ def _of_breaker(pool: PoolStatus) -> Iterator[Finding]:
     else:
         meaning = "nothing new starts here until a single trial goes well; running work goes on"
         remedy = f"wait, or {command('pool', 'reset', pool.name)} if you know that the limit is gone"
-    yield Finding(
+    yield DoctorFinding(
         kind="breaker-flapping" if flapping else f"breaker-{pool.breaker}",
         pool=pool.name,
         words=f"breaker {plain_words(breaker_words(pool))}",
@@ -206,10 +206,10 @@ def _of_breaker(pool: PoolStatus) -> Iterator[Finding]:
     )
 
 
-def _of_cap(pool: PoolStatus) -> Iterator[Finding]:
+def _of_cap(pool: PoolStatus) -> Iterator[DoctorFinding]:
     at_floor = pool.adaptive and pool.cap == pool.cap_floor < pool.operator_cap
     if at_floor and pool.last_cut_s_ago is not None and pool.last_cut_s_ago > PINNED_S:
-        yield Finding(
+        yield DoctorFinding(
             kind="cap-at-floor",
             pool=pool.name,
             words=f"cap still at its floor, {pool.cap}, {span_words(pool.last_cut_s_ago)} after the last cut",
@@ -219,7 +219,7 @@ def _of_cap(pool: PoolStatus) -> Iterator[Finding]:
         )
 
 
-def _of_names(pool: PoolStatus) -> Iterator[Finding]:
+def _of_names(pool: PoolStatus) -> Iterator[DoctorFinding]:
     """Two processes under one name are two leases; fine, unless a person thinks they are one."""
     holders: dict[tuple[str, str], set[tuple[str, int]]] = {}
     for lease in pool.leases:
@@ -228,7 +228,7 @@ def _of_names(pool: PoolStatus) -> Iterator[Finding]:
     twice = [(f"{project}/{name}", who) for (project, name), who in holders.items() if len(who) > 1]
     for name, who in twice[:_NAMES_SHOWN]:
         pids = ", ".join(str(pid) for _, pid in sorted(who))
-        yield Finding(
+        yield DoctorFinding(
             kind=f"same-name {name}",
             pool=pool.name,
             severity=Severity.NOTE,
@@ -238,13 +238,13 @@ def _of_names(pool: PoolStatus) -> Iterator[Finding]:
         )
 
 
-def _of_windows(pool: PoolStatus) -> Iterator[Finding]:
+def _of_windows(pool: PoolStatus) -> Iterator[DoctorFinding]:
     """A budget that nobody spends is kept by nobody."""
     if pool.hold_mean_s is None:
         return
     for window in pool.windows:
         if window.source == Source.DECLARED.value and not window.spent:
-            yield Finding(
+            yield DoctorFinding(
                 kind=f"window-unspent {window.name}",
                 pool=pool.name,
                 severity=Severity.NOTE,
@@ -255,10 +255,10 @@ def _of_windows(pool: PoolStatus) -> Iterator[Finding]:
             )
 
 
-def of_the_future(census: Census, now: float) -> Iterator[Finding]:
+def of_the_future(census: HolderCensus, now: float) -> Iterator[DoctorFinding]:
     ahead = {c.pool for c in census.claims if max(c.asked_at, c.granted_at or 0.0) > now + AHEAD_S}
     for pool in sorted(ahead):
-        yield Finding(
+        yield DoctorFinding(
             kind="clock",
             pool=pool,
             words="leases or asks that begin in the future",
@@ -267,13 +267,13 @@ def of_the_future(census: Census, now: float) -> Iterator[Finding]:
         )
 
 
-def of_counts(wrong: Sequence[Miscount]) -> Iterator[Finding]:
+def of_counts(wrong: Sequence[CountMismatch]) -> Iterator[DoctorFinding]:
     for pool in sorted({w.pool for w in wrong}):
         mine = [w for w in wrong if w.pool == pool]
         told = [
             f"{w.what} {w.kept} instead of {w.found}{f' for {w.project}' if w.project else ''}" for w in mine
         ]
-        yield Finding(
+        yield DoctorFinding(
             kind="miscount",
             pool=pool,
             words=f"counts do not match the leases: {', '.join(told[:_NAMES_SHOWN])}",
@@ -287,7 +287,7 @@ VANISHED_S = 60.0
 """Of silence; a host that sleeps or restarts for a moment is no finding."""
 
 
-def of_fleet(pools: Iterable[PoolStatus]) -> Iterator[Finding]:
+def of_fleet(pools: Iterable[PoolStatus]) -> Iterator[DoctorFinding]:
     for pool in pools:
         yield from _of_same_nodes(pool)
         yield from _of_silent_nodes(pool)
@@ -296,7 +296,7 @@ def of_fleet(pools: Iterable[PoolStatus]) -> Iterator[Finding]:
         yield from _of_same_hosts(pool)
 
 
-def _of_same_nodes(pool: PoolStatus) -> Iterator[Finding]:
+def _of_same_nodes(pool: PoolStatus) -> Iterator[DoctorFinding]:
     """A node that was restarted leaves a silent lease behind; two that renew are two processes."""
     by_name: dict[str, list[ShareStatus]] = {}
     for node in nodes_of(pool):
@@ -304,7 +304,7 @@ def _of_same_nodes(pool: PoolStatus) -> Iterator[Finding]:
             by_name.setdefault(node.node, []).append(node)
     for name, nodes in by_name.items():
         if len(nodes) > 1:
-            yield Finding(
+            yield DoctorFinding(
                 kind=f"same-node {name}",
                 pool=pool.name,
                 severity=Severity.NOTE,
@@ -314,11 +314,11 @@ def _of_same_nodes(pool: PoolStatus) -> Iterator[Finding]:
             )
 
 
-def _of_silent_nodes(pool: PoolStatus) -> Iterator[Finding]:
+def _of_silent_nodes(pool: PoolStatus) -> Iterator[DoctorFinding]:
     silent = [node for node in nodes_of(pool) if node.silent and node.slots]
     if silent:
         slots, last_s = sum(node.slots for node in silent), max(node.expires_in_s for node in silent)
-        yield Finding(
+        yield DoctorFinding(
             kind="silent-node",
             pool=pool.name,
             severity=Severity.NOTE,
@@ -328,10 +328,10 @@ def _of_silent_nodes(pool: PoolStatus) -> Iterator[Finding]:
         )
 
 
-def _of_owed(pool: PoolStatus) -> Iterator[Finding]:
+def _of_owed(pool: PoolStatus) -> Iterator[DoctorFinding]:
     owing = [node for node in nodes_of(pool) if node.owed]
     if owing:
-        yield Finding(
+        yield DoctorFinding(
             kind="owed",
             pool=pool.name,
             severity=Severity.NOTE,
@@ -342,10 +342,10 @@ def _of_owed(pool: PoolStatus) -> Iterator[Finding]:
         )
 
 
-def _of_silent_hosts(pool: PoolStatus) -> Iterator[Finding]:
+def _of_silent_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
     for host in pool.hosts:
         if host.heard_s_ago is not None and host.heard_s_ago > VANISHED_S:
-            yield Finding(
+            yield DoctorFinding(
                 kind=f"silent-host {host.host}",
                 pool=pool.name,
                 words=f"host {host.host} holds {counted(host.slots, 'slot')} and was not heard of for "
@@ -357,13 +357,13 @@ def _of_silent_hosts(pool: PoolStatus) -> Iterator[Finding]:
             )
 
 
-def _of_same_hosts(pool: PoolStatus) -> Iterator[Finding]:
+def _of_same_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
     boots: dict[str, set[str]] = {}
     for host in pool.hosts:
         if host.heard_s_ago is not None and not host.silent:
             boots.setdefault(host.host, set()).add(host.boot)
     for name in (name for name, found in boots.items() if len(found) > 1):
-        yield Finding(
+        yield DoctorFinding(
             kind=f"same-host {name}",
             pool=pool.name,
             words=f"{len(boots[name])} machines call themselves {name}",

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from flyball.cli.doctor.pool_checks import FIX, Finding, Severity
+from flyball.cli.doctor.pool_checks import FIX, DoctorFinding, Severity
 from flyball.cli.doctor.state_doctor import Checkup
 from flyball.cli.ui.units import counted
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.protected_paths import protected_among
 from flyball.errors import FlyballError, StoreError, UsageError
-from flyball.factory.cleanup import Kind, Survey, Thing
+from flyball.factory.cleanup import LeftoverKind, Survey, Thing
 from flyball.factory.git.git import Git
 from flyball.factory.git.stale_locks import clear, lock_files
 from flyball.factory.landing.gate import driven_by, files_named_in
@@ -119,11 +119,11 @@ def project_patient() -> ProjectPatient | None:
 # -- what can be found --------------------------------------------------------------------------------
 
 
-def _of_settings(root: Path) -> Iterator[Finding]:
+def _of_settings(root: Path) -> Iterator[DoctorFinding]:
     # What is wrong with the account is a finding of its own.
     found = [each for each in validate(root) if each.where != ACCOUNT]
     for number, each in enumerate(found):
-        yield Finding(
+        yield DoctorFinding(
             kind=f"validate-{number}",
             words=f"{each.where}: {each.words}",
             meaning="a run would stop or block at it" if each.severity == "problem" else "it stops nobody",
@@ -155,10 +155,10 @@ def _version(path: str) -> str:
     return found[0] if found is not None else ""
 
 
-def of_tools(tools: Sequence[Tool]) -> Iterator[Finding]:
+def of_tools(tools: Sequence[Tool]) -> Iterator[DoctorFinding]:
     for tool in tools:
         if not tool.version:
-            yield Finding(
+            yield DoctorFinding(
                 kind=f"tool-{tool.name}",
                 words=f"{tool.name} does not say which version it is",
                 meaning=f"{tool.path} may be broken; a run needs it",
@@ -167,7 +167,7 @@ def of_tools(tools: Sequence[Tool]) -> Iterator[Finding]:
             )
     git = next((tool for tool in tools if tool.name == "git" and tool.version), None)
     if git is not None and tuple(map(int, git.version.split(".")[:2])) < OLDEST_GIT:
-        yield Finding(
+        yield DoctorFinding(
             kind="tool-git-old",
             words=f"git is {git.version}",
             meaning="branches that have landed cannot be told from those that have not",
@@ -179,13 +179,13 @@ def _git_folder(root: Path) -> Path:
     return Path(Git(root)("rev-parse", "--path-format=absolute", "--git-common-dir"))
 
 
-def _of_git_locks(root: Path) -> Iterator[Finding]:
+def _of_git_locks(root: Path) -> Iterator[DoctorFinding]:
     try:
         locks = lock_files(_git_folder(root))
     except FlyballError:
         return  # validate says what is wrong with the repository
     if left := [str(lock.path) for lock in locks if not lock.holders]:
-        yield Finding(
+        yield DoctorFinding(
             kind="git-lock",
             words=f"git was killed and left {counted(len(left), 'lock file')}: {_names(left)}",
             meaning="git refuses to change what they guard; no living process holds them",
@@ -194,7 +194,7 @@ def _of_git_locks(root: Path) -> Iterator[Finding]:
         )
     for lock in locks:
         if lock.holders and lock.age_s > _LONG_HELD_S:
-            yield Finding(
+            yield DoctorFinding(
                 kind=f"git-lock-held {lock.path}",
                 words=f"{lock.path} has been there for {span_words(lock.age_s)}",
                 meaning=f"git with pid {', '.join(map(str, lock.holders))} may be at work on what it guards",
@@ -203,7 +203,7 @@ def _of_git_locks(root: Path) -> Iterator[Finding]:
             )
 
 
-def _of_trips(project: Project) -> Iterator[Finding]:
+def _of_trips(project: Project) -> Iterator[DoctorFinding]:
     """Trips that nobody goes on with."""
     if running(project.root) is not None:
         return
@@ -211,10 +211,12 @@ def _of_trips(project: Project) -> Iterator[Finding]:
         cut = _cut_short(project)
     except StoreError as error:
         meaning = "what was under way cannot be told; commits are not touched"
-        yield Finding(kind="ledger", words=str(error), meaning=meaning, remedy="move it away to start anew")
+        yield DoctorFinding(
+            kind="ledger", words=str(error), meaning=meaning, remedy="move it away to start anew"
+        )
         return
     if cut:
-        yield Finding(
+        yield DoctorFinding(
             kind="unfinished",
             words=f"{counted(len(cut), 'trip')} cut short: {_names(cut)}",
             meaning="everything they did is kept; nobody goes on with it now",
@@ -231,12 +233,12 @@ def _cut_short(project: Project) -> list[str]:
         return [f"{slot.task} ({slot.state.value})" for slot in ledger.slots.values() if not slot.final]
 
 
-def _of_gate(project: Project) -> Iterator[Finding]:
+def _of_gate(project: Project) -> Iterator[DoctorFinding]:
     commands, protected = project.config.gate.commands or (), protected_paths(project.config, project.root)
     deciding = {*files_named_in(commands, project.root), *driven_by(commands, project.root)}
     guarded = {path for path, _ in protected_among(deciding, protected)}
     if open_ := sorted(deciding - guarded):
-        yield Finding(
+        yield DoctorFinding(
             kind="gate-unprotected",
             words=f"what the gate does is decided by files that agents may change: {_names(open_)}",
             meaning="work that changes one of them is judged by the gate that it made itself",
@@ -245,14 +247,17 @@ def _of_gate(project: Project) -> Iterator[Finding]:
         )
 
 
-def _of_leftovers(project: Project, things: Sequence[Thing]) -> Iterator[Finding]:
-    ends = {Kind.WORKTREE: "worktrees without an owner", Kind.BRANCH: "branches without a task"}
+def _of_leftovers(project: Project, things: Sequence[Thing]) -> Iterator[DoctorFinding]:
+    ends = {
+        LeftoverKind.WORKTREE: "worktrees without an owner",
+        LeftoverKind.BRANCH: "branches without a task",
+    }
     for kind, words in ends.items():
         going = [
             thing.name for thing in things if thing.kind is kind and thing.goes and not _is_kept_warm(thing)
         ]
         if going:
-            yield Finding(
+            yield DoctorFinding(
                 kind=f"leftover-{kind.value}",
                 words=f"{words}: {_names(going)}",
                 meaning="their work is over, and nothing in them would be lost",
@@ -260,9 +265,11 @@ def _of_leftovers(project: Project, things: Sequence[Thing]) -> Iterator[Finding
                 severity=Severity.NOTE,
                 fixable=running(project.root) is None,
             )
-    strange = [t.name for t in things if t.kind is Kind.WORKTREE and not t.goes and "no worktree of" in t.why]
+    strange = [
+        t.name for t in things if t.kind is LeftoverKind.WORKTREE and not t.goes and "no worktree of" in t.why
+    ]
     if strange:
-        yield Finding(
+        yield DoctorFinding(
             kind="strange-worktree",
             words=f"folders that are no worktrees of this repository: {_names(strange)}",
             meaning="a task of that name could not be given its own",

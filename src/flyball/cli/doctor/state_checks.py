@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from flyball.cli.doctor.pool_checks import AHEAD_S, FIX, Finding, Severity
+from flyball.cli.doctor.pool_checks import AHEAD_S, FIX, DoctorFinding, Severity
 from flyball.cli.ui.units import counted
 from flyball.core.pool.verdict import span_words
 from flyball.errors import StoreError
@@ -30,14 +30,14 @@ from flyball.host.lock_file import LockFile
 from flyball.host.process import boot_id
 from flyball.host.resources import is_full, network_type
 from flyball.host.user_home import user_home
-from flyball.stores.sqlite.schema import OLDEST_SQLITE, Ailment, ClockRow, Examination
+from flyball.stores.sqlite.schema import OLDEST_SQLITE, ClockRow, Diagnosis, Examination
 from flyball.wake.mailbox import abandoned, folder_for
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 
 
-def of_folder(folder: Path, *, used: bool) -> Iterator[Finding]:
+def of_folder(folder: Path, *, used: bool) -> Iterator[DoctorFinding]:
     """A folder that is there must be usable; one that is not must be possible to make.
 
     ``used``: there is a state in it.
@@ -68,8 +68,8 @@ def _takes_nothing(folder: Path) -> str:
     return ""
 
 
-def unusable(words: str) -> Finding:
-    return Finding(
+def unusable(words: str) -> DoctorFinding:
+    return DoctorFinding(
         kind="unusable",
         words=words,
         meaning="the state cannot be used from here, so nothing is admitted",
@@ -87,7 +87,7 @@ def barred(path: Path) -> list[Path]:
     return [file for file in shut if file.exists()]
 
 
-def of_files(path: Path) -> Iterator[Finding]:
+def of_files(path: Path) -> Iterator[DoctorFinding]:
     odd = [file for file in _files(path) if not file.is_file()]
     if odd:
         yield unusable(f"{odd[0]} is not a file")
@@ -95,7 +95,7 @@ def of_files(path: Path) -> Iterator[Finding]:
     if shut:
         told = ", ".join(f"{file.name} is {_mode(file):04o}" for file in shut)
         mine = all(_is_mine(file) for file in shut)
-        yield Finding(
+        yield DoctorFinding(
             kind="barred",
             words=f"you may not read and write the state in {path.parent}: {told}",
             meaning="nothing is admitted: every ask has to write it, and to take its lock",
@@ -133,13 +133,13 @@ def _private_paths(path: Path) -> list[tuple[Path, int]]:
     return [(file, _FILE_MODE) for file in _files(path)] + [(folder, _FOLDER_MODE) for folder in folders]
 
 
-def of_permissions(path: Path) -> Iterator[Finding]:
+def of_permissions(path: Path) -> Iterator[DoctorFinding]:
     modes = {p: _mode(p) for p, _ in _private_paths(path)}
     shared = [p for p, mode in modes.items() if mode & 0o077]
     if shared:
         told = ", ".join(f"{p if p.is_dir() else p.name} is {modes[p]:04o}" for p in shared)
         mine = all(_is_mine(p) for p in shared)
-        yield Finding(
+        yield DoctorFinding(
             kind="permissions",
             words=f"other users may read or change the state: {told}",
             meaning="names of projects and tasks are visible, or anybody may take every slot",
@@ -157,9 +157,9 @@ _LOCK_LOOKS = 4
 _LOCK_NAP_S = 0.25
 
 
-def of_environment(path: Path) -> Iterator[Finding]:
+def of_environment(path: Path) -> Iterator[DoctorFinding]:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        yield Finding(
+        yield DoctorFinding(
             kind="old-sqlite",
             words=f"SQLite {sqlite3.sqlite_version} is too old",
             meaning="flyball cannot keep its state with it",
@@ -167,7 +167,7 @@ def of_environment(path: Path) -> Iterator[Finding]:
         )
     kind = network_type(str(path.parent))
     if kind:
-        yield Finding(
+        yield DoctorFinding(
             kind="network-disk",
             words=f"{path.parent} is on a network file system ({kind})",
             meaning="locks are not reliable there, so two processes could take one slot",
@@ -177,14 +177,14 @@ def of_environment(path: Path) -> Iterator[Finding]:
         yield _two_homes(path)
 
 
-def of_disk(path: Path) -> Iterator[Finding]:
+def of_disk(path: Path) -> Iterator[DoctorFinding]:
     folder = next(parent for parent in path.parents if os.path.isdir(parent))
     if is_full(str(folder)):
         yield disk_full(f"no space is left on the disk of {folder}")
 
 
-def disk_full(words: str) -> Finding:
-    return Finding(
+def disk_full(words: str) -> DoctorFinding:
+    return DoctorFinding(
         kind="disk-full",
         words=words,
         meaning="the state cannot grow: asks and releases fail as soon as it has to; what runs goes on",
@@ -192,10 +192,10 @@ def disk_full(words: str) -> Finding:
     )
 
 
-def _two_homes(path: Path) -> Finding:
+def _two_homes(path: Path) -> DoctorFinding:
     other = home() / FILE_NAME
     used = other.exists()
-    return Finding(
+    return DoctorFinding(
         kind="two-homes",
         severity=Severity.PROBLEM if used else Severity.NOTE,
         words=f"FLYBALL_URL and FLYBALL_HOME are both set; the state is {path}, not {other}",
@@ -206,7 +206,7 @@ def _two_homes(path: Path) -> Finding:
     )
 
 
-def of_lock(path: Path) -> Iterator[Finding]:
+def of_lock(path: Path) -> Iterator[DoctorFinding]:
     """Every step takes the lock for a moment; the same turn seen for a whole second is no moment."""
     name = f"{path}.lock"
     if not os.path.exists(name):
@@ -223,7 +223,7 @@ def of_lock(path: Path) -> Iterator[Finding]:
     except StoreError:
         return
     if seen is not None:
-        yield Finding(
+        yield DoctorFinding(
             kind="lock-stuck",
             words=f"{seen.holder} holds the lock {name} and makes no progress",
             meaning="nobody can take or give back a slot until it goes on",
@@ -231,13 +231,13 @@ def of_lock(path: Path) -> Iterator[Finding]:
         )
 
 
-def of_sockets(folder: Path) -> Iterator[Finding]:
+def of_sockets(folder: Path) -> Iterator[DoctorFinding]:
     try:
         left = abandoned(folder_for(folder))
     except OSError:
         return
     if left:
-        yield Finding(
+        yield DoctorFinding(
             kind="sockets",
             severity=Severity.NOTE,
             words=f"{counted(len(left), 'socket')} without a listener in {left[0].parent}",
@@ -250,9 +250,9 @@ def of_sockets(folder: Path) -> Iterator[Finding]:
 # -- the file itself ------------------------------------------------------------------------------
 
 
-def of_file(path: Path, seen: Examination) -> Iterator[Finding]:
-    if seen.ailment is Ailment.DAMAGED:
-        yield Finding(
+def of_file(path: Path, seen: Examination) -> Iterator[DoctorFinding]:
+    if seen.ailment is Diagnosis.DAMAGED:
+        yield DoctorFinding(
             kind="damaged",
             words=f"{path} is damaged: {seen.words}",
             meaning="nothing can be admitted; settings, leases and learned state in it cannot be read",
@@ -260,22 +260,22 @@ def of_file(path: Path, seen: Examination) -> Iterator[Finding]:
             "that runs now is then not counted, so let it finish first if you can",
             fixable=True,
         )
-    elif seen.ailment is Ailment.NEWER:
-        yield Finding(
+    elif seen.ailment is Diagnosis.NEWER:
+        yield DoctorFinding(
             kind="newer-layout",
             words=f"{path} was written by a newer flyball: {seen.words}",
             meaning="this version would misread it, so it touches nothing",
             remedy="upgrade flyball, or set FLYBALL_HOME to another folder",
         )
-    elif seen.ailment is Ailment.FOREIGN:
-        yield Finding(
+    elif seen.ailment is Diagnosis.FOREIGN:
+        yield DoctorFinding(
             kind="foreign-file",
             words=f"{path} is not flyball's: {seen.words}",
             meaning="flyball does not write into other programs' files",
             remedy="set FLYBALL_HOME or FLYBALL_URL to a place of its own",
         )
-    elif seen.ailment is Ailment.OLD:
-        yield Finding(
+    elif seen.ailment is Diagnosis.OLD:
+        yield DoctorFinding(
             kind="old-layout",
             severity=Severity.NOTE,
             words=f"{path} is from an older flyball: {seen.words}",
@@ -283,14 +283,14 @@ def of_file(path: Path, seen: Examination) -> Iterator[Finding]:
             remedy=f"any command that writes upgrades it; {FIX} does",
             fixable=True,
         )
-    elif seen.ailment is Ailment.BARRED:
+    elif seen.ailment is Diagnosis.BARRED:
         yield unusable(f"{path}: {seen.words}")
 
 
-def of_emptiness(path: Path) -> Iterator[Finding]:
+def of_emptiness(path: Path) -> Iterator[DoctorFinding]:
     """What an interrupted first use leaves looks like a file that was emptied: either is taken for new."""
     if path.is_file() and path.stat().st_size == 0:
-        yield Finding(
+        yield DoctorFinding(
             kind="empty",
             severity=Severity.NOTE,
             words=f"{path} is empty: its first use was interrupted, or somebody emptied it",
@@ -300,7 +300,7 @@ def of_emptiness(path: Path) -> Iterator[Finding]:
         )
 
 
-def set_aside_as(finding: Finding, path: Path, aside: Path) -> Finding:
+def set_aside_as(finding: DoctorFinding, path: Path, aside: Path) -> DoctorFinding:
     """The damaged file is out of the way: say loudly what that means."""
     return replace(
         finding,
@@ -311,8 +311,8 @@ def set_aside_as(finding: Finding, path: Path, aside: Path) -> Finding:
     )
 
 
-def unreachable(words: str) -> Finding:
-    return Finding(
+def unreachable(words: str) -> DoctorFinding:
+    return DoctorFinding(
         kind="unreachable",
         words=words,
         meaning="the state is on a server that cannot be used from here, so nothing is admitted",
@@ -320,7 +320,7 @@ def unreachable(words: str) -> Finding:
     )
 
 
-def of_clock(clock: ClockRow | None) -> Iterator[Finding]:
+def of_clock(clock: ClockRow | None) -> Iterator[DoctorFinding]:
     if clock is None:
         return
     if clock.boot != boot_id():
@@ -328,7 +328,7 @@ def of_clock(clock: ClockRow | None) -> Iterator[Finding]:
         wrong = off_s < 0 or off_s > OFF_LIMIT_S
         side = "before" if off_s < 0 else "after"
         odd = f"; the wall clock says {span_words(abs(off_s))} {side} the last use"
-        yield Finding(
+        yield DoctorFinding(
             kind="other-boot",
             severity=Severity.NOTE,
             words=f"the machine was started again since the state was last used{odd if wrong else ''}",
@@ -339,7 +339,7 @@ def of_clock(clock: ClockRow | None) -> Iterator[Finding]:
         )
     elif clock.seen_at > boot_seconds() + clock.offset_s + AHEAD_S:
         ahead_s = clock.seen_at - boot_seconds() - clock.offset_s
-        yield Finding(
+        yield DoctorFinding(
             kind="clock",
             words=f"the state was last used {span_words(ahead_s)} in the future",
             meaning="somebody with another boot clock (a container with its own time) shares this state",

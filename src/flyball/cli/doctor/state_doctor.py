@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from flyball.cli.doctor import pool_checks, state_checks
-from flyball.cli.doctor.pool_checks import Finding, Severity
+from flyball.cli.doctor.pool_checks import DoctorFinding, Severity
 from flyball.errors import StoreError, StoreFullError, StoreUnreadableError
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import mail_home, on_server, open_reader, path_of, resolve, shown
 from flyball.governor.status import Status, status_of
 from flyball.stores.port import Store
-from flyball.stores.sqlite.schema import Ailment, Examination, examine, set_aside
+from flyball.stores.sqlite.schema import Diagnosis, Examination, examine, set_aside
 from flyball.wake.mailbox import folder_for, sweep
 
 
@@ -24,14 +24,14 @@ from flyball.wake.mailbox import folder_for, sweep
 class Checkup:
     location: str
     exists: bool
-    found: tuple[Finding, ...]
+    found: tuple[DoctorFinding, ...]
 
     @property
     def healthy(self) -> bool:
         return not any(f.severity is Severity.PROBLEM and not f.fixed for f in self.found)
 
 
-class Patient:
+class StateDoctor:
     """One file of state. ``check`` looks; ``mend`` repairs what is safe to repair."""
 
     def __init__(self, address: str, path: Path) -> None:
@@ -53,14 +53,14 @@ class Patient:
             *state_checks.of_sockets(mail_home(self.address)),
         ]
         # Why a file could not be opened is said once, with what to do about it.
-        if not reasons or seen.ailment is not Ailment.BARRED:
+        if not reasons or seen.ailment is not Diagnosis.BARRED:
             found += state_checks.of_file(path, seen)
         found += [*state_checks.of_emptiness(path), *state_checks.of_clock(seen.clock)]
         if seen.ailment is None:
             found += self._of_state()
         return Checkup(str(path), True, tuple(found))
 
-    def _of_state(self) -> list[Finding]:
+    def _of_state(self) -> list[DoctorFinding]:
         try:
             reader = open_reader(self.address)
             try:
@@ -88,10 +88,10 @@ class Patient:
                 raise
             return None
 
-    def _of_damage(self, error: StoreUnreadableError) -> Iterable[Finding]:
-        return state_checks.of_file(self.path, Examination(Ailment.DAMAGED, str(error)))
+    def _of_damage(self, error: StoreUnreadableError) -> Iterable[DoctorFinding]:
+        return state_checks.of_file(self.path, Examination(Diagnosis.DAMAGED, str(error)))
 
-    def _of_failure(self, error: StoreError | OSError) -> Finding:
+    def _of_failure(self, error: StoreError | OSError) -> DoctorFinding:
         full = isinstance(error, StoreFullError)
         return state_checks.disk_full(str(error)) if full else state_checks.unusable(str(error))
 
@@ -99,7 +99,7 @@ class Patient:
 
     def mend(self, before: Checkup) -> Checkup:
         """Repair what ``before`` found and can be repaired; what is gone afterwards is fixed."""
-        trouble: list[Finding] = []
+        trouble: list[DoctorFinding] = []
         for kinds, repair in self._repairs():
             if any(f.fixable and f.kind in kinds for f in before.found):
                 try:
@@ -112,7 +112,7 @@ class Patient:
         unsaid = [finding for finding in trouble if finding.key not in remaining]
         return Checkup(after.location, after.exists, (*fixed, *after.found, *unsaid))
 
-    def _told(self, finding: Finding) -> Finding:
+    def _told(self, finding: DoctorFinding) -> DoctorFinding:
         if finding.kind == "damaged" and self._aside is not None:
             return state_checks.set_aside_as(finding, self.path, self._aside)
         return replace(finding, fixed=True)
@@ -156,7 +156,7 @@ class Patient:
         sweep(folder_for(mail_home(self.address)))
 
 
-class ServerPatient(Patient):
+class ServerPatient(StateDoctor):
     """State on a server: what its pools say; files, clocks and sockets are not ours to judge."""
 
     def __init__(self, address: str) -> None:
@@ -165,17 +165,17 @@ class ServerPatient(Patient):
     def check(self) -> Checkup:
         return Checkup(shown(self.address), True, tuple(self._of_state()))
 
-    def _of_damage(self, error: StoreUnreadableError) -> Iterable[Finding]:
+    def _of_damage(self, error: StoreUnreadableError) -> Iterable[DoctorFinding]:
         return [self._of_failure(error)]
 
-    def _of_failure(self, error: StoreError | OSError) -> Finding:
+    def _of_failure(self, error: StoreError | OSError) -> DoctorFinding:
         return state_checks.unreachable(str(error))
 
 
-def patient() -> Patient | None:
+def patient() -> StateDoctor | None:
     """Whoever the environment points at; None where the state lives in memory only."""
     address = resolve()
     if on_server(address):
         return ServerPatient(address)
     path = path_of(address)
-    return Patient(address, path) if path is not None else None
+    return StateDoctor(address, path) if path is not None else None

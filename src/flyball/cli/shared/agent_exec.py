@@ -31,7 +31,7 @@ from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on
 from flyball.governor.launch.output_files import (
     STDERR,
     STDOUT,
-    RunFolder,
+    OutputFolder,
     follow,
     readable_descriptors,
     sweep,
@@ -123,7 +123,7 @@ class AgentRun:
         except StoreError:
             return nullcontext()
 
-    def _gated(self, lease: Lease, argv: list[str], folder: RunFolder | None) -> GatedChild:
+    def _gated(self, lease: Lease, argv: list[str], folder: OutputFolder | None) -> GatedChild:
         env = {
             **os.environ,
             inherited_lease.VARIABLE: inherited_lease.exported(self.governor.address, lease.pool, lease.id),
@@ -131,7 +131,7 @@ class AgentRun:
         sys.stdout.flush()
         return GatedChild(argv, env, redirect=folder.redirect if folder else None)
 
-    def _let_run(self, lease: Lease, child: GatedChild, folder: RunFolder | None) -> None:
+    def _let_run(self, lease: Lease, child: GatedChild, folder: OutputFolder | None) -> None:
         try:
             if folder is not None:
                 folder.belongs_to(identify(child.pid))
@@ -142,18 +142,18 @@ class AgentRun:
             lease.release(Outcome.ABANDONED)
             raise
 
-    def _followed(self, lease: Lease, child: GatedChild, reader: Reader, folder: RunFolder) -> int:
+    def _followed(self, lease: Lease, child: GatedChild, reader: Reader, folder: OutputFolder) -> int:
         feeds = {STDOUT: reader.feed, STDERR: reader.feed_stderr}
         looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
         return follow(child, folder.tails(looks))
 
-    def _folder(self) -> RunFolder | None:
+    def _folder(self) -> OutputFolder | None:
         if not self.read:
             return None
         home = mail_home(self.governor.address)
         sweep(home)
         try:
-            return RunFolder(home, readable_descriptors())
+            return OutputFolder(home, readable_descriptors())
         except OSError:
             return None
 

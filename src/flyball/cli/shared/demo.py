@@ -34,7 +34,7 @@ from flyball.cli.ui.units import counted
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import resolve
-from flyball.sim.demo.score import Sample, Score, Standing, score
+from flyball.sim.demo.score import Sample, Standing, TrialScore, score
 from flyball.sim.demo.trial_run import Heat, Setup
 
 TRACK_EVERY_S = 0.5
@@ -81,7 +81,9 @@ def intro(setup: Setup) -> list[Block]:
 # -- while it runs --------------------------------------------------------------------------------
 
 
-def frame(standing: Standing, before: Score | None, *, glyphs: Glyphs, width: int = NARROW) -> list[Block]:
+def frame(
+    standing: Standing, before: TrialScore | None, *, glyphs: Glyphs, width: int = NARROW
+) -> list[Block]:
     """The live table; on a narrow terminal without what can be spared."""
     number = 2 if standing.governed else 1
     blocks: list[Block] = [
@@ -190,13 +192,13 @@ def compared(
 # -- the card ---------------------------------------------------------------------------------------
 
 
-def in_a_line(score: Score) -> str:
+def in_a_line(score: TrialScore) -> str:
     stopped = ", stopped at the time limit" if score.stopped else ""
     return f"{counted(score.calls_done, 'call')} in {score.wall_s:.1f} s, {score.throttles} x 429{stopped}"
 
 
 def card(
-    without: Score, governed: Score, tracks: tuple[Sequence[Sample], Sequence[Sample]], *, note: str
+    without: TrialScore, governed: TrialScore, tracks: tuple[Sequence[Sample], Sequence[Sample]], *, note: str
 ) -> list[Block]:
     """Before and after, side by side."""
     columns = [Column(""), Column("WITHOUT", right=True), Column("WITH FLYBALL", right=True)]
@@ -232,7 +234,7 @@ def _tick_s(tracks: tuple[Sequence[Sample], Sequence[Sample]]) -> float:
     return TRACK_EVERY_S * max(1, -(-int(longest_s / TRACK_EVERY_S + 1) // TRACK_WIDTH))
 
 
-def _card_rows(a: Score, b: Score) -> Iterator[list[Words]]:
+def _card_rows(a: TrialScore, b: TrialScore) -> Iterator[list[Words]]:
     yield ["calls done", str(a.calls_done), str(b.calls_done), _same(a.calls_done, b.calls_done), "workers"]
     yield ["429s answered", str(a.throttles), str(b.throttles), fewer(a.throttles, b.throttles), "provider"]
     yield ["wasted per 100 done", _number(a.wasted_per_100), _number(b.wasted_per_100), "", "provider"]
@@ -246,15 +248,15 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _index(score: Score) -> str:
+def _index(score: TrialScore) -> str:
     return "-" if score.fairness is None else f"{score.fairness:.2f}"
 
 
-def _counts(score: Score) -> str:
+def _counts(score: TrialScore) -> str:
     return " ".join(str(count) for count in score.done_by_first_finish)
 
 
-def _peak(score: Score) -> str:
+def _peak(score: TrialScore) -> str:
     return f"{score.peak_open} / {score.capacity}"
 
 
@@ -289,13 +291,13 @@ def faster(a: float, b: float) -> Words:
     )
 
 
-def _fairer(a: Score, b: Score) -> Words:
+def _fairer(a: TrialScore, b: TrialScore) -> Words:
     if a.fairness is None or b.fairness is None or abs(a.fairness - b.fairness) < SLACK:
         return "the same" if a.fairness is not None else ""
     return Piece("fairer", Style.GOOD) if b.fairness > a.fairness else Piece("less fair", Style.BAD)
 
 
-def _honest(without: Score, governed: Score) -> str:
+def _honest(without: TrialScore, governed: TrialScore) -> str:
     if governed.stopped or without.stopped:
         return "A run hit its time limit: its numbers are of the part that was done."
     if governed.wall_s > without.wall_s * (1 + SLACK):

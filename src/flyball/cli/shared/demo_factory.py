@@ -22,7 +22,7 @@ from flyball.core.tasks.task_run import Step
 from flyball.factory.git.git import Git
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project_view import history_of
-from flyball.factory.run.options import Report, Terms, Wish
+from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 from flyball.factory.run.session import conduct
 from flyball.factory.state.run_folders import STATE
 
@@ -80,7 +80,7 @@ def run(*, as_json: bool) -> int:
             if not as_json:
                 show([Line(INTRO.replace("\n", " ")), BLANK])
                 sys.stdout.flush()
-            report, signalled = conduct(root, load_config(root), Wish(), Terms(), watcher=watcher)
+            report, signalled = conduct(root, load_config(root), RunRequest(), RunOptions(), watcher=watcher)
         history = Git(root)("log", "--format=%h %s", "main").splitlines()
         backs = {name: back for name, *_ in _TASKS if (back := _sent_back(root / STATE, name))}
     if as_json:
@@ -129,7 +129,7 @@ def _sent_back(state: Path, task: str) -> str:
     return next((str(entry.fields["cause"]) for entry in backs), "")
 
 
-def _card(report: Report, backs: Mapping[str, str], history: list[str]) -> Iterator[Block]:
+def _card(report: RunReport, backs: Mapping[str, str], history: list[str]) -> Iterator[Block]:
     yield BLANK
     yield from ended(report)
     for task, cause in backs.items():

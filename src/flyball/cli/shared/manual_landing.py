@@ -17,29 +17,29 @@ from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
-from flyball.cli.ui.progress import Passage, shown
+from flyball.cli.ui.progress import StreamCopy, shown
 from flyball.cli.ui.render import allow_any_name, safe
-from flyball.core.tasks.task_run import Entry, Mark, Step
+from flyball.core.tasks.task_run import LedgerEntry, RunPhase, Step
 from flyball.errors import UsageError
 from flyball.factory.landing.gate import LOG
 from flyball.factory.project.config_reader import check_runnable
 from flyball.factory.project_view import Project, history_of
-from flyball.factory.run.manual_actions import ByHand
-from flyball.factory.run.options import Terms, Wish
+from flyball.factory.run.manual_actions import ManualAction
+from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.session import ask, conduct, running
 
 _LOOK_EVERY_S = 0.15
-_STEPS: Mapping[tuple[Step, Mark], str] = {
-    (Step.LAND, Mark.BEGUN): "landing",
-    (Step.REBASE, Mark.BEGUN): "rebasing",
-    (Step.ADVANCE, Mark.BEGUN): "green; moving the default branch",
-    (Step.PR, Mark.BEGUN): "green; pushing it and opening a pull request",
-    (Step.BACK, Mark.DONE): "sent back to its agent: {reason}",
-    (Step.LAUNCH, Mark.DONE): "its agent runs again",
+_STEPS: Mapping[tuple[Step, RunPhase], str] = {
+    (Step.LAND, RunPhase.BEGUN): "landing",
+    (Step.REBASE, RunPhase.BEGUN): "rebasing",
+    (Step.ADVANCE, RunPhase.BEGUN): "green; moving the default branch",
+    (Step.PR, RunPhase.BEGUN): "green; pushing it and opening a pull request",
+    (Step.BACK, RunPhase.DONE): "sent back to its agent: {reason}",
+    (Step.LAUNCH, RunPhase.DONE): "its agent runs again",
 }
 
 
-class Seen(Enum):
+class LandingState(Enum):
     UNDER_WAY = "under way"
     OVER = "over"
 
@@ -49,27 +49,27 @@ class LandingLines:
 
     def __init__(self, state: Path, task_id: str, *, after: int, out: TextIO | None) -> None:
         self._state, self._task, self._after, self._out = state, task_id, after, out
-        self._gate: Passage | None = None
+        self._gate: StreamCopy | None = None
         if out is not None:
             allow_any_name(out)
 
-    def see(self) -> Seen:
+    def see(self) -> LandingState:
         """Tell what is new. Over: merged, sent back, or waiting for a person again."""
-        over = Seen.UNDER_WAY
+        over = LandingState.UNDER_WAY
         for entry in history_of(self._state, self._task, after=self._after):
             self._after = entry.id
             self._tell(entry)
             if entry.step in (Step.MERGED, Step.BLOCK, Step.PARK, Step.BACK):
-                over = Seen.OVER
+                over = LandingState.OVER
         self._pass_on_gate()
         return over
 
     def wait(self) -> None:
         time.sleep(_LOOK_EVERY_S)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: LedgerEntry) -> None:
         self._pass_on_gate()
-        if entry.step is Step.GATE and entry.mark is Mark.BEGUN:
+        if entry.step is Step.GATE and entry.mark is RunPhase.BEGUN:
             self._say(f"gate: {entry.fields.get('command', '')}")
             self._open_gate(Path(str(entry.fields.get("folder_of_gate", ""))))
         elif (entry.step, entry.mark) in _STEPS:
@@ -80,7 +80,7 @@ class LandingLines:
             return
         # A landing that starts over throws the log away; what was told of it is told.
         with contextlib.suppress(OSError):
-            self._gate = Passage((folder / LOG).open("rb"))
+            self._gate = StreamCopy((folder / LOG).open("rb"))
 
     def _pass_on_gate(self) -> None:
         if self._gate is None or self._out is None:
@@ -125,7 +125,7 @@ def _by_the_run(project: Project, task_id: str, how: str, lines: LandingLines) -
     answer = ask(project.root, "merge", task_id, how=how)
     if answer is not None and not answer.accepted:
         raise UsageError(answer.words)
-    while lines.see() is not Seen.OVER and running(project.root) is not None:
+    while lines.see() is not LandingState.OVER and running(project.root) is not None:
         lines.wait()
     return []
 
@@ -144,9 +144,9 @@ def _by_ourselves(project: Project, task_id: str, how: str, lines: LandingLines)
     follower = threading.Thread(target=follow, name="landing-lines")
     follower.start()
     try:
-        wish = Wish(only=(task_id,))
+        wish = RunRequest(only=(task_id,))
         report, _ = conduct(
-            project.root, project.config, wish, Terms(), by_hand=ByHand(task=task_id, how=how)
+            project.root, project.config, wish, RunOptions(), by_hand=ManualAction(task=task_id, how=how)
         )
         return report.notes
     finally:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from flyball.core.tasks.task_run import SlotRun, State
+from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.project_view import Project, opened_ledger
 
 
-def waiting_pulls(project: Project) -> dict[str, SlotRun]:
+def waiting_pulls(project: Project) -> dict[str, TaskRunState]:
     """Those that wait for people."""
     with opened_ledger(project.state) as ledger:
         parked = ledger.trips_of(State.PARKED) if ledger is not None else {}
     return {task: slot for task, slot in parked.items() if slot.pr_number}
 
 
-def named_pull(pulls: Mapping[str, SlotRun], word: str) -> SlotRun:
+def named_pull(pulls: Mapping[str, TaskRunState], word: str) -> TaskRunState:
     """The one that a person means; UsageError names the others.
 
-    >>> named_pull({"t-1": SlotRun(task="t-1", state=State.PARKED, pr_number=12)}, "#12").task
+    >>> named_pull({"t-1": TaskRunState(task="t-1", state=State.PARKED, pr_number=12)}, "#12").task
     't-1'
     """
     if word in pulls:
@@ -34,5 +34,5 @@ def named_pull(pulls: Mapping[str, SlotRun], word: str) -> SlotRun:
     raise UsageError(f"there is no pull request {word!r} of this project's tasks; {way_out}")
 
 
-def _means(word: str, slot: SlotRun) -> bool:
+def _means(word: str, slot: TaskRunState) -> bool:
     return word.lstrip("#!") == str(slot.pr_number) or word.rstrip("/") == slot.pr_url

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
 from flyball.cli.ui.units import amount, command
 from flyball.core.pool.verdict import span_words
-from flyball.factory.run.board import Board, Row
+from flyball.factory.run.board import Board, BoardRow
 
 STYLES = {
     "running": Style.GOOD,
@@ -73,7 +73,7 @@ def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTH
     yield from _next(board, rows)
 
 
-def _unmerged(board: Board) -> list[Row]:
+def _unmerged(board: Board) -> list[BoardRow]:
     return [row for row in board.rows if row.state != "merged"]
 
 
@@ -101,7 +101,7 @@ def _more(number: int) -> Iterator[Line]:
 # -- what is under way --------------------------------------------------------------------------------
 
 
-def _rows_table(rows: Sequence[Row], at: float) -> Table:
+def _rows_table(rows: Sequence[BoardRow], at: float) -> Table:
     """Numbers that no agent reports get no column. An agent that counts its tokens has cost something,
     known or not."""
     tokens = any(row.tokens for row in rows)
@@ -116,13 +116,13 @@ def _rows_table(rows: Sequence[Row], at: float) -> Table:
     return Table([*columns, Column("", wraps=True)], cells)
 
 
-def _cost(row: Row) -> str:
+def _cost(row: BoardRow) -> str:
     if row.cost_usd is not None:
         return f"${row.cost_usd:.2f}"
     return "unknown" if row.tokens else ""
 
 
-def _denied(row: Row) -> Iterator[Line]:
+def _denied(row: BoardRow) -> Iterator[Line]:
     if row.denials:
         yield Line(denied_words(row.task, row.denials), label=Piece("denied", Style.WARN), indent=2)
 
@@ -133,16 +133,16 @@ def denied_words(task: str, denials: Sequence[str]) -> str:
     return f"{task}: its agent may not {'; '.join(denials[:_DENIALS_NAMED])}{more}"
 
 
-def _state(row: Row) -> Piece:
+def _state(row: BoardRow) -> Piece:
     again = f" ({row.attempt})" if row.attempt > 1 else ""
     return Piece(WORDS.get(row.state, row.state) + again, STYLES.get(row.state, Style.PLAIN))
 
 
-def _age(row: Row, at: float) -> str:
+def _age(row: BoardRow, at: float) -> str:
     return span_words(max(0.0, at - row.since)) if row.since else ""
 
 
-def _detail(row: Row) -> Words:
+def _detail(row: BoardRow) -> Words:
     words = row.why or row.activity or row.back or row.title
     return [Piece("silent for a while; ", Style.WARN), words] if row.stuck else words
 
@@ -170,7 +170,7 @@ def _merged(board: Board) -> Iterator[Block]:
         yield Line(f"{named}{rest}", label=Piece("merged", Style.GOOD), indent=2)
 
 
-def _next(board: Board, rows: Sequence[Row]) -> Iterator[Block]:
+def _next(board: Board, rows: Sequence[BoardRow]) -> Iterator[Block]:
     """Whose turn it is, where no run is going on."""
     hints = list(_hints(board, rows))
     if hints:
@@ -183,7 +183,7 @@ def _others(tasks: Sequence[str]) -> str:
     return f", and {len(tasks) - 1} more" if len(tasks) > 1 else ""
 
 
-def _hints(board: Board, rows: Sequence[Row]) -> Iterator[str]:
+def _hints(board: Board, rows: Sequence[BoardRow]) -> Iterator[str]:
     unopened = [row.task for row in rows if row.wants_pull]
     if unopened:
         yield f"{command('pr', 'open', unopened[0])} opens its pull request{_others(unopened)}"

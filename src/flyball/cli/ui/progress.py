@@ -19,7 +19,7 @@ EVERY_S = 5.0
 """A log of a run of minutes gets some dozens of lines, whatever is told."""
 
 
-class Progress:
+class ProgressLine:
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock
         self._terminal, self._shown = stream.isatty(), False
@@ -46,7 +46,7 @@ class Progress:
 PIECE_BYTES = 1 << 16
 
 
-class Passage:
+class StreamCopy:
     """Text of a file that may still grow, from where the file stands, with one kind of line end."""
 
     def __init__(self, file: BinaryIO) -> None:

@@ -25,15 +25,15 @@ from flyball.cli.ui.render import (
     safe,
 )
 from flyball.cli.ui.units import counted
-from flyball.core.tasks.statistics import Spend
-from flyball.factory.run.board import Row, board_of
+from flyball.core.tasks.statistics import SpendTotals
+from flyball.factory.run.board import BoardRow, board_of
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from flyball.factory.run.dry_run import Plan
-    from flyball.factory.run.options import Report
+    from flyball.factory.run.dry_run import DryRun
+    from flyball.factory.run.options import RunReport
     from flyball.factory.run.run import Run
 
 Watcher = Callable[["Run"], None]
@@ -53,7 +53,7 @@ def watcher_for(*, quiet: bool) -> Iterator[Watcher]:
         with _live() as watcher:
             yield watcher
     else:
-        yield Lines().see
+        yield ProgressLines().see
 
 
 @contextlib.contextmanager
@@ -98,7 +98,7 @@ _MOMENTS = frozenset(
 )
 
 
-class Lines:
+class ProgressLines:
     """A line for every change of state, for logs and pipes."""
 
     def __init__(self) -> None:
@@ -129,14 +129,14 @@ class Lines:
             print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
 
 
-def _news(row: Row) -> str:
+def _news(row: BoardRow) -> str:
     """What of its words makes another line."""
     if row.state == "checking":
         return row.why.partition(":")[0]
     return row.why if row.state in ("ready", "blocked", "parked") else ""
 
 
-def _worth_a_line(row: Row) -> bool:
+def _worth_a_line(row: BoardRow) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
     if row.state == "checking":
         stage, _, waits = row.why.partition(": ")
@@ -144,7 +144,7 @@ def _worth_a_line(row: Row) -> bool:
     return row.state not in ("claimed", "ended") and (row.state != "ready" or row.why not in _MOMENTS)
 
 
-def line_of(row: Row) -> str:
+def line_of(row: BoardRow) -> str:
     again = f", attempt {row.attempt}" if row.attempt > 1 else ""
     why = row.why or (row.back if row.state == "running" else "")
     why = f": {why}" if why else ""
@@ -154,7 +154,7 @@ def line_of(row: Row) -> str:
 # -- before and after ---------------------------------------------------------------------------------
 
 
-def planned(plan: Plan) -> Iterator[Block]:
+def planned(plan: DryRun) -> Iterator[Block]:
     yield Line([Piece(plan.project, Style.STRONG), f"  {plan.mode}, width {plan.width}, pool {plan.pool}"])
     for task, state in plan.resumes.items():
         yield Line(f"{task}, which was {state}", label="goes on", indent=2)
@@ -171,7 +171,7 @@ def planned(plan: Plan) -> Iterator[Block]:
         yield Line(note, label=Piece("note", Style.WARN), indent=2)
 
 
-def ended(report: Report) -> Iterator[Block]:
+def ended(report: RunReport) -> Iterator[Block]:
     """What came of it, and whose turn it is."""
     merged = len(report.merged)
     yield Line(f"{merged} merged" + (f": {', '.join(sorted(report.merged)[:20])}" if merged else ""))
@@ -205,7 +205,7 @@ def ended(report: Report) -> Iterator[Block]:
         yield Line(note, label="note", indent=2)
 
 
-def cost_words(spend: Spend) -> str:
+def cost_words(spend: SpendTotals) -> str:
     silent = f"{counted(spend.unpriced, 'agent')} did not say"
     if spend.usd is None:
         return f"unknown: {silent}"

@@ -13,9 +13,9 @@ from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Tabl
 from flyball.cli.ui.units import command, counted
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.readiness import Deferral, in_order
-from flyball.core.tasks.scheduler import Choice
+from flyball.core.tasks.scheduler import Selection
 from flyball.core.tasks.task import DEFAULT_TYPE, Task, TaskStatus
-from flyball.factory.tasks.port import Loaded, Problem
+from flyball.factory.tasks.port import Loaded, TaskProblem
 from flyball.runtimes.port import End, Ending
 
 _WAITING_SHOWN = 20
@@ -94,7 +94,7 @@ def _said(status: TaskStatus) -> str:
     return status.value.replace("_", " ")
 
 
-def problem_lines(problems: Sequence[Problem]) -> Iterator[Block]:
+def problem_lines(problems: Sequence[TaskProblem]) -> Iterator[Block]:
     if not problems:
         return
     yield BLANK
@@ -106,7 +106,7 @@ def problem_lines(problems: Sequence[Problem]) -> Iterator[Block]:
 # -- ready ----------------------------------------------------------------------------------------
 
 
-def ready_screen(choice: Choice, loaded: Loaded, *, width: int) -> Iterator[Block]:
+def ready_screen(choice: Selection, loaded: Loaded, *, width: int) -> Iterator[Block]:
     if choice.items:
         yield Line(f"{counted(len(choice.items), 'task')} could start now, of {width} that run at once:")
         columns = [Column("TASK"), Column("P", right=True), Column("TITLE", wraps=True)]
@@ -121,7 +121,7 @@ def ready_screen(choice: Choice, loaded: Loaded, *, width: int) -> Iterator[Bloc
     yield from problem_lines(loaded.problems)
 
 
-def _waiting(choice: Choice) -> Iterator[Block]:
+def _waiting(choice: Selection) -> Iterator[Block]:
     if not choice.deferrals:
         return
     yield BLANK

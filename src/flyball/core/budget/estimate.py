@@ -25,7 +25,7 @@ KEPT: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class PastRun:
     """One launch that is over."""
 
     kind: str
@@ -80,16 +80,16 @@ class _Kept:
 _Key = tuple[str | None, str | None]
 
 
-class Experience:
+class RunHistory:
     """What is known of past launches. Only ever added to."""
 
-    def __init__(self, past: Iterable[Past] = ()) -> None:
+    def __init__(self, past: Iterable[PastRun] = ()) -> None:
         self._costs: defaultdict[_Key, _Kept] = defaultdict(_Kept)
         self._durations: defaultdict[_Key, _Kept] = defaultdict(_Kept)
         for each in past:
             self.add(each)
 
-    def add(self, past: Past) -> None:
+    def add(self, past: PastRun) -> None:
         for kept, value in ((self._costs, past.cost_usd), (self._durations, past.duration_s)):
             if value is not None and 0 <= value < math.inf:
                 for key, _ in _rungs(past.kind, past.model):
@@ -127,7 +127,7 @@ def _first(kept: defaultdict[_Key, _Kept], kind: str, model: str) -> tuple[Quant
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ForecastOutcome:
     """What was expected of one launch, and what came of it."""
 
     expected: Quantiles
@@ -135,7 +135,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class EstimateScore:
     count: int
     within_p90: float | None
     """The share that stayed below P90; 0.9 is right, more is timid, less is bold."""
@@ -143,14 +143,14 @@ class Score:
     """Of P50, as a part of what it really was."""
 
 
-def score(outcomes: Iterable[Outcome]) -> Score:
+def score(outcomes: Iterable[ForecastOutcome]) -> EstimateScore:
     """
     >>> score([Outcome(Quantiles(1.0, 2.0), 2.0), Outcome(Quantiles(1.0, 2.0), 4.0)])
     Score(count=2, within_p90=0.5, median_error=0.5)
     """
     known = [each for each in outcomes if each.actual >= 0]
     if not known:
-        return Score(0, None, None)
+        return EstimateScore(0, None, None)
     within = sum(each.actual <= each.expected.p90 for each in known) / len(known)
     errors = sorted(abs(each.actual - each.expected.p50) / max(each.actual, 1e-9) for each in known)
-    return Score(len(known), within, errors[(len(errors) - 1) // 2])
+    return EstimateScore(len(known), within, errors[(len(errors) - 1) // 2])

@@ -31,7 +31,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from flyball.core.budget.usage_windows import Standing
+from flyball.core.budget.usage_windows import WindowUsage
 from flyball.core.pool.verdict import span_words
 
 STEP_S = 20.0
@@ -95,22 +95,22 @@ class Level(IntEnum):
         return self.name.lower()
 
 
-class Guard(Enum):
+class BudgetAction(Enum):
     ENFORCE = "enforce"
     ADVISORY = "advisory"
     OFF = "off"
 
 
-BASELINE = Guard.ENFORCE
+BASELINE = BudgetAction.ENFORCE
 
 
-def guard_of(flag: str | None, project: str | None) -> Guard:
+def guard_of(flag: str | None, project: str | None) -> BudgetAction:
     """The run's own word, else the project's, else to enforce.
 
     >>> guard_of("off", "enforce"), guard_of(None, "advisory"), guard_of(None, None)
     (<Guard.OFF: 'off'>, <Guard.ADVISORY: 'advisory'>, <Guard.ENFORCE: 'enforce'>)
     """
-    return Guard(flag or project or BASELINE.value)
+    return BudgetAction(flag or project or BASELINE.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,19 +144,19 @@ class Thresholds:
 # -- what follows ---------------------------------------------------------------------------------------
 
 
-def worst(standings: Iterable[Standing], model: str | None = None) -> Standing | None:
+def worst(standings: Iterable[WindowUsage], model: str | None = None) -> WindowUsage | None:
     """The fullest enforced window: of those for everybody, or of those that concern a model."""
     asked = [each for each in standings if each.enforced]
     concerned = [each for each in asked if (each.concerns(model) if model is not None else not each.model)]
     return max(concerned, key=lambda each: each.full, default=None)
 
 
-def level_of(standings: Iterable[Standing], thresholds: Thresholds) -> Level:
+def level_of(standings: Iterable[WindowUsage], thresholds: Thresholds) -> Level:
     found = worst(standings)
     return thresholds.level(found.full) if found is not None else Level.OK
 
 
-def width_of(width: int, standings: Iterable[Standing], thresholds: Thresholds) -> int:
+def width_of(width: int, standings: Iterable[WindowUsage], thresholds: Thresholds) -> int:
     found = worst(standings)
     return thresholds.width(width, found.full) if found is not None else width
 
@@ -187,7 +187,7 @@ class Asked:
 
 
 def preflight(
-    standings: Iterable[Standing], asked: Asked, thresholds: Thresholds, now: float
+    standings: Iterable[WindowUsage], asked: Asked, thresholds: Thresholds, now: float
 ) -> Refusal | None:
     """None where it fits every window below drain; else the window that frees up last."""
     concerned = (each for each in standings if each.enforced and each.concerns(asked.model))
@@ -195,7 +195,7 @@ def preflight(
     return max(refused, key=lambda each: each.until or 0.0, default=None)
 
 
-def _unfit(each: Standing, asked: Asked, thresholds: Thresholds, now: float) -> Refusal | None:
+def _unfit(each: WindowUsage, asked: Asked, thresholds: Thresholds, now: float) -> Refusal | None:
     resets = f"it ends in {span_words(max(0.0, each.end - now))}"
     if thresholds.level(each.full) >= Level.DRAIN:
         return Refusal(words=f"{each.words()}; {resets}", window=each.name, until=each.end)
@@ -210,7 +210,7 @@ def _unfit(each: Standing, asked: Asked, thresholds: Thresholds, now: float) -> 
     return Refusal(words=f"{expected}: {each.words()}; {resets}", window=each.name, until=each.end)
 
 
-def _most(each: Standing, thresholds: Thresholds) -> float:
+def _most(each: WindowUsage, thresholds: Thresholds) -> float:
     ceiling = each.ceiling.value if each.ceiling is not None else 0.0
     return 0.99 * thresholds.drain * ceiling
 

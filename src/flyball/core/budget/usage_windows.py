@@ -32,7 +32,7 @@ LEARNED_FROM = 0.05
 """A reported part below this says too little about the ceiling: its rounding would be most of it."""
 
 
-class Tag(Enum):
+class UsageCertainty(Enum):
     """How a figure is known."""
 
     REPORTED = "reported"
@@ -42,21 +42,21 @@ class Tag(Enum):
     ESTIMATED = "estimated"
 
 
-_SURENESS = (Tag.REPORTED, Tag.MEASURED, Tag.ESTIMATED)
+_SURENESS = (UsageCertainty.REPORTED, UsageCertainty.MEASURED, UsageCertainty.ESTIMATED)
 
 
-def least_sure(*tags: Tag) -> Tag:
+def least_sure(*tags: UsageCertainty) -> UsageCertainty:
     return max(tags, key=_SURENESS.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     value: float
-    tag: Tag
+    tag: UsageCertainty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class WindowTerms:
     """A window as people set it."""
 
     name: str
@@ -72,11 +72,11 @@ class Terms:
     """A person saw so much spent by then, whoever can measure it: it counts while that window lasts."""
 
 
-BUILT_IN = (Terms(name="5h", length_s=5 * HOUR_S), Terms(name="7d", length_s=7 * DAY_S))
+BUILT_IN = (WindowTerms(name="5h", length_s=5 * HOUR_S), WindowTerms(name="7d", length_s=7 * DAY_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class UsageReport:
     """What the provider said about one window."""
 
     name: str
@@ -90,7 +90,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class UsageItem:
     """So much was spent between two moments, which may be one."""
 
     start: float
@@ -103,8 +103,8 @@ class Spend:
     """All that one source knows of an account's spending."""
 
     source: str
-    pieces: Sequence[Piece] = ()
-    tag: Tag = Tag.MEASURED
+    pieces: Sequence[UsageItem] = ()
+    tag: UsageCertainty = UsageCertainty.MEASURED
     whole: bool = True
     """False: it knows of our own agents only."""
     floor: Spend | None = None
@@ -118,19 +118,19 @@ class Spend:
             share = _share_within(piece, start, end)
             total += piece.usd * share
             whole = whole and share in (0.0, 1.0)
-        found = Figure(total, self.tag if whole else Tag.ESTIMATED)
+        found = Figure(total, self.tag if whole else UsageCertainty.ESTIMATED)
         least = self.floor.within(start, end) if self.floor is not None else found
         return found if found.value >= least.value else least
 
 
-def _share_within(piece: Piece, start: float, end: float) -> float:
+def _share_within(piece: UsageItem, start: float, end: float) -> float:
     if piece.end <= piece.start:
         return 1.0 if start <= piece.start < end else 0.0
     overlap_s = min(piece.end, end) - max(piece.start, start)
     return min(1.0, max(0.0, overlap_s / (piece.end - piece.start)))
 
 
-def span_of(terms: Terms, report: Report | None, now: float) -> tuple[float, float]:
+def span_of(terms: WindowTerms, report: UsageReport | None, now: float) -> tuple[float, float]:
     """When the window that is going on began, and when it ends.
 
     On a grid of whole lengths since 1970, UTC, unless the provider told a reset of its own: then on the grid
@@ -148,7 +148,7 @@ def span_of(terms: Terms, report: Report | None, now: float) -> tuple[float, flo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class WindowUsage:
     """One window now."""
 
     name: str
@@ -182,7 +182,7 @@ class Standing:
         return f"{self.name} window at {self.full:.0%} ({self.fraction.tag.value})"
 
 
-def stand(terms: Terms, report: Report | None, spend: Spend | None, now: float) -> Standing:
+def stand(terms: WindowTerms, report: UsageReport | None, spend: Spend | None, now: float) -> WindowUsage:
     """How one window stands, from its own terms, its own report, and what was spent."""
     start, end = span_of(terms, report, now)
     # What was spent this very moment is spent.
@@ -192,7 +192,7 @@ def stand(terms: Terms, report: Report | None, spend: Spend | None, now: float) 
     spent = _spent(terms, spend, start, now) if spend is not None else None
     ceiling = _ceiling(terms, told, spend, start)
     fraction, unmeasured = _fraction(told, spend, spent, ceiling, now)
-    return Standing(
+    return WindowUsage(
         name=terms.name,
         start=start,
         end=end,
@@ -204,35 +204,37 @@ def stand(terms: Terms, report: Report | None, spend: Spend | None, now: float) 
     )
 
 
-def _spent(terms: Terms, spend: Spend, start: float, now: float) -> Figure:
+def _spent(terms: WindowTerms, spend: Spend, start: float, now: float) -> Figure:
     spent = spend.within(start, now)
     if terms.seen_at is None or not start <= terms.seen_at <= now:
         return spent
     least = terms.seen_usd + spend.within(terms.seen_at, now).value
-    return spent if spent.value >= least else Figure(least, Tag.ESTIMATED)
+    return spent if spent.value >= least else Figure(least, UsageCertainty.ESTIMATED)
 
 
-def _ceiling(terms: Terms, told: Report | None, spend: Spend | None, start: float) -> Figure | None:
+def _ceiling(
+    terms: WindowTerms, told: UsageReport | None, spend: Spend | None, start: float
+) -> Figure | None:
     if terms.ceiling_usd is not None:
-        return Figure(terms.ceiling_usd, Tag.MEASURED)
+        return Figure(terms.ceiling_usd, UsageCertainty.MEASURED)
     if told is None or spend is None or told.fraction < LEARNED_FROM:
         return None
     before = spend.within(start, told.at).value
-    return Figure(before / told.fraction, Tag.ESTIMATED) if before > 0 else None
+    return Figure(before / told.fraction, UsageCertainty.ESTIMATED) if before > 0 else None
 
 
 def _fraction(
-    told: Report | None, spend: Spend | None, spent: Figure | None, ceiling: Figure | None, now: float
+    told: UsageReport | None, spend: Spend | None, spent: Figure | None, ceiling: Figure | None, now: float
 ) -> tuple[Figure | None, bool]:
     if told is not None:
         since = spend.within(told.at, now).value if spend is not None else 0.0
         if ceiling is None or since <= 0:
-            return Figure(told.fraction, Tag.REPORTED), False
-        return Figure(told.fraction + since / ceiling.value, Tag.ESTIMATED), False
+            return Figure(told.fraction, UsageCertainty.REPORTED), False
+        return Figure(told.fraction + since / ceiling.value, UsageCertainty.ESTIMATED), False
     if ceiling is None:
         return None, False
     if spent is None:
-        return Figure(1.0, Tag.ESTIMATED), True
+        return Figure(1.0, UsageCertainty.ESTIMATED), True
     return Figure(spent.value / ceiling.value, least_sure(spent.tag, ceiling.tag)), False
 
 

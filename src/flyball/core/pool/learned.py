@@ -16,7 +16,7 @@ FIRST_LOOK = 24.0
 """Successes from the end of a fall or a rise to the first probe, until that has found nothing."""
 
 
-class Settling(Enum):
+class CooldownState(Enum):
     """What the freeze that now runs (or last ran) followed."""
 
     NONE = "none"
@@ -37,7 +37,7 @@ class CapEvent(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredState:
     """What this controller learned beside the level."""
 
     firm: float
@@ -79,7 +79,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Gradient:
+class GradientState:
     """What the latency gradient keeps: the long-run answer time."""
 
     long_s: float = 0.0
@@ -91,7 +91,7 @@ class CapState:
 
     level: float
     settle_until: float = 0.0
-    settling: Settling = Settling.NONE
+    settling: CooldownState = CooldownState.NONE
     grew_by: float = 0.0
     failed_level: float | None = None
     episode_level: float | None = None
@@ -106,5 +106,5 @@ class CapState:
     """Nothing starts before this: the controller waits out a run of refusals."""
     spaced_s: float = 0.0
     """The time between two starts while they are tried one by one after a fall; 0 outside of that."""
-    measured: Measured | None = None
-    gradient: Gradient | None = None
+    measured: MeasuredState | None = None
+    gradient: GradientState | None = None

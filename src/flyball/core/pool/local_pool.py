@@ -34,7 +34,7 @@ _TRIAL_OUTCOMES = {
 }
 
 
-class Start:
+class CallStart:
     """One call in flight, as it was when it started."""
 
     __slots__ = ("cost", "in_flight", "marks", "number", "sent_at")
@@ -56,7 +56,7 @@ class Start:
         )
 
 
-class Gate:
+class LocalPool:
     """Not thread-safe: its driver serialises."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Gate:
             return limits.valid_until if not trial else INFINITY
         return windowing.room_at(self.meters.windows, cost, now)[0] if self.meters.windows else now
 
-    def start(self, now: float, cost: Mapping[str, float] = _NO_COST, *, chance: float = 0.5) -> Start:
+    def start(self, now: float, cost: Mapping[str, float] = _NO_COST, *, chance: float = 0.5) -> CallStart:
         """Only after ``open_at`` said now. ``chance`` spreads the spacing; a half leaves it as it is."""
         self._number += 1
         counts, limits = self.counts, self.limits
@@ -124,11 +124,11 @@ class Gate:
         if self.meters.windows:
             self.meters.windows = windowing.take(self.meters.windows, cost, now)
         marks = windowing.marks(self.meters.windows) if self.meters.windows else _NO_COST
-        return Start(self._number, now, counts.in_use, cost, marks)
+        return CallStart(self._number, now, counts.in_use, cost, marks)
 
     def end(
         self,
-        start: Start,
+        start: CallStart,
         signal: Signal,
         now: float,
         *,
@@ -156,7 +156,7 @@ class Gate:
         if now >= self.limits.valid_until:
             self._replan(now)
 
-    def hear(self, start: Start, signal: Signal, now: float) -> None:
+    def hear(self, start: CallStart, signal: Signal, now: float) -> None:
         """Something was said about a call that goes on; tell ``end`` that it was heard."""
         self._settle_windows(start, signal, now)
         if signal.kind is not SignalKind.OK:
@@ -164,7 +164,7 @@ class Gate:
         if now >= self.limits.valid_until:
             self._replan(now)
 
-    def abandon(self, start: Start, now: float) -> None:
+    def abandon(self, start: CallStart, now: float) -> None:
         """It never began: nothing was sent, nothing was learned, and a trial goes to the next."""
         self._count_work(start.cost, -1.0)
         self._refund(start, now)
@@ -195,7 +195,7 @@ class Gate:
         """So many calls of no particular cost started without ``start``, far from every limit."""
         self._work["requests"] += count
 
-    def _fold(self, start: Start, signal: Signal, now: float) -> None:
+    def _fold(self, start: CallStart, signal: Signal, now: float) -> None:
         self.memory, facts = planning.fold(
             self.memory,
             self.meters,
@@ -215,7 +215,7 @@ class Gate:
         self.facts += facts
         self._fold_by(now)
 
-    def _note_success(self, start: Start, now: float, *, proves: bool) -> None:
+    def _note_success(self, start: CallStart, now: float, *, proves: bool) -> None:
         """``proves``: it is evidence for a higher cap."""
         meters, held_s = self.meters, now - start.sent_at
         meters.note_hold(held_s)
@@ -233,7 +233,7 @@ class Gate:
         self.meters.trial_id = None
         self._replan(now)
 
-    def _settle_windows(self, start: Start, signal: Signal, now: float) -> None:
+    def _settle_windows(self, start: CallStart, signal: Signal, now: float) -> None:
         if signal.buckets:
             self.meters.windows = windowing.learn(
                 self.meters.windows, signal.buckets, sent_at=start.sent_at, mark=start.marks, now=now
@@ -242,7 +242,7 @@ class Gate:
             self._count_work(start.cost, -1.0)
             self._refund(start, now)
 
-    def _refund(self, start: Start, now: float) -> None:
+    def _refund(self, start: CallStart, now: float) -> None:
         if self.meters.windows:
             self.meters.windows = windowing.refund(
                 self.meters.windows, start.cost, sent_at=start.sent_at, mark=start.marks, now=now

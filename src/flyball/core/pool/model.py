@@ -74,7 +74,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class IdempotencyRecord:
     """What an ask under a key was told, for whoever asks under it again."""
 
     fingerprint: str

@@ -5,7 +5,7 @@ and a valid-until; whoever meets a stale one recomputes it. Time-driven moves (p
 breaker to trial, rotation) happen when somebody cares, and exactly at the time that was announced.
 
 ``fold`` takes one signal at once; ``replan`` takes what the meters gathered and the passing of time.
-Nobody but this module reads ``Memory``.
+Nobody but this module reads ``LearnedState``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flyball.core.pool import rate_window as windowing
 from flyball.core.pool import token_quota as quotas
 from flyball.core.pool.breaker import BreakerEvent, BreakerState
 from flyball.core.pool.breaker import step as breaker_step
-from flyball.core.pool.control.port import Heard, Seen, cap_of, count_throttle
+from flyball.core.pool.control.port import SignalContext, UsageSample, cap_of, count_throttle
 from flyball.core.pool.control.registry import controller_of
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.model import Fact, Limits, Meters, Notes, Outcome, Phase, PoolCounts, ProjectUse
@@ -43,7 +43,7 @@ FOREVER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class LearnedState:
     """What one pool learned. An opaque blob to everybody else."""
 
     cap: CapState
@@ -59,18 +59,18 @@ class Plan:
     """The outcome of one planning step. ``shares`` is empty unless sharing is strict."""
 
     limits: Limits
-    memory: Memory
+    memory: LearnedState
     meters: Meters
     shares: Mapping[str, int]
     facts: tuple[Fact, ...]
 
 
-def first_memory(s: PoolSettings, now: float) -> Memory:
+def first_memory(s: PoolSettings, now: float) -> LearnedState:
     """What a pool knows before anything happened. The quiet that a probe needs starts now."""
-    return Memory(CapState(level=float(s.cap), settle_until=now))
+    return LearnedState(CapState(level=float(s.cap), settle_until=now))
 
 
-def reseeded(memory: Memory, s: PoolSettings, now: float) -> Memory:
+def reseeded(memory: LearnedState, s: PoolSettings, now: float) -> LearnedState:
     """After a person set the cap: start from it, forget which level failed."""
     cap = CapState(
         level=float(s.cap),
@@ -84,7 +84,7 @@ def reseeded(memory: Memory, s: PoolSettings, now: float) -> Memory:
 
 
 def fold(
-    memory: Memory,
+    memory: LearnedState,
     meters: Meters,
     s: PoolSettings,
     signal: Signal,
@@ -99,7 +99,7 @@ def fold(
     in_flight: int | None = None,
     work: Mapping[str, float] | None = None,
     explained: bool = False,
-) -> tuple[Memory, tuple[Fact, ...]]:
+) -> tuple[LearnedState, tuple[Fact, ...]]:
     """Take one signal in, at once. Says what it changed.
 
     ``sent_at`` and ``in_flight``: when the call was admitted that this answers, and how many were in use
@@ -117,7 +117,7 @@ def fold(
         return _close_for_retry_after(memory, s, signal, now, note), note.facts
     if signal.kind not in CONGESTION:
         return memory, ()
-    heard = Heard(
+    heard = SignalContext(
         signal=signal,
         now=now,
         in_use=in_use,
@@ -159,7 +159,7 @@ def fold(
     return memory, note.facts
 
 
-def _refused(quota: Quota, heard: Heard, work: Mapping[str, float], level: float) -> Quota:
+def _refused(quota: Quota, heard: SignalContext, work: Mapping[str, float], level: float) -> Quota:
     return quotas.refused(
         quota,
         work=work,
@@ -184,8 +184,8 @@ _CAP_WORDS = {
 
 
 def fold_trial_end(
-    memory: Memory, meters: Meters, s: PoolSettings, outcome: Outcome, *, pool: str, now: float
-) -> tuple[Memory, tuple[Fact, ...]]:
+    memory: LearnedState, meters: Meters, s: PoolSettings, outcome: Outcome, *, pool: str, now: float
+) -> tuple[LearnedState, tuple[Fact, ...]]:
     """The trial's own lease was released. Abandoned says nothing: the next ask becomes the trial."""
     if memory.breaker.phase is not Phase.TRIAL or outcome in (Outcome.ABANDONED, Outcome.THROTTLED):
         return memory, ()
@@ -194,7 +194,7 @@ def fold_trial_end(
 
 
 def replan(
-    memory: Memory,
+    memory: LearnedState,
     meters: Meters,
     s: PoolSettings,
     *,
@@ -242,7 +242,7 @@ def spacing_of(state: CapState, s: PoolSettings) -> float:
     return max(s.spacing_s, state.spaced_s) if s.adapts else 0.0
 
 
-def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Limits:
+def _limits(memory: LearnedState, s: PoolSettings, *, version: int, now: float) -> Limits:
     phase = memory.breaker.phase if s.adapts else Phase.CLOSED
     closings = [memory.retry_until or 0.0, memory.breaker.open_until if phase is Phase.OPEN else 0.0]
     if s.adapts:
@@ -264,7 +264,13 @@ def _limits(memory: Memory, s: PoolSettings, *, version: int, now: float) -> Lim
 
 
 def _valid_until(
-    memory: Memory, meters: Meters, s: PoolSettings, *, strict: bool, demand_until: float | None, now: float
+    memory: LearnedState,
+    meters: Meters,
+    s: PoolSettings,
+    *,
+    strict: bool,
+    demand_until: float | None,
+    now: float,
 ) -> float:
     """The earliest time at which the passing of time alone changes the limits."""
     times = [now + FOREVER_S]
@@ -278,7 +284,7 @@ def _valid_until(
     return min(t for t in times if t > now)
 
 
-def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float) -> list[float]:
+def _adaptive_times(memory: LearnedState, meters: Meters, s: PoolSettings, now: float) -> list[float]:
     phase = memory.breaker.phase
     if phase is Phase.OPEN:
         return [memory.breaker.open_until]
@@ -293,8 +299,8 @@ def _adaptive_times(memory: Memory, meters: Meters, s: PoolSettings, now: float)
 
 
 def _move_breaker(
-    memory: Memory, meters: Meters, s: PoolSettings, *, trial_live: bool, note: Notes
-) -> tuple[Memory, Meters]:
+    memory: LearnedState, meters: Meters, s: PoolSettings, *, trial_live: bool, note: Notes
+) -> tuple[LearnedState, Meters]:
     if not s.adapts:
         return memory, replace(meters, trial_id=None)
     breaker, now = memory.breaker, note.now
@@ -316,10 +322,12 @@ def _move_breaker(
     return memory, meters
 
 
-def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, note: Notes) -> Memory:
+def _grow(
+    memory: LearnedState, meters: Meters, s: PoolSettings, counts: PoolCounts, note: Notes
+) -> LearnedState:
     before = cap_of(memory.cap, s)
     bound_now = counts.in_use >= before or (meters.capped and counts.waiting > 0)
-    seen = Seen(
+    seen = UsageSample(
         now=note.now,
         in_use=counts.in_use,
         bound_now=bound_now,
@@ -335,8 +343,8 @@ def _grow(memory: Memory, meters: Meters, s: PoolSettings, counts: PoolCounts, n
 
 
 def _close_for_retry_after(
-    memory: Memory, s: PoolSettings, signal: Signal, now: float, note: Notes
-) -> Memory:
+    memory: LearnedState, s: PoolSettings, signal: Signal, now: float, note: Notes
+) -> LearnedState:
     """The first Retry-After of an episode closes the pool; repeats while it is closed do not extend it."""
     if signal.retry_after_s is None or (memory.retry_until is not None and now < memory.retry_until):
         return memory
@@ -351,13 +359,13 @@ def _close_for_retry_after(
     return replace(memory, retry_until=now + wait_s, retry_why=why)
 
 
-def _counted(memory: Memory, s: PoolSettings, project: str, name: str, now: float) -> Memory:
+def _counted(memory: LearnedState, s: PoolSettings, project: str, name: str, now: float) -> LearnedState:
     return replace(memory, cap=count_throttle(memory.cap, s, project=project, name=name, now=now))
 
 
 def _opened(
-    memory: Memory, event: BreakerEvent, s: PoolSettings, why: str, meters: Meters, note: Notes
-) -> Memory:
+    memory: LearnedState, event: BreakerEvent, s: PoolSettings, why: str, meters: Meters, note: Notes
+) -> LearnedState:
     times = controller_of(s).breaker_times(memory.cap, s, meters.hold_mean_s)
     breaker = breaker_step(
         memory.breaker, event, now=note.now, break_s=times.break_s, break_max_s=times.break_max_s, why=why
@@ -366,13 +374,13 @@ def _opened(
     return replace(memory, breaker=breaker)
 
 
-def _closed(memory: Memory, s: PoolSettings, why: str, note: Notes) -> Memory:
+def _closed(memory: LearnedState, s: PoolSettings, why: str, note: Notes) -> LearnedState:
     cap = controller_of(s).resume(memory.cap, s, note.now)
     note.add("close", f"breaker closed, cap resumes at {cap_of(cap, s)}: {why}")
     return replace(memory, breaker=breaker_step(memory.breaker, BreakerEvent.CLEAN, now=note.now), cap=cap)
 
 
-def _trial_clean_s(memory: Memory, meters: Meters, s: PoolSettings) -> float:
+def _trial_clean_s(memory: LearnedState, meters: Meters, s: PoolSettings) -> float:
     return controller_of(s).breaker_times(memory.cap, s, meters.hold_mean_s).trial_clean_s
 
 

@@ -25,7 +25,7 @@ from enum import Enum
 from typing import TypedDict, TypeVar, cast
 
 from flyball.core.pool.rate_window import rate
-from flyball.core.share_lease.timing import AllotRule, FoldRule, ShareTerms, terms_for
+from flyball.core.share_lease.timing import AllotRule, FoldRule, ShareTiming, terms_for
 from flyball.errors import UsageError
 
 NAME_LIMIT = 200
@@ -197,7 +197,7 @@ class PoolSettings:
     """How what the holders believe about the pool becomes one figure, where they report it."""
 
     @property
-    def share_terms(self) -> ShareTerms:
+    def share_terms(self) -> ShareTiming:
         return terms_for(self.heartbeat_s, grace_s=self.grace_s)
 
     @property

@@ -51,7 +51,7 @@ KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Empty:
+class ExhaustedAt:
     """One empty moment: when, and how much of each unit had been accepted until then."""
 
     at: float
@@ -64,13 +64,13 @@ class Empty:
 class Quota:
     """What is suspected, and once it is clear, what is believed."""
 
-    empties: tuple[Empty, ...] = ()
+    empties: tuple[ExhaustedAt, ...] = ()
     unit: str = ""
     """The unit that the refill is counted in; empty while nothing is believed."""
     per_s: float = 0.0
     anchor_at: float = 0.0
     """The last empty moment: the window starts from it."""
-    first: Empty | None = None
+    first: ExhaustedAt | None = None
     """The first empty moment of the present belief: the longer the span, the better the estimate."""
     recent: tuple[float, ...] = ()
     full: int = 0
@@ -115,7 +115,7 @@ def refused(
     ):
         quota = replace(quota, refused_at=now, refused_level=in_flight)
     if not quota.empties or now - quota.empties[-1].at >= LEAST_GAP_S:
-        quota = replace(quota, empties=(*quota.empties, Empty(now, dict(work), in_flight))[-KEPT:])
+        quota = replace(quota, empties=(*quota.empties, ExhaustedAt(now, dict(work), in_flight))[-KEPT:])
     since = now - LATELY_HOLDS * hold_s
     inverted = sum(at >= now - INVERTED_HOLDS * hold_s for at in quota.inversions) >= INVERSIONS
     return _believed(quota, since, now, named=named) if named or inverted else quota
@@ -156,7 +156,7 @@ def _believed(quota: Quota, since: float, now: float, *, named: bool) -> Quota:
     return quota
 
 
-def _line(empties: tuple[Empty, ...]) -> tuple[str, float] | None:
+def _line(empties: tuple[ExhaustedAt, ...]) -> tuple[str, float] | None:
     """The unit whose accepted work grew in the straightest line from empty to empty, and how fast."""
     start, end = empties[0], empties[-1]
     span_s = end.at - start.at
@@ -184,14 +184,14 @@ def _again(quota: Quota, work: Mapping[str, float], now: float) -> Quota:
     if len(recent) > REFUTING:
         return Quota(given_up_until=now + GIVEN_UP_S)
     if now - quota.anchor_at >= LEAST_GAP_S:
-        quota = replace(quota, empties=(*quota.empties, Empty(now, dict(work)))[-KEPT:])
-    first = quota.first or Empty(now, dict(work))
+        quota = replace(quota, empties=(*quota.empties, ExhaustedAt(now, dict(work)))[-KEPT:])
+    first = quota.first or ExhaustedAt(now, dict(work))
     span_s, per_s = now - first.at, quota.per_s
     if span_s >= LEAST_SPAN_S:
         per_s = (work[quota.unit] - first.work[quota.unit]) / span_s
     if abs(per_s / quota.per_s - 1) > CHANGED:
         # Not the number it was: count anew from here.
-        first = Empty(now, dict(work))
+        first = ExhaustedAt(now, dict(work))
     # The more empty moments there are, the clearer it is what is being counted.
     unit, per_s = _line(quota.empties) or (quota.unit, per_s)
     return replace(quota, unit=unit, per_s=per_s, anchor_at=now, first=first, recent=recent)

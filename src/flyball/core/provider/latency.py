@@ -28,7 +28,7 @@ class _Class:
     high: int = 0
 
 
-class Slowness:
+class LatencyTracker:
     """Not thread-safe by need: a lost update moves an average by one answer.
 
     >>> watch = Slowness()

@@ -47,7 +47,7 @@ _MEMBER = re.compile(rf"\s*({_TEXT}|[^\s\",;=]+)(?:=({_VALUE}))?((?:{_PARAMETER}
 _PARAMETERS = re.compile(_PARAMETER, re.IGNORECASE)
 
 
-class Member(NamedTuple):
+class HeaderMember(NamedTuple):
     """One member of a list (``"name";r=5``) or of a dictionary (``remaining=5``)."""
 
     name: str
@@ -55,7 +55,7 @@ class Member(NamedTuple):
     parameters: Mapping[str, str]
 
 
-def members(field: str) -> Iterator[Member]:
+def members(field: str) -> Iterator[HeaderMember]:
     """What can be read of a structured field; what cannot is left out, up to the next comma."""
     at = 0
     while at < len(field):
@@ -65,7 +65,7 @@ def members(field: str) -> Iterator[Member]:
             continue
         at = max(found.end(), at + 1)
         told = {key.lower(): _bare(value) for key, value in _PARAMETERS.findall(found[3])}
-        yield Member(_bare(found[1]), _bare(found[2] or ""), told)
+        yield HeaderMember(_bare(found[1]), _bare(found[2] or ""), told)
 
 
 def _bare(text: str) -> str:
@@ -85,7 +85,9 @@ def told_buckets(field: str, policy: str) -> dict[str, Bucket]:
     if "remaining" in whole:
         width = rules.get(whole.get("limit", ""), {})
         said = [
-            Member("", "", {"r": whole["remaining"], "q": whole.get("limit", ""), **_times(whole, width)})
+            HeaderMember(
+                "", "", {"r": whole["remaining"], "q": whole.get("limit", ""), **_times(whole, width)}
+            )
         ]
     for member in said:
         bucket = _bucket(member.name, {**rules.get(member.name, {}), **member.parameters})

@@ -7,8 +7,8 @@ A stream has its 200 long before the work is done. What goes wrong after that co
                 {"type": "response.failed", "response": {"error": {"code", "message"}}}
     Gemini      {"error": {"code": 503, "status": "UNAVAILABLE", "message"}}
 
-``ErrorSpotter`` is fed the bytes as they come and cut as they come. It keeps the event that is not over yet,
-and of one that is longer than ``EVENT_BYTES`` nothing: errors are short. Whether an event is an error is
+``SseErrorScanner`` is fed the bytes as they come and cut as they come. It keeps the event that is not over
+yet, and of one that is longer than ``EVENT_BYTES`` nothing: errors are short. Whether an event is an error is
 decided by its fields; the word in somebody's text is escaped there and is not even parsed. On the way it
 notes what the answer says that it used (``core/provider/stream_events.py``).
 
@@ -40,7 +40,7 @@ _INPUT = ("input_tokens", "cache_creation_input_tokens", "prompt_tokens", "promp
 _OUTPUT = ("output_tokens", "completion_tokens", "candidatesTokenCount", "thoughtsTokenCount")
 
 
-class Meter:
+class TokenCounter:
     """Adds up what one answer says. Later events of a stream say more, never less.
 
     >>> meter = Meter()
@@ -96,10 +96,10 @@ _REACH = 3
 """So many bytes of a blank line can have come before the rest of it."""
 
 
-class ErrorSpotter:
+class SseErrorScanner:
     """Reads one stream. Feed it everything, in order; it never raises.
 
-    >>> spotter = ErrorSpotter()
+    >>> spotter = SseErrorScanner()
     >>> spotter.feed(b'event: error\\ndata: {"type": "error", "error": {"type": "overlo')
     >>> spotter.feed(b'aded_error", "message": "Overloaded"}}\\n\\n').kind.value
     'overloaded'
@@ -110,7 +110,7 @@ class ErrorSpotter:
     def __init__(self) -> None:
         self._event = bytearray()
         self._overlong = False
-        self.meter = Meter()
+        self.meter = TokenCounter()
 
     def feed(self, part: bytes) -> Signal | None:
         """The first error among the events that end in this part."""

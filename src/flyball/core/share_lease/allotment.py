@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from flyball.core.share_lease.renewal import ShareLease
 from flyball.core.share_lease.timing import AllotRule as AllotRule
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 
 INFINITY = float("inf")
 SILENT_BEATS = 2
@@ -34,7 +34,7 @@ class Allotment:
 
 
 def allot(
-    leases: Sequence[ShareLease], *, cap: int, rule: AllotRule, terms: ShareTerms, now: float
+    leases: Sequence[ShareLease], *, cap: int, rule: AllotRule, terms: ShareTiming, now: float
 ) -> Allotment:
     """The target of every lease. Those that can be asked are never asked for more, in sum, than is left."""
     ordered = sorted(leases, key=lambda lease: lease.name)
@@ -49,7 +49,7 @@ def allot(
     return Allotment(apart | spared, _until(ordered, short=short, terms=terms, now=now))
 
 
-def silent(lease: ShareLease, terms: ShareTerms, *, now: float) -> bool:
+def silent(lease: ShareLease, terms: ShareTiming, *, now: float) -> bool:
     """Not heard for two beats: it may be dead, and is promised nothing."""
     return lease.expires_at - now < terms.lease_s - SILENT_BEATS * terms.heartbeat_s
 
@@ -87,7 +87,7 @@ def _water_level(wanting: Sequence[ShareLease], wants: Mapping[str, int], room: 
     return level
 
 
-def _turns(wanting: Sequence[ShareLease], room: int, terms: ShareTerms, now: float) -> dict[str, int]:
+def _turns(wanting: Sequence[ShareLease], room: int, terms: ShareTiming, now: float) -> dict[str, int]:
     """One slot each for as many as there are slots: whose turn is running, then who waits longest."""
 
     def place(lease: ShareLease) -> tuple[int, float, str]:
@@ -111,7 +111,7 @@ def _spread(asked: Sequence[ShareLease], targets: Mapping[str, int], left: int) 
     return got
 
 
-def _until(leases: Sequence[ShareLease], *, short: bool, terms: ShareTerms, now: float) -> float:
+def _until(leases: Sequence[ShareLease], *, short: bool, terms: ShareTiming, now: float) -> float:
     """The next end of a turn, or when a holder that stays silent starts to count as such or is over."""
     times = [lease.expires_at for lease in leases]
     times += [time - terms.lease_s + SILENT_BEATS * terms.heartbeat_s for time in times]

@@ -34,8 +34,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from flyball.core.share_lease.renewal import NO_TALLY, Renewal, Reply, Tally
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.renewal import NO_TALLY, CallCounts, Renewal, Reply
+from flyball.core.share_lease.timing import ShareTiming
 from flyball.errors import invariant
 
 
@@ -47,7 +47,7 @@ class OnOutage(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class HolderState:
     """One incarnation's view of its lease. Made once per process and pool, with a fresh incarnation."""
 
     node: str
@@ -83,12 +83,12 @@ class Holding:
     noticed: bool = False
 
 
-def fenced(holding: Holding, *, now: float) -> bool:
+def fenced(holding: HolderState, *, now: float) -> bool:
     """Whether the time of the last answered renewal is up; also before there was one."""
     return now >= holding.fence_at
 
 
-def limit(holding: Holding, *, now: float, on_outage: OnOutage = OnOutage.REFUSE, local: int = 0) -> int:
+def limit(holding: HolderState, *, now: float, on_outage: OnOutage = OnOutage.REFUSE, local: int = 0) -> int:
     """How much may be in flight for one more to start. ``local`` is what this process believes by itself."""
     if holding.leaving:
         return 0
@@ -98,8 +98,8 @@ def limit(holding: Holding, *, now: float, on_outage: OnOutage = OnOutage.REFUSE
 
 
 def send(
-    holding: Holding, *, now: float, in_flight: int, wants: int, tally: Tally = NO_TALLY
-) -> tuple[Holding, Renewal]:
+    holding: HolderState, *, now: float, in_flight: int, wants: int, tally: CallCounts = NO_TALLY
+) -> tuple[HolderState, Renewal]:
     """The next renewal, and the holding that has sent it.
 
     Whatever was unused above the gate is given back by this, and is gone even if the renewal gets lost.
@@ -134,7 +134,7 @@ def send(
     return after, renewal
 
 
-def receive(holding: Holding, reply: Reply, *, now: float, terms: ShareTerms) -> Holding:
+def receive(holding: HolderState, reply: Reply, *, now: float, terms: ShareTiming) -> HolderState:
     """What a reply changes; nothing unless it answers the latest renewal for the first time."""
     if reply.stale or reply.seq != holding.seq or not holding.pending:
         return holding
@@ -155,32 +155,32 @@ def receive(holding: Holding, reply: Reply, *, now: float, terms: ShareTerms) ->
     )
 
 
-def missed(holding: Holding, *, seq: int, now: float) -> Holding:
+def missed(holding: HolderState, *, seq: int, now: float) -> HolderState:
     """The renewal ``seq`` failed, or nobody waits for its reply any more. It may still reach the store."""
     if seq != holding.seq or not holding.pending:
         return holding
     return replace(holding, pending=False, misses=holding.misses + 1, missed_at=now)
 
 
-def notice(holding: Holding, *, target: int) -> Holding:
+def notice(holding: HolderState, *, target: int) -> HolderState:
     """Word from outside a reply that the target moved: it closes the gate and makes us ask; opens nothing."""
     return replace(
         holding, gate=min(holding.gate, target), target=min(holding.target, target), pulls=0, noticed=True
     )
 
 
-def leave(holding: Holding) -> Holding:
+def leave(holding: HolderState) -> HolderState:
     """No more is admitted; what runs is finished, renewed for, and given back bit by bit."""
     return replace(holding, leaving=True)
 
 
-def gone(holding: Holding, *, in_flight: int) -> bool:
+def gone(holding: HolderState, *, in_flight: int) -> bool:
     """Whether a holder that leaves has nothing left to say: the store knows that it holds nothing."""
     answered = not holding.pending and not holding.misses
     return holding.told and answered and not holding.slots and not in_flight
 
 
-class Why(Enum):
+class RenewalReason(Enum):
     FIRST = "first"
     BEAT = "beat"
     RETRY = "retry"
@@ -194,7 +194,7 @@ class Why(Enum):
         return self in _EAGER
 
 
-_EAGER = frozenset({Why.CONFIRM, Why.PUSH, Why.PULL, Why.NOTICED})
+_EAGER = frozenset({RenewalReason.CONFIRM, RenewalReason.PUSH, RenewalReason.PULL, RenewalReason.NOTICED})
 MAX_DOUBLINGS = 6
 
 
@@ -202,57 +202,57 @@ MAX_DOUBLINGS = 6
 class Due:
     at: float
     """On the holder's clock; in the past means now."""
-    why: Why
+    why: RenewalReason
 
 
-def due(holding: Holding, *, in_flight: int, wants: int, terms: ShareTerms, now: float) -> Due:
+def due(holding: HolderState, *, in_flight: int, wants: int, terms: ShareTiming, now: float) -> Due:
     """The next renewal as things stand; ask again after a reply, a notice, an end of work or a new ask."""
     if holding.seq == 0:
-        return Due(now, Why.FIRST)
+        return Due(now, RenewalReason.FIRST)
     if holding.pending:
-        return Due(holding.sent_at + _patience_s(holding, terms), Why.RETRY)
+        return Due(holding.sent_at + _patience_s(holding, terms), RenewalReason.RETRY)
     if holding.misses:
-        return Due(holding.missed_at + terms.retry_s, Why.RETRY)
+        return Due(holding.missed_at + terms.retry_s, RenewalReason.RETRY)
     if fenced(holding, now=now):
         # Answered too late. The next answer may be quicker.
-        return Due(holding.sent_at + terms.retry_s, Why.RETRY)
-    beat = Due(holding.sent_at + terms.heartbeat_s, Why.BEAT)
+        return Due(holding.sent_at + terms.retry_s, RenewalReason.RETRY)
+    beat = Due(holding.sent_at + terms.heartbeat_s, RenewalReason.BEAT)
     eager = _eager(holding, in_flight=in_flight, wants=wants, terms=terms)
     return eager if eager is not None and eager.at < beat.at else beat
 
 
-def sent_for(holding: Holding, due: Due, *, now: float) -> Holding:
+def sent_for(holding: HolderState, due: Due, *, now: float) -> HolderState:
     """Note why a renewal goes out, right before ``send``."""
     if not due.why.eager:
         return holding
-    pulls = holding.pulls + 1 if due.why is Why.PULL else holding.pulls
+    pulls = holding.pulls + 1 if due.why is RenewalReason.PULL else holding.pulls
     return replace(holding, eager_at=now, pulls=min(pulls, MAX_DOUBLINGS))
 
 
-def _eager(holding: Holding, *, in_flight: int, wants: int, terms: ShareTerms) -> Due | None:
+def _eager(holding: HolderState, *, in_flight: int, wants: int, terms: ShareTiming) -> Due | None:
     soon = holding.eager_at + terms.eager_s
     if holding.noticed:
-        return Due(soon, Why.NOTICED)
+        return Due(soon, RenewalReason.NOTICED)
     gate = 0 if holding.leaving else holding.gate
     if holding.leaving and not holding.told:
-        return Due(soon, Why.CONFIRM)
+        return Due(soon, RenewalReason.CONFIRM)
     if max(gate, in_flight) < holding.slots:
-        return Due(soon, Why.CONFIRM if in_flight <= gate else Why.PUSH)
+        return Due(soon, RenewalReason.CONFIRM if in_flight <= gate else RenewalReason.PUSH)
     if wants > gate and not holding.leaving:
         return _pull(holding, gate, terms)
     return None
 
 
-def _pull(holding: Holding, gate: int, terms: ShareTerms) -> Due | None:
+def _pull(holding: HolderState, gate: int, terms: ShareTiming) -> Due | None:
     if gate < holding.target:
-        return Due(holding.sent_at + terms.eager_s * 2**holding.pulls, Why.PULL)
+        return Due(holding.sent_at + terms.eager_s * 2**holding.pulls, RenewalReason.PULL)
     if holding.reported <= gate:
         # The plan may give us what others do not need. A load that flutters must not renew at every flutter.
-        return Due(holding.eager_at + terms.retry_s, Why.PULL)
+        return Due(holding.eager_at + terms.retry_s, RenewalReason.PULL)
     return None
 
 
-def _patience_s(holding: Holding, terms: ShareTerms) -> float:
+def _patience_s(holding: HolderState, terms: ShareTiming) -> float:
     """A reply that is slow is still the latest one's, if no newer renewal is sent too soon."""
     usual = max(terms.heartbeat_s, 2 * holding.trip_s)
     return float(usual * 2 ** min(holding.misses, MAX_DOUBLINGS))

@@ -26,26 +26,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.timing import ShareTiming
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class CallCounts:
     """What one incarnation was answered since it started. It only grows: no report is lost or told twice."""
 
     successes: int = 0
     throttles: int = 0
     overloads: int = 0
 
-    def since(self, earlier: Tally) -> Tally:
-        return Tally(
+    def since(self, earlier: CallCounts) -> CallCounts:
+        return CallCounts(
             self.successes - earlier.successes,
             self.throttles - earlier.throttles,
             self.overloads - earlier.overloads,
         )
 
 
-NO_TALLY = Tally()
+NO_TALLY = CallCounts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Renewal:
     beyond: int = 0
     """What of ``holds`` is running work above the gate, and no right to more: all of it, once time was up."""
     leaving: bool = False
-    tally: Tally = NO_TALLY
+    tally: CallCounts = NO_TALLY
 
     # What the plan wants to know; the rule reads none of it.
     peak: int = 0
@@ -101,7 +101,7 @@ class ShareLease:
     since: float = 0.0
     """When it last went from no slots to some, or from some to none."""
     expires_at: float = 0.0
-    tally: Tally = NO_TALLY
+    tally: CallCounts = NO_TALLY
     peak: int = 0
     estimate: float | None = None
     mailbox: str = ""
@@ -136,7 +136,7 @@ def lease_name(node: str, incarnation: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pot:
+class ShareBudget:
     """What the share leases of one pool divide; beside its own row all that a renewal reads."""
 
     cap: int
@@ -148,7 +148,7 @@ class Pot:
     learning_until: float = float("-inf")
     epoch: str = ""
     """The life of the store this pot belongs to: the server's run id, start time and role."""
-    terms: ShareTerms = field(default_factory=ShareTerms)
+    terms: ShareTiming = field(default_factory=ShareTiming)
 
     # What the plan goes by; the rule reads none of it.
     busy: int = 0
@@ -180,25 +180,25 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
+class RenewedShare:
     """What a renewal did."""
 
     lease: ShareLease
     reply: Reply
     change: int = 0
-    """Slots more, or fewer, than before: to be added to ``Pot.held`` in the same step."""
+    """Slots more, or fewer, than before: to be added to ``ShareBudget.held`` in the same step."""
     joined: bool = False
     left: bool = False
     replan: bool = False
     """Who should get how much may have changed."""
-    news: Tally = NO_TALLY
+    news: CallCounts = NO_TALLY
     """What its holder was answered since the last renewal."""
 
 
-def renew(lease: ShareLease | None, renewal: Renewal, pot: Pot, *, now: float) -> Renewed:
+def renew(lease: ShareLease | None, renewal: Renewal, pot: ShareBudget, *, now: float) -> RenewedShare:
     """The lease after ``renewal`` and the reply to it. ``lease`` is its row, if there is one."""
     if lease is not None and renewal.seq <= lease.seq:
-        return Renewed(lease=lease, reply=Reply(seq=renewal.seq, stale=True))
+        return RenewedShare(lease=lease, reply=Reply(seq=renewal.seq, stale=True))
     row = lease if lease is not None else _first_row(renewal, pot, now)
     draining = row.draining or renewal.leaving
     target = _asked_for(row, renewal, pot, draining=draining, now=now)
@@ -235,7 +235,7 @@ def renew(lease: ShareLease | None, renewal: Renewal, pot: Pot, *, now: float) -
     return _told(lease, after, reply, change=slots - row.slots)
 
 
-def _growth(holds: int, held_by_others: int, target: int, pot: Pot, now: float) -> int:
+def _growth(holds: int, held_by_others: int, target: int, pot: ShareBudget, now: float) -> int:
     if now < pot.learning_until:
         return 0
     room = pot.cap - held_by_others - holds
@@ -251,7 +251,7 @@ def _owed(row: ShareLease, renewal: Renewal, slots: int, *, excess: int, learnin
     return min(row.owed + max(0, renewal.holds - row.slots), max(0, excess), slots)
 
 
-def _asked_for(row: ShareLease, renewal: Renewal, pot: Pot, *, draining: bool, now: float) -> int:
+def _asked_for(row: ShareLease, renewal: Renewal, pot: ShareBudget, *, draining: bool, now: float) -> int:
     if draining:
         return 0
     held = pot.held - row.slots + renewal.holds
@@ -261,7 +261,7 @@ def _asked_for(row: ShareLease, renewal: Renewal, pot: Pot, *, draining: bool, n
     return row.target
 
 
-def _first_row(renewal: Renewal, pot: Pot, now: float) -> ShareLease:
+def _first_row(renewal: Renewal, pot: ShareBudget, now: float) -> ShareLease:
     """A lease nobody knows: a joiner, one that was evicted, or one the store forgot."""
     fair = pot.cap // (pot.nodes + 1)
     return ShareLease(
@@ -277,7 +277,7 @@ def _first_row(renewal: Renewal, pot: Pot, now: float) -> ShareLease:
     )
 
 
-def _told(before: ShareLease | None, after: ShareLease, reply: Reply, *, change: int) -> Renewed:
+def _told(before: ShareLease | None, after: ShareLease, reply: Reply, *, change: int) -> RenewedShare:
     joined = before is None and not after.draining
     # Whoever nobody knew has an end of its own that the plan must look at, even one that is only leaving.
     unknown = before is None
@@ -285,7 +285,7 @@ def _told(before: ShareLease | None, after: ShareLease, reply: Reply, *, change:
     hunger_changed = before is not None and before.hungry != after.hungry
     turned = before is not None and before.since != after.since
     drained = after.draining and change < 0
-    return Renewed(
+    return RenewedShare(
         lease=after,
         reply=reply,
         change=change,
@@ -310,7 +310,7 @@ def evict(leases: Iterable[ShareLease], *, now: float) -> tuple[list[ShareLease]
     return stay, gone
 
 
-def in_epoch(pot: Pot, epoch: str, *, now: float) -> Pot:
+def in_epoch(pot: ShareBudget, epoch: str, *, now: float) -> ShareBudget:
     """The pot as it is once the store has looked at its own life: another one begins by learning."""
     if pot.epoch == epoch:
         return pot

@@ -43,7 +43,7 @@ class FoldRule(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareTerms:
+class ShareTiming:
     """What all holders of share leases of one pool agree on. Stored with the pool."""
 
     heartbeat_s: float = 1.0
@@ -107,11 +107,11 @@ class ShareTerms:
         return ttl_s - self.margin_of(ttl_s)
 
 
-def terms_for(heartbeat_s: float, *, grace_s: float = 0.0) -> ShareTerms:
+def terms_for(heartbeat_s: float, *, grace_s: float = 0.0) -> ShareTiming:
     """Terms of which only the heartbeat was chosen.
 
     >>> terms = terms_for(0.5)
     >>> terms.ttl_s, round(terms.margin_s, 3), round(terms.fence_s, 3)
     (2.0, 0.145, 1.855)
     """
-    return ShareTerms(heartbeat_s=heartbeat_s, ttl_s=BEATS_PER_TTL * heartbeat_s, grace_s=grace_s)
+    return ShareTiming(heartbeat_s=heartbeat_s, ttl_s=BEATS_PER_TTL * heartbeat_s, grace_s=grace_s)

@@ -23,7 +23,7 @@ _SHOWN = 8
 """A longer circle is not written out in full."""
 
 
-class Unmet(NamedTuple):
+class UnmetDependency(NamedTuple):
     """A need in the way. ``heir_of`` is the parent that declares it, where it is not the task's own."""
 
     need: str
@@ -36,7 +36,7 @@ class Unmet(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Circle:
+class DependencyCycle:
     """Tasks of which each waits for the next, and the place of one of them in it."""
 
     ids: tuple[str, ...]
@@ -58,7 +58,7 @@ class Circle:
         return " -> ".join([*shown, *more, self.ids[self.at]])
 
 
-class Waits:
+class DependencyGraph:
     """Who waits for whom. Which of several reasons is told follows the order in which tasks are given."""
 
     def __init__(self, tasks: Iterable[Task], *, merged: Collection[str] = ()) -> None:
@@ -75,14 +75,14 @@ class Waits:
             name: self._all_unmet(task) for name, task in self._open.items() if task.needs or task.parent
         }
         self._circles = {
-            name: Circle(ring, at) for ring in _rings(self._graph()) for at, name in enumerate(ring)
+            name: DependencyCycle(ring, at) for ring in _rings(self._graph()) for at, name in enumerate(ring)
         }
 
     def anybody(self) -> set[str]:
         """All who wait for something, and perhaps others."""
         return {*self.children, *self._unmet, *self._circles}
 
-    def unmet(self, task_id: str) -> Unmet | None:
+    def unmet(self, task_id: str) -> UnmetDependency | None:
         """The first need in the way. One that does not exist comes before all others: no merge will help."""
         found = self._unmet.get(task_id)
         if not found:
@@ -97,10 +97,10 @@ class Waits:
         """All that is neither closed nor merged."""
         return list(self._open.values())
 
-    def circle(self, task_id: str) -> Circle | None:
+    def circle(self, task_id: str) -> DependencyCycle | None:
         return self._circles.get(task_id)
 
-    def circles(self) -> list[Circle]:
+    def circles(self) -> list[DependencyCycle]:
         """Each circle once."""
         return [circle for circle in self._circles.values() if circle.at == 0]
 
@@ -115,9 +115,9 @@ class Waits:
             stack.extend(fresh)
         return found - {root}
 
-    def _all_unmet(self, task: Task) -> list[Unmet]:
+    def _all_unmet(self, task: Task) -> list[UnmetDependency]:
         """Its own, then its parents'. A parent itself waits for its children, and they for its needs."""
-        found: list[Unmet] = []
+        found: list[UnmetDependency] = []
         self._collect(task, None, found)
         if task.parent is not None:
             for parent in self._above(task):
@@ -125,14 +125,14 @@ class Waits:
                     self._collect(parent, parent.id, found)
         return found
 
-    def _collect(self, task: Task, heir_of: str | None, found: list[Unmet]) -> None:
+    def _collect(self, task: Task, heir_of: str | None, found: list[UnmetDependency]) -> None:
         for need in task.needs:
             other = self._open.get(need)
             if other is not None:
                 if other.parent is None or all(above is not task for above in self._above(other)):
-                    found.append(Unmet(need, heir_of=heir_of))
+                    found.append(UnmetDependency(need, heir_of=heir_of))
             elif need not in self._tasks and need not in self._merged:
-                found.append(Unmet(need, missing=True, heir_of=heir_of))
+                found.append(UnmetDependency(need, missing=True, heir_of=heir_of))
 
     def _above(self, task: Task) -> Iterator[Task]:
         """Its parents, nearest first. A loop of parents is walked once."""

@@ -36,7 +36,7 @@ _RETRY_TIERS: Final = ("0", "1", "2", "3")
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class LandingPolicy:
     """How the work of a task lands."""
 
     name: str
@@ -44,7 +44,7 @@ class Policy:
     """The label that could not be made out, so that the policy is ``manual``."""
 
 
-def policy_of(lineage: Iterable[Task], *, otherwise: str) -> Policy:
+def policy_of(lineage: Iterable[Task], *, otherwise: str) -> LandingPolicy:
     """``lineage``: the task, its parent, and so on; ``otherwise``: what holds where none of them says.
 
     >>> policy_of([Task(id="t-1", title="x", labels=("merge:manuel",))], otherwise="auto")
@@ -55,12 +55,12 @@ def policy_of(lineage: Iterable[Task], *, otherwise: str) -> Policy:
         said = [label for label in task.labels if _value(label, MERGE) is not None]
         unknown = next((label for label in said if label.removeprefix(MERGE) not in POLICIES), None)
         if unknown is not None:
-            return Policy(MANUAL, unknown)
+            return LandingPolicy(MANUAL, unknown)
         if said:
             name = said[0].removeprefix(MERGE)
-            return Policy(max(name, otherwise, key=_STRICTER.index) if claimed else name)
+            return LandingPolicy(max(name, otherwise, key=_STRICTER.index) if claimed else name)
         claimed = claimed or task.parent_claimed
-    return Policy(otherwise)
+    return LandingPolicy(otherwise)
 
 
 def retry_tier(labels: Iterable[str]) -> int | None:

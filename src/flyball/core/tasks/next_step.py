@@ -46,7 +46,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flyball.core.signals import Signal, SignalKind
-from flyball.core.tasks.task_run import OUTSIDE, Cause, SlotRun, State
+from flyball.core.tasks.task_run import OUTSIDE, Cause, State, TaskRunState
 
 ATTEMPTS_BY_TIER: Mapping[int, int] = {0: 1, 1: 2, 2: 3, 3: 5}
 """Recovery tier: how often work that failed is tried again by itself. 0 asks a person at once."""
@@ -56,7 +56,7 @@ _LAUNCHES_LIMIT = 50
 """However it ends: nothing is launched for ever."""
 
 
-class Move(Enum):
+class Action(Enum):
     CHECK = "check"
     """Stages and review, where the project has them."""
     LAND = "land"
@@ -74,8 +74,8 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
-    move: Move
+class Decision:
+    move: Action
     why: str = ""
     detail: str = ""
     """What there is to see, for whoever tries again."""
@@ -129,15 +129,15 @@ def budgets_for(
 
 
 def after_end(
-    slot: SlotRun, budgets: Budgets, *, end: str, reason: str, signal: Signal | None, commits: bool
-) -> Next:
+    slot: TaskRunState, budgets: Budgets, *, end: str, reason: str, signal: Signal | None, commits: bool
+) -> Decision:
     """``commits``: the branch has something that its base has not, left-over changes included."""
     if end == "limited":
         return after_limit(budgets, limits=slot.limited, reason=reason, signal=signal)
     if keyless(signal):
-        return Next(move=Move.BLOCK, why=f"{reason}; {_KEYLESS}")
+        return Decision(move=Action.BLOCK, why=f"{reason}; {_KEYLESS}")
     if end == "finished":
-        return Next(move=Move.CHECK) if commits else Next(move=Move.BLOCK, why=_NO_CHANGES)
+        return Decision(move=Action.CHECK) if commits else Decision(move=Action.BLOCK, why=_NO_CHANGES)
     return _failed(slot, budgets, reason or end, commits)
 
 
@@ -150,33 +150,33 @@ def keyless(signal: Signal | None) -> bool:
     return signal is not None and signal.kind is SignalKind.AUTH
 
 
-def after_limit(budgets: Budgets, *, limits: int, reason: str, signal: Signal | None) -> Next:
+def after_limit(budgets: Budgets, *, limits: int, reason: str, signal: Signal | None) -> Decision:
     """``limits``: how often in a row that was so before."""
     kind = signal.kind if signal is not None else SignalKind.THROTTLED
     wait_s = signal.retry_after_s if signal is not None else None
     hopeless = kind is SignalKind.CREDIT_GONE or (kind is SignalKind.WINDOW_USED_UP and wait_s is None)
     if hopeless:
-        return Next(move=Move.AGAIN, cause=Cause.LIMITED, why=reason, pause=reason)
+        return Decision(move=Action.AGAIN, cause=Cause.LIMITED, why=reason, pause=reason)
     if limits >= budgets.limited:
         again = "flyball run tries again"
-        return Next(move=Move.BLOCK, why=f"limited {limits + 1} times in a row ({reason}); {again}")
+        return Decision(move=Action.BLOCK, why=f"limited {limits + 1} times in a row ({reason}); {again}")
     turn = min(limits + 1, _LONGEST_BACKOFF)
     backoff_s = budgets.backoff_s * turn
-    return Next(
-        move=Move.AGAIN, cause=Cause.LIMITED, why=reason, wait_s=backoff_s if wait_s is None else wait_s
+    return Decision(
+        move=Action.AGAIN, cause=Cause.LIMITED, why=reason, wait_s=backoff_s if wait_s is None else wait_s
     )
 
 
-def _failed(slot: SlotRun, budgets: Budgets, reason: str, commits: bool) -> Next:
+def _failed(slot: TaskRunState, budgets: Budgets, reason: str, commits: bool) -> Decision:
     tried = slot.failures + 1
     if tried >= budgets.attempts or slot.launches >= _LAUNCHES_LIMIT:
         times = "once" if tried == 1 else f"{tried} times"
-        return Next(move=Move.BLOCK, why=f"failed {times}, the last time: {reason}")
-    return Next(move=Move.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
+        return Decision(move=Action.BLOCK, why=f"failed {times}, the last time: {reason}")
+    return Decision(move=Action.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
 
 
 def after_stage(
-    slot: SlotRun,
+    slot: TaskRunState,
     budgets: Budgets,
     *,
     stage: str,
@@ -184,37 +184,39 @@ def after_stage(
     end: str,
     reason: str,
     signal: Signal | None = None,
-) -> Next:
+) -> Decision:
     """A stage's agent has ended for good; a limit that comes here was waited out too often."""
     if end == "finished" or not required:
-        return Next(move=Move.CHECK)
+        return Decision(move=Action.CHECK)
     why = f"the stage {stage} failed: {reason or end}"
     if keyless(signal) or end == "limited":
-        return Next(move=Move.BLOCK, why=f"{why}; {_KEYLESS}" if keyless(signal) else why)
+        return Decision(move=Action.BLOCK, why=f"{why}; {_KEYLESS}" if keyless(signal) else why)
     if slot.review_backs < budgets.review:
-        return Next(move=Move.AGAIN, cause=Cause.REVIEW, why=why)
-    return Next(move=Move.BLOCK, why=f"{why}{_so_often(slot)}")
+        return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why)
+    return Decision(move=Action.BLOCK, why=f"{why}{_so_often(slot)}")
 
 
-def after_review(slot: SlotRun, budgets: Budgets, *, passed: bool | None, why: str, detail: str = "") -> Next:
+def after_review(
+    slot: TaskRunState, budgets: Budgets, *, passed: bool | None, why: str, detail: str = ""
+) -> Decision:
     """``passed``: None where no review could be had. ``why`` says what was found, ``detail`` all of it."""
     by_hand = f"flyball merge {slot.task} lands it all the same"
     if passed:
-        return Next(move=Move.LAND)
+        return Decision(move=Action.LAND)
     if passed is None:
-        return Next(move=Move.PARK, why=f"unreviewed: {why}; {by_hand}")
+        return Decision(move=Action.PARK, why=f"unreviewed: {why}; {by_hand}")
     if slot.review_backs < budgets.review:
-        return Next(move=Move.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
+        return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
     found = "; ".join(line.removeprefix("- ") for line in (detail or why).splitlines())
-    return Next(move=Move.PARK, why=f"its review blocks it{_so_often(slot)}: {found}; {by_hand}")
+    return Decision(move=Action.PARK, why=f"its review blocks it{_so_often(slot)}: {found}; {by_hand}")
 
 
-def _so_often(slot: SlotRun) -> str:
+def _so_often(slot: TaskRunState) -> str:
     backs = slot.review_backs
     return f" after it was sent back {'once' if backs == 1 else f'{backs} times'}" if backs else ""
 
 
-def pull_words(slot: SlotRun) -> str:
+def pull_words(slot: TaskRunState) -> str:
     """That its pull request waits for people."""
     where = f"pull request #{slot.pr_number} is open: {slot.pr_url}"
     before = f"; before, it was blocked: {slot.blocked_for}" if slot.blocked_for else ""
@@ -228,80 +230,82 @@ _WAITS = frozenset({"manual", "pr-opened", "unapproved"}) | _LANDS_AGAIN
 
 
 def after_landing(
-    slot: SlotRun, budgets: Budgets, *, result: str, why: str, detail: str = "", waits: bool = False
-) -> Next:
+    slot: TaskRunState, budgets: Budgets, *, result: str, why: str, detail: str = "", waits: bool = False
+) -> Decision:
     """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ...
 
     ``waits``: whatever the word, no agent could help; it is a person's turn. Where a person had blocked work
     landed and something outside was in the way, it stays blocked for what it was blocked for.
     """
     if result in OUTSIDE and slot.blocked_for and not slot.pr_number:
-        return Next(move=Move.BLOCK, why=slot.blocked_for, said=f"{result}: {why}")
+        return Decision(move=Action.BLOCK, why=slot.blocked_for, said=f"{result}: {why}")
     if result == "merged":
-        return Next(move=Move.MERGED, why=why)
+        return Decision(move=Action.MERGED, why=why)
     if result == "gate-failed" and slot.gate_backs < budgets.gate:
-        return Next(move=Move.AGAIN, cause=Cause.GATE, why=why, detail=detail)
+        return Decision(move=Action.AGAIN, cause=Cause.GATE, why=why, detail=detail)
     if result == "conflict" and slot.conflict_backs < budgets.conflict:
-        return Next(move=Move.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
+        return Decision(move=Action.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
     if waits or result in _WAITS or (result in OUTSIDE and slot.pr_number):
         again = (
             "; once that is mended, flyball run lands it without an agent" if _is_merged(slot, result) else ""
         )
         said = why if result in ("manual", "pr-opened") else f"{result}: {why}{again}"
-        return Next(move=Move.PARK, why=said)
-    return Next(move=Move.BLOCK, why=f"{result}: {why}")
+        return Decision(move=Action.PARK, why=said)
+    return Decision(move=Action.BLOCK, why=f"{result}: {why}")
 
 
-def wants_pull(slot: SlotRun) -> bool:
+def wants_pull(slot: TaskRunState) -> bool:
     """Does finished work wait because its pull request could not be opened?"""
     outside = slot.result in ("no-gh", "no-remote") and slot.way != MERGE
     return slot.state is State.PARKED and outside and not slot.pr_number
 
 
-def lands_again(slot: SlotRun) -> bool:
+def lands_again(slot: TaskRunState) -> bool:
     """Does finished work wait only because something outside was in the way of its landing?"""
     return slot.state is State.PARKED and slot.result in _LANDS_AGAIN and not slot.pr_number
 
 
-def _is_merged(slot: SlotRun, result: str) -> bool:
+def _is_merged(slot: TaskRunState, result: str) -> bool:
     """Its landing says by itself how a pull request is opened after all."""
     merging = slot.way == MERGE and result in ("no-remote", "diverged")
     return not slot.pr_number and (result == "gate-broken" or merging)
 
 
-def may_let_go(slot: SlotRun) -> bool:
+def may_let_go(slot: TaskRunState) -> bool:
     """May a trip be let go because its task is closed? A landing that has begun may be what closed it, and a
     pull request that is open is for people to settle."""
     reviewed = slot.state is State.CHECKING and slot.pr_number
     return not (slot.final or slot.state is State.LANDING or reviewed)
 
 
-def may_send_back(slot: SlotRun) -> bool:
+def may_send_back(slot: TaskRunState) -> bool:
     """May a person send its work back to an agent? Not what is under way, nor what landed."""
     return slot.state in (State.PARKED, State.BLOCKED)
 
 
-def on_resume(slot: SlotRun, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool) -> Next:
+def on_resume(
+    slot: TaskRunState, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool
+) -> Decision:
     """What to do with a trip that another engine left behind."""
     if slot.final:
-        return Next(move=Move.LEAVE)
+        return Decision(move=Action.LEAVE)
     if slot.state is State.LANDING:
-        return Next(move=Move.LAND_ON)
+        return Decision(move=Action.LAND_ON)
     if slot.state is State.CHECKING and slot.pr_number:
-        return Next(move=Move.PARK, why=f"{pull_words(slot)}; its review was cut short")
+        return Decision(move=Action.PARK, why=f"{pull_words(slot)}; its review was cut short")
     if slot.state is State.CHECKING:
-        return Next(move=Move.CHECK)
+        return Decision(move=Action.CHECK)
     if slot.state is State.CLAIMED:
-        return Next(move=Move.PREPARE)
+        return Decision(move=Action.PREPARE)
     if slot.state is State.RUNNING and alive:
-        return Next(move=Move.REATTACH)
+        return Decision(move=Action.REATTACH)
     if slot.state is State.RUNNING and ended_on_file:
-        return Next(move=Move.JUDGE)
+        return Decision(move=Action.JUDGE)
     if slot.state is State.ENDED:
-        return Next(move=Move.JUDGE)
+        return Decision(move=Action.JUDGE)
     if slot.state is State.READY:
-        return Next(move=Move.PREPARE)
+        return Decision(move=Action.PREPARE)
     if slot.failures >= budgets.attempts:
-        return Next(move=Move.BLOCK, why=f"failed {slot.failures} times, the last time: {slot.reason}")
+        return Decision(move=Action.BLOCK, why=f"failed {slot.failures} times, the last time: {slot.reason}")
     why = "the agent was gone when the run went on"
-    return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=why, fresh=not commits)
+    return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why, fresh=not commits)

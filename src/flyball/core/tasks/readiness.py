@@ -6,14 +6,14 @@ not asked for it, its type, a label, what the caller says, its status, a circle,
 label that cannot be read.
 
 A run looks at the same tasks whenever something has moved. What follows from the tasks alone is found out
-once, in ``Lineup``; ``Ready`` knows the moment.
+once, in ``TaskIndex``; ``Ready`` knows the moment.
 
 Why a task does not start now: a reason for scripts, the blocker by name, a sentence for people.
 
 What tasks use of the machine beside an agent: units of a kind, such as ``docker=2``.
 
-A task says so with a label, ``res:docker=2`` or ``res:docker`` for one unit. ``Stock`` is what is left of
-each kind within one project; a kind without a capacity has no limit here, the governor decides about it.
+A task says so with a label, ``res:docker=2`` or ``res:docker`` for one unit. ``ResourcePool`` is what is left
+of each kind within one project; a kind without a capacity has no limit here, the governor decides about it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from flyball.core.tasks.dependencies import Waits
+from flyball.core.tasks.dependencies import DependencyGraph
 from flyball.core.tasks.footprint import FOOTPRINT_PREFIXES, Footprint, footprint_of
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import UsageError, invariant
@@ -94,7 +94,7 @@ def resources_of(labels: Iterable[str]) -> dict[str, int]:
     return found
 
 
-class Stock:
+class ResourcePool:
     """Who holds how much of each kind that has a capacity, and to whom the next free units are promised."""
 
     def __init__(self, capacity: Mapping[str, int]) -> None:
@@ -216,7 +216,7 @@ def _priority(task: Task) -> int:
     return task.priority
 
 
-class Item(NamedTuple):
+class ReadyTask(NamedTuple):
     """A task to start, with what it touches and uses as it was decided."""
 
     task: Task
@@ -224,7 +224,7 @@ class Item(NamedTuple):
     resources: Mapping[str, int] = NO_RESOURCES
 
 
-class Lineup:
+class TaskIndex:
     """All tasks of one load of a source, in order, with what can be said of them whatever else runs."""
 
     def __init__(self, tasks: Iterable[Task], *, areas: Mapping[str, Sequence[str]] = NO_AREAS) -> None:
@@ -236,20 +236,20 @@ class Lineup:
         self.unread = _told(self.tasks, _unread)
         self.not_open = {task.id for task in self.tasks if task.status is not TaskStatus.OPEN}
         self._merged: frozenset[str] | None = None
-        self._waits = Waits(())
+        self._waits = DependencyGraph(())
 
-    def waits(self, merged: Collection[str]) -> Waits:
+    def waits(self, merged: Collection[str]) -> DependencyGraph:
         """Who waits for whom. It is asked for at every look, and changes only with what is merged."""
         merged = frozenset(merged)
         if merged != self._merged:
-            self._merged, self._waits = merged, Waits(self.tasks, merged=merged)
+            self._merged, self._waits = merged, DependencyGraph(self.tasks, merged=merged)
         return self._waits
 
 
-def _item(task: Task, areas: Mapping[str, Sequence[str]]) -> Item:
+def _item(task: Task, areas: Mapping[str, Sequence[str]]) -> ReadyTask:
     said = _said(task.labels)
     footprint = footprint_of(task.footprint, task.labels, areas) if said.touches else task.footprint
-    return Item(task, footprint, said.resources)
+    return ReadyTask(task, footprint, said.resources)
 
 
 def _told(tasks: Iterable[Task], why: Callable[[Task], Deferral | None]) -> dict[str, Deferral]:
@@ -303,8 +303,8 @@ class Ready:
 
     def __init__(
         self,
-        lineup: Lineup,
-        waits: Waits,
+        lineup: TaskIndex,
+        waits: DependencyGraph,
         *,
         active: Collection[str],
         held: Mapping[str, str],

@@ -34,7 +34,7 @@ _NUMBERED = re.compile(r"^\s*(?:criterion\s*)?#?(\d+)(?:\s*[.):-].*)?\s*$", re.I
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class CriterionAnswer:
     """One criterion of the task, and whether it is met."""
 
     criterion: str
@@ -43,7 +43,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ReviewFinding:
     severity: str
     where: str
     what: str
@@ -56,19 +56,19 @@ class Finding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
     passed: bool
-    criteria: tuple[Answered, ...]
-    findings: tuple[Finding, ...]
+    criteria: tuple[CriterionAnswer, ...]
+    findings: tuple[ReviewFinding, ...]
 
     @property
-    def unmet(self) -> tuple[Answered, ...]:
+    def unmet(self) -> tuple[CriterionAnswer, ...]:
         return tuple(each for each in self.criteria if not each.met)
 
     @property
-    def blocking(self) -> tuple[Finding, ...]:
+    def blocking(self) -> tuple[ReviewFinding, ...]:
         return tuple(each for each in self.findings if each.severity == BLOCKING)
 
     @property
-    def notes(self) -> tuple[Finding, ...]:
+    def notes(self) -> tuple[ReviewFinding, ...]:
         return tuple(each for each in self.findings if each.severity == NOTE)
 
     def why(self) -> str:
@@ -87,7 +87,7 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedReview:
     """A review, or what is wrong with what was taken for one."""
 
     review: Review | None
@@ -126,11 +126,11 @@ def criteria_of(acceptance: str) -> tuple[str, ...]:
 # -- what is answered -------------------------------------------------------------------------------------
 
 
-def read_review(text: str, criteria: Sequence[str]) -> Reading:
+def read_review(text: str, criteria: Sequence[str]) -> ParsedReview:
     """The review in a text."""
     found = _last_object(text[-TEXT_LIMIT:])
     if found is None:
-        return Reading(None, ("there is no JSON object with a verdict in it, or it is cut off",))
+        return ParsedReview(None, ("there is no JSON object with a verdict in it, or it is cut off",))
     answered, wrong = _criteria(found.get("criteria"), criteria)
     findings, more = _findings(found.get("findings"))
     wrong += more
@@ -138,14 +138,16 @@ def read_review(text: str, criteria: Sequence[str]) -> Reading:
     if verdict not in (PASS, BLOCK):
         wrong.append(f'"verdict" is {_shown(verdict)}; it is "{PASS}" or "{BLOCK}"')
     if wrong:
-        return Reading(None, tuple(wrong))
+        return ParsedReview(None, tuple(wrong))
     review = Review(passed=verdict == PASS, criteria=tuple(answered), findings=tuple(findings))
     against = bool(review.unmet or review.blocking)
     if review.passed and against:
-        return Reading(None, (f"it says pass, and yet {review.why()}",))
+        return ParsedReview(None, (f"it says pass, and yet {review.why()}",))
     if not review.passed and not against:
-        return Reading(None, ("it says block, and names no criterion that is not met and nothing blocking",))
-    return Reading(review)
+        return ParsedReview(
+            None, ("it says block, and names no criterion that is not met and nothing blocking",)
+        )
+    return ParsedReview(review)
 
 
 def _last_object(text: str) -> Mapping[str, Any] | None:
@@ -172,14 +174,14 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
             yield value
 
 
-def _criteria(given: Any, criteria: Sequence[str]) -> tuple[list[Answered], list[str]]:
+def _criteria(given: Any, criteria: Sequence[str]) -> tuple[list[CriterionAnswer], list[str]]:
     if not isinstance(given, list):
         return [], ['"criteria" is missing; it is a list with an answer to each criterion']
-    found: dict[int, Answered] = {}
+    found: dict[int, CriterionAnswer] = {}
     wrong: list[str] = []
     for number, each in enumerate(given, 1):
         index, words = _answered(each, criteria, found)
-        if isinstance(words, Answered):
+        if isinstance(words, CriterionAnswer):
             found[index] = words
         else:
             wrong.append(f"answer {number}: {words}")
@@ -190,8 +192,8 @@ def _criteria(given: Any, criteria: Sequence[str]) -> tuple[list[Answered], list
 
 
 def _answered(
-    each: Any, criteria: Sequence[str], before: Mapping[int, Answered]
-) -> tuple[int, Answered | str]:
+    each: Any, criteria: Sequence[str], before: Mapping[int, CriterionAnswer]
+) -> tuple[int, CriterionAnswer | str]:
     if not isinstance(each, dict):
         return -1, "it is no object"
     index = _which(each.get("criterion"), criteria)
@@ -204,7 +206,7 @@ def _answered(
         return -1, f'"met" is {_shown(met)}; it is true or false'
     if not _is_text(evidence):
         return -1, '"evidence" is missing; say what shows it'
-    return index, Answered(criterion=criteria[index], met=met, evidence=evidence.strip())
+    return index, CriterionAnswer(criterion=criteria[index], met=met, evidence=evidence.strip())
 
 
 def _which(given: Any, criteria: Sequence[str]) -> int | None:
@@ -222,21 +224,21 @@ def _which(given: Any, criteria: Sequence[str]) -> int | None:
     return given - 1 if 0 < given <= len(criteria) else None
 
 
-def _findings(given: Any) -> tuple[list[Finding], list[str]]:
+def _findings(given: Any) -> tuple[list[ReviewFinding], list[str]]:
     if not isinstance(given, list):
         return [], ['"findings" is missing; it is a list, empty if there is nothing']
-    found: list[Finding] = []
+    found: list[ReviewFinding] = []
     wrong: list[str] = []
     for number, each in enumerate(given, 1):
         words = _finding(each)
-        if isinstance(words, Finding):
+        if isinstance(words, ReviewFinding):
             found.append(words)
         else:
             wrong.append(f"finding {number}: {words}")
     return found, wrong
 
 
-def _finding(each: Any) -> Finding | str:
+def _finding(each: Any) -> ReviewFinding | str:
     if not isinstance(each, dict):
         return "it is no object"
     severity, where, what = each.get("severity"), each.get("where", ""), each.get("what")
@@ -246,7 +248,7 @@ def _finding(each: Any) -> Finding | str:
         return f'"where" is {_shown(where)}; it is text: a path, with a line if there is one'
     if not _is_text(what):
         return '"what" is missing; say what is wrong'
-    return Finding(severity=severity, where=where.strip(), what=what.strip())
+    return ReviewFinding(severity=severity, where=where.strip(), what=what.strip())
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

@@ -8,7 +8,7 @@ after it may start. Under rolling refill that alone would starve a task with a w
 that declares none: while one of two neighbours runs the other is replaced, for ever. So whoever has been
 passed over in ``patience`` refills is next in turn: later tasks that clash with it, or want a resource that
 it waits for, do not start either. Only what comes before it in the order can still get in its way, so it
-starts when that and what is in flight have ended. ``Choice.passed`` counts; the next call wants it back.
+starts when that and what is in flight have ended. ``Selection.passed`` counts; the next call wants it back.
 
 The answer follows from the tasks and not from the order in which they are given. Nothing is done here. What
 is in flight, merged or held back is the ledger's to know and the caller's to say.
@@ -23,7 +23,15 @@ from types import MappingProxyType
 from typing import Final
 
 from flyball.core.tasks.footprint import Footprint, Taken
-from flyball.core.tasks.readiness import NO_AREAS, Deferral, DeferReason, Item, Lineup, Ready, Stock
+from flyball.core.tasks.readiness import (
+    NO_AREAS,
+    Deferral,
+    DeferReason,
+    Ready,
+    ReadyTask,
+    ResourcePool,
+    TaskIndex,
+)
 from flyball.core.tasks.task import Task
 from flyball.errors import invariant
 
@@ -33,7 +41,7 @@ _NO_WORDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class RunningTask:
     """A task in flight."""
 
     task_id: str
@@ -42,8 +50,8 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    items: tuple[Item, ...]
+class Selection:
+    items: tuple[ReadyTask, ...]
     deferrals: tuple[Deferral, ...]
     """One for every task that is neither picked nor closed. Both are in the order of looking."""
     passed: Mapping[str, int] = field(default_factory=dict)
@@ -54,10 +62,10 @@ class Choice:
 
 
 def choose(
-    tasks: Lineup | Iterable[Task],
+    tasks: TaskIndex | Iterable[Task],
     *,
     room: int,
-    active: Sequence[Active] = (),
+    active: Sequence[RunningTask] = (),
     areas: Mapping[str, Sequence[str]] = NO_AREAS,
     capacity: Mapping[str, int] = _NOTHING,
     merged: Collection[str] = (),
@@ -67,17 +75,17 @@ def choose(
     parent: str | None = None,
     passed: Mapping[str, int] = _NOTHING,
     patience: int = PATIENCE,
-) -> Choice:
+) -> Selection:
     """Pick at most ``room`` tasks to start beside what is in flight.
 
     ``tasks`` is all that the source knows, closed ones included: they satisfy needs. Who looks at them again
-    and again gives a ``Lineup`` of them, which has the ``areas`` already. ``merged`` are closed whatever
+    and again gives a ``TaskIndex`` of them, which has the ``areas`` already. ``merged`` are closed whatever
     their status says; ``held`` are kept back with the caller's own sentence; ``ours`` may start though their
     status is in progress, for it was this factory that said so. ``only`` and ``parent`` (all beneath it) are
     what this run is for. A kind of resource without a ``capacity`` has no limit here.
     """
-    invariant(not (areas and isinstance(tasks, Lineup)), "a lineup has its areas already")
-    lineup = tasks if isinstance(tasks, Lineup) else Lineup(tasks, areas=areas)
+    invariant(not (areas and isinstance(tasks, TaskIndex)), "a lineup has its areas already")
+    lineup = tasks if isinstance(tasks, TaskIndex) else TaskIndex(tasks, areas=areas)
     waits = lineup.waits(merged)
     ready = Ready(
         lineup,
@@ -88,7 +96,7 @@ def choose(
         only=None if only is None else frozenset(only),
         parent=parent,
     )
-    picking = _Picking(room=room, active=active, capacity=capacity, passed=passed, patience=patience)
+    picking = _Selector(room=room, active=active, capacity=capacity, passed=passed, patience=patience)
     for task in waits.open:
         forbidden = ready.forbids(task)
         if forbidden is not None:
@@ -98,25 +106,25 @@ def choose(
     return picking.choice()
 
 
-class _Picking:
+class _Selector:
     """One pass over the tasks that nothing forbids, and what has been taken so far."""
 
     def __init__(
         self,
         *,
         room: int,
-        active: Sequence[Active],
+        active: Sequence[RunningTask],
         capacity: Mapping[str, int],
         passed: Mapping[str, int],
         patience: int,
     ) -> None:
         self.deferrals: list[Deferral] = []
-        self._items: list[Item] = []
+        self._items: list[ReadyTask] = []
         self._room = room
         self._passed = passed
         self._patience = patience
         self._in_flight = frozenset(each.task_id for each in active)
-        self._stock = Stock(capacity)
+        self._stock = ResourcePool(capacity)
         for each in active:
             self._stock.take(each.resources, owner=each.task_id)
         self._footprints = tuple((each.task_id, each.footprint) for each in active)
@@ -129,7 +137,7 @@ class _Picking:
         self._full = ""
         """The words for all that come when there is no room left."""
 
-    def look(self, item: Item) -> None:
+    def look(self, item: ReadyTask) -> None:
         """Pick it, or defer it and say why."""
         blocked = self._beyond_reach(item)
         if blocked is not None:
@@ -144,15 +152,15 @@ class _Picking:
             self.deferrals.append(blocked)
             self._pass_over(item)
 
-    def choice(self) -> Choice:
+    def choice(self) -> Selection:
         passed = {}
         for deferral in self.deferrals:
             name = deferral.task_id
             if name in self._overtaken or name in self._passed:
                 passed[name] = self._passed.get(name, 0) + (name in self._overtaken)
-        return Choice(tuple(self._items), tuple(self.deferrals), passed)
+        return Selection(tuple(self._items), tuple(self.deferrals), passed)
 
-    def _pick(self, item: Item) -> None:
+    def _pick(self, item: ReadyTask) -> None:
         if not self._items:
             self._taken = _taken(self._footprints)  # one of our own, as it will change
         self._items.append(item)
@@ -162,7 +170,7 @@ class _Picking:
         self._overtaken.update(self._waiting)
         self._waiting.clear()
 
-    def _pass_over(self, item: Item) -> None:
+    def _pass_over(self, item: ReadyTask) -> None:
         name = item.task.id
         self._waiting.append(name)
         if self._passed.get(name, 0) >= self._patience:
@@ -170,7 +178,7 @@ class _Picking:
             self._stock.promise(item.resources, owner=name)
             self._next_in_turn.add(item.footprint, owner=name)
 
-    def _beyond_reach(self, item: Item) -> Deferral | None:
+    def _beyond_reach(self, item: ReadyTask) -> Deferral | None:
         never = self._stock.never(item.resources) if item.resources else None
         if never is not None:
             return Deferral(item.task.id, DeferReason.RESOURCE, never.blocker, never.words)
@@ -179,7 +187,7 @@ class _Picking:
             return Deferral(item.task.id, DeferReason.ROOM, None, self._full)
         return None
 
-    def _in_the_way(self, item: Item) -> Deferral | None:
+    def _in_the_way(self, item: ReadyTask) -> Deferral | None:
         """Of what is in flight or has been picked."""
         shortage = self._stock.lacks(item.resources) if item.resources else None
         if shortage is not None:
@@ -191,7 +199,7 @@ class _Picking:
         where = "in flight" if owner in self._in_flight else "starts first"
         return Deferral(item.task.id, DeferReason.FOOTPRINT, owner, clash.words(f"{owner} ({where})"))
 
-    def _out_of_turn(self, item: Item) -> Deferral | None:
+    def _out_of_turn(self, item: ReadyTask) -> Deferral | None:
         """Nothing but the patience of somebody else is against it."""
         shortage = self._stock.promised(item.resources) if item.resources else None
         if shortage is not None:

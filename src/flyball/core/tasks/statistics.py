@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
-from flyball.core.tasks.task_run import Entry, Mark, Step
+from flyball.core.tasks.task_run import LedgerEntry, RunPhase, Step
 
-_B, _D = Mark.BEGUN, Mark.DONE
-_STRETCHES: Final[Mapping[tuple[Step, Mark], str]] = {
+_B, _D = RunPhase.BEGUN, RunPhase.DONE
+_STRETCHES: Final[Mapping[tuple[Step, RunPhase], str]] = {
     # What an entry ends: the time since the one before.
     (Step.WORKTREE, _B): "a place in the run's width",
     (Step.WORKTREE, _D): "its worktree",
@@ -43,16 +43,16 @@ UNKNOWN_MODEL = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
+class SpendTotals:
     tokens: int = 0
     usd: float | None = 0.0
     """As far as it was reported; None: agents worked, and none of them said what it cost."""
     unpriced: int = 0
     """Launches that did not say what they cost."""
 
-    def __add__(self, other: Spend) -> Spend:
+    def __add__(self, other: SpendTotals) -> SpendTotals:
         usd, unpriced = (self.usd or 0.0) + (other.usd or 0.0), self.unpriced + other.unpriced
-        return Spend(
+        return SpendTotals(
             tokens=self.tokens + other.tokens, usd=None if unpriced and not usd else usd, unpriced=unpriced
         )
 
@@ -68,8 +68,8 @@ class Trip:
     """merged, blocked, parked; empty while it is under way or was begun anew."""
     model: str = ""
     launches: int = 0
-    spend: Spend = Spend()
-    by_model: Mapping[str, Spend] = field(default_factory=dict)
+    spend: SpendTotals = SpendTotals()
+    by_model: Mapping[str, SpendTotals] = field(default_factory=dict)
     waits: Mapping[str, float] = field(default_factory=dict)
     """Seconds by what they went to."""
 
@@ -80,8 +80,8 @@ class ByModel:
 
     merged: int = 0
     launches: int = 0
-    spend: Spend = Spend()
-    wasted: Spend = Spend()
+    spend: SpendTotals = SpendTotals()
+    wasted: SpendTotals = SpendTotals()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,28 +96,28 @@ class Measures:
     """How long these figures go back."""
     merged_per_hour: float
     median_trip_s: float | None
-    spend: Spend
-    spend_per_merged: Spend | None
-    wasted: Spend
+    spend: SpendTotals
+    spend_per_merged: SpendTotals | None
+    wasted: SpendTotals
     """On trips that are over and did not end merged."""
     waits: Mapping[str, float]
     """Seconds of all trips by what they went to, the longest first."""
     models: Mapping[str, ByModel]
 
 
-def spend_of(entry: Entry) -> Spend | None:
+def spend_of(entry: LedgerEntry) -> SpendTotals | None:
     """What an agent used that ends with this entry; None: no agent ends with it."""
     told = not entry.fields.keys().isdisjoint(_TOLD_AT_ITS_END)
     # The agent of a stage or a review is over before it is known what comes of it.
-    ended = entry.mark is Mark.DONE if entry.step is Step.END else told
+    ended = entry.mark is RunPhase.DONE if entry.step is Step.END else told
     if entry.step not in (Step.END, Step.STAGE, Step.REVIEW) or not ended:
         return None
     cost = entry.fields.get("cost_usd")
     usd = float(cost) if isinstance(cost, int | float) and math.isfinite(cost) and cost >= 0 else None
-    return Spend(tokens=int(entry.fields.get("tokens") or 0), usd=usd, unpriced=int(usd is None))
+    return SpendTotals(tokens=int(entry.fields.get("tokens") or 0), usd=usd, unpriced=int(usd is None))
 
 
-def trips_of(entries: Iterable[Entry]) -> list[Trip]:
+def trips_of(entries: Iterable[LedgerEntry]) -> list[Trip]:
     """Every trip, in the order of its beginning. Entries come in the order of the ledger."""
     books: dict[str, _Book] = {}
     found: list[_Book] = []
@@ -136,7 +136,7 @@ def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) ->
     over = [trip for trip in inside if trip.ended is not None]
     merged = [trip for trip in over if trip.end == "merged"]
     first = since if since is not None else min((trip.began for trip in inside), default=now)
-    spend = sum((trip.spend for trip in inside), Spend())
+    spend = sum((trip.spend for trip in inside), SpendTotals())
     lengths = [trip.ended - trip.began for trip in merged if trip.ended is not None]
     return Measures(
         since=since,
@@ -149,14 +149,14 @@ def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) ->
         merged_per_hour=len(merged) / max((now - first) / 3600.0, 1 / 3600.0) if merged else 0.0,
         median_trip_s=median(lengths) if lengths else None,
         spend=spend,
-        spend_per_merged=_each(sum((trip.spend for trip in merged), Spend()), len(merged)),
-        wasted=sum((trip.spend for trip in over if trip.end != "merged"), Spend()),
+        spend_per_merged=_each(sum((trip.spend for trip in merged), SpendTotals()), len(merged)),
+        wasted=sum((trip.spend for trip in over if trip.end != "merged"), SpendTotals()),
         waits=_waits(inside),
         models=_models(inside),
     )
 
 
-def _each(spend: Spend, count: int) -> Spend | None:
+def _each(spend: SpendTotals, count: int) -> SpendTotals | None:
     if not count:
         return None
     usd = spend.usd / count if spend.usd is not None else None
@@ -179,7 +179,7 @@ def _models(trips: Iterable[Trip]) -> dict[str, ByModel]:
             found[model] = replace(
                 found[model],
                 spend=found[model].spend + spend,
-                wasted=found[model].wasted + (spend if wasted else Spend()),
+                wasted=found[model].wasted + (spend if wasted else SpendTotals()),
             )
         if trip.model:
             last = found[trip.model]
@@ -191,17 +191,17 @@ def _models(trips: Iterable[Trip]) -> dict[str, ByModel]:
 class _Book:
     """A trip while its entries are read."""
 
-    def __init__(self, first: Entry) -> None:
+    def __init__(self, first: LedgerEntry) -> None:
         self.task, self.began, self.last = first.task, first.at, first.at
         self.ended: float | None = None
         self.end, self.model, self.launches = "", "", 0
-        self.by_model: dict[str, Spend] = defaultdict(Spend)
+        self.by_model: dict[str, SpendTotals] = defaultdict(SpendTotals)
         self.waits: dict[str, float] = defaultdict(float)
         self.cause = ""
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: LedgerEntry) -> None:
         self._spend_time(entry)
-        if entry.step is Step.LAUNCH and entry.mark is Mark.DONE:
+        if entry.step is Step.LAUNCH and entry.mark is RunPhase.DONE:
             self.launches += 1
             self.model = entry.fields.get("model") or UNKNOWN_MODEL
         if (spent := spend_of(entry)) is not None:
@@ -212,7 +212,7 @@ class _Book:
             self.end = _ENDS.get(entry.step, "")
             self.ended = entry.at if self.end else None
 
-    def _spend_time(self, entry: Entry) -> None:
+    def _spend_time(self, entry: LedgerEntry) -> None:
         if self.ended is not None:
             # A person let it wait; that is nobody's figure.
             self.last = entry.at
@@ -220,12 +220,12 @@ class _Book:
         # A clock that was set back takes nothing away.
         seconds, self.last = max(0.0, entry.at - self.last), entry.at
         what = _STRETCHES.get((entry.step, entry.mark), _OWN)
-        if self.cause and (entry.step, entry.mark) == (Step.WORKTREE, Mark.BEGUN):
+        if self.cause and (entry.step, entry.mark) == (Step.WORKTREE, RunPhase.BEGUN):
             what, self.cause = _PAUSE.format(cause=self.cause), ""
         if seconds:
             self.waits[what] += seconds
 
-    def _spend(self, entry: Entry, spent: Spend) -> None:
+    def _spend(self, entry: LedgerEntry, spent: SpendTotals) -> None:
         # What the runtime says it used is surer than what it was asked for.
         model = entry.fields.get("model") or self.model or UNKNOWN_MODEL
         if entry.step is Step.END:
@@ -240,7 +240,7 @@ class _Book:
             end=self.end,
             model=self.model,
             launches=self.launches,
-            spend=sum(self.by_model.values(), Spend()),
+            spend=sum(self.by_model.values(), SpendTotals()),
             by_model=dict(self.by_model),
             waits=dict(self.waits),
         )

@@ -73,7 +73,7 @@ class Step(Enum):
     BLOCK = "block"
 
 
-class Mark(Enum):
+class RunPhase(Enum):
     BEGUN = "begun"
     DONE = "done"
 
@@ -98,7 +98,7 @@ OUTSIDE = frozenset({"no-remote", "diverged", "no-gh", "gate-broken", "error"})
 """What a landing may come to that says nothing about the work."""
 FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
 
-_S, _B, _D = State, Mark.BEGUN, Mark.DONE
+_S, _B, _D = State, RunPhase.BEGUN, RunPhase.DONE
 _ANY_LIVE = (_S.CLAIMED, _S.READY, _S.RUNNING, _S.ENDED, _S.CHECKING, _S.LANDING)
 LANDING_STEPS = (
     Step.REBASE,
@@ -111,7 +111,7 @@ LANDING_STEPS = (
     Step.CLEAN,
 )
 
-TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
+TRANSITIONS: Mapping[tuple[State, Step, RunPhase], State] = {
     (_S.CLAIMED, Step.WORKTREE, _B): _S.CLAIMED,
     (_S.CLAIMED, Step.WORKTREE, _D): _S.READY,
     (_S.READY, Step.WORKTREE, _B): _S.READY,
@@ -136,12 +136,12 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
     (_S.BLOCKED, Step.LAND, _B): _S.LANDING,
     (_S.LANDING, Step.LAND, _B): _S.LANDING,
     (_S.LANDING, Step.MERGED, _D): _S.MERGED,
-    **{(_S.LANDING, step, mark): _S.LANDING for step in LANDING_STEPS for mark in Mark},
+    **{(_S.LANDING, step, mark): _S.LANDING for step in LANDING_STEPS for mark in RunPhase},
     **{(state, Step.BACK, _D): _S.READY for state in _ANY_LIVE},
     **{(state, Step.BLOCK, _D): _S.BLOCKED for state in _ANY_LIVE},
     **{(state, Step.PARK, _D): _S.PARKED for state in (_S.ENDED, _S.CHECKING, _S.LANDING, _S.PARKED)},
     # It has landed, whatever the source says; a later run tells it again.
-    **{(_S.MERGED, Step.TELL, mark): _S.MERGED for mark in Mark},
+    **{(_S.MERGED, Step.TELL, mark): _S.MERGED for mark in RunPhase},
     # A person sends back what waits for them, or what nothing came of.
     **{(state, Step.BACK, _D): _S.READY for state in (_S.PARKED, _S.BLOCKED)},
     # A person decided to try again: budgets start anew, what was committed is still there.
@@ -150,7 +150,7 @@ TRANSITIONS: Mapping[tuple[State, Step, Mark], State] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One line of the ledger."""
 
     id: int
@@ -159,12 +159,12 @@ class Entry:
     run: str
     task: str
     step: Step
-    mark: Mark
+    mark: RunPhase
     fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotRun:
+class TaskRunState:
     """Everything the entries of one trip say."""
 
     task: str
@@ -268,7 +268,7 @@ _KEPT = frozenset(
 )
 
 
-def fold(slot: SlotRun | None, entry: Entry) -> SlotRun:
+def fold(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
     """The trip after one more entry."""
     if slot is None or entry.step is Step.CLAIM:
         return _claimed(slot, entry)
@@ -282,7 +282,7 @@ def fold(slot: SlotRun | None, entry: Entry) -> SlotRun:
     return _WITH.get(entry.step, _unchanged)(changed, entry)
 
 
-def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
+def _claimed(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
     """A new trip. What was committed and said in an earlier one is still worth going on from."""
     if entry.step is not Step.CLAIM:
         raise InvariantError(f"{entry.task}: {entry.step.value} before it was claimed")
@@ -290,7 +290,7 @@ def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
     kept = {name: getattr(slot, name) for name in ("session", "branch", "base", "worktree") if again}
     attempt = 1 if slot is None or slot.state is State.MERGED else slot.attempt + 1
     lesson = slot.reason if slot is not None and slot.state is State.BLOCKED else ""
-    return SlotRun(
+    return TaskRunState(
         task=entry.task,
         state=State.CLAIMED,
         run=entry.run,
@@ -302,8 +302,8 @@ def _claimed(slot: SlotRun | None, entry: Entry) -> SlotRun:
     )
 
 
-def _launched(slot: SlotRun, entry: Entry) -> SlotRun:
-    if entry.mark is Mark.BEGUN:
+def _launched(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+    if entry.mark is RunPhase.BEGUN:
         return replace(slot, holder=None, keeper=None, end="")
     return replace(
         slot,
@@ -313,34 +313,34 @@ def _launched(slot: SlotRun, entry: Entry) -> SlotRun:
     )
 
 
-def _ended(slot: SlotRun, entry: Entry) -> SlotRun:
+def _ended(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd")
     known = slot.cost_usd if cost is None else (slot.cost_usd or 0.0) + cost
     denials = tuple(dict.fromkeys((*slot.denials, *(entry.fields.get("denials") or ()))))
     return replace(slot, tokens=slot.tokens + tokens, cost_usd=known, denials=denials)
 
 
-def _kept(slot: SlotRun, entry: Entry) -> SlotRun:
+def _kept(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     """Stages that are done stay done only while the work is what they saw."""
     tip = entry.fields.get("tip")
     return slot if tip is None or tip == slot.checked else replace(slot, stages=(), checked="")
 
 
-def _stage(slot: SlotRun, entry: Entry) -> SlotRun:
+def _stage(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     slot = _errand(slot, entry)
-    if entry.mark is Mark.BEGUN:
+    if entry.mark is RunPhase.BEGUN:
         return slot
     stages = dict.fromkeys((*slot.stages, entry.fields["stage"]))
     return replace(slot, stages=tuple(stages), checked=entry.fields.get("tip", ""))
 
 
-def _review(slot: SlotRun, entry: Entry) -> SlotRun:
+def _review(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     """What an earlier one came to counts no more as soon as another has begun."""
     slot = _errand(slot, entry)
-    return replace(slot, passed=None) if entry.mark is Mark.BEGUN else slot
+    return replace(slot, passed=None) if entry.mark is RunPhase.BEGUN else slot
 
 
-def _errand(slot: SlotRun, entry: Entry) -> SlotRun:
+def _errand(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     """What a stage or a review costs counts for its task; its process is known while it may run."""
     return replace(
         _ended(slot, entry),
@@ -350,7 +350,7 @@ def _errand(slot: SlotRun, entry: Entry) -> SlotRun:
     )
 
 
-def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
+def _sent_back(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     cause = Cause(entry.fields["cause"])
     counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW, Cause.REJECTED)
     if cause is Cause.REJECTED:
@@ -377,33 +377,33 @@ def _sent_back(slot: SlotRun, entry: Entry) -> SlotRun:
     )
 
 
-def _anew(slot: SlotRun) -> SlotRun:
+def _anew(slot: TaskRunState) -> TaskRunState:
     """A person's word: budgets start anew. What they saw is over, a pull request of it included."""
     slot = replace(slot, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
     return replace(slot, reviewed="", passed=None, result="", pr_url="", pr_number=0)
 
 
-def _landed_a_step(slot: SlotRun, entry: Entry) -> SlotRun:
+def _landed_a_step(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     gate = _holder(entry.fields.get("gate"))
     if gate is not None or entry.step is not Step.GATE:
         slot = replace(slot, gate=gate, gate_folder=entry.fields.get("folder_of_gate", ""))
-    return replace(slot, landing=entry.step, landing_done=entry.mark is Mark.DONE)
+    return replace(slot, landing=entry.step, landing_done=entry.mark is RunPhase.DONE)
 
 
-def _told(slot: SlotRun, entry: Entry) -> SlotRun:
-    return replace(_landed_a_step(slot, entry), untold=entry.mark is Mark.BEGUN)
+def _told(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+    return replace(_landed_a_step(slot, entry), untold=entry.mark is RunPhase.BEGUN)
 
 
-def _blocked(slot: SlotRun, entry: Entry) -> SlotRun:
+def _blocked(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     about_work = entry.fields.get("result") not in OUTSIDE
     return _over(replace(slot, blocked_for=slot.reason) if about_work else slot, entry)
 
 
-def _over(slot: SlotRun, _entry: Entry) -> SlotRun:
+def _over(slot: TaskRunState, _entry: LedgerEntry) -> TaskRunState:
     return replace(slot, holder=None, keeper=None, errand=None, errand_keeper=None)
 
 
-def _unchanged(slot: SlotRun, _entry: Entry) -> SlotRun:
+def _unchanged(slot: TaskRunState, _entry: LedgerEntry) -> TaskRunState:
     return slot
 
 

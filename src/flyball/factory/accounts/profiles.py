@@ -18,7 +18,7 @@ from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import same_id_key
 from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
 from flyball.factory.accounts.profile import Profile, checked, decoded, encoded
-from flyball.factory.project.registry_history import History, git_words
+from flyball.factory.project.registry_history import RegistryHistory, git_words
 from flyball.host.atomic_file import UNFINISHED, replace_file
 from flyball.host.lock_file import LockFile
 
@@ -42,7 +42,7 @@ class Profiles:
     def __init__(self, home: Path) -> None:
         self.home, self.registry = home, home / "registry"
         self.folder = self.registry / ACCOUNTS
-        self._history = History(self.registry, kind=ACCOUNTS)
+        self._history = RegistryHistory(self.registry, kind=ACCOUNTS)
 
     # -- reading --------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ def _folder() -> Traversable:
 _MARK = re.compile(r"^flyball: ([0-9a-f]{16})\n", re.MULTILINE)
 
 
-class State(Enum):
+class InstallState(Enum):
     NEW = "new"
     CURRENT = "current"
     """There, and as bundled."""
@@ -143,7 +143,7 @@ class Planned:
     name: str
     path: str
     """In the project."""
-    state: State
+    state: InstallState
     writes: bool
     content: str
 
@@ -185,7 +185,7 @@ def write_install(root: Path, plan: Sequence[Planned]) -> list[str]:
 def _planned(root: Path, name: str, runtime: str, force: bool) -> Planned:
     path, content = f"{place_for(runtime)}/{name}.md", marked(bundled_text(name))
     state = _state(root / path, content)
-    writes = state in (State.NEW, State.OUTDATED) or (force and state is State.CHANGED)
+    writes = state in (InstallState.NEW, InstallState.OUTDATED) or (force and state is InstallState.CHANGED)
     return Planned(name=name, path=path, state=state, writes=writes, content=content)
 
 
@@ -194,18 +194,18 @@ def marked(text: str) -> str:
     return text.replace("---\n", f"---\nflyball: {_hash(text)}\n", 1)
 
 
-def _state(path: Path, content: str) -> State:
+def _state(path: Path, content: str) -> InstallState:
     if not os.path.lexists(path):
-        return State.NEW
+        return InstallState.NEW
     try:
         there = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return State.CHANGED
+        return InstallState.CHANGED
     if there == content:
-        return State.CURRENT
+        return InstallState.CURRENT
     mark = _MARK.search(there)
     untouched = mark is not None and _hash(_MARK.sub("", there, count=1)) == mark[1]
-    return State.OUTDATED if untouched else State.CHANGED
+    return InstallState.OUTDATED if untouched else InstallState.CHANGED
 
 
 def _hash(text: str) -> str:

@@ -1,7 +1,7 @@
 """Processes of the factory on its event loop: started under a keeper, watched without polling.
 
-A ``Watch`` belongs to one running loop. It turns deaths (pidfds) and growing files (notices) into events.
-Where the system has neither, it looks four times a second.
+A ``ProcessWatch`` belongs to one running loop. It turns deaths (pidfds) and growing files (notices) into
+events. Where the system has neither, it looks four times a second.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from flyball.core.pool.model import Holder
-from flyball.governor.launch.supervised_child import KeptChild, exit_code
-from flyball.host.file_watch import Notices
+from flyball.governor.launch.supervised_child import SupervisedChild, exit_code
+from flyball.host.file_watch import FileWatcher
 from flyball.host.process import DeathWatch, alive
 
 _LOOK_EVERY_S = 0.25
 
 
-class Watch:
+class ProcessWatch:
     """Events of the world for the running loop. Close it with the loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._notices = Notices()
+        self._notices = FileWatcher()
         self._grown: dict[str, Callable[[], None]] = {}
         if self._notices.fd is not None:
             self._loop.add_reader(self._notices.fd, self._read_notices)
@@ -71,7 +71,9 @@ class Watch:
 class Process:
     """A command that runs under a keeper, ours or found again."""
 
-    def __init__(self, folder: Path, holder: Holder, keeper: Holder, kept: KeptChild | None = None) -> None:
+    def __init__(
+        self, folder: Path, holder: Holder, keeper: Holder, kept: SupervisedChild | None = None
+    ) -> None:
         self.folder, self.holder, self.keeper = folder, holder, keeper
         self._kept = kept
 
@@ -80,7 +82,7 @@ class Process:
         argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, folder: Path, stdin: Path | None = None
     ) -> Process:
         """Start it behind its gate. Blocks for as long as the keeper takes to come up."""
-        kept = KeptChild(argv, env=env, cwd=cwd, folder=folder, stdin=stdin)
+        kept = SupervisedChild(argv, env=env, cwd=cwd, folder=folder, stdin=stdin)
         return Process(folder, kept.holder, kept.keeper, kept)
 
     def open_gate(self) -> None:
@@ -91,7 +93,7 @@ class Process:
         if self._kept is not None:
             self._kept.cancel()
 
-    async def over(self, watch: Watch) -> int | None:
+    async def over(self, watch: ProcessWatch) -> int | None:
         """Wait until it and what it left behind are gone; its exit code, None if nobody knows."""
         await watch.death_of(self.keeper)
         if self._kept is not None:
@@ -107,7 +109,7 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.holder.pid, number)
 
-    async def stop(self, watch: Watch, *, grace_s: float) -> None:
+    async def stop(self, watch: ProcessWatch, *, grace_s: float) -> None:
         """Ask it to end; end it."""
         self.signal(signal.SIGTERM)
         try:

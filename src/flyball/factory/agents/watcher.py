@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flyball.core.budget.usage_windows import Report
+from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.pool.verdict import span_words
 from flyball.core.signals import Signal
-from flyball.factory.agents.process import Process, Watch
+from flyball.factory.agents.process import Process, ProcessWatch
 from flyball.governor.launch.supervised_child import STDERR, STDOUT
 from flyball.runtimes.port import End, Ending, Progress, Reader
 
@@ -38,7 +38,7 @@ PROGRESS = "progress.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ceilings:
+class AgentLimits:
     max_s: float | None = None
     max_s_key: str = "agent.max_s"
     """Where a person finds that."""
@@ -66,7 +66,7 @@ class _Tail:
         os.close(self._file)
 
 
-class AgentWatch:
+class AgentWatcher:
     """Follows one agent to its end."""
 
     def __init__(
@@ -74,8 +74,8 @@ class AgentWatch:
         process: Process,
         reader: Reader,
         *,
-        watch: Watch,
-        ceilings: Ceilings,
+        watch: ProcessWatch,
+        ceilings: AgentLimits,
         tell: Callable[[Signal, Progress], None],
         session: Callable[[str], None] = lambda _: None,
         changed: Callable[[], None] = lambda: None,
@@ -94,7 +94,7 @@ class AgentWatch:
         self._saved_at = 0.0
         self._ended = False
         self._known_session: str | None = None
-        self._known_money: tuple[float | None, tuple[Report, ...]] = (None, ())
+        self._known_money: tuple[float | None, tuple[UsageReport, ...]] = (None, ())
         self._tails = {name: _Tail(process.folder / name) for name in (STDOUT, STDERR)}
 
     @property

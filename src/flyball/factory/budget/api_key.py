@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from flyball.core.budget.limits import api_spend_refused
 from flyball.errors import UsageError
-from flyball.factory.budget.port import API_KEYS, Payer
+from flyball.factory.budget.port import API_KEYS, BillingAccount
 from flyball.factory.project.config import ProjectConfig
 
 
@@ -40,7 +40,7 @@ class ApiKey:
 
 
 def api_key_for(
-    config: ProjectConfig, payer: Payer, *, wanted: bool, environ: Mapping[str, str] | None = None
+    config: ProjectConfig, payer: BillingAccount, *, wanted: bool, environ: Mapping[str, str] | None = None
 ) -> ApiKey:
     """UsageError where a run asks for it and a switch says no."""
     around = os.environ if environ is None else environ

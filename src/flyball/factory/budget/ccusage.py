@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from flyball.core.budget.usage_windows import Piece, Spend
+from flyball.core.budget.usage_windows import Spend, UsageItem
 from flyball.core.durations import moment_s, number
 from flyball.factory.budget.port import CONFIG_DIR, KEPT_S, UsageUnknown
 from flyball.host.process import start_apart
@@ -73,7 +73,7 @@ def _blocks(said: bytes) -> list[dict[str, Any]]:
     return blocks
 
 
-def _piece(block: dict[str, Any], now: float) -> Piece | None:
+def _piece(block: dict[str, Any], now: float) -> UsageItem | None:
     if block.get("isGap"):
         return None
     cost = number(block.get("costUSD"))
@@ -83,4 +83,4 @@ def _piece(block: dict[str, Any], now: float) -> Piece | None:
         raise UsageUnknown(f"ccusage told a cost that cannot be one: {block.get('costUSD')!r}")
     if start is None or end is None or start > now + 3600:
         raise UsageUnknown("ccusage told a block without its times")
-    return Piece(start, max(start, min(end, now)), cost)
+    return UsageItem(start, max(start, min(end, now)), cost)

@@ -30,7 +30,7 @@ from flyball.core.budget.limits import (
     RUN,
     TASK,
     Asked,
-    Guard,
+    BudgetAction,
     Level,
     Refusal,
     SlowStart,
@@ -41,13 +41,13 @@ from flyball.core.budget.limits import (
     width_of,
     worst,
 )
-from flyball.core.budget.usage_windows import Report, Standing
+from flyball.core.budget.usage_windows import UsageReport, WindowUsage
 from flyball.core.pool.verdict import span_words
-from flyball.core.tasks.statistics import Spend, spend_of
+from flyball.core.tasks.statistics import SpendTotals, spend_of
 from flyball.factory.budget.api_key import ApiKey
 from flyball.factory.budget.ledger_usage import Lessons
 from flyball.factory.budget.monitor import Lookout
-from flyball.factory.budget.port import Payer
+from flyball.factory.budget.port import BillingAccount
 from flyball.factory.project.config import BudgetPart
 from flyball.factory.state.ledger import Ledger
 
@@ -86,13 +86,13 @@ class Left:
     key: str
 
 
-class Purse:
+class BudgetGuard:
     """Of one run. For one loop."""
 
     def __init__(
         self,
         *,
-        payer: Payer,
+        payer: BillingAccount,
         budget: BudgetPart,
         ledger: Ledger,
         lookout: Lookout | None,
@@ -106,12 +106,12 @@ class Purse:
         self.thresholds = thresholds_of(budget)
         self.api_key = api_key or ApiKey()
         self.lessons = Lessons()
-        self._lookout = lookout if self.guard is not Guard.OFF else None
+        self._lookout = lookout if self.guard is not BudgetAction.OFF else None
         self._running: dict[str, _Running] = {}
-        self._run_spend, self._after = Spend(), 0
+        self._run_spend, self._after = SpendTotals(), 0
         self._slow: SlowStart | None = None
         self._news = asyncio.Event()
-        self.standings: tuple[Standing, ...] = ()
+        self.standings: tuple[WindowUsage, ...] = ()
         self.told: Callable[[], None] = lambda: None
         """Called when something has become known."""
         if self._lookout is not None:
@@ -125,7 +125,7 @@ class Purse:
             await self._lookout.look(busy=bool(self._running))
             self._recount()
 
-    def saw(self, task: str, cost_usd: float | None, reports: Iterable[Report]) -> None:
+    def saw(self, task: str, cost_usd: float | None, reports: Iterable[UsageReport]) -> None:
         """What an agent under way says of itself and of the account."""
         before = self._running.get(task)
         if before is not None and cost_usd is not None and cost_usd > before.cost_usd:
@@ -133,7 +133,7 @@ class Purse:
         if self.hear(reports) or self.pause:
             self.told()
 
-    def hear(self, reports: Iterable[Report]) -> bool:
+    def hear(self, reports: Iterable[UsageReport]) -> bool:
         new = self._lookout is not None and self._lookout.hear(reports)
         if new:
             self._recount()
@@ -186,7 +186,7 @@ class Purse:
 
     @property
     def enforces(self) -> bool:
-        return self.guard is Guard.ENFORCE
+        return self.guard is BudgetAction.ENFORCE
 
     @property
     def level(self) -> Level:
@@ -312,12 +312,12 @@ class Purse:
         return (self.run_spend.usd or 0.0) + sum(each.cost_usd for each in self._running.values())
 
     @property
-    def run_spend(self) -> Spend:
+    def run_spend(self) -> SpendTotals:
         """What those agents of this run used that are over."""
         for entry in self._ledger.launches(after=self._after):
             self._after = entry.id
             spent = spend_of(entry) if entry.run == self._ledger.run else None
-            self._run_spend += spent if spent is not None else Spend()
+            self._run_spend += spent if spent is not None else SpendTotals()
         return self._run_spend
 
     def _run_left(self, limit: float) -> float:
@@ -342,7 +342,7 @@ class Purse:
         allowed = self.width(width)
         return "nothing is started" if allowed == 0 else f"{allowed} at once instead of {width}"
 
-    def _standing_words(self, standing: Standing) -> str:
+    def _standing_words(self, standing: WindowUsage) -> str:
         ends = span_words(max(0.0, standing.end - self._wall()))
         return f"{self.payer.name}: {standing.words()}, ends in {ends}"
 

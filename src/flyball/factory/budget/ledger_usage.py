@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flyball.core.budget.estimate import Estimate, Experience, Outcome, Past, Quantiles
-from flyball.core.budget.usage_windows import Piece, Spend, Tag
-from flyball.core.tasks.task_run import Entry, Step
+from flyball.core.budget.estimate import Estimate, ForecastOutcome, PastRun, Quantiles, RunHistory
+from flyball.core.budget.usage_windows import Spend, UsageCertainty, UsageItem
+from flyball.core.tasks.task_run import LedgerEntry, Step
 from flyball.errors import FlyballError
 from flyball.factory.budget.port import KEPT_S
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
 
@@ -35,7 +35,7 @@ class _Story:
     after: int = 0
     who: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By task, as many run at once: the account of its last launch, and how its last agent is billed."""
-    pieces: list[tuple[str, Piece]] = field(default_factory=list)
+    pieces: list[tuple[str, UsageItem]] = field(default_factory=list)
 
     def read(self, ledger: Ledger, oldest: float) -> None:
         self.pieces = [each for each in self.pieces if each[1].end >= oldest]
@@ -45,7 +45,7 @@ class _Story:
             if entry.step is Step.LAUNCH or "errand" in entry.fields:
                 self.who[entry.task] = (entry.fields.get("account", account), entry.fields.get("billing", ""))
             elif entry.at >= oldest and billing != API_KEY and (cost := cost_of(entry)):
-                self.pieces.append((account, Piece(entry.at, entry.at, cost)))
+                self.pieces.append((account, UsageItem(entry.at, entry.at, cost)))
 
 
 class Ledgers:
@@ -54,7 +54,7 @@ class Ledgers:
     name = "ledger"
 
     def __init__(self, home: Path, account: str, own: Path | None = None) -> None:
-        self._registry, self._account = Registry(home), account
+        self._registry, self._account = ProjectRegistry(home), account
         self._own = own
         self._stories: dict[Path, _Story] = {}
 
@@ -78,7 +78,7 @@ class Ledgers:
             for account, piece in story.pieces
             if account == self._account
         ]
-        return Spend(self.name, pieces, Tag.ESTIMATED, whole=False)
+        return Spend(self.name, pieces, UsageCertainty.ESTIMATED, whole=False)
 
     def _states(self) -> set[Path]:
         try:
@@ -88,7 +88,7 @@ class Ledgers:
         return known | ({self._own} if self._own is not None else set())
 
 
-def cost_of(entry: Entry) -> float:
+def cost_of(entry: LedgerEntry) -> float:
     """What a ledger's entry says was paid; nothing where it says something that cannot be."""
     cost = entry.fields.get("cost_usd")
     sound = isinstance(cost, int | float) and math.isfinite(cost) and cost > 0
@@ -110,9 +110,9 @@ class Lessons:
     """Estimates from a project's own launches, and how good those were that were made for them."""
 
     def __init__(self) -> None:
-        self.experience = Experience()
-        self.costs: list[Outcome] = []
-        self.durations: list[Outcome] = []
+        self.experience = RunHistory()
+        self.costs: list[ForecastOutcome] = []
+        self.durations: list[ForecastOutcome] = []
         self._open: dict[str, _Launched] = {}
         self._after = 0
 
@@ -124,17 +124,17 @@ class Lessons:
             elif entry.step is Step.END and (launched := self._open.pop(entry.task, None)) is not None:
                 self._ended(launched, entry)
 
-    def _ended(self, launched: _Launched, entry: Entry) -> None:
+    def _ended(self, launched: _Launched, entry: LedgerEntry) -> None:
         if entry.fields.get("end") not in _COUNTED_ENDS:
             return
         cost, duration_s = cost_of(entry) or None, max(0.0, entry.at - launched.at)
         self.experience.add(
-            Past(kind=launched.kind, model=launched.model, cost_usd=cost, duration_s=duration_s)
+            PastRun(kind=launched.kind, model=launched.model, cost_usd=cost, duration_s=duration_s)
         )
         if launched.expected is not None:
-            self.durations.append(Outcome(launched.expected.duration_s, duration_s))
+            self.durations.append(ForecastOutcome(launched.expected.duration_s, duration_s))
             if cost is not None:
-                self.costs.append(Outcome(launched.expected.cost_usd, cost))
+                self.costs.append(ForecastOutcome(launched.expected.cost_usd, cost))
 
 
 def expected_fields(estimate: Estimate) -> dict[str, object]:
@@ -145,7 +145,7 @@ def expected_fields(estimate: Estimate) -> dict[str, object]:
     }
 
 
-def _launched(entry: Entry) -> _Launched:
+def _launched(entry: LedgerEntry) -> _Launched:
     fields = entry.fields
     pairs = [tuple(_pair(fields.get(name))) for name in ("expected_usd", "expected_s")]
     expected = (

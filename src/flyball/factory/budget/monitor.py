@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flyball.core.budget.usage_windows import Piece, Report, Spend, Standing
-from flyball.factory.budget.port import Payer, standings_of
-from flyball.factory.budget.provider_reports import ToldFile
+from flyball.core.budget.usage_windows import Spend, UsageItem, UsageReport, WindowUsage
+from flyball.factory.budget.port import BillingAccount, standings_of
+from flyball.factory.budget.provider_reports import ProviderReports
 from flyball.factory.budget.quotas import QuotaBook
-from flyball.factory.budget.sources import Seen, Usage, usage_of
+from flyball.factory.budget.sources import Usage, UsageReading, usage_of
 from flyball.factory.state.threads import off_loop
 
 FRESH_S = 30.0
@@ -30,7 +30,7 @@ _AGAIN_S = 5.0
 class Lookout:
     def __init__(
         self,
-        payer: Payer,
+        payer: BillingAccount,
         home: Path,
         *,
         own: Path | None = None,
@@ -40,13 +40,13 @@ class Lookout:
         self._wall = wall
         self.book = QuotaBook(home, payer.name)
         self.terms = self.book.terms()
-        self._file = ToldFile(home, payer.name)
+        self._file = ProviderReports(home, payer.name)
         self.told = self._file.read(wall())
         self._usage = usage or usage_of(payer, home, own=own)
-        self.seen: Seen | None = None
+        self.seen: UsageReading | None = None
         self._stale_at = 0.0
         self._rest_s = FRESH_S
-        self._since: list[Piece] = []
+        self._since: list[UsageItem] = []
         """What our own agents cost since the last look."""
         self._looking: asyncio.Task[None] | None = None
         self.changed: Callable[[], None] = lambda: None
@@ -58,7 +58,7 @@ class Lookout:
         return any(each.ceiling_usd is not None for each in self.terms) or bool(self.told.reports)
 
     @property
-    def standings(self) -> tuple[Standing, ...]:
+    def standings(self) -> tuple[WindowUsage, ...]:
         """Before the first look no window is said to be beyond measure."""
         terms = self.terms if self.seen is not None or not self.watched else ()
         return standings_of(terms, self.told.reports, self._spend(), self._wall())
@@ -70,7 +70,7 @@ class Lookout:
         spend = _with(self.seen.spend, self._since)
         return spend if spend.floor is None else replace(spend, floor=_with(spend.floor, self._since))
 
-    def hear(self, reports: Iterable[Report]) -> bool:
+    def hear(self, reports: Iterable[UsageReport]) -> bool:
         """What a provider said; True if it is new."""
         new = self.told.hear(reports)
         if new:
@@ -82,7 +82,7 @@ class Lookout:
 
     # -- looking ----------------------------------------------------------------------------------------
 
-    def look_now(self) -> Seen:
+    def look_now(self) -> UsageReading:
         """For whoever has time: blocks until the sources have answered."""
         now = self._wall()
         self._stale_at = now + self._rest_s
@@ -108,7 +108,7 @@ class Lookout:
     def spent(self, usd: float) -> None:
         """An agent of ours is over and cost this: known before any source says so."""
         now = self._wall()
-        self._since.append(Piece(now, now, usd))
+        self._since.append(UsageItem(now, now, usd))
         self._stale_at = min(self._stale_at, now + _AGAIN_S)
 
     @property
@@ -120,5 +120,5 @@ class Lookout:
         return min([self._stale_at, *ends]) - self._wall()
 
 
-def _with(spend: Spend, pieces: Sequence[Piece]) -> Spend:
+def _with(spend: Spend, pieces: Sequence[UsageItem]) -> Spend:
     return replace(spend, pieces=[*spend.pieces, *pieces]) if pieces else spend

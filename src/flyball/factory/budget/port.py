@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from flyball.core.budget.usage_windows import DAY_S, HOUR_S, Report, Spend, Standing, Terms, stand
+from flyball.core.budget.usage_windows import (
+    DAY_S,
+    HOUR_S,
+    Spend,
+    UsageReport,
+    WindowTerms,
+    WindowUsage,
+    stand,
+)
 from flyball.errors import FlyballError
 from flyball.factory.accounts.account import Account
 from flyball.factory.accounts.environment import API_KEYS as API_KEYS
@@ -29,7 +37,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payer:
+class BillingAccount:
     """An account as something that is spent from."""
 
     name: str
@@ -55,7 +63,7 @@ class Payer:
         return f"{subject} does not report what its calls cost"
 
 
-def payer_of(account: Account, *, environ: Mapping[str, str] | None = None) -> Payer:
+def payer_of(account: Account, *, environ: Mapping[str, str] | None = None) -> BillingAccount:
     """Who pays for a project's agents."""
     config, profile = account.config, account.profile
     around = {} if profile is not None else os.environ if environ is None else environ
@@ -63,7 +71,7 @@ def payer_of(account: Account, *, environ: Mapping[str, str] | None = None) -> P
     folder = Path(named).expanduser() if named else default_folder(around)
     if profile is not None and profile.folder is not None:
         folder = profile.folder
-    return Payer(
+    return BillingAccount(
         name=profile.name if profile is not None else f"{DEFAULT}:{config.agent.runtime}",
         runtime=config.agent.runtime,
         folder=folder if config.agent.runtime == CLAUDE else None,
@@ -97,15 +105,15 @@ _LENGTHS_S = {"5h": 5 * HOUR_S, "7d": 7 * DAY_S}
 
 
 def standings_of(
-    terms: Sequence[Terms], reports: Mapping[str, Report], spend: Spend | None, now: float
-) -> tuple[Standing, ...]:
+    terms: Sequence[WindowTerms], reports: Mapping[str, UsageReport], spend: Spend | None, now: float
+) -> tuple[WindowUsage, ...]:
     known = {each.name for each in terms}
     reported = [_reported(each) for each in reports.values() if each.name not in known and each.holds(now)]
     return tuple(stand(each, reports.get(each.name), spend, now) for each in (*terms, *reported))
 
 
-def _reported(report: Report) -> Terms:
+def _reported(report: UsageReport) -> WindowTerms:
     """``7d opus`` is the seven days of that model; a name nobody knows is a window of a week."""
     length, _, model = report.name.partition(" ")
     known_s = _LENGTHS_S.get(length)
-    return Terms(name=report.name, length_s=known_s or 7 * DAY_S, model=model if known_s else "")
+    return WindowTerms(name=report.name, length_s=known_s or 7 * DAY_S, model=model if known_s else "")

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flyball.core.budget.usage_windows import Report, believable
+from flyball.core.budget.usage_windows import UsageReport, believable
 from flyball.host.atomic_file import replace_file
 
 FOLDER = "usage"
@@ -24,14 +24,14 @@ _LARGEST = 1 << 16
 
 
 @dataclass(slots=True)
-class Told:
+class ProviderReport:
     """The latest report about each window."""
 
-    reports: dict[str, Report] = field(default_factory=dict)
+    reports: dict[str, UsageReport] = field(default_factory=dict)
     held_until: float = 0.0
     """The end of the window that a run was held up by; 0: none was."""
 
-    def hear(self, reports: Iterable[Report]) -> bool:
+    def hear(self, reports: Iterable[UsageReport]) -> bool:
         """Take note; True if anything is new."""
         changed = False
         for report in reports:
@@ -41,7 +41,7 @@ class Told:
         return changed
 
 
-def _newer(report: Report, known: Report | None) -> bool:
+def _newer(report: UsageReport, known: UsageReport | None) -> bool:
     if known is None or known == report:
         return known is None
     if report.resets_at is None or known.resets_at is None:
@@ -52,13 +52,13 @@ def _newer(report: Report, known: Report | None) -> bool:
     return ahead_s > 0
 
 
-class ToldFile:
+class ProviderReports:
     def __init__(self, home: Path, account: str) -> None:
         self._path = home / FOLDER / f"{account}.json"
 
-    def read(self, now: float) -> Told:
+    def read(self, now: float) -> ProviderReport:
         """Nothing where there is nothing, or nothing that can be understood: it is told again soon."""
-        told = Told()
+        told = ProviderReport()
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             with self._path.open("rb") as file:
                 found = json.loads(file.read(_LARGEST))
@@ -66,7 +66,7 @@ class ToldFile:
             told.hear(_sound(found["windows"], now))
         return told
 
-    def write(self, told: Told, now: float) -> None:
+    def write(self, told: ProviderReport, now: float) -> None:
         """What another run has heard meanwhile is kept. A full disk loses nothing that counts."""
         known = self.read(now)
         known.hear(told.reports.values())
@@ -76,9 +76,9 @@ class ToldFile:
             replace_file(self._path, (json.dumps(record, indent=2) + "\n").encode())
 
 
-def _sound(records: Iterable[dict[str, Any]], now: float) -> Iterable[Report]:
+def _sound(records: Iterable[dict[str, Any]], now: float) -> Iterable[UsageReport]:
     for record in records:
-        report = Report(**record)
+        report = UsageReport(**record)
         # A clock that was set back makes a report of the future; it would hold for as long as that is away.
         if believable(float(report.fraction), report.resets_at, now) and report.at <= now + _SAME_RESET_S:
             yield report

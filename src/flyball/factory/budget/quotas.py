@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from flyball.core.budget.usage_windows import BUILT_IN, DAY_S, Terms, calibrated
+from flyball.core.budget.usage_windows import BUILT_IN, DAY_S, WindowTerms, calibrated
 from flyball.core.durations import moment_s
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import check_id
 from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
-from flyball.factory.project.registry_history import AUDIT, History, git_words
+from flyball.factory.project.registry_history import AUDIT, RegistryHistory, git_words
 from flyball.host.atomic_file import replace_file
 from flyball.host.lock_file import LockFile
 
@@ -35,7 +35,7 @@ LENGTHS_S = (60.0, 31 * DAY_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class AccountQuota:
     """A window that a person said something about."""
 
     name: str
@@ -59,11 +59,11 @@ class QuotaBook:
         self.account = account
         self.home, self.folder = home, home / "registry"
         self.file = self.folder / QUOTAS / f"{account}.json"
-        self._history = History(self.folder)
+        self._history = RegistryHistory(self.folder)
 
     # -- reading --------------------------------------------------------------------------------------
 
-    def quotas(self) -> tuple[Quota, ...]:
+    def quotas(self) -> tuple[AccountQuota, ...]:
         try:
             with self.file.open("rb") as opened:
                 found = json.loads(opened.read(_LARGEST))
@@ -82,14 +82,14 @@ class QuotaBook:
         back = shlex.join(["git", "-C", where, "checkout", "--", f"{QUOTAS}/{self.file.name}"])
         return f"bring it back with {back}, or remove it"
 
-    def terms(self) -> tuple[Terms, ...]:
+    def terms(self) -> tuple[WindowTerms, ...]:
         """Every window: those that come with us, with what was set for them, and those declared."""
         set_here = {quota.name: quota for quota in self.quotas()}
         built_in = [_terms(set_here[each.name]) if each.name in set_here else each for each in BUILT_IN]
         named = {each.name for each in BUILT_IN}
         return (*built_in, *(_terms(each) for each in set_here.values() if each.name not in named))
 
-    def named(self, name: str) -> Terms:
+    def named(self, name: str) -> WindowTerms:
         terms = self.terms()
         for each in terms:
             if each.name == name:
@@ -100,10 +100,10 @@ class QuotaBook:
 
     # -- changing -------------------------------------------------------------------------------------
 
-    def calibrate(self, name: str, *, used: float, spent_usd: float, source: str) -> Quota:
+    def calibrate(self, name: str, *, used: float, spent_usd: float, source: str) -> AccountQuota:
         """The ceiling of a window from the part that the provider shows and what ``source`` measured."""
         terms = self.named(name)
-        quota = Quota(
+        quota = AccountQuota(
             name=name,
             length_s=terms.length_s,
             ceiling_usd=calibrated(spent_usd, used),
@@ -116,7 +116,7 @@ class QuotaBook:
         self._change("calibrate", name, lambda quotas: [*_without(quotas, name), quota])
         return quota
 
-    def declare(self, name: str, *, usd: float, length_s: float | None = None) -> Quota:
+    def declare(self, name: str, *, usd: float, length_s: float | None = None) -> AccountQuota:
         known = {each.name: each.length_s for each in self.terms()}
         if name in (each.name for each in BUILT_IN) and length_s not in (None, known[name]):
             raise UsageError(f"the window {name} is as long as it is called; give another one another name")
@@ -125,7 +125,7 @@ class QuotaBook:
             raise UsageError(f"how long is {name!r}? for example: flyball quota declare {name} --length 1d")
         if not LENGTHS_S[0] <= length <= LENGTHS_S[1]:
             raise UsageError("a window is between a minute and 31 days long")
-        quota = Quota(
+        quota = AccountQuota(
             name=check_id(name, "a window's name"),
             length_s=length,
             ceiling_usd=usd,
@@ -145,7 +145,9 @@ class QuotaBook:
             self._change("forget", ", ".join(gone), lambda quotas: [q for q in quotas if q.name not in gone])
         return gone
 
-    def _change(self, what: str, name: str, change: Callable[[Sequence[Quota]], list[Quota]]) -> None:
+    def _change(
+        self, what: str, name: str, change: Callable[[Sequence[AccountQuota]], list[AccountQuota]]
+    ) -> None:
         with self._changing():
             quotas = change(self.quotas())
             record = {"account": self.account, "windows": [_record(quota) for quota in quotas]}
@@ -174,9 +176,9 @@ class QuotaBook:
             raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
 
 
-def _terms(quota: Quota) -> Terms:
+def _terms(quota: AccountQuota) -> WindowTerms:
     seen = quota.spent_usd if quota.source == A_PERSON else None
-    return Terms(
+    return WindowTerms(
         name=quota.name,
         length_s=quota.length_s,
         ceiling_usd=quota.ceiling_usd,
@@ -186,16 +188,16 @@ def _terms(quota: Quota) -> Terms:
     )
 
 
-def _without(quotas: Sequence[Quota], name: str) -> list[Quota]:
+def _without(quotas: Sequence[AccountQuota], name: str) -> list[AccountQuota]:
     return [quota for quota in quotas if quota.name != name]
 
 
-def _record(quota: Quota) -> dict[str, object]:
+def _record(quota: AccountQuota) -> dict[str, object]:
     return {key: value for key, value in asdict(quota).items() if value is not None}
 
 
-def _quota(record: dict[str, object]) -> Quota:
-    quota = Quota(**record)  # type: ignore[arg-type]
+def _quota(record: dict[str, object]) -> AccountQuota:
+    quota = AccountQuota(**record)  # type: ignore[arg-type]
     if not all(_sound(value) for value in (quota.length_s, quota.ceiling_usd)):
         raise ValueError(f"{quota.name} has no length or no ceiling")
     return quota

@@ -18,7 +18,7 @@ from flyball.core.budget.usage_windows import Spend
 from flyball.errors import FlyballError
 from flyball.factory.budget.ccusage import Ccusage
 from flyball.factory.budget.ledger_usage import Ledgers
-from flyball.factory.budget.port import KEPT_S, Payer, UsageSource, UsageUnknown
+from flyball.factory.budget.port import KEPT_S, BillingAccount, UsageSource, UsageUnknown
 from flyball.factory.budget.transcripts import Transcripts
 
 _SLACK_USD = 50.0
@@ -27,7 +27,7 @@ _MOST_PER_MIN = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class UsageReading:
     """One look at what an account spent."""
 
     at: float
@@ -48,14 +48,14 @@ class Usage:
         self._sources, self._ledgers = sources, ledgers
         self._before: dict[str, tuple[float, Spend]] = {}
 
-    def look(self, now: float) -> Seen:
+    def look(self, now: float) -> UsageReading:
         silent: list[str] = []
         floor = self._asked(self._ledgers.look, now, silent)
         for source in self._sources:
             spend = self._asked(partial(self._believed, source), now, silent)
             if spend is not None:
-                return Seen(now, replace(spend, floor=floor), silent)
-        return Seen(now, floor, silent)
+                return UsageReading(now, replace(spend, floor=floor), silent)
+        return UsageReading(now, floor, silent)
 
     @staticmethod
     def _asked(look: Callable[[float], Spend], now: float, silent: list[str]) -> Spend | None:
@@ -93,7 +93,7 @@ class _Unpriced:
         raise UsageUnknown(self.why)
 
 
-def usage_of(payer: Payer, home: Path, *, own: Path | None = None) -> Usage:
+def usage_of(payer: BillingAccount, home: Path, *, own: Path | None = None) -> Usage:
     """``own`` is the state folder of the project that asks, registered or not."""
     folder = payer.folder
     sources: list[UsageSource] = [Ccusage(folder), Transcripts(folder)] if folder is not None else []

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from flyball.core.budget.usage_windows import Piece, Spend, Tag
+from flyball.core.budget.usage_windows import Spend, UsageCertainty, UsageItem
 from flyball.core.durations import moment_s, number
 from flyball.factory.budget.api_key import cost_usd
 from flyball.factory.budget.port import KEPT_S, UsageUnknown
@@ -83,9 +83,11 @@ class Transcripts:
             if status.st_mtime >= oldest:
                 self._read(path, status)
         pieces = [
-            Piece(minute * _MINUTE_S, minute * _MINUTE_S, usd) for minute, usd in self._minutes.items() if usd
+            UsageItem(minute * _MINUTE_S, minute * _MINUTE_S, usd)
+            for minute, usd in self._minutes.items()
+            if usd
         ]
-        return Spend(self.name, pieces, Tag.MEASURED if self._priced else Tag.ESTIMATED)
+        return Spend(self.name, pieces, UsageCertainty.MEASURED if self._priced else UsageCertainty.ESTIMATED)
 
     def _forget(self, oldest: float) -> None:
         first = int(oldest // _MINUTE_S)

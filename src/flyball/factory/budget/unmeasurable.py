@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.core.budget.limits import Guard
+from flyball.core.budget.limits import BudgetAction
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.budget.port import payer_of
@@ -32,8 +32,8 @@ class Unmeasurable:
     def __str__(self) -> str:
         return f"{self.key} {self.words}"
 
-    def refuses(self, guard: Guard) -> bool:
-        return guard is Guard.ENFORCE or not self.guarded
+    def refuses(self, guard: BudgetAction) -> bool:
+        return guard is BudgetAction.ENFORCE or not self.guarded
 
 
 def unmeasurable(config: ProjectConfig, home: Path) -> list[Unmeasurable]:
@@ -60,7 +60,7 @@ def unmeasurable(config: ProjectConfig, home: Path) -> list[Unmeasurable]:
     return found
 
 
-def check_measurable(config: ProjectConfig, home: Path, guard: Guard) -> None:
+def check_measurable(config: ProjectConfig, home: Path, guard: BudgetAction) -> None:
     """UsageError where a run would have to keep to a ceiling that it cannot measure."""
     refused = [str(each) for each in unmeasurable(config, home) if each.refuses(guard)]
     if refused:

@@ -61,7 +61,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class WorktreeChanges:
     """What differs between two commits."""
 
     paths: Mapping[str, str]
@@ -203,7 +203,7 @@ class Repository:
         joined = join(self.git, self.default, local=local, remote=remote, tasks_folder=self._tasks_folder)
         return Base(joined.commit or local, joined.clashing)
 
-    def changed(self, old: str, new: str) -> Changes:
+    def changed(self, old: str, new: str) -> WorktreeChanges:
         """What differs between two commits, or trees."""
         # Whatever the repository's own settings hide.
         plain = ("-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -215,7 +215,7 @@ class Repository:
             found[path] = self.git("cat-file", "blob", blob) if mode == _SYMLINK else ""
             if _SUBMODULE in (was.lstrip(":"), mode):
                 submodules.add(path)
-        return Changes(found, frozenset(submodules))
+        return WorktreeChanges(found, frozenset(submodules))
 
     # -- branches and worktrees ---------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from flyball.factory.guards.policy import Ward
+from flyball.factory.guards.policy import GuardPolicy
 from flyball.factory.guards.policy import words as words_of
 
 _WITH_VALUE = frozenset(
@@ -90,7 +90,7 @@ class Asks(NamedTuple):
     """What is wrong with a line of shell."""
 
 
-class Call(NamedTuple):
+class GitCall(NamedTuple):
     before: list[str]
     """Options of git itself."""
     settings: dict[str, str]
@@ -98,7 +98,7 @@ class Call(NamedTuple):
     args: list[str]
 
 
-def read_call(argv: Sequence[str]) -> Call:
+def read_call(argv: Sequence[str]) -> GitCall:
     """``git -C . -c k=v verb args`` in its parts."""
     words, before, settings = list(argv[1:]), [], {}
     while words and words[0].startswith("-"):
@@ -110,10 +110,10 @@ def read_call(argv: Sequence[str]) -> Call:
             settings[key] = value
         elif word.startswith("--config-env="):
             settings[word.removeprefix("--config-env=").partition("=")[0]] = ""
-    return Call(before, settings, words[0] if words else "", words[1:])
+    return GitCall(before, settings, words[0] if words else "", words[1:])
 
 
-def refused(argv: Sequence[str], ward: Ward, asks: Asks, depth: int = 0) -> str | None:
+def refused(argv: Sequence[str], ward: GuardPolicy, asks: Asks, depth: int = 0) -> str | None:
     """Why an agent may not run this, or None."""
     call = read_call(argv)
     overridden = next((key for key in call.settings if _WALL_KEYS.match(key)), "")
@@ -133,7 +133,7 @@ def refused(argv: Sequence[str], ward: Ward, asks: Asks, depth: int = 0) -> str 
     return _aliased(argv, call, ward, asks, depth)
 
 
-def _elsewhere(call: Call, ward: Ward) -> str | None:
+def _elsewhere(call: GitCall, ward: GuardPolicy) -> str | None:
     """A repository of the agent's own making is its own, but for where it pushes to."""
     if call.verb == "push" and any(word in ward.remotes for word in call.args):
         return _NEVER["push"]
@@ -142,7 +142,7 @@ def _elsewhere(call: Call, ward: Ward) -> str | None:
     return None
 
 
-def _aliased(argv: Sequence[str], call: Call, ward: Ward, asks: Asks, depth: int) -> str | None:
+def _aliased(argv: Sequence[str], call: GitCall, ward: GuardPolicy, asks: Asks, depth: int) -> str | None:
     stands_for = {key.lower(): value for key, value in call.settings.items()}.get(
         f"alias.{call.verb.lower()}"
     )
@@ -156,7 +156,7 @@ def _aliased(argv: Sequence[str], call: Call, ward: Ward, asks: Asks, depth: int
     return refused([argv[0], *call.before, *stands_for.split(), *call.args], ward, asks, depth + 1)
 
 
-def _reading(call: Call, asks: Asks) -> str | None:
+def _reading(call: GitCall, asks: Asks) -> str | None:
     first = next((word for word in call.args if not word.startswith("-")), "")
     first = first or next((word for word in call.args if word in _READING[call.verb]), "")
     if call.verb == "submodule" and first == "foreach":
@@ -180,18 +180,18 @@ def _positionals(args: Sequence[str], valued: Sequence[str] = ()) -> list[str]:
     return found
 
 
-def _stay(ward: Ward) -> str:
+def _stay(ward: GuardPolicy) -> str:
     return f"an agent stays on its own branch, {ward.branch}"
 
 
-def _other_branch(name: str, call: Call, ward: Ward, asks: Asks) -> bool:
+def _other_branch(name: str, call: GitCall, ward: GuardPolicy, asks: Asks) -> bool:
     plain = name.removeprefix("refs/heads/").removeprefix("heads/")
     if plain == ward.branch:
         return False
     return name == "-" or name.startswith("@{-") or plain == ward.default or asks.branch(call.before, plain)
 
 
-def _checkout(call: Call, ward: Ward, asks: Asks) -> str | None:
+def _checkout(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:
     if "--ignore-other-worktrees" in call.args:
         return _stay(ward)
     for flag, name in zip(call.args, [*call.args[1:], ""], strict=True):
@@ -209,7 +209,7 @@ def _checkout(call: Call, ward: Ward, asks: Asks) -> str | None:
     return None
 
 
-def _rebase(call: Call, ward: Ward, asks: Asks) -> str | None:
+def _rebase(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:
     """Onto whatever it likes, as long as it is its own branch that moves."""
     valued = ("--onto", "-s", "--strategy", "-X", "--strategy-option", "-x", "--exec", "-C", "--whitespace")
     for flag, value in zip(call.args, [*call.args[1:], ""], strict=True):
@@ -227,13 +227,13 @@ def _rebase(call: Call, ward: Ward, asks: Asks) -> str | None:
     return None if moved in (ward.branch, "HEAD") else _stay(ward)
 
 
-def _merge(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+def _merge(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
     if {"--abort", "--continue", "--quit"}.intersection(call.args):
         return None
     return f"an agent does not merge; to take up news from {ward.default}, git rebase {ward.default}"
 
 
-def _branch(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+def _branch(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
     changing = any(
         word.partition("=")[0] in _CHANGING_BRANCH or _bundled(word, "dDmMcCfut") for word in call.args
     )
@@ -248,14 +248,14 @@ def _bundled(word: str, letters: str) -> bool:
     return word.startswith("-") and not word.startswith("--") and bool(set(word[1:]).intersection(letters))
 
 
-def _tag(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+def _tag(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
     listing = any(word.partition("=")[0] in _LISTING_TAGS or word.startswith("-n") for word in call.args)
     if not listing and (_positionals(call.args) or "-d" in call.args):
         return "an agent makes and deletes no tags"
     return None
 
 
-def _config(call: Call, ward: Ward, asks: Asks | None) -> str | None:  # noqa: ARG001
+def _config(call: GitCall, ward: GuardPolicy, asks: Asks | None) -> str | None:  # noqa: ARG001
     named = _positionals(call.args, ("--type", "--default", "-f", "--file", "--blob", "--comment"))
     reads = {"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list"}
     if reads.intersection(call.args):
@@ -265,16 +265,16 @@ def _config(call: Call, ward: Ward, asks: Asks | None) -> str | None:  # noqa: A
     return None
 
 
-def _symbolic_ref(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+def _symbolic_ref(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
     changes = len(_positionals(call.args, ("-m",))) > 1 or {"-d", "--delete"}.intersection(call.args)
     return _stay(ward) if changes else None
 
 
-def _stash(call: Call, ward: Ward, asks: Asks) -> str | None:  # noqa: ARG001
+def _stash(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
     return "stashes are shared with you; an agent does not clear them" if "clear" in call.args[:1] else None
 
 
-_Rule = Callable[[Call, Ward, Asks], str | None]
+_Rule = Callable[[GitCall, GuardPolicy, Asks], str | None]
 _RULES: dict[str, _Rule] = {
     "checkout": _checkout,
     "switch": _checkout,

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from flyball.factory.guards import git_rules, program_rules
-from flyball.factory.guards.policy import Ward, common_dir, outside, read_ward, within
+from flyball.factory.guards.policy import GuardPolicy, common_dir, outside, read_ward, within
 
 NO = 2
 # The copy lies in a folder like the package it comes from: <place>/lib/flyball/factory/guards/guard.py
@@ -34,7 +34,7 @@ _GIT_S = 20.0
 class Guard:
     """For one ward and one folder."""
 
-    def __init__(self, ward: Ward, *, environ: Mapping[str, str], cwd: str) -> None:
+    def __init__(self, ward: GuardPolicy, *, environ: Mapping[str, str], cwd: str) -> None:
         self.ward, self.cwd = ward, cwd
         self._environ = environ
 
@@ -137,7 +137,7 @@ def _same(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def walled(environ: Mapping[str, str], ward: Ward) -> dict[str, str]:
+def walled(environ: Mapping[str, str], ward: GuardPolicy) -> dict[str, str]:
     """The environment with the wall's settings in it, whatever others are there."""
     count = int(environ.get("GIT_CONFIG_COUNT") or 0)
     there = [(environ.get(f"GIT_CONFIG_KEY_{n}"), environ.get(f"GIT_CONFIG_VALUE_{n}")) for n in range(count)]

@@ -16,7 +16,7 @@ from flyball.errors import UsageError
 from flyball.factory.git.repository import Repository
 from flyball.factory.guards import policy as wards
 from flyball.factory.guards.install import Guards
-from flyball.factory.guards.policy import Ward
+from flyball.factory.guards.policy import GuardPolicy
 from flyball.factory.guards.sandbox import check_sandbox, own_folders, wrapped
 from flyball.factory.project.config import GuardPart
 from flyball.host.atomic_file import replace_file
@@ -27,7 +27,7 @@ _Asked = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fenced:
+class GuardedLaunch:
     argv: Sequence[str]
     env: Mapping[str, str]
     mended: Sequence[str] = ()
@@ -35,7 +35,7 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class GuardedLauncher:
     """What keeps the agents of one project. Blocking: call it off the loop."""
 
     guards: Guards
@@ -47,11 +47,11 @@ class Fence:
 
     def around(
         self, argv: Sequence[str], env: Mapping[str, str], *, tree: Path, branch: str, folder: Path
-    ) -> Fenced:
+    ) -> GuardedLaunch:
         """The launch of one agent, kept to its worktree as far as the project's file says."""
         check_sandbox(self.part.sandbox)
         if not self.part.hooks and self.part.sandbox == "none":
-            return Fenced(argv=argv, env=env)
+            return GuardedLaunch(argv=argv, env=env)
         asked = self._asked()
         ward = self._ward(tree, branch, env, asked)
         mended: list[str] = []
@@ -62,9 +62,9 @@ class Fence:
         if self.part.sandbox == "bwrap":
             own = own_folders(self.runtime, self.config_dir)
             argv = wrapped(argv, ward, env=env, runtime=self.runtime, folders=own)
-        return Fenced(argv=argv, env=env, mended=mended)
+        return GuardedLaunch(argv=argv, env=env, mended=mended)
 
-    def _ward(self, tree: Path, branch: str, env: Mapping[str, str], asked: _Asked) -> Ward:
+    def _ward(self, tree: Path, branch: str, env: Mapping[str, str], asked: _Asked) -> GuardPolicy:
         writable: list[str | Path] = [
             tree,
             env.get("TMPDIR") or tempfile.gettempdir(),
@@ -79,7 +79,7 @@ class Fence:
             tree / ".git",
         ]
         remotes = sorted({value for key, value in asked if key != "core.hookspath"})
-        return Ward(
+        return GuardPolicy(
             worktree=os.path.realpath(tree),
             branch=branch,
             default=self.repository.default,
@@ -108,7 +108,9 @@ class Fence:
 
     # -- the fence ----------------------------------------------------------------------------------------
 
-    def _environment(self, env: Mapping[str, str], ward: Ward, file: Path, hooks: str) -> dict[str, str]:
+    def _environment(
+        self, env: Mapping[str, str], ward: GuardPolicy, file: Path, hooks: str
+    ) -> dict[str, str]:
         settings = ward.settings
         numbered = {
             f"GIT_CONFIG_{what}_{number}": text

@@ -168,7 +168,7 @@ class Guards:
 
     # -- wards ------------------------------------------------------------------------------------------
 
-    def write_ward(self, ward: wards.Ward) -> Path:
+    def write_ward(self, ward: wards.GuardPolicy) -> Path:
         """What one agent is kept to, for the guards beside it."""
         self.wards.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._forget_old()

@@ -16,7 +16,7 @@ VARIABLE = "FLYBALL_GUARD"
 _PER_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 
 
-class Ward(NamedTuple):
+class GuardPolicy(NamedTuple):
     worktree: str
     branch: str
     """Its own, such as ``agent/t-1``."""
@@ -63,7 +63,7 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def outside(path: str, ward: Ward) -> str:
+def outside(path: str, ward: GuardPolicy) -> str:
     return f"an agent writes in its worktree, {ward.worktree}, and not to {path}"
 
 
@@ -73,7 +73,7 @@ def key_of(worktree: str) -> str:
     return hashlib.sha256(os.path.realpath(worktree).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
-def read_ward(folder: str, *, environ: Mapping[str, str], cwd: str) -> Ward | None:
+def read_ward(folder: str, *, environ: Mapping[str, str], cwd: str) -> GuardPolicy | None:
     """The ward of whoever calls; ``folder`` is where wards lie."""
     named = environ.get(VARIABLE, "")
     if named:
@@ -88,10 +88,10 @@ def read_ward(folder: str, *, environ: Mapping[str, str], cwd: str) -> Ward | No
             return None
 
 
-def ward_of(file: str) -> Ward:
+def ward_of(file: str) -> GuardPolicy:
     with open(file, encoding="utf-8", errors="surrogateescape") as opened:
         fields: dict[str, Any] = json.load(opened)
-    return Ward(**fields)
+    return GuardPolicy(**fields)
 
 
 def common_dir(environ: Mapping[str, str], cwd: str) -> str:

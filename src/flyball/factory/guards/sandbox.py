@@ -30,7 +30,7 @@ from pathlib import Path
 
 from flyball.errors import AgentError, UsageError
 from flyball.factory.guards import signal_mask
-from flyball.factory.guards.policy import Ward, within
+from flyball.factory.guards.policy import GuardPolicy, within
 
 BWRAP = "bwrap"
 _TRY_S = 20.0
@@ -112,7 +112,7 @@ def own_folders(runtime: str, config_dir: Path | None) -> list[str]:
 
 
 def wrapped(
-    argv: Sequence[str], ward: Ward, *, env: Mapping[str, str], runtime: str, folders: Sequence[str]
+    argv: Sequence[str], ward: GuardPolicy, *, env: Mapping[str, str], runtime: str, folders: Sequence[str]
 ) -> list[str]:
     """The command line that runs an agent inside. ``folders`` are the agent's own."""
     program = shutil.which(argv[0], path=env.get("PATH"))
@@ -137,7 +137,7 @@ def wrapped(
 
 
 def _binds(
-    ward: Ward, env: Mapping[str, str], argv: Sequence[str], runtime: str, folders: Sequence[str]
+    ward: GuardPolicy, env: Mapping[str, str], argv: Sequence[str], runtime: str, folders: Sequence[str]
 ) -> list[str]:
     """In order of depth: what lies deeper is said later, and holds."""
     empty = _emptied(ward, env)
@@ -155,7 +155,7 @@ def _binds(
     return words
 
 
-def _emptied(ward: Ward, env: Mapping[str, str]) -> list[str]:
+def _emptied(ward: GuardPolicy, env: Mapping[str, str]) -> list[str]:
     """Folders where sockets of other programs lie: of terminals, desktops, agents of keys, waiting asks."""
     temporary = [env.get("TMPDIR", ""), tempfile.gettempdir(), env.get("XDG_RUNTIME_DIR", "")]
     found = {os.path.realpath(each) for each in temporary if each}
@@ -186,7 +186,7 @@ def _settings(runtime: str, folders: Sequence[str]) -> list[str]:
     return [os.path.realpath(each) for each in found if each.exists()]
 
 
-def _of_git(ward: Ward) -> list[str]:
+def _of_git(ward: GuardPolicy) -> list[str]:
     """What ``git commit`` writes. A branch's lock lies beside it, so agents' branches are one folder."""
     common = Path(ward.common)
     branches = Path(ward.branch).parent
@@ -196,7 +196,7 @@ def _of_git(ward: Ward) -> list[str]:
     return [*map(str, shared), ward.state]
 
 
-def _settled_by_git(ward: Ward) -> list[str]:
+def _settled_by_git(ward: GuardPolicy) -> list[str]:
     """Files in git's folder of the worktree that say where the repository is, and what its settings are. One
     that is missing could be made."""
     settings = Path(ward.state, "config.worktree")

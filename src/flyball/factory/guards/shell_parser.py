@@ -30,7 +30,7 @@ class Word(NamedTuple):
     sure: bool = True
 
 
-class Command(NamedTuple):
+class ShellCommand(NamedTuple):
     words: list[Word]
     writes: list[Word]
     """Files that its output goes to."""
@@ -38,7 +38,7 @@ class Command(NamedTuple):
     """What it is given to read: the bodies of here-documents."""
 
 
-def commands_in(text: str, depth: int = 0) -> list[Command]:
+def commands_in(text: str, depth: int = 0) -> list[ShellCommand]:
     """Every simple command, in order, nested ones before the one they are in."""
     if depth > _DEPTH:
         raise ValueError("nested too deep")
@@ -48,11 +48,11 @@ def commands_in(text: str, depth: int = 0) -> list[Command]:
 class _Reading:
     def __init__(self, text: str, depth: int) -> None:
         self.text, self.at, self._depth = text.replace("\\\n", ""), 0, depth
-        self._nested: list[Command] = []
-        self._documents: list[tuple[str, bool, Command]] = []
+        self._nested: list[ShellCommand] = []
+        self._documents: list[tuple[str, bool, ShellCommand]] = []
 
-    def commands(self) -> Iterator[Command]:
-        current = Command([], [], [])
+    def commands(self) -> Iterator[ShellCommand]:
+        current = ShellCommand([], [], [])
         while self.at < len(self.text):
             char = self.text[self.at]
             if char in " \t\r":
@@ -66,7 +66,7 @@ class _Reading:
                 if char == "\n":
                     self._take_documents()
                 yield from self._finished(current)
-                current = Command([], [], [])
+                current = ShellCommand([], [], [])
             else:
                 word = self._word()
                 if not (word.text.isdigit() and self.text[self.at : self.at + 1] in ("<", ">")):
@@ -74,7 +74,7 @@ class _Reading:
         self._take_documents()
         yield from self._finished(current)
 
-    def _finished(self, command: Command) -> Iterator[Command]:
+    def _finished(self, command: ShellCommand) -> Iterator[ShellCommand]:
         nested, self._nested = self._nested, []
         yield from nested
         if command.words or command.writes:
@@ -86,7 +86,7 @@ class _Reading:
 
     # -- redirections -----------------------------------------------------------------------------------
 
-    def _redirect(self, command: Command) -> None:
+    def _redirect(self, command: ShellCommand) -> None:
         start = self.at
         while self.text[self.at : self.at + 1] in ("<", ">", "&", "|") and self.at - start < 3:
             self.at += 1

@@ -16,9 +16,9 @@ from itertools import pairwise
 
 from flyball.factory.guards import program_rules
 from flyball.factory.guards.git_rules import PLAIN_REFUSALS, program, read_call
-from flyball.factory.guards.policy import Ward, outside
+from flyball.factory.guards.policy import GuardPolicy, outside
 from flyball.factory.guards.policy import words as words_of
-from flyball.factory.guards.shell_parser import Command, Word, commands_in
+from flyball.factory.guards.shell_parser import ShellCommand, Word, commands_in
 
 _KEYWORDS = words_of("if then else elif do while until ! { } time coproc")
 _WRAPPERS = words_of(
@@ -37,7 +37,7 @@ JudgeArgv = Callable[[Sequence[str], str], str | None]
 
 
 class ShellRules:
-    def __init__(self, ward: Ward, judge: JudgeArgv) -> None:
+    def __init__(self, ward: GuardPolicy, judge: JudgeArgv) -> None:
         self._ward, self._judge = ward, judge
 
     def refused(self, text: str, *, cwd: str) -> str | None:
@@ -57,7 +57,7 @@ class ShellRules:
 
     # -- running ------------------------------------------------------------------------------------------
 
-    def _running(self, command: Command, words: list[Word], cwd: str) -> str | None:
+    def _running(self, command: ShellCommand, words: list[Word], cwd: str) -> str | None:
         words = _after_assignments(words)
         if not words:
             return None
@@ -96,7 +96,7 @@ class ShellRules:
             return f"an agent may not {verb}, however git is called"
         return None
 
-    def _wrapped(self, name: str, words: list[Word], command: Command, cwd: str) -> str | None:
+    def _wrapped(self, name: str, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
         for at in range(1, len(words)):
             inner = program(words[at].text)
             if inner == "git" and at == len(words) - 1 and name in ("xargs", "parallel"):
@@ -116,7 +116,7 @@ class ShellRules:
                 return self.refused(words[at + 1].text, cwd=cwd)
         return None
 
-    def _shell(self, words: list[Word], command: Command, cwd: str) -> str | None:
+    def _shell(self, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
         texts = list(command.inputs)
         for flag, value in pairwise(words[1:]):
             if flag.text.startswith("-") and not flag.text.startswith("--") and flag.text.endswith("c"):
@@ -124,7 +124,7 @@ class ShellRules:
                 break
         return next(filter(None, (self.refused(text, cwd=cwd) for text in texts)), None)
 
-    def _code(self, words: list[Word], command: Command, cwd: str) -> str | None:
+    def _code(self, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
         """Code that names git and a forbidden verb beside it."""
         if words[1:3] and [word.text for word in words[1:3]] == ["-m", "flyball"]:
             return self._judge(["flyball", *(word.text for word in words[3:])], cwd)
@@ -139,7 +139,7 @@ class ShellRules:
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def _writing(self, command: Command, words: list[Word], cwd: str) -> str | None:
+    def _writing(self, command: ShellCommand, words: list[Word], cwd: str) -> str | None:
         for word in (*command.writes, *_written_by(_after_assignments(words))):
             path = os.path.expandvars(word.text)
             if "$" in path or "`" in path or path.startswith(_NOWHERE):

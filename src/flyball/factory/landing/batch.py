@@ -28,15 +28,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.errors import GitError, SourceError
 from flyball.factory.git.git import named
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.git.worktree_setup import BootstrapError
 from flyball.factory.landing.default_branch import DefaultBranch, Fitness, RuledOut
-from flyball.factory.landing.gate import Gate, Red, named_in
-from flyball.factory.landing.landing_worktree import LandingPlace
-from flyball.factory.landing.result import Landed, Refused, Result
+from flyball.factory.landing.gate import GateRunner, Red, named_in
+from flyball.factory.landing.landing_worktree import LandingWorktree
+from flyball.factory.landing.result import Landed, LandingResult, Refused
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.threads import off_loop, to_the_end
 
@@ -46,7 +46,7 @@ TRIES = 5
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Member:
+class BatchMember:
     """One branch that is to land."""
 
     task: Task
@@ -60,10 +60,10 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laying:
+class Rebaser:
     """Puts the work of tasks into the landing's worktree, step by step in the ledger."""
 
-    place: LandingPlace
+    place: LandingWorktree
     ledger: Ledger
     fitness: Fitness
     squash: bool = False
@@ -76,7 +76,7 @@ class Laying:
         ``known``: what the branch has from there is not its own; empty: from ``base``. ``seen``: what was
         found fit before.
         """
-        self.ledger.note(task.id, Step.REBASE, Mark.BEGUN, onto=base)
+        self.ledger.note(task.id, Step.REBASE, RunPhase.BEGUN, onto=base)
         repository, recorded = self.place.repository, self.ledger.slots[task.id].base
         since = await off_loop(repository.own_since, tip, known=known or base, recorded=recorded)
         clashing = await off_loop(self.place.put if first else self.place.add, tip, base, since)
@@ -87,7 +87,7 @@ class Laying:
         if self.squash:
             await off_loop(self.place.squash, task, base)
         self.ledger.note(task.id, Step.REBASE)
-        self.ledger.note(task.id, Step.CLOSE, Mark.BEGUN)
+        self.ledger.note(task.id, Step.CLOSE, RunPhase.BEGUN)
         _, new = await off_loop(self.place.close, task.id, base)
         self.ledger.note(task.id, Step.CLOSE)
         return None, new
@@ -104,20 +104,20 @@ class Laying:
 
 
 @dataclass(slots=True, kw_only=True)
-class Batch:
+class LandingBatch:
     """Lands its members. Whoever holds the landing's lock has one."""
 
     branch: DefaultBranch
-    laying: Laying
-    gate: Gate
+    laying: Rebaser
+    gate: GateRunner
     ledger: Ledger
     notes: list[str] = field(default_factory=list)
-    _waiting: list[Member] = field(default_factory=list)
+    _waiting: list[BatchMember] = field(default_factory=list)
     _suspects: int = 0
     """So many of the first that wait are red together, as far as we know."""
     _one_by_one: bool = False
 
-    async def land(self, members: Sequence[Member]) -> None:
+    async def land(self, members: Sequence[BatchMember]) -> None:
         """Until each of them has been told how it ended."""
         self._waiting, moved = list(members), 0
         while self._waiting:
@@ -136,7 +136,7 @@ class Batch:
                 moved = 0
             elif (moved := moved + 1) == TRIES:
                 why = f"{self.branch.name} moved {TRIES} times while this was being landed; try again"
-                raise Refused(Result.ERROR, why)
+                raise Refused(LandingResult.ERROR, why)
 
     def _size(self) -> int:
         if self._one_by_one:
@@ -145,10 +145,10 @@ class Batch:
 
     # -- the stack --------------------------------------------------------------------------------------
 
-    async def _stacked(self, trial: Sequence[Member], base: str) -> list[Member]:
+    async def _stacked(self, trial: Sequence[BatchMember], base: str) -> list[BatchMember]:
         """Those of the trial that go on top of each other. What clashes waits, or is refused; empty if that
         has to be begun anew."""
-        stack: list[Member] = []
+        stack: list[BatchMember] = []
         for member in trial:
             on = stack[-1].new if stack else base
             try:
@@ -156,7 +156,7 @@ class Batch:
             except (GitError, SourceError, Refused) as error:
                 # Its own failure. Whatever it left half done is below nobody else.
                 self._suspects = 0
-                failed = Landed(result=Result.ERROR, why=str(error))
+                failed = Landed(result=LandingResult.ERROR, why=str(error))
                 self._over(member, error.landed if isinstance(error, Refused) else failed)
                 return []
             if clashing is None:
@@ -176,19 +176,19 @@ class Batch:
 
     # -- its end ----------------------------------------------------------------------------------------
 
-    def _halved(self, stack: Sequence[Member], refused: Landed) -> None:
+    def _halved(self, stack: Sequence[BatchMember], refused: Landed) -> None:
         """Together they cannot land; one that is alone cannot at all."""
         self._suspects = len(stack) if len(stack) > 1 else 0
         if len(stack) == 1:
             self._over(stack[0], refused)
 
-    async def _advance(self, stack: Sequence[Member], old: str) -> bool:
+    async def _advance(self, stack: Sequence[BatchMember], old: str) -> bool:
         """Move the default branch; False if it is no longer where it stood before the gate. Being cancelled
         waits for its end: whoever has landed is told so."""
         new, names = stack[-1].new, ", ".join(each.task.id for each in stack)
         await off_loop(self.branch.prepare, old=old, new=new)
         for member in stack:
-            self.ledger.note(member.task.id, Step.ADVANCE, Mark.BEGUN, old=old, new=member.new)
+            self.ledger.note(member.task.id, Step.ADVANCE, RunPhase.BEGUN, old=old, new=member.new)
         try:
             if not await off_loop(self.branch.move, names, old=old, new=new):
                 return False
@@ -202,36 +202,36 @@ class Batch:
         self._suspects = max(0, self._suspects - len(stack))
         return True
 
-    async def _follow(self, stack: Sequence[Member]) -> None:
+    async def _follow(self, stack: Sequence[BatchMember]) -> None:
         """They have landed."""
         for member in stack:
-            self.ledger.note(member.task.id, Step.CHECKOUT, Mark.BEGUN)
+            self.ledger.note(member.task.id, Step.CHECKOUT, RunPhase.BEGUN)
         followed = await off_loop(self.branch.follow)
         notes = tuple(filter(None, (*self.notes, followed)))
         for member in stack:
             self.ledger.note(member.task.id, Step.CHECKOUT)
-            self._over(member, Landed(result=Result.MERGED, commit=member.new, notes=notes))
+            self._over(member, Landed(result=LandingResult.MERGED, commit=member.new, notes=notes))
 
-    def _over(self, member: Member, landed: Landed) -> None:
+    def _over(self, member: BatchMember, landed: Landed) -> None:
         self._waiting.remove(member)
         if not member.done.done():
             member.done.set_result(landed)
 
 
-async def refused_by(red: Red, place: LandingPlace, base: str) -> Landed:
+async def refused_by(red: Red, place: LandingWorktree, base: str) -> Landed:
     """What a gate that is not green comes to. A command that cannot be run is its owner's to mend, unless the
     work itself changed the very file that it names."""
     if red.unrunnable and not await off_loop(place.changed, named_in(red.command), base):
         which = "gate.commands" if red.command else "worktree.bootstrap"
         way_out = f"put right {which} in flyball.toml, or install what is missing"
-        return Landed(result=Result.GATE_BROKEN, why=f"{red.why}; {way_out}", detail=red.detail)
-    return Landed(result=Result.GATE_FAILED, why=red.why, detail=red.detail)
+        return Landed(result=LandingResult.GATE_BROKEN, why=f"{red.why}; {way_out}", detail=red.detail)
+    return Landed(result=LandingResult.GATE_FAILED, why=red.why, detail=red.detail)
 
 
 def clash(clashing: Sequence[str], onto: str) -> Landed:
     paths = named(clashing) or "its commits"
     return Landed(
-        result=Result.CONFLICT,
+        result=LandingResult.CONFLICT,
         why=f"{paths} clashes with {onto}",
         detail=f"git rebase {onto} in the worktree shows it: {paths}",
     )

@@ -28,9 +28,9 @@ from flyball.core.tasks.protected_paths import protected_among
 from flyball.errors import GitError, UsageError, invariant
 from flyball.factory.git.git import TIMEOUT_S, named
 from flyball.factory.git.inner_repositories import strangers
-from flyball.factory.git.repository import BRANCHES, Base, Changes, Repository, Tips
+from flyball.factory.git.repository import BRANCHES, Base, Repository, Tips, WorktreeChanges
 from flyball.factory.git.worktree import Worktrees
-from flyball.factory.landing.result import Refused, Result
+from flyball.factory.landing.result import LandingResult, Refused
 from flyball.factory.landing.user_checkout import UserCheckout
 from flyball.factory.state.ledger import Ledger
 
@@ -66,7 +66,7 @@ class DefaultBranch:
         self.check(tips)
         base = self.repository.base_among(tips)
         if base.clashing and self.push:
-            raise Refused(Result.DIVERGED, self._clash_words(base))
+            raise Refused(LandingResult.DIVERGED, self._clash_words(base))
         if self.push and (own := self.own_commits(tips.remote, tips.local)):
             _note(notes, f"origin had not {own} of {self.name}; pushed with the landing")
         return self._noted(notes, tips, base)
@@ -88,7 +88,7 @@ class DefaultBranch:
             self.repository.fetch(timeout_s=timeout_s)
         except GitError as error:
             if must:
-                raise Refused(Result.NO_REMOTE, str(error)) from error
+                raise Refused(LandingResult.NO_REMOTE, str(error)) from error
             _note(notes, f"could not fetch from origin ({error}); went on with what is here")
 
     def fetched_for_pull(self) -> tuple[str, str]:
@@ -166,7 +166,7 @@ class DefaultBranch:
         if "[rejected]" in done.err or "cannot lock ref" in done.err:
             return False
         kind = RuledOut if "[remote rejected]" in done.err else Refused
-        raise kind(Result.NO_REMOTE, f"could not push to origin: {push_words(done.err)}", done.err)
+        raise kind(LandingResult.NO_REMOTE, f"could not push to origin: {push_words(done.err)}", done.err)
 
     def follow(self) -> str:
         """Bring the checkout along. The branch has moved: what goes wrong from here on is told, and is no
@@ -204,7 +204,7 @@ class Fitness:
         self.repository.check_plain(branch)
         tips = self.repository.tips(branch)
         if tips.branch is None:
-            raise Refused(Result.ERROR, f"the branch {branch} is gone; flyball run starts anew")
+            raise Refused(LandingResult.ERROR, f"the branch {branch} is gone; flyball run starts anew")
         known = self.repository.base_among(tips).commit
         since = self.repository.own_since(tips.branch, known=known, recorded=recorded)
         self.check(branch, since, tips.branch)
@@ -221,7 +221,7 @@ class Fitness:
         changes = self.repository.changed(base, tip)
         if not changes.paths:
             words = "its branch changes nothing; make the task clearer, or close it"
-            raise Refused(Result.NO_CHANGES, words)
+            raise Refused(LandingResult.NO_CHANGES, words)
         self._check_paths(branch, changes, tip, seen)
         if self.signed:
             self._check_signed(tip, base, seen)
@@ -230,15 +230,15 @@ class Fitness:
         """Of the very step that is to land: putting commits elsewhere may change what they come to."""
         self._check_paths(branch, self.repository.changed(base, laid), laid, seen)
 
-    def _check_paths(self, branch: str, changes: Changes, tip: str, seen: str) -> None:
+    def _check_paths(self, branch: str, changes: WorktreeChanges, tip: str, seen: str) -> None:
         paths = self._differing(changes, seen, tip) if seen else list(changes.paths)
         found = protected_among(paths, self.protected, changes.paths, submodules=changes.submodules)
         if not found and not self.submodules:
             found = [(path, _SUBMODULE) for path in paths if path in changes.submodules]
         if found:
-            raise Refused(Result.PROTECTED, self._touches(found, branch))
+            raise Refused(LandingResult.PROTECTED, self._touches(found, branch))
 
-    def _differing(self, changes: Changes, seen: str, tip: str) -> list[str]:
+    def _differing(self, changes: WorktreeChanges, seen: str, tip: str) -> list[str]:
         plain = ("-z", "--name-only", "--no-renames", "--ignore-submodules=none")
         moved = set(self.repository.git.lines("diff", *plain, seen, tip, "--"))
         return [path for path in changes.paths if path in moved]
@@ -257,7 +257,9 @@ class Fitness:
             which = f"{len(bad)} of its {len(commits)} commits" if len(commits) > 1 else "its commit"
             words = f"{which} ({bad[-1][:12]}) has no good signature, and merge.signed asks for one"
             way = f"git rebase --exec 'git commit --amend --no-edit -S' {self.repository.default}"
-            raise Refused(Result.UNSIGNED, f"{words}; sign it in its worktree: {way}, then flyball merge")
+            raise Refused(
+                LandingResult.UNSIGNED, f"{words}; sign it in its worktree: {way}, then flyball merge"
+            )
 
     def _check_clean(self, task_id: str) -> None:
         """An agent's end has just been gathered; what lies in a worktree that waited for a person is
@@ -269,4 +271,4 @@ class Fitness:
         inside = "dirty" if strangers(git) else "none"
         if git("status", "--porcelain", "--untracked-files=no", f"--ignore-submodules={inside}"):
             words = f"{path} has uncommitted changes; commit or drop them, then flyball merge {task_id}"
-            raise Refused(Result.DIRTY, words)
+            raise Refused(LandingResult.DIRTY, words)

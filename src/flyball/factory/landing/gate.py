@@ -30,8 +30,8 @@ from typing import BinaryIO
 from flyball.core.pool.model import Holder
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Mark, SlotRun, Step
-from flyball.factory.agents.process import Process, Watch
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
+from flyball.factory.agents.process import Process, ProcessWatch
 from flyball.factory.state.ledger import Ledger
 from flyball.governor.launch.supervised_child import STARTED, STDERR, STDOUT, exit_code
 from flyball.host.atomic_file import replace_file
@@ -108,13 +108,13 @@ class Red:
 
 
 @dataclass(slots=True, kw_only=True)
-class Gate:
+class GateRunner:
     commands: Sequence[str]
     timeout_s: float
     env: Mapping[str, str]
     """All that the commands find in their environment."""
     ledger: Ledger
-    watch: Watch
+    watch: ProcessWatch
     green: Path
     """Where it is kept which commits were green."""
 
@@ -135,7 +135,7 @@ class Gate:
             if red is not None:
                 return red
         for task in tasks:
-            self.ledger.note(task.id, Step.GATE, Mark.DONE)
+            self.ledger.note(task.id, Step.GATE, RunPhase.DONE)
         self._remember(commit)
         return None
 
@@ -172,7 +172,7 @@ class Gate:
         process = await asyncio.to_thread(self._start, command, tree, folder)
         told = {"command": command, "gate": process.holder, "folder_of_gate": str(folder)}
         for task in tasks:
-            self.ledger.note(task.id, Step.GATE, Mark.BEGUN, **told)
+            self.ledger.note(task.id, Step.GATE, RunPhase.BEGUN, **told)
         began(process)
         process.open_gate()
         try:
@@ -201,7 +201,7 @@ class Gate:
         env = {**self.env, "FLYBALL_RUN": str(folder)}
         return Process.start([*_direnv(tree), "sh", "-c", command], env=env, cwd=tree, folder=folder)
 
-    async def end_leftover(self, slot: SlotRun) -> None:
+    async def end_leftover(self, slot: TaskRunState) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
         if slot.gate is not None:
             await self.end(slot.gate, Path(slot.gate_folder))

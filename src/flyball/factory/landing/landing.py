@@ -28,15 +28,15 @@ from pathlib import Path
 
 from flyball.core.tasks.next_step import MERGE
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Mark, SlotRun, Step
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Repository
 from flyball.factory.git.worktree import Worktrees
-from flyball.factory.landing.batch import Batch, Laying, Member
+from flyball.factory.landing.batch import BatchMember, LandingBatch, Rebaser
 from flyball.factory.landing.default_branch import DefaultBranch, Fitness
-from flyball.factory.landing.gate import Gate
+from flyball.factory.landing.gate import GateRunner
 from flyball.factory.landing.queue import LandingQueue
-from flyball.factory.landing.result import Landed, Refused, Result
+from flyball.factory.landing.result import Landed, LandingResult, Refused
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.locks import LongLock
 from flyball.factory.state.threads import off_loop
@@ -53,8 +53,8 @@ class Landing:
     worktrees: Worktrees
     source: TaskSource
     ledger: Ledger
-    gate: Gate
-    laying: Laying
+    gate: GateRunner
+    laying: Rebaser
     branch: DefaultBranch
     fitness: Fitness
     state: Path
@@ -70,20 +70,20 @@ class Landing:
         self, task: Task, folder: Path, say: Callable[[str], None] = lambda _: None, *, by_hand: bool = False
     ) -> Landed:
         """Land the task's branch, or say why not. ``folder`` takes the gate's output."""
-        self.ledger.note(task.id, Step.LAND, Mark.BEGUN, way=MERGE)
+        self.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=MERGE)
         return await answered(self._landed(task, folder, say, by_hand))
 
     async def _landed(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:
         recorded = self.ledger.slots[task.id].base
         tip = await off_loop(self.fitness.tip_of, task.id, recorded=recorded, by_hand=by_hand)
-        landed = await self._queue.join(Member(task=task, tip=tip, folder=folder, say=say))
-        return landed if landed.result is not Result.MERGED else await self.finished(task, tip, landed)
+        landed = await self._queue.join(BatchMember(task=task, tip=tip, folder=folder, say=say))
+        return landed if landed.result is not LandingResult.MERGED else await self.finished(task, tip, landed)
 
-    async def _land(self, members: Sequence[Member]) -> None:
-        batch = Batch(branch=self.branch, laying=self.laying, gate=self.gate, ledger=self.ledger)
+    async def _land(self, members: Sequence[BatchMember]) -> None:
+        batch = LandingBatch(branch=self.branch, laying=self.laying, gate=self.gate, ledger=self.ledger)
         await batch.land(members)
 
-    async def go_on(self, task: Task, slot: SlotRun, again: Callable[[], Awaitable[Landed]]) -> Landed:
+    async def go_on(self, task: Task, slot: TaskRunState, again: Callable[[], Awaitable[Landed]]) -> Landed:
         """A landing that another engine left behind: finish it if the branch has moved, else ``again``."""
         await self.gate.end_leftover(slot)
         if not await off_loop(self.has_advanced, slot):
@@ -94,7 +94,7 @@ class Landing:
         return await self.finished(task, tip, self.merged(slot.new, followed))
 
     def merged(self, commit: str, *notes: str) -> Landed:
-        return Landed(result=Result.MERGED, commit=commit, notes=tuple(filter(None, notes)))
+        return Landed(result=LandingResult.MERGED, commit=commit, notes=tuple(filter(None, notes)))
 
     async def tell_again(self, task_id: str) -> str:
         """Close a task that has landed and could not be closed then; words if that fails once more."""
@@ -111,7 +111,7 @@ class Landing:
         finally:
             lock.release()
 
-    def has_advanced(self, slot: SlotRun) -> bool:
+    def has_advanced(self, slot: TaskRunState) -> bool:
         """Has the branch moved to what a landing wanted to move it to?"""
         new, tip = slot.new, self.repository.tip(self.repository.default)
         return bool(new and tip and self.repository.contains(tip, new))
@@ -133,7 +133,7 @@ class Landing:
 
     async def follow(self, task: Task) -> str:
         """Bring the checkout along, under the lock; words about one that was left alone."""
-        self.ledger.note(task.id, Step.CHECKOUT, Mark.BEGUN)
+        self.ledger.note(task.id, Step.CHECKOUT, RunPhase.BEGUN)
         followed = await off_loop(self.branch.follow)
         self.ledger.note(task.id, Step.CHECKOUT)
         return followed
@@ -141,14 +141,14 @@ class Landing:
     async def finished(self, task: Task, tip: str | None, landed: Landed) -> Landed:
         """Tell the source, and remove worktree and branch; that holds up no other landing."""
         told = await self._tell_source(task.id, landed.commit)
-        self.ledger.note(task.id, Step.CLEAN, Mark.BEGUN)
+        self.ledger.note(task.id, Step.CLEAN, RunPhase.BEGUN)
         kept = await off_loop(self._clean, task, tip)
         self.ledger.note(task.id, Step.CLEAN)
         return replace(landed, notes=(*landed.notes, *filter(None, (told, kept))))
 
     async def _tell_source(self, task_id: str, new: str) -> str:
         """Words if it could not be told."""
-        self.ledger.note(task_id, Step.TELL, Mark.BEGUN)
+        self.ledger.note(task_id, Step.TELL, RunPhase.BEGUN)
         try:
             await off_loop(self.source.close, task_id, commit=new)
         except FlyballError as error:
@@ -175,4 +175,4 @@ async def answered(landing: Awaitable[Landed]) -> Landed:
     except Refused as refused:
         return refused.landed
     except GitError as error:
-        return Landed(result=Result.ERROR, why=str(error), detail=error.output)
+        return Landed(result=LandingResult.ERROR, why=str(error), detail=error.output)

@@ -19,7 +19,7 @@ from flyball.factory.git import stale_locks
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import Repository
 from flyball.factory.git.worktree import Worktrees
-from flyball.factory.landing.gate import Gate, Red
+from flyball.factory.landing.gate import GateRunner, Red
 from flyball.factory.tasks.port import Closing, TaskSource
 
 NAME = ".landing"
@@ -28,7 +28,7 @@ _UNPROVEN = "flyball-unproven"
 
 
 @dataclass(frozen=True, slots=True)
-class LandingPlace:
+class LandingWorktree:
     repository: Repository
     worktrees: Worktrees
     source: TaskSource
@@ -75,7 +75,7 @@ class LandingPlace:
 
     async def gated(
         self,
-        gate: Gate,
+        gate: GateRunner,
         tasks: Sequence[Task],
         folder: Path,
         *,

@@ -21,14 +21,14 @@ from pathlib import Path
 from flyball.core.tasks.labels import PR
 from flyball.core.tasks.next_step import pull_words
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Mark, Step
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.landing.batch import TRIES, WAITS, clash, refused_by
 from flyball.factory.landing.default_branch import push_words
 from flyball.factory.landing.hosts.port import Pull, PullError, PullHost, PullState
 from flyball.factory.landing.hosts.registry import NoOriginError
 from flyball.factory.landing.landing import Landing, answered
-from flyball.factory.landing.result import Landed, Refused, Result
+from flyball.factory.landing.result import Landed, LandingResult, Refused
 from flyball.factory.state.threads import off_loop, to_the_end
 
 Say = Callable[[str], None]
@@ -43,12 +43,12 @@ class PullLanding:
 
     async def open(self, task: Task, folder: Path, say: Say) -> Landed:
         """Push the task's branch and open a pull request for it, or say why not."""
-        self.landing.ledger.note(task.id, Step.LAND, Mark.BEGUN, way=PR)
+        self.landing.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=PR)
         return await _answered(f"flyball pr open {task.id}", self._opened(task, folder, say))
 
     async def land(self, task: Task, folder: Path, say: Say, *, unapproved: bool = False) -> Landed:
         """Land the task's pull request, or say why not. ``unapproved``: whatever people said about it."""
-        self.landing.ledger.note(task.id, Step.LAND, Mark.BEGUN, way=PR)
+        self.landing.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=PR)
         landing = self._landed(task, folder, say, unapproved=unapproved)
         return await _answered(f"flyball land {task.id}", landing)
 
@@ -64,13 +64,13 @@ class PullLanding:
             new = await self._green(task, tip, base, folder, known=ours)
             left_out = await off_loop(self.landing.branch.own_commits, base, ours)
         # Nobody else is concerned by what follows, and it may take its time.
-        self.landing.ledger.note(task.id, Step.PR, Mark.BEGUN, new=new)
+        self.landing.ledger.note(task.id, Step.PR, RunPhase.BEGUN, new=new)
         await off_loop(self._push, task.id, tip, new)
         pull = await off_loop(self._found_or_opened, host, task)
         self.landing.ledger.note(task.id, Step.PR, pr_url=pull.url, pr_number=pull.number)
         why = pull_words(self.landing.ledger.slots[task.id])
         words = f"origin has not {left_out} of {self.landing.branch.name}; pull requests leave them out"
-        return Landed(result=Result.PR_OPENED, why=why, commit=new, notes=(words,) if left_out else ())
+        return Landed(result=LandingResult.PR_OPENED, why=why, commit=new, notes=(words,) if left_out else ())
 
     async def _green(
         self, task: Task, tip: str, base: str, folder: Path, *, known: str, seen: str = ""
@@ -95,11 +95,13 @@ class PullLanding:
         if there and not self._is_ours(task_id, there, tip):
             words = f"somebody else pushed {there[:12]} to {BRANCHES}{task_id} at origin"
             way_out = f"bring it into the worktree, or git push origin --delete {BRANCHES}{task_id}"
-            raise Refused(Result.ERROR, f"{words}; {way_out}, then flyball pr open {task_id}")
+            raise Refused(LandingResult.ERROR, f"{words}; {way_out}, then flyball pr open {task_id}")
         done = git.run("push", "--quiet", f"--force-with-lease={ref}:{there}", "origin", f"{new}:{ref}")
         if not done.ok:
             words = f"could not push {BRANCHES}{task_id} to origin: {push_words(done.err)}"
-            raise Refused(Result.NO_REMOTE, f"{words}; flyball pr open {task_id} tries again", done.err)
+            raise Refused(
+                LandingResult.NO_REMOTE, f"{words}; flyball pr open {task_id} tries again", done.err
+            )
 
     def _is_ours(self, task_id: str, there: str, tip: str) -> bool:
         """Did we push it, or has the branch here all of it?"""
@@ -123,7 +125,7 @@ class PullLanding:
         host, number = await off_loop(self.host), self.landing.ledger.slots[task.id].pr_number
         if not number:
             raise Refused(
-                Result.UNAPPROVED, f"there is no pull request of {task.id}; flyball pr open {task.id}"
+                LandingResult.UNAPPROVED, f"there is no pull request of {task.id}; flyball pr open {task.id}"
             )
         pull = await off_loop(host.look, number)
         tip = await off_loop(self.landing.repository.tip, f"{BRANCHES}{task.id}")
@@ -160,12 +162,12 @@ class PullLanding:
             if await to_the_end(self._advance(task, notes, head=head, new=new)):
                 return self.landing.merged(new, *notes, await self.landing.follow(task))
         words = f"{branch.name} moved {TRIES} times while this was being landed; try again"
-        raise Refused(Result.ERROR, words)
+        raise Refused(LandingResult.ERROR, words)
 
     async def _advance(self, task: Task, notes: list[str], *, head: str, new: str) -> bool:
         """At origin, which may say no; then here."""
         branch, git = self.landing.branch, self.landing.repository.git
-        self.landing.ledger.note(task.id, Step.ADVANCE, Mark.BEGUN, new=new)
+        self.landing.ledger.note(task.id, Step.ADVANCE, RunPhase.BEGUN, new=new)
         if head != new:
             # So that the host sees that this is what was merged.
             ref = f"refs/heads/{BRANCHES}{task.id}"
@@ -190,7 +192,7 @@ class PullLanding:
         head = self.head_of(task_id)
         if pull.head and head != pull.head:
             words = f"{BRANCHES}{task_id} at origin is not what #{pull.number} was about a moment ago"
-            raise Refused(Result.UNAPPROVED, f"{words}; flyball land {task_id} looks again")
+            raise Refused(LandingResult.UNAPPROVED, f"{words}; flyball land {task_id} looks again")
         return head
 
     def _clean_origin(self, host: PullHost, task: Task, number: int) -> str:
@@ -211,18 +213,18 @@ async def _answered(again: str, landing: Awaitable[Landed]) -> Landed:
     try:
         return await answered(landing)
     except NoOriginError as error:
-        return Landed(result=Result.NO_REMOTE, why=f"{error}, then {again}", waits=True)
+        return Landed(result=LandingResult.NO_REMOTE, why=f"{error}, then {again}", waits=True)
     except PullError as error:
-        return Landed(result=Result.NO_GH, why=f"{error}, then {again}")
+        return Landed(result=LandingResult.NO_GH, why=f"{error}, then {again}")
 
 
 def may_land(pull: Pull, task_id: str, *, unapproved: bool) -> None:
     """Refused where people have not said yes."""
     if pull.state is PullState.CLOSED:
         words = f"pull request #{pull.number} was closed: {pull.url}"
-        raise Refused(Result.UNAPPROVED, f"{words}; open it again, or flyball pr open {task_id}")
+        raise Refused(LandingResult.UNAPPROVED, f"{words}; open it again, or flyball pr open {task_id}")
     if not pull.approved and not unapproved:
         words = f"pull request #{pull.number} is not approved: {pull.url}"
         raise Refused(
-            Result.UNAPPROVED, f"{words}; flyball land {task_id} --unapproved lands it all the same"
+            LandingResult.UNAPPROVED, f"{words}; flyball land {task_id} --unapproved lands it all the same"
         )

@@ -13,22 +13,22 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from flyball.errors import GitError
-from flyball.factory.landing.batch import WAITS, Member
-from flyball.factory.landing.result import Landed, Refused, Result
+from flyball.factory.landing.batch import WAITS, BatchMember
+from flyball.factory.landing.result import Landed, LandingResult, Refused
 
 
 @dataclass(slots=True, kw_only=True)
 class LandingQueue:
     alone: Callable[[str, Callable[[], None]], AbstractAsyncContextManager[None]]
     """Holds the landing's lock, in this process and in all others, for a task; tells if it has to wait."""
-    land: Callable[[Sequence[Member]], Awaitable[None]]
+    land: Callable[[Sequence[BatchMember]], Awaitable[None]]
     """Tells each of them how it ended, or raises."""
     most: int = 1
-    _waiting: list[Member] = field(default_factory=list)
-    _landing: list[Member] = field(default_factory=list)
+    _waiting: list[BatchMember] = field(default_factory=list)
+    _landing: list[BatchMember] = field(default_factory=list)
     _runner: asyncio.Task[None] | None = None
 
-    async def join(self, member: Member) -> Landed:
+    async def join(self, member: BatchMember) -> Landed:
         """Wait for one's turn, and for how it ended."""
         if self._runner is not None:
             member.say(WAITS)
@@ -44,7 +44,7 @@ class LandingQueue:
         if self._waiting and self._runner is None:
             self._runner = asyncio.create_task(self._run(), name="landing")
 
-    async def _without(self, member: Member) -> None:
+    async def _without(self, member: BatchMember) -> None:
         waited = member in self._waiting
         if waited:
             self._waiting.remove(member)
@@ -80,7 +80,7 @@ class LandingQueue:
         except Refused as refused:
             self._tell_all(refused.landed)
         except GitError as error:
-            self._tell_all(Landed(result=Result.ERROR, why=str(error), detail=error.output))
+            self._tell_all(Landed(result=LandingResult.ERROR, why=str(error), detail=error.output))
         except Exception as error:
             self._fail_all(error)
         self._landing = []
@@ -93,5 +93,5 @@ class LandingQueue:
         for member in self._left():
             member.done.set_exception(error)
 
-    def _left(self) -> list[Member]:
+    def _left(self) -> list[BatchMember]:
         return [member for member in self._landing if not member.done.done()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Result(Enum):
+class LandingResult(Enum):
     MERGED = "merged"
     PR_OPENED = "pr-opened"
     CONFLICT = "conflict"
@@ -28,7 +28,7 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    result: Result
+    result: LandingResult
     why: str = ""
     """What happened and the next step, in words."""
     detail: str = ""
@@ -41,6 +41,6 @@ class Landed:
 
 
 class Refused(Exception):  # noqa: N818 - an answer on its way out, not an error
-    def __init__(self, result: Result, why: str, detail: str = "") -> None:
+    def __init__(self, result: LandingResult, why: str, detail: str = "") -> None:
         super().__init__(why)
         self.landed = Landed(result=result, why=why, detail=detail)

@@ -31,7 +31,7 @@ NOTE = "checkout.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class StaleCheckout:
     """A checkout whose files stand at an older commit than its branch."""
 
     path: Path
@@ -48,10 +48,10 @@ class UserCheckout:
         self._repository, self._note, self._worktrees = repository, state / NOTE, worktrees
         self._tasks = f"{tasks_folder.rstrip('/')}/" if tasks_folder else None
 
-    def behind(self) -> Behind | None:
+    def behind(self) -> StaleCheckout | None:
         try:
             found = json.loads(self._note.read_text(encoding="utf-8"))
-            return Behind(Path(found["path"]), found["at"])
+            return StaleCheckout(Path(found["path"]), found["at"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -87,7 +87,7 @@ class UserCheckout:
             return ""
         return self._brought(Git(behind.path), behind, str(to))
 
-    def _brought(self, git: Git, behind: Behind, to: str) -> str:
+    def _brought(self, git: Git, behind: StaleCheckout, to: str) -> str:
         git.run("update-index", "-q", "--refresh")
         if _has_followed(git, behind.at, to):
             self._forget()
@@ -135,7 +135,7 @@ class UserCheckout:
             git.run("rm", "--quiet", "--cached", "--ignore-unmatch", "--", path)
             (git.folder / path).unlink(missing_ok=True)
 
-    def _kept(self, behind: Behind, mine: list[str]) -> str:
+    def _kept(self, behind: StaleCheckout, mine: list[str]) -> str:
         """The way shown adds what landed to the owner's text, removes nothing, and refuses binary files."""
         texts = f"git show {behind.at[:12]}:FILE > FILE.before; git show HEAD:FILE > FILE.landed"
         add = f"{texts}; git merge-file FILE FILE.before FILE.landed"

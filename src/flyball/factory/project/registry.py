@@ -22,7 +22,7 @@ from pathlib import Path
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import check_project_id, same_id_key
 from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
-from flyball.factory.project.registry_history import AUDIT, PROJECTS, History, git_words
+from flyball.factory.project.registry_history import AUDIT, PROJECTS, RegistryHistory, git_words
 from flyball.host.atomic_file import UNFINISHED, replace_file
 from flyball.host.lock_file import LockFile
 
@@ -53,13 +53,13 @@ class Listing:
     broken: tuple[Broken, ...] = ()
 
 
-class Registry:
+class ProjectRegistry:
     """Safe to use from many processes at once."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.folder = home / "registry"
-        self._history = History(self.folder)
+        self._history = RegistryHistory(self.folder)
 
     # -- reading --------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class Change:
     """The files of projects that it changed, as they were before; None: not there."""
 
 
-class History:
+class RegistryHistory:
     """Of one kind of files in a registry's folder. Every method but ``audit`` may raise GitError. Call with
     the registry's lock."""
 

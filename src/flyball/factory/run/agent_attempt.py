@@ -28,19 +28,19 @@ from flyball.core.pool.model import Outcome
 from flyball.core.signals import Signal
 from flyball.core.tasks.model_routing import IMPLEMENT, Route
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Cause, Mark, SlotRun, State, Step
+from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunState
 from flyball.errors import AgentError, InvariantError, StoreError, UsageError
 from flyball.factory.agents.personas import IMPLEMENTER, Persona, find_persona
 from flyball.factory.agents.process import Process
 from flyball.factory.agents.prompt import News, compile_news, compile_prompt
-from flyball.factory.agents.watcher import AgentWatch, Ceilings
+from flyball.factory.agents.watcher import AgentLimits, AgentWatcher
 from flyball.factory.budget.ledger_usage import API_KEY, expected_fields
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.run.context import GIT_COMMANDS, Workshop
+from flyball.factory.run.context import GIT_COMMANDS, RunContext
 from flyball.factory.state import run_folders
 from flyball.factory.state.threads import off_loop
 from flyball.governor import inherited_lease
-from flyball.governor.ask import Asking
+from flyball.governor.ask import AskRequest
 from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
 from flyball.governor.lease import Lease
 from flyball.runtimes.port import Assignment, End, Ending, Progress, Reader
@@ -51,7 +51,7 @@ _OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class LaunchSpec:
     """One agent to be started."""
 
     task: str
@@ -64,7 +64,9 @@ class Order:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-async def start(shop: Workshop, order: Order, lease: Lease, written: Callable[[Process], None]) -> Process:
+async def start(
+    shop: RunContext, order: LaunchSpec, lease: Lease, written: Callable[[Process], None]
+) -> Process:
     """Start an agent under its lease. ``written`` puts it into the ledger, before it may do anything.
 
     AccountError if the account is not (any more) the one that was named: nothing was started then.
@@ -102,7 +104,7 @@ async def start(shop: Workshop, order: Order, lease: Lease, written: Callable[[P
     return process
 
 
-def _told(shop: Workshop, order: Order, prompt: Path, lease: Lease) -> dict[str, str]:
+def _told(shop: RunContext, order: LaunchSpec, prompt: Path, lease: Lease) -> dict[str, str]:
     return {
         "FLYBALL_TASK": order.task,
         # A rebase that goes on must not wait for an editor.
@@ -114,18 +116,18 @@ def _told(shop: Workshop, order: Order, prompt: Path, lease: Lease) -> dict[str,
 
 
 def watched(
-    shop: Workshop,
+    shop: RunContext,
     process: Process,
     lease: Lease,
     *,
-    ceilings: Ceilings,
+    ceilings: AgentLimits,
     started: float,
     session: Callable[[str], None] = lambda _: None,
     changed: Callable[[], None] = lambda: None,
     found_again: bool = False,
-) -> AgentWatch:
+) -> AgentWatcher:
     """Somebody who reads what it prints and tells the pool what the provider says."""
-    return AgentWatch(
+    return AgentWatcher(
         process,
         shop.runtime.reader(),
         watch=shop.watch,
@@ -138,7 +140,7 @@ def watched(
     )
 
 
-async def follow(shop: Workshop, agent: AgentWatch, lease: Lease) -> Ending:
+async def follow(shop: RunContext, agent: AgentWatcher, lease: Lease) -> Ending:
     """To its end; the lease is given back."""
     ending = await agent.follow()
     shop.purse.hear(ending.progress.windows)
@@ -174,26 +176,26 @@ _OPENINGS: Mapping[Cause | None, str] = {
 class Attempts:
     """The agents of one task, one after the other."""
 
-    shop: Workshop
+    shop: RunContext
     task: Task
     resources: Mapping[str, int]
     nudges: Callable[[str], list[str]]
     changed: Callable[[], None]
-    agent: AgentWatch | None = field(default=None)
+    agent: AgentWatcher | None = field(default=None)
     launching: bool = False
     cost_usd: float | None = None
     """Of the last one that was followed to its end, as far as it said."""
 
     @property
-    def slot(self) -> SlotRun:
+    def slot(self) -> TaskRunState:
         return self.shop.ledger.slots[self.task.id]
 
     def admitted(self) -> Refusal | None:
         """May the next launch be paid for? None: it may, and its cost is spoken for until it is over."""
         return self.shop.purse.admit(self.task.id, self.task.type, self.route().model)
 
-    def asking(self) -> Asking:
-        return Asking(
+    def asking(self) -> AskRequest:
+        return AskRequest(
             pool=self.shop.pool,
             project=self.shop.project,
             name=self.task.id,
@@ -222,11 +224,11 @@ class Attempts:
         """Written down before it is started, and again before it may do anything."""
         slot, ledger = self.slot, self.shop.ledger
         folder = await off_loop(run_folders.new_folder, self.shop.state, self.task.id)
-        ledger.note(self.task.id, Step.LAUNCH, Mark.BEGUN, folder=str(folder))
+        ledger.note(self.task.id, Step.LAUNCH, RunPhase.BEGUN, folder=str(folder))
         route, purse = self.route(), self.shop.purse
         expected = purse.estimate(self.task.type, route.model)
         charged = purse.charged(self.task.type, route.model)
-        order = Order(
+        order = LaunchSpec(
             task=self.task.id,
             prompt=self._prompt(slot),
             assignment=self._assignment(slot, route),
@@ -260,7 +262,7 @@ class Attempts:
         last_try = self.slot.failures > 0 and self.slot.failures + 1 >= attempts
         return self.shop.route_for(self.task, last_try=last_try)
 
-    def _assignment(self, slot: SlotRun, route: Route) -> Assignment:
+    def _assignment(self, slot: TaskRunState, route: Route) -> Assignment:
         agent = self.shop.config.agent
         return Assignment(
             program=agent.command,
@@ -277,14 +279,14 @@ class Attempts:
     def _persona(self) -> Persona:
         return find_persona(self.shop.root, IMPLEMENTER)
 
-    def _prompt(self, slot: SlotRun) -> str:
+    def _prompt(self, slot: TaskRunState) -> str:
         news = News(attempt=slot.attempt, why_back=self._why_back(slot), nudges=self.nudges(self.task.id))
         goes_on = slot.session is not None and self.shop.runtime.name != COMMAND
         if goes_on:
             return compile_news(self.task, news)
         return compile_prompt(self.shop.terms, self.task, news, persona=self._persona().text)
 
-    def _why_back(self, slot: SlotRun) -> str:
+    def _why_back(self, slot: TaskRunState) -> str:
         """What the agent should know about why it starts again."""
         if not slot.lesson:
             return ""

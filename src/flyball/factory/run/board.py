@@ -17,11 +17,11 @@ from typing import Any
 
 from flyball.core.tasks.next_step import wants_pull
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import SlotRun, State
+from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.factory.agents.watcher import PROGRESS
 from flyball.factory.run.run import Run
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.tasks.port import Problem
+from flyball.factory.tasks.port import TaskProblem
 
 FILE_NAME = "board.json"
 _EVERY_S = 1.0
@@ -33,7 +33,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class BoardRow:
     task: str
     title: str
     state: str
@@ -59,7 +59,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingTask:
     task: str
     reason: str
     words: str
@@ -74,8 +74,8 @@ class Board:
     """0: no run is going on."""
     width: int
     at: float
-    rows: list[Row] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    rows: list[BoardRow] = field(default_factory=list)
+    waiting: list[WaitingTask] = field(default_factory=list)
     more_waiting: int = 0
     merged: int = 0
     ending: str = ""
@@ -104,7 +104,7 @@ def board_of(run: Run) -> Board:
         at=time.time(),
         rows=rows,
         waiting=[
-            Waiting(task=each.task_id, reason=each.reason.value, words=each.words, blocker=each.blocker)
+            WaitingTask(task=each.task_id, reason=each.reason.value, words=each.words, blocker=each.blocker)
             for each in deferrals[:_SHOWN]
         ],
         more_waiting=max(0, len(deferrals) - _SHOWN),
@@ -120,17 +120,17 @@ def board_of(run: Run) -> Board:
     )
 
 
-def _problem(problem: Problem) -> str:
+def _problem(problem: TaskProblem) -> str:
     return f"{problem.where}: {problem.words}"
 
 
-def _trip_row(trip: Any) -> Row:
+def _trip_row(trip: Any) -> BoardRow:
     slot, agent = trip.slot, trip.agent
     progress = agent.progress if agent is not None else None
     tokens = progress.tokens.total if progress is not None and progress.tokens else None
     costs = [slot.cost_usd, progress.cost_usd if progress is not None else None]
     known = [each for each in costs if each is not None]
-    return Row(
+    return BoardRow(
         task=slot.task,
         title=trip.task.title,
         state=slot.state.value,
@@ -148,8 +148,8 @@ def _trip_row(trip: Any) -> Row:
     )
 
 
-def _slot_row(slot: SlotRun, task: Task | None, runtime: str) -> Row:
-    return Row(
+def _slot_row(slot: TaskRunState, task: Task | None, runtime: str) -> BoardRow:
+    return BoardRow(
         task=slot.task,
         title=task.title if task is not None else "",
         state=slot.state.value,
@@ -195,8 +195,8 @@ class BoardFile:
     def read(self) -> Board | None:
         try:
             fields = json.loads(self._path.read_text(encoding="utf-8"))
-            rows = [Row(**row) for row in fields.pop("rows")]
-            waiting = [Waiting(**each) for each in fields.pop("waiting")]
+            rows = [BoardRow(**row) for row in fields.pop("rows")]
+            waiting = [WaitingTask(**each) for each in fields.pop("waiting")]
             return Board(rows=rows, waiting=waiting, **fields)
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -221,11 +221,11 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
     )
 
 
-def _with_progress(row: Row, slot: SlotRun) -> Row:
+def _with_progress(row: BoardRow, slot: TaskRunState) -> BoardRow:
     if slot.state is not State.RUNNING:
         return row
     with contextlib.suppress(OSError, ValueError):
         found = json.loads((Path(slot.folder) / PROGRESS).read_text(encoding="utf-8"))
         fields = {**asdict(row), "activity": found.get("activity") or "", "tokens": found.get("tokens")}
-        return Row(**fields)
+        return BoardRow(**fields)
     return row

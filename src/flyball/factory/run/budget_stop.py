@@ -13,12 +13,12 @@ from dataclasses import replace
 from flyball.core.budget.limits import Refusal
 from flyball.core.tasks.model_routing import Route
 from flyball.core.tasks.readiness import Deferral, DeferReason
-from flyball.core.tasks.scheduler import Choice
+from flyball.core.tasks.scheduler import Selection
 from flyball.core.tasks.task import Task
 from flyball.errors import UsageError
-from flyball.factory.budget.guard import Purse
-from flyball.factory.project.registry import Registry
-from flyball.factory.run.context import Workshop
+from flyball.factory.budget.guard import BudgetGuard
+from flyball.factory.project.registry import ProjectRegistry
+from flyball.factory.run.context import RunContext
 from flyball.factory.state.threads import off_loop
 from flyball.governor.state_url import home
 
@@ -26,8 +26,8 @@ _ROUNDS = 8
 """So often others are looked for in the place of those that cannot be paid for."""
 
 
-class Paying:
-    def __init__(self, shop: Workshop) -> None:
+class BudgetStop:
+    def __init__(self, shop: RunContext) -> None:
         self._shop = shop
         self.short: Refusal | None = None
         """Why something that is ready was not started: it could not be paid for."""
@@ -50,7 +50,7 @@ class Paying:
         key = self._shop.purse.api_key
         if key.allowed:
             await off_loop(
-                Registry(home()).audit,
+                ProjectRegistry(home()).audit,
                 "api spend allowed",
                 account=self._shop.purse.payer.name,
                 project=self._shop.project,
@@ -58,18 +58,18 @@ class Paying:
             )
         return key.words
 
-    def choose(self, choose: Callable[[int, Mapping[str, str]], Choice], room: int) -> Choice:
+    def choose(self, choose: Callable[[int, Mapping[str, str]], Selection], room: int) -> Selection:
         """The choice among those that can be paid for."""
         choice, self.short = paid_choice(choose, room, self._shop.purse, self._shop.route_for)
         return choice
 
 
 def paid_choice(
-    choose: Callable[[int, Mapping[str, str]], Choice],
+    choose: Callable[[int, Mapping[str, str]], Selection],
     room: int,
-    purse: Purse,
+    purse: BudgetGuard,
     route_for: Callable[[Task], Route],
-) -> tuple[Choice, Refusal | None]:
+) -> tuple[Selection, Refusal | None]:
     """The choice among those that can be paid for; why something that is ready is not, if so."""
     hold = purse.hold if room else None
     if hold is not None:
@@ -89,7 +89,9 @@ def paid_choice(
     return _told_apart(replace(choice, items=kept), unpaid), short
 
 
-def _refused(tasks: Sequence[Task], purse: Purse, route_for: Callable[[Task], Route]) -> dict[str, Refusal]:
+def _refused(
+    tasks: Sequence[Task], purse: BudgetGuard, route_for: Callable[[Task], Route]
+) -> dict[str, Refusal]:
     """Those that do not fit beside the ones before them."""
     beside_usd, refused = 0.0, {}
     for task in tasks if purse.enforces else ():
@@ -106,7 +108,7 @@ def _refused(tasks: Sequence[Task], purse: Purse, route_for: Callable[[Task], Ro
     return refused
 
 
-def _without_room(choice: Choice, hold: Refusal) -> Choice:
+def _without_room(choice: Selection, hold: Refusal) -> Selection:
     budget = DeferReason.BUDGET
     deferrals = (
         each._replace(reason=budget, words=hold.words) if each.reason is DeferReason.ROOM else each
@@ -115,7 +117,7 @@ def _without_room(choice: Choice, hold: Refusal) -> Choice:
     return replace(choice, deferrals=tuple(deferrals))
 
 
-def _told_apart(choice: Choice, unpaid: Mapping[str, str]) -> Choice:
+def _told_apart(choice: Selection, unpaid: Mapping[str, str]) -> Selection:
     if not unpaid:
         return choice
     return replace(choice, deferrals=tuple(_worded(each, unpaid) for each in choice.deferrals))

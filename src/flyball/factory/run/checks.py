@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flyball.core.tasks.next_step import Move, Next, after_landing, after_stage
+from flyball.core.tasks.next_step import Action, Decision, after_landing, after_stage
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Mark, SlotRun, Step
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
 from flyball.factory.agents.personas import Persona, find_persona
 from flyball.factory.agents.prompt import compile_stage
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.landing.result import Refused
 from flyball.factory.project.config import StagePart
-from flyball.factory.run.context import Workshop
-from flyball.factory.run.helper_agent import Cut, Errand, Errands, Ran
+from flyball.factory.run.context import RunContext
+from flyball.factory.run.helper_agent import Completed, HelperAgents, HelperTask, Stopped
 from flyball.factory.run.review import Reviewing
 from flyball.factory.state.threads import off_loop
 from flyball.governor.launch.supervised_child import refusal
@@ -34,33 +34,33 @@ from flyball.runtimes.port import End
 class Checking:
     """The checks of one trip."""
 
-    shop: Workshop
+    shop: RunContext
     task: Task
-    errands: Errands
+    errands: HelperAgents
     notes: list[str] = field(default_factory=list)
     """Said to the user, though the work goes on."""
 
     @property
-    def slot(self) -> SlotRun:
+    def slot(self) -> TaskRunState:
         return self.shop.ledger.slots[self.task.id]
 
-    async def check(self) -> Next:
+    async def check(self) -> Decision:
         """Everything that is still to be done before the landing; what is next."""
         if refused := await self._refused():
             return refused
         try:
             for name, part in self._stages():
                 step = await self._stage(name, part)
-                if step.move is not Move.CHECK:
+                if step.move is not Action.CHECK:
                     return step
             if not self.shop.config.review.on:
-                return Next(move=Move.LAND)
+                return Decision(move=Action.LAND)
             reviewing = Reviewing(shop=self.shop, task=self.task, errands=self.errands, notes=self.notes)
             return await reviewing.review()
-        except Cut as cut:
+        except Stopped as cut:
             return cut.step
 
-    async def _refused(self) -> Next | None:
+    async def _refused(self) -> Decision | None:
         """What cannot land anyway is not worth another agent."""
         if not (self.shop.config.stages or self.shop.config.review.on):
             return None
@@ -77,15 +77,15 @@ class Checking:
             if name not in done and (not part.types or self.task.type in part.types):
                 yield name, part
 
-    async def _stage(self, name: str, part: StagePart) -> Next:
+    async def _stage(self, name: str, part: StagePart) -> Decision:
         self.errands.waits.say(name)
         persona = find_persona(self.shop.root, part.persona or name)
-        self.shop.ledger.note(self.task.id, Step.STAGE, Mark.BEGUN, stage=name)
+        self.shop.ledger.note(self.task.id, Step.STAGE, RunPhase.BEGUN, stage=name)
         tree = await off_loop(self.shop.worktrees.ensure, self.task.id)
         before = await self._tip()
         ran = await self.errands.run(self._errand(name, part, persona, tree.path))
         if refused := refusal(ran.folder):
-            return Next(move=Move.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
+            return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         await self._gathered(name, ran)
         step = after_stage(
             self.slot,
@@ -96,12 +96,12 @@ class Checking:
             reason=ran.ending.reason,
             signal=ran.ending.signal,
         )
-        if step.move is Move.CHECK:
+        if step.move is Action.CHECK:
             await self._done(name, ran, before)
         return step
 
-    def _errand(self, name: str, part: StagePart, persona: Persona, tree: Path) -> Errand:
-        return Errand(
+    def _errand(self, name: str, part: StagePart, persona: Persona, tree: Path) -> HelperTask:
+        return HelperTask(
             step=Step.STAGE,
             stage=name,
             prompt=compile_stage(
@@ -118,14 +118,14 @@ class Checking:
             effort=persona.effort,
         )
 
-    async def _gathered(self, name: str, ran: Ran) -> None:
+    async def _gathered(self, name: str, ran: Completed) -> None:
         """Commit what it left, if it got to its end."""
         message = f"{self.task.title}: {name}\n\nTask: {self.task.id}"
         await off_loop(
             self.shop.worktrees.gather, self.task.id, message, base=self.slot.base, commit=ran.finished
         )
 
-    async def _done(self, name: str, ran: Ran, before: str | None) -> None:
+    async def _done(self, name: str, ran: Completed, before: str | None) -> None:
         if not ran.finished:
             self.notes.append(f"{self.task.id}: the stage {name} failed and is not required: {_how(ran)}")
             if before is not None:
@@ -136,5 +136,5 @@ class Checking:
         return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
 
 
-def _how(ran: Ran) -> str:
+def _how(ran: Completed) -> str:
     return ran.ending.reason or End(ran.ending.end).value

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flyball.core.budget.limits import Guard, guard_of
-from flyball.core.tasks.labels import PR, Policy, policy_of, retry_tier
+from flyball.core.budget.limits import BudgetAction, guard_of
+from flyball.core.tasks.labels import PR, LandingPolicy, policy_of, retry_tier
 from flyball.core.tasks.model_routing import IMPLEMENT, Route, Routing, resolve
 from flyball.core.tasks.next_step import Budgets, budgets_for
 from flyball.core.tasks.protected_paths import DEFAULT_PROTECTED
@@ -22,24 +22,24 @@ from flyball.core.tasks.task import Task, ancestors
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import Account, open_account
 from flyball.factory.accounts.environment import gate_environment
-from flyball.factory.agents.process import Watch
+from flyball.factory.agents.process import ProcessWatch
 from flyball.factory.agents.prompt import ProjectTerms
-from flyball.factory.agents.watcher import Ceilings
+from flyball.factory.agents.watcher import AgentLimits
 from flyball.factory.budget.api_key import api_key_for
-from flyball.factory.budget.guard import Purse
+from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.budget.monitor import Lookout
 from flyball.factory.budget.port import payer_of
 from flyball.factory.git.repository import Repository
 from flyball.factory.git.worktree import Worktrees
-from flyball.factory.guards.guarded_launch import Fence
+from flyball.factory.guards.guarded_launch import GuardedLauncher
 from flyball.factory.guards.install import Guards
 from flyball.factory.landing.base_gate import BaseGate
-from flyball.factory.landing.batch import Laying
+from flyball.factory.landing.batch import Rebaser
 from flyball.factory.landing.default_branch import DefaultBranch, Fitness
-from flyball.factory.landing.gate import Gate, files_named_in
+from flyball.factory.landing.gate import GateRunner, files_named_in
 from flyball.factory.landing.hosts.registry import host_of
 from flyball.factory.landing.landing import Landing
-from flyball.factory.landing.landing_worktree import LandingPlace
+from flyball.factory.landing.landing_worktree import LandingWorktree
 from flyball.factory.landing.pull_requests import PullLanding
 from flyball.factory.landing.user_checkout import UserCheckout
 from flyball.factory.project.config import ProjectConfig
@@ -53,7 +53,7 @@ from flyball.runtimes.port import Runtime
 from flyball.runtimes.registry import load, pool_of
 
 
-class Places:
+class RunSlots:
     """First come, first served. For one loop."""
 
     def __init__(self, width: int) -> None:
@@ -115,7 +115,7 @@ GIT_COMMANDS = tuple(f"git {verb}" for verb in ("status", "diff", "log", "add", 
 
 
 @dataclass(slots=True, kw_only=True)
-class Workshop:
+class RunContext:
     config: ProjectConfig
     root: Path
     state: Path
@@ -127,14 +127,14 @@ class Workshop:
     runtime: Runtime
     pool: str
     terms: ProjectTerms
-    watch: Watch
+    watch: ProcessWatch
     landing: Landing
     base_gate: BaseGate
     pulls: PullLanding
-    places: Places
-    purse: Purse
+    places: RunSlots
+    purse: BudgetGuard
     account: Account
-    fence: Fence
+    fence: GuardedLauncher
     model: str = ""
     """For every task, whatever it says itself."""
     default_model: str = ""
@@ -167,7 +167,7 @@ class Workshop:
             backoff_s=run.backoff_s,
         )
 
-    def policy_for(self, task: Task) -> Policy:
+    def policy_for(self, task: Task) -> LandingPolicy:
         """How green work lands: as its own label says, one of its parents, or the project."""
         lineage = (task, *ancestors(task, self.tasks))
         return policy_of(lineage, otherwise=self.config.merge.policy)
@@ -176,12 +176,12 @@ class Workshop:
         """Is its work to become a pull request?"""
         return self.policy_for(task).name == PR
 
-    def ceilings(self, task: str | None = None) -> Ceilings:
+    def ceilings(self, task: str | None = None) -> AgentLimits:
         """Of one agent; for a task also what its budget and the run's leave it."""
         agent = self.config.agent
         own, left = agent.max_cost_usd, self.purse.ceiling_for(task) if task is not None else None
         tighter = left is not None and (own is None or left.usd < own)
-        return Ceilings(
+        return AgentLimits(
             max_s=agent.max_s,
             max_turns=agent.max_turns,
             max_cost_usd=left.usd if left is not None and tighter else own,
@@ -239,12 +239,12 @@ def open_workshop(
     guard: str | None = None,
     allow_api_spend: bool = False,
     check_base: bool = True,
-) -> Workshop:
+) -> RunContext:
     """Open a project for work, inside the running loop."""
     account = open_account(config, home())
     payer = payer_of(account)
     api_key = api_key_for(config, payer, wanted=allow_api_spend)
-    quiet = guard_of(guard, config.budget.guard) is Guard.OFF
+    quiet = guard_of(guard, config.budget.guard) is BudgetAction.OFF
     in_files = config.tasks.folder if config.tasks.source == "files" else None
     repository = Repository(root, default_branch=config.project.default_branch, tasks_folder=in_files)
     state = state_folder(root)
@@ -258,9 +258,9 @@ def open_workshop(
         sandboxed=config.guard.sandbox == "bwrap",
         env=environment,
     )
-    ledger, watch = Ledger(state, run=run), Watch()
+    ledger, watch = Ledger(state, run=run), ProcessWatch()
     source = open_source(config, root)
-    gate = Gate(
+    gate = GateRunner(
         commands=config.gate.commands or [],
         timeout_s=config.gate.timeout_s,
         env=environment,
@@ -282,8 +282,8 @@ def open_workshop(
         source=source,
         ledger=ledger,
         gate=gate,
-        laying=Laying(
-            place=LandingPlace(repository, worktrees, source),
+        laying=Rebaser(
+            place=LandingWorktree(repository, worktrees, source),
             ledger=ledger,
             fitness=fitness,
             squash=config.merge.squash,
@@ -298,7 +298,7 @@ def open_workshop(
         state=state,
         batch=config.merge.batch,
     )
-    return Workshop(
+    return RunContext(
         config=config,
         root=root,
         state=state,
@@ -322,8 +322,8 @@ def open_workshop(
             landing=landing, state=state, wanted=bool(gate.commands) and check_base and config.gate.check_base
         ),
         pulls=PullLanding(landing=landing, host=lambda: host_of(root, config.merge.host)),
-        places=Places(width or config.run.width),
-        purse=Purse(
+        places=RunSlots(width or config.run.width),
+        purse=BudgetGuard(
             payer=payer,
             budget=config.budget,
             ledger=ledger,
@@ -332,7 +332,7 @@ def open_workshop(
             api_key=api_key,
         ),
         account=account,
-        fence=Fence(
+        fence=GuardedLauncher(
             guards=Guards(home()),
             part=config.guard,
             repository=repository,

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flyball.core.budget.limits import Guard
+from flyball.core.budget.limits import BudgetAction
 from flyball.core.tasks.footprint import footprint_of
 from flyball.core.tasks.labels import AUTO, MANUAL, PR, policy_of
 from flyball.core.tasks.model_routing import Route
 from flyball.core.tasks.next_step import lands_again, may_let_go
-from flyball.core.tasks.scheduler import Active, Choice, choose
+from flyball.core.tasks.scheduler import RunningTask, Selection, choose
 from flyball.core.tasks.task import Task, TaskStatus, ancestors
-from flyball.core.tasks.task_run import SlotRun, State
+from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import GitError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.budget.api_key import api_key_for
-from flyball.factory.budget.guard import Purse
+from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.budget.monitor import Lookout
 from flyball.factory.budget.port import payer_of
 from flyball.factory.budget.unmeasurable import unmeasurable
@@ -33,7 +33,7 @@ from flyball.factory.landing.hosts.registry import host_of
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.run.budget_stop import paid_choice
 from flyball.factory.run.context import pool_for, route_of
-from flyball.factory.run.options import Terms, Wish
+from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.task_view import landed
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
@@ -59,7 +59,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DryRun:
     project: str
     pool: str
     mode: str
@@ -73,9 +73,11 @@ class Plan:
     """What would keep work from being started or landed: money, a host that cannot be asked."""
 
 
-def planned_run(root: Path, config: ProjectConfig, wish: Wish, terms: Terms | None = None) -> Plan:
+def planned_run(
+    root: Path, config: ProjectConfig, wish: RunRequest, terms: RunOptions | None = None
+) -> DryRun:
     with _remembered(root) as ledger:
-        return _Planning(root, config, wish, terms or Terms(), ledger).plan()
+        return _Planning(root, config, wish, terms or RunOptions(), ledger).plan()
 
 
 @contextmanager
@@ -95,13 +97,15 @@ def _remembered(root: Path) -> Iterator[Ledger]:
 
 
 class _Planning:
-    def __init__(self, root: Path, config: ProjectConfig, wish: Wish, terms: Terms, ledger: Ledger) -> None:
+    def __init__(
+        self, root: Path, config: ProjectConfig, wish: RunRequest, terms: RunOptions, ledger: Ledger
+    ) -> None:
         self._root, self._config, self._wish, self._terms, self._ledger = root, config, wish, terms, ledger
         self._source = open_source(config, root)
         self._loaded = self._source.load()
         self._tasks = {task.id: task for task in self._loaded.tasks}
 
-    def plan(self) -> Plan:
+    def plan(self) -> DryRun:
         config, purse = self._config, self._purse()
         width = self._terms.width or config.run.width
         unfinished = self._unfinished()
@@ -111,7 +115,7 @@ class _Planning:
         again = self._landing_again()
         unmeasured = unmeasurable(config, home())
         under_way = [*unfinished, *again, *(item.task.id for item in choice.items)]
-        return Plan(
+        return DryRun(
             project=config.project.id,
             pool=pool_for(config),
             mode=self._wish.mode,
@@ -157,7 +161,7 @@ class _Planning:
             each: "finished and not landed" for each, task in mine.items() if self._policy(task) != MANUAL
         }
 
-    def _lands_again(self, slot: SlotRun) -> bool:
+    def _lands_again(self, slot: TaskRunState) -> bool:
         task = self._tasks.get(slot.task)
         if task is None or task.status is TaskStatus.CLOSED or not lands_again(slot):
             return False
@@ -167,7 +171,7 @@ class _Planning:
         lineage = (task, *ancestors(task, self._tasks))
         return policy_of(lineage, otherwise=self._config.merge.policy).name
 
-    def _choosing(self, unfinished: Mapping[str, str]) -> Callable[[int, Mapping[str, str]], Choice]:
+    def _choosing(self, unfinished: Mapping[str, str]) -> Callable[[int, Mapping[str, str]], Selection]:
         config, wish, ledger = self._config, self._wish, self._ledger
         repository = Repository(self._root, default_branch=config.project.default_branch)
         still_open = {task.id for task in self._tasks.values() if task.status is not TaskStatus.CLOSED}
@@ -186,11 +190,11 @@ class _Planning:
 
     # -- the money ------------------------------------------------------------------------------------------
 
-    def _purse(self) -> Purse:
+    def _purse(self) -> BudgetGuard:
         """As a run would find it now. What it finds out is kept nowhere."""
         config, terms = self._config, self._terms
         payer = payer_of(open_account(config, home()))
-        purse = Purse(
+        purse = BudgetGuard(
             payer=payer,
             budget=config.budget,
             ledger=self._ledger,
@@ -198,7 +202,7 @@ class _Planning:
             guard=terms.guard,
             api_key=api_key_for(config, payer, wanted=terms.allow_api_spend),
         )
-        if purse.guard is not Guard.OFF:
+        if purse.guard is not BudgetAction.OFF:
             lookout = Lookout(payer, home(), own=self._root / STATE)
             if lookout.watched:
                 lookout.look_now()
@@ -231,6 +235,6 @@ def _named(tasks: Sequence[str]) -> str:
     return ", ".join(tasks[:_NAMED]) + (f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else "")
 
 
-def _active(task: Task, config: ProjectConfig) -> Active:
+def _active(task: Task, config: ProjectConfig) -> RunningTask:
     """A trip that goes on: whoever would clash with it waits."""
-    return Active(task.id, footprint_of(task.footprint, task.labels, config.areas))
+    return RunningTask(task.id, footprint_of(task.footprint, task.labels, config.areas))

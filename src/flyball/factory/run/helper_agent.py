@@ -21,27 +21,27 @@ from pathlib import Path
 from flyball.core.budget.limits import Refusal
 from flyball.core.pool.model import Outcome
 from flyball.core.tasks.model_routing import Route
-from flyball.core.tasks.next_step import Move, Next, after_limit
+from flyball.core.tasks.next_step import Action, Decision, after_limit
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Mark, SlotRun, Step
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
 from flyball.errors import AgentError
 from flyball.factory.agents.process import Process
-from flyball.factory.agents.watcher import AgentWatch
+from flyball.factory.agents.watcher import AgentWatcher
 from flyball.factory.budget.ledger_usage import API_KEY
 from flyball.factory.run import agent_attempt
-from flyball.factory.run.agent_attempt import Order, read_all, spent
-from flyball.factory.run.context import GIT_COMMANDS, Workshop
+from flyball.factory.run.agent_attempt import LaunchSpec, read_all, spent
+from flyball.factory.run.context import GIT_COMMANDS, RunContext
 from flyball.factory.run.waiting import Waits
 from flyball.factory.state import run_folders
 from flyball.factory.state.threads import off_loop
-from flyball.governor.ask import Asking
+from flyball.governor.ask import AskRequest
 from flyball.governor.lease import Lease
 from flyball.runtimes.port import Assignment, End, Ending
 from flyball.runtimes.registry import TELLING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class HelperTask:
     """What a further agent is to do."""
 
     step: Step
@@ -56,7 +56,7 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class Completed:
     ending: Ending
     folder: Path
 
@@ -65,31 +65,31 @@ class Ran:
         return self.ending.end is End.FINISHED
 
 
-class Cut(Exception):  # noqa: N818 - an answer on its way out, not an error
+class Stopped(Exception):  # noqa: N818 - an answer on its way out, not an error
     """The trip is left as it stands."""
 
-    def __init__(self, step: Next) -> None:
+    def __init__(self, step: Decision) -> None:
         super().__init__(step.why)
         self.step = step
 
 
 @dataclass(slots=True, kw_only=True)
-class Errands:
+class HelperAgents:
     """The further agents of one trip, one after the other."""
 
-    shop: Workshop
+    shop: RunContext
     task: Task
     resources: Mapping[str, int]
     waits: Waits
     changed: Callable[[], None]
-    agent: AgentWatch | None = None
+    agent: AgentWatcher | None = None
     launching: bool = False
 
     @property
-    def slot(self) -> SlotRun:
+    def slot(self) -> TaskRunState:
         return self.shop.ledger.slots[self.task.id]
 
-    async def run(self, errand: Errand) -> Ran:
+    async def run(self, errand: HelperTask) -> Completed:
         """To its end, limits waited out. Raises Cut where the trip is to be left, AgentError where it cannot
         be paid for."""
         limits = 0
@@ -97,22 +97,22 @@ class Errands:
             ran = await self._once(errand)
             ending = ran.ending
             if self.waits.stopping and ending.end is End.KILLED:
-                raise Cut(Next(move=Move.LEAVE))
+                raise Stopped(Decision(move=Action.LEAVE))
             if ending.end is not End.LIMITED:
                 return ran
             again = after_limit(
                 self.shop.budgets_for(self.task), limits=limits, reason=ending.reason, signal=ending.signal
             )
             if again.pause:
-                raise Cut(Next(move=Move.LEAVE, pause=again.pause))
-            if again.move is not Move.AGAIN:
-                return Ran(replace(ending, reason=again.why), ran.folder)
+                raise Stopped(Decision(move=Action.LEAVE, pause=again.pause))
+            if again.move is not Action.AGAIN:
+                return Completed(replace(ending, reason=again.why), ran.folder)
             limits += 1
             await self.waits.until(time.time() + again.wait_s, f"{errand.stage}: {again.why}")
 
-    async def _once(self, errand: Errand) -> Ran:
+    async def _once(self, errand: HelperTask) -> Completed:
         if self.waits.leaving:
-            raise Cut(Next(move=Move.LEAVE))
+            raise Stopped(Decision(move=Action.LEAVE))
         if overspent := await self.waits.paid_for(lambda: self._admitted(errand), purpose=errand.stage):
             raise AgentError(overspent)
         cost_usd: float | None = None
@@ -129,14 +129,14 @@ class Errands:
         run_folders.write_summary(
             folder, task=self.task.id, stage=errand.stage, attempt=self.slot.attempt, **spent(ending)
         )
-        return Ran(ending, folder)
+        return Completed(ending, folder)
 
-    def _admitted(self, errand: Errand) -> Refusal | None:
+    def _admitted(self, errand: HelperTask) -> Refusal | None:
         """Paid for out of what the task may cost; no window holds up what is done but for this."""
         return self.shop.purse.admit(self.task.id, errand.stage, self._route(errand).model, finishing=True)
 
-    def _asking(self, errand: Errand) -> Asking:
-        return Asking(
+    def _asking(self, errand: HelperTask) -> AskRequest:
+        return AskRequest(
             pool=self.shop.pool,
             project=self.shop.project,
             name=f"{self.task.id}/{errand.stage}",
@@ -147,12 +147,12 @@ class Errands:
             unread=self.shop.runtime.name not in TELLING,
         )
 
-    def _route(self, errand: Errand) -> Route:
+    def _route(self, errand: HelperTask) -> Route:
         return self.shop.route_for(self.task, errand.stage)
 
     # -- one agent --------------------------------------------------------------------------------------
 
-    async def _launched(self, errand: Errand, lease: Lease) -> tuple[Process, Path]:
+    async def _launched(self, errand: HelperTask, lease: Lease) -> tuple[Process, Path]:
         """Under the lease, which is given back where this fails."""
         try:
             await self.shop.staggered()
@@ -170,7 +170,7 @@ class Errands:
         finally:
             self.launching = False
 
-    def _order(self, errand: Errand, folder: Path, charged: Mapping[str, str]) -> Order:
+    def _order(self, errand: HelperTask, folder: Path, charged: Mapping[str, str]) -> LaunchSpec:
         agent, route = self.shop.config.agent, self._route(errand)
         assignment = Assignment(
             program=agent.command,
@@ -183,7 +183,7 @@ class Errands:
             command_beginnings=GIT_COMMANDS,
         )
         told = {"FLYBALL_ATTEMPT": str(self.slot.attempt), "FLYBALL_STAGE": errand.stage}
-        return Order(
+        return LaunchSpec(
             task=self.task.id,
             prompt=errand.prompt,
             assignment=assignment,
@@ -192,12 +192,12 @@ class Errands:
             variables={**told, **errand.variables, **charged},
         )
 
-    def _written(self, errand: Errand, process: Process, folder: Path, billing: str | None) -> None:
+    def _written(self, errand: HelperTask, process: Process, folder: Path, billing: str | None) -> None:
         route = self._route(errand)
         self.shop.ledger.note(
             self.task.id,
             errand.step,
-            Mark.BEGUN,
+            RunPhase.BEGUN,
             stage=errand.stage,
             errand=process.holder,
             errand_keeper=process.keeper,
@@ -208,7 +208,7 @@ class Errands:
             billing=billing,
         )
 
-    async def _followed(self, errand: Errand, process: Process, lease: Lease) -> Ending:
+    async def _followed(self, errand: HelperTask, process: Process, lease: Lease) -> Ending:
         ceilings = replace(self.shop.ceilings(self.task.id), max_s=errand.max_s, max_s_key=errand.max_s_key)
         self.agent = agent_attempt.watched(
             self.shop, process, lease, ceilings=ceilings, started=time.time(), changed=self.changed
@@ -226,7 +226,7 @@ class Errands:
         self.shop.ledger.note(
             self.task.id,
             step,
-            Mark.BEGUN,
+            RunPhase.BEGUN,
             stage=stage,
             tokens=progress.tokens.total if progress.tokens else None,
             cost_usd=progress.cost_usd,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flyball.core.tasks.next_step import Move, Next, may_let_go, may_send_back
-from flyball.core.tasks.task_run import Cause, SlotRun, State, Step
+from flyball.core.tasks.next_step import Action, Decision, may_let_go, may_send_back
+from flyball.core.tasks.task_run import Cause, State, Step, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.run.run import Run
 from flyball.factory.state.request_answer import RequestAnswer, done, refused, unchanged
@@ -23,7 +23,7 @@ HOWS = frozenset({"merge", "close", "reject"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByHand:
+class ManualAction:
     task: str
     how: str = "merge"
     """``close`` it, ``reject`` it, or how to land it."""
@@ -55,7 +55,7 @@ def land(run: Run, task_id: str, how: str) -> RequestAnswer:
     _forget(run, task_id)
     trip = run.trip_of(task_id)
     begun = slot.state is State.LANDING
-    trip.last_leg.how, trip.first = how, Next(move=Move.LAND_ON if begun else Move.LAND)
+    trip.last_leg.how, trip.first = how, Decision(move=Action.LAND_ON if begun else Action.LAND)
     run.start(trip)
     return done(f"{task_id} is being landed")
 
@@ -99,10 +99,10 @@ def _forget(run: Run, task_id: str) -> None:
     run.report.left.pop(task_id, None)
 
 
-def _slot(run: Run, task_id: str) -> SlotRun | None:
+def _slot(run: Run, task_id: str) -> TaskRunState | None:
     trip = run.trips.get(task_id)
     return trip.slot if trip is not None else run.shop.ledger.load_task(task_id)
 
 
-def _stands(slot: SlotRun | None) -> str:
+def _stands(slot: TaskRunState | None) -> str:
     return f"it is {slot.state.value}" if slot is not None else "no work was done on it"

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flyball.core.tasks.readiness import Deferral
-from flyball.core.tasks.statistics import Spend
+from flyball.core.tasks.statistics import SpendTotals
 from flyball.core.tasks.task import Task, ancestors
 from flyball.factory.landing.base_gate import RedBase
-from flyball.factory.tasks.port import Problem
+from flyball.factory.tasks.port import TaskProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RunRequest:
     """What a person asked of this run."""
 
     mode: str = "rolling"
@@ -31,7 +31,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class RunOptions:
     """What a person may say about a run beside its wish."""
 
     width: int | None = None
@@ -45,7 +45,7 @@ class Terms:
 
 
 @dataclass(slots=True)
-class Report:
+class RunReport:
     """How a run ended."""
 
     merged: list[str] = field(default_factory=list)
@@ -57,12 +57,12 @@ class Report:
     """Would have come next when the run was drained or stopped."""
     waiting: list[Deferral] = field(default_factory=list)
     """Tasks that cannot start by themselves: a need that is missing or blocked, a circle."""
-    problems: Sequence[Problem] = ()
+    problems: Sequence[TaskProblem] = ()
     paused: str = ""
     stopped: str = ""
     red_base: RedBase | None = None
     """Why no agent was started."""
-    spend: Spend = field(default_factory=Spend)
+    spend: SpendTotals = field(default_factory=SpendTotals)
     """What the run's agents used, as far as they say."""
     denials: dict[str, list[str]] = field(default_factory=dict)
     """By task: what its agents wanted to do and were not permitted to."""

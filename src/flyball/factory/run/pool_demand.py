@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 from flyball.core.pool.settings import DEMAND_TTL_S
 from flyball.errors import StoreError
-from flyball.factory.run.context import Workshop
+from flyball.factory.run.context import RunContext
 from flyball.factory.state.threads import off_loop
 
 REFRESH_S = DEMAND_TTL_S / 3
 
 
 class PoolStanding:
-    def __init__(self, shop: Workshop) -> None:
+    def __init__(self, shop: RunContext) -> None:
         self._shop = shop
         self._said_until = 0.0
         self._share_told = False

@@ -16,25 +16,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from flyball.core.tasks.model_routing import REVIEW
-from flyball.core.tasks.next_step import Next, after_review, keyless
+from flyball.core.tasks.next_step import Decision, after_review, keyless
 from flyball.core.tasks.review_report import (
     TEXT_LIMIT,
-    Answered,
-    Finding,
-    Reading,
+    CriterionAnswer,
+    ParsedReview,
     Review,
+    ReviewFinding,
     criteria_of,
     read_review,
 )
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Cause, Mark, SlotRun, State, Step
+from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunState
 from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import ReviewAsk, compile_review
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.git.review_worktree import Desk, ReviewTree
-from flyball.factory.run.context import Workshop
-from flyball.factory.run.helper_agent import Errand, Errands, Ran
+from flyball.factory.git.review_worktree import ReviewTree, ReviewWorktree
+from flyball.factory.run.context import RunContext
+from flyball.factory.run.helper_agent import Completed, HelperAgents, HelperTask
 from flyball.factory.state.threads import off_loop
 from flyball.governor.launch.supervised_child import refusal
 from flyball.runtimes.port import End
@@ -49,17 +49,17 @@ _TRIES = 2
 class Reviewing:
     """The review of one trip's work."""
 
-    shop: Workshop
+    shop: RunContext
     task: Task
-    errands: Errands
+    errands: HelperAgents
     notes: list[str] = field(default_factory=list)
     """What a person may want to know of it."""
 
     @property
-    def slot(self) -> SlotRun:
+    def slot(self) -> TaskRunState:
         return self.shop.ledger.slots[self.task.id]
 
-    async def review(self) -> Next:
+    async def review(self) -> Decision:
         """Have the branch reviewed as it stands now, unless this very commit has passed; what is next."""
         self.errands.waits.say(REVIEW)
         tip = await self._tip()
@@ -74,7 +74,7 @@ class Reviewing:
 
     async def _new(self, tip: str) -> Review | str:
         """Another review, or why none could be had."""
-        self.shop.ledger.note(self.task.id, Step.REVIEW, Mark.BEGUN, reviewed=tip)
+        self.shop.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN, reviewed=tip)
         found = await self._had(tip)
         if isinstance(found, str):
             return found
@@ -114,17 +114,19 @@ class Reviewing:
         if slot.state is not State.CHECKING or slot.passed is not False or slot.reviewed != tip:
             return None
         entries = self.shop.ledger.history(self.task.id)
-        last = next(each for each in reversed(entries) if each.step is Step.REVIEW and each.mark is Mark.DONE)
+        last = next(
+            each for each in reversed(entries) if each.step is Step.REVIEW and each.mark is RunPhase.DONE
+        )
         return Review(
             passed=False,
-            criteria=tuple(Answered(**each) for each in last.fields["criteria"]),
-            findings=tuple(Finding(**each) for each in last.fields["findings"]),
+            criteria=tuple(CriterionAnswer(**each) for each in last.fields["criteria"]),
+            findings=tuple(ReviewFinding(**each) for each in last.fields["findings"]),
         )
 
-    def _unreviewed(self, why: str) -> Next:
+    def _unreviewed(self, why: str) -> Decision:
         return self._next(passed=None, why=why)
 
-    def _next(self, *, passed: bool | None, why: str = "", detail: str = "") -> Next:
+    def _next(self, *, passed: bool | None, why: str = "", detail: str = "") -> Decision:
         budgets = self.shop.budgets_for(self.task)
         return after_review(self.slot, budgets, passed=passed, why=why, detail=detail)
 
@@ -145,7 +147,7 @@ class Reviewing:
                 break
         return wrong
 
-    async def _asked(self, tip: str, wrong: str) -> tuple[Ran, Reading]:
+    async def _asked(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
         place = ReviewTree(self.shop.worktrees, self.task.id)
         criteria = criteria_of(self.task.acceptance)
         try:
@@ -159,7 +161,9 @@ class Reviewing:
     def _base(self) -> str:
         return self.slot.base or self.shop.repository.default
 
-    def _errand(self, tree: Path, desk: Desk, tip: str, criteria: tuple[str, ...], wrong: str) -> Errand:
+    def _errand(
+        self, tree: Path, desk: ReviewWorktree, tip: str, criteria: tuple[str, ...], wrong: str
+    ) -> HelperTask:
         part = self.shop.config.review
         persona = find_persona(self.shop.root, part.persona)
         ask = ReviewAsk(
@@ -172,7 +176,7 @@ class Reviewing:
             before=self.slot.lesson if self.slot.lesson_cause is Cause.REVIEW else "",
             wrong=wrong,
         )
-        return Errand(
+        return HelperTask(
             step=Step.REVIEW,
             stage=REVIEW,
             prompt=compile_review(self.shop.terms, self.task, persona=persona.text, ask=ask),
@@ -187,7 +191,7 @@ class Reviewing:
         return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
 
 
-def still_reviewed(shop: Workshop, slot: SlotRun) -> str:
+def still_reviewed(shop: RunContext, slot: TaskRunState) -> str:
     """Why a trip's work may not land by itself, in words; empty if its branch stands where it passed."""
     tip = shop.repository.tip(f"{BRANCHES}{slot.task}")
     if slot.passed and tip == slot.reviewed:
@@ -197,23 +201,25 @@ def still_reviewed(shop: Workshop, slot: SlotRun) -> str:
     return f"unreviewed: {why}; flyball merge {slot.task} lands it all the same"
 
 
-def _hopeless(ran: Ran) -> bool:
+def _hopeless(ran: Completed) -> bool:
     """Asking again cannot help."""
     ending = ran.ending
     return ending.end is End.LIMITED or keyless(ending.signal) or bool(refusal(ran.folder))
 
 
-def _read(ran: Ran, file: Path, criteria: tuple[str, ...]) -> Reading:
+def _read(ran: Completed, file: Path, criteria: tuple[str, ...]) -> ParsedReview:
     """What it answered, if it got to its end."""
     if refused := refusal(ran.folder):
-        return Reading(None, (f"{refused}; see agent.command in flyball.toml",))
+        return ParsedReview(None, (f"{refused}; see agent.command in flyball.toml",))
     if not ran.finished:
-        return Reading(None, (f"the reviewer did not finish: {ran.ending.reason or ran.ending.end.value}",))
+        return ParsedReview(
+            None, (f"the reviewer did not finish: {ran.ending.reason or ran.ending.end.value}",)
+        )
     text = _written(file)
     if text:
         _keep(ran.folder, text)
     elif not ran.ending.last_words.strip():
-        return Reading(None, (f"the reviewer left nothing in ${FILE_VARIABLE}",))
+        return ParsedReview(None, (f"the reviewer left nothing in ${FILE_VARIABLE}",))
     return read_review(text or ran.ending.last_words, criteria)
 
 

@@ -16,17 +16,17 @@ from types import MappingProxyType
 
 from flyball.core.tasks.footprint import footprint_of
 from flyball.core.tasks.labels import MANUAL
-from flyball.core.tasks.next_step import Move, Next, lands_again, may_let_go
-from flyball.core.tasks.readiness import DeferReason, Item, resources_of
-from flyball.core.tasks.scheduler import Active, Choice, choose
+from flyball.core.tasks.next_step import Action, Decision, lands_again, may_let_go
+from flyball.core.tasks.readiness import DeferReason, ReadyTask, resources_of
+from flyball.core.tasks.scheduler import RunningTask, Selection, choose
 from flyball.core.tasks.task import Task, TaskStatus
-from flyball.core.tasks.task_run import SlotRun, State, Step
+from flyball.core.tasks.task_run import State, Step, TaskRunState
 from flyball.errors import FlyballError, UsageError
-from flyball.factory.run.budget_stop import Paying
-from flyball.factory.run.context import Workshop
-from flyball.factory.run.options import Report, Wish
+from flyball.factory.run.budget_stop import BudgetStop
+from flyball.factory.run.context import RunContext
+from flyball.factory.run.options import RunReport, RunRequest
 from flyball.factory.run.pool_demand import PoolStanding
-from flyball.factory.run.task_run import Trip
+from flyball.factory.run.task_run import TaskRun
 from flyball.factory.run.task_view import LOOK_EVERY_S, Frontier
 from flyball.factory.state.threads import off_loop
 
@@ -48,13 +48,13 @@ _IN_THE_WAY = frozenset({DeferReason.FOOTPRINT, DeferReason.RESOURCE, DeferReaso
 class Run:
     """One run of one project, on the running loop."""
 
-    def __init__(self, shop: Workshop, wish: Wish) -> None:
+    def __init__(self, shop: RunContext, wish: RunRequest) -> None:
         self.shop, self.wish = shop, wish
-        self.trips: dict[str, Trip] = {}
-        self.report = Report()
-        self.choice = Choice((), ())
+        self.trips: dict[str, TaskRun] = {}
+        self.report = RunReport()
+        self.choice = Selection((), ())
         self.pool = PoolStanding(shop)
-        self.paying = Paying(shop)
+        self.paying = BudgetStop(shop)
         self.connect()
         self._wake = asyncio.Event()
         shop.places.told = shop.purse.told = self._wake.set
@@ -128,7 +128,7 @@ class Run:
 
     # -- the loop -------------------------------------------------------------------------------------
 
-    async def go(self) -> Report:
+    async def go(self) -> RunReport:
         self._capacity = await self.pool.capacities()
         try:
             await self.frontier.load()
@@ -237,11 +237,12 @@ class Run:
         starting = sum(trip.wants_place for trip in trips)
         return max(0, min(width - starting, (1 + _LANDING_BACKLOG) * width - len(self.trips)))
 
-    def _chosen(self, room: int, unpaid: Mapping[str, str] = NOBODY) -> Choice:
+    def _chosen(self, room: int, unpaid: Mapping[str, str] = NOBODY) -> Selection:
         return choose(
             self.frontier.lineup,
             active=[
-                Active(trip.task.id, trip.item.footprint, trip.item.resources) for trip in self.trips.values()
+                RunningTask(trip.task.id, trip.item.footprint, trip.item.resources)
+                for trip in self.trips.values()
             ],
             room=room,
             capacity=self._capacity,
@@ -255,7 +256,7 @@ class Run:
 
     # -- trips ----------------------------------------------------------------------------------------
 
-    def _begin(self, item: Item) -> None:
+    def _begin(self, item: ReadyTask) -> None:
         task_id = item.task.id
         slot = self.shop.ledger.load_task(task_id)
         # Sent back by a person while this run goes on: it is claimed already, and knows what was said.
@@ -263,21 +264,21 @@ class Run:
             self.shop.ledger.note(task_id, Step.CLAIM)
         self.start(self._trip(item))
 
-    def trip_of(self, task_id: str) -> Trip:
+    def trip_of(self, task_id: str) -> TaskRun:
         """A new trip for what a person wants of a task, which may be gone."""
         tasks = (each for each in self.frontier.loaded.tasks if each.id == task_id)
         return self._trip(self._item(next(tasks, Task(id=task_id, title=task_id))))
 
-    def _trip(self, item: Item) -> Trip:
-        return Trip(self.shop, item, changed=self._changed, nudges=self._nudges)
+    def _trip(self, item: ReadyTask) -> TaskRun:
+        return TaskRun(self.shop, item, changed=self._changed, nudges=self._nudges)
 
-    def start(self, trip: Trip) -> None:
+    def start(self, trip: TaskRun) -> None:
         self.trips[trip.task.id] = trip
         if self.ending:
             trip.leave()
         trip.start().add_done_callback(lambda done: self._over(trip, done))
 
-    def _over(self, trip: Trip, done: asyncio.Task[None]) -> None:
+    def _over(self, trip: TaskRun, done: asyncio.Task[None]) -> None:
         del self.trips[trip.task.id]
         for words in trip.notes:
             self.report.note(words)
@@ -292,7 +293,7 @@ class Run:
             self._record(trip.slot, trip.stopped)
         self.wake()
 
-    def _record(self, slot: SlotRun, stopped: str) -> None:
+    def _record(self, slot: TaskRunState, stopped: str) -> None:
         if slot.denials:
             self.report.denials[slot.task] = list(slot.denials)
         if slot.state is State.MERGED:
@@ -345,7 +346,7 @@ class Run:
             if slot.task in still_open and slot.run == ledger.run:
                 self.report.blocked[slot.task] = slot.reason
 
-    def _lands_again(self, slot: SlotRun) -> bool:
+    def _lands_again(self, slot: TaskRunState) -> bool:
         """What only something outside kept from landing: a new run is a person's word that it was mended."""
         task = self.frontier.still_open[slot.task]
         wanted = self.wish.wants(task, self.shop.tasks)
@@ -353,7 +354,7 @@ class Run:
             return False
         self.shop.ledger.load_task(slot.task)
         trip = self.trip_of(slot.task)
-        trip.first = Next(move=Move.LAND)
+        trip.first = Decision(move=Action.LAND)
         self.start(trip)
         return True
 
@@ -366,15 +367,15 @@ class Run:
             if task_id in still_open:
                 self.report.note(failed or f"{task_id} had landed, and is closed now")
 
-    def _item(self, task: Task) -> Item:
+    def _item(self, task: Task) -> ReadyTask:
         footprint = footprint_of(task.footprint, task.labels, self.shop.config.areas)
         with contextlib.suppress(FlyballError):
-            return Item(task, footprint, resources_of(task.labels))
-        return Item(task, footprint)
+            return ReadyTask(task, footprint, resources_of(task.labels))
+        return ReadyTask(task, footprint)
 
     # -- one task, and nothing else -------------------------------------------------------------------
 
-    async def go_alone(self, act: Callable[[Run], object]) -> Report:
+    async def go_alone(self, act: Callable[[Run], object]) -> RunReport:
         """Do with one task what a person asks for; nothing else is started."""
         try:
             await self.frontier.load()
@@ -399,7 +400,7 @@ class Run:
             await asyncio.sleep(0.02)
         await self.pool.demand(False)
 
-    def _reported(self) -> Report:
+    def _reported(self) -> RunReport:
         report = self.report
         report.problems = self.frontier.loaded.problems
         report.spend = self.shop.purse.run_spend

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flyball.core.budget.limits import Guard, guard_of
+from flyball.core.budget.limits import BudgetAction, guard_of
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.budget.unmeasurable import check_measurable, unmeasurable
@@ -25,8 +25,8 @@ from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.run.board import BoardFile, board_of
 from flyball.factory.run.context import open_workshop
-from flyball.factory.run.manual_actions import HOWS, ByHand
-from flyball.factory.run.options import Report, Terms, Wish
+from flyball.factory.run.manual_actions import HOWS, ManualAction
+from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 from flyball.factory.run.run import Run
 from flyball.factory.run.single_run import OnlyRun
 from flyball.factory.state.ledger import Ledger
@@ -43,7 +43,7 @@ _LASTING = frozenset({"nudge", "merge", "reject"})
 """Requests that wait for the next run; the others are meant for the one that was there."""
 
 
-class Conductor:
+class RunSession:
     """Between a run and the people around it."""
 
     def __init__(self, run: Run, state: Path, watcher: Callable[[Run], None]) -> None:
@@ -114,7 +114,7 @@ class Conductor:
             return self._stop(run, task)
         if verb in HOWS:
             how, words = str(fields.get("how", verb)), str(fields.get("words", ""))
-            return ByHand(task=task, how=how, words=words)(run)
+            return ManualAction(task=task, how=how, words=words)(run)
         self._nudge(run, task, fields, number)
         return None
 
@@ -146,7 +146,7 @@ class Conductor:
         return [message for _, message in found]
 
 
-def check_start(config: ProjectConfig, terms: Terms) -> None:
+def check_start(config: ProjectConfig, terms: RunOptions) -> None:
     """Is it the account that was named, can agents be kept where they belong, and can what bounds them be
     measured? Before anything is touched."""
     open_account(config, home()).verified()
@@ -157,12 +157,12 @@ def check_start(config: ProjectConfig, terms: Terms) -> None:
 def conduct(
     root: Path,
     config: ProjectConfig,
-    wish: Wish,
-    terms: Terms,
+    wish: RunRequest,
+    terms: RunOptions,
     *,
     watcher: Callable[[Run], None] = lambda _: None,
-    by_hand: ByHand | None = None,
-) -> tuple[Report, int | None]:
+    by_hand: ManualAction | None = None,
+) -> tuple[RunReport, int | None]:
     """Run the project until nothing is left to do; how it ended, and by which signal if by one.
 
     ``by_hand``: do this with one task, and nothing else.
@@ -193,13 +193,13 @@ def conduct(
 async def _conducted(
     root: Path,
     config: ProjectConfig,
-    wish: Wish,
-    terms: Terms,
+    wish: RunRequest,
+    terms: RunOptions,
     run_id: str,
     box: Mailbox | None,
     watcher: Callable[[Run], None],
-    by_hand: ByHand | None,
-) -> tuple[Report, int | None]:
+    by_hand: ManualAction | None,
+) -> tuple[RunReport, int | None]:
     shop = open_workshop(
         root,
         config,
@@ -213,14 +213,14 @@ async def _conducted(
     )
     loop = asyncio.get_running_loop()
     run = Run(shop, wish)
-    conductor = Conductor(run, shop.state, watcher)
+    conductor = RunSession(run, shop.state, watcher)
     run.connect(changed=conductor.changed, requests=conductor.take_requests, nudges=conductor.nudges_for)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, conductor.signalled, number)
     if box is not None:
         loop.add_reader(box.fileno(), _mail_came, box, run)
     try:
-        if by_hand is None and shop.purse.guard is not Guard.OFF:
+        if by_hand is None and shop.purse.guard is not BudgetAction.OFF:
             for each in unmeasurable(config, home()):
                 run.report.note(str(each))
         for path in await off_loop(clear, shop.repository.common):

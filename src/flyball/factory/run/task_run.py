@@ -33,28 +33,28 @@ from pathlib import Path
 from flyball.core.tasks.labels import MANUAL
 from flyball.core.tasks.next_step import (
     NO_RETRIES,
-    Move,
-    Next,
+    Action,
+    Decision,
     after_end,
     after_landing,
     may_let_go,
     on_resume,
     pull_words,
 )
-from flyball.core.tasks.readiness import Item
+from flyball.core.tasks.readiness import ReadyTask
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Cause, Mark, SlotRun, State, Step
+from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunState
 from flyball.errors import AccountError, FlyballError, GitError, InvariantError, StoreError, StoreFullError
-from flyball.factory.agents.watcher import AgentWatch
+from flyball.factory.agents.watcher import AgentWatcher
 from flyball.factory.git.git import full_words
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.git.worktree import Worktree
 from flyball.factory.landing.default_branch import MovedError
-from flyball.factory.landing.result import Landed, Result
+from flyball.factory.landing.result import Landed, LandingResult
 from flyball.factory.run.agent_attempt import Attempts, spent
 from flyball.factory.run.checks import Checking
-from flyball.factory.run.context import Workshop
-from flyball.factory.run.helper_agent import Cut, Errands
+from flyball.factory.run.context import RunContext
+from flyball.factory.run.helper_agent import HelperAgents, Stopped
 from flyball.factory.run.review import Reviewing, still_reviewed
 from flyball.factory.run.waiting import Waits
 from flyball.factory.state import run_folders
@@ -65,10 +65,10 @@ from flyball.runtimes.port import End, Ending
 
 
 @dataclass(slots=True, kw_only=True)
-class LastLeg:
-    shop: Workshop
+class Finish:
+    shop: RunContext
     task: Task
-    errands: Errands
+    errands: HelperAgents
     waits: Waits
     how: str = ""
     """What a person said to do with it, whatever the policy: ``merge``; ``pr``, open a pull request;
@@ -78,14 +78,14 @@ class LastLeg:
     """What its landing came to."""
 
     @property
-    def slot(self) -> SlotRun:
+    def slot(self) -> TaskRunState:
         return self.shop.ledger.slots[self.task.id]
 
     @property
     def by_hand(self) -> bool:
         return bool(self.how)
 
-    async def check(self) -> Next:
+    async def check(self) -> Decision:
         """Its stages and its review."""
         checking = Checking(shop=self.shop, task=self.task, errands=self.errands)
         try:
@@ -94,27 +94,27 @@ class LastLeg:
             self.waits.give_place_back()
             self.notes += checking.notes
 
-    async def land(self) -> Next:
+    async def land(self) -> Decision:
         if self.how == "review":
             return await self._review_pull()
         on = self.shop.config.review.on and not self.by_hand
         if on and (why := await off_loop(still_reviewed, self.shop, self.slot)):
-            return Next(move=Move.PARK, why=why)
+            return Decision(move=Action.PARK, why=why)
         policy = self.shop.policy_for(self.task)
         if policy.name == MANUAL and not self.by_hand:
             doubt = f"the label {policy.unknown} names no policy, so " if policy.unknown else ""
             why = f"{doubt}finished work waits for you: flyball merge {self.task.id}"
-            return Next(move=Move.PARK, why=why)
+            return Decision(move=Action.PARK, why=why)
         self.waits.say("")
         return await self._landed(self._landing())
 
-    async def land_on(self) -> Next:
+    async def land_on(self) -> Decision:
         """A landing that was cut short. Who began it without a review was told to by a person."""
         landing, slot = self.shop.landing, self.slot
         bound = slot.passed and not self.by_hand and not await off_loop(landing.has_advanced, slot)
         if bound and (why := await off_loop(still_reviewed, self.shop, slot)):
             await landing.gate.end_leftover(slot)
-            return Next(move=Move.PARK, why=why)
+            return Decision(move=Action.PARK, why=why)
         return await self._landed(landing.go_on(self.task, slot, self._landing))
 
     def _landing(self) -> Awaitable[Landed]:
@@ -127,7 +127,7 @@ class LastLeg:
             return pulls.land(task, folder, say, unapproved=how == "unapproved")
         return self.shop.landing.land(task, folder, say, by_hand=self.by_hand)
 
-    async def _landed(self, landing: Awaitable[Landed]) -> Next:
+    async def _landed(self, landing: Awaitable[Landed]) -> Decision:
         landed = await landing
         self.notes += landed.notes
         self.result = landed.result.value
@@ -137,21 +137,21 @@ class LastLeg:
             self.slot,
             budgets,
             result=landed.result.value,
-            why=landed.commit[:12] if landed.result is Result.MERGED else landed.why,
+            why=landed.commit[:12] if landed.result is LandingResult.MERGED else landed.why,
             detail=landed.detail,
             waits=landed.waits,
         )
 
-    async def _review_pull(self) -> Next:
+    async def _review_pull(self) -> Decision:
         """A person wants to know what a reviewer says; its pull request stays open whatever that is."""
-        self.result = Result.PR_OPENED.value
-        self.shop.ledger.note(self.task.id, Step.REVIEW, Mark.BEGUN)
+        self.result = LandingResult.PR_OPENED.value
+        self.shop.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN)
         try:
             head = await off_loop(self.shop.pulls.head_of, self.task.id)
             reviewing = Reviewing(shop=self.shop, task=self.task, errands=self.errands)
             found = await reviewing.of_pull(head)
-        except Cut as cut:
-            if cut.step.move is Move.LEAVE:
+        except Stopped as cut:
+            if cut.step.move is Action.LEAVE:
                 return cut.step
             return replace(self._open_still(cut.step.why), pause=cut.step.pause)
         except GitError as error:
@@ -160,23 +160,23 @@ class LastLeg:
             self.waits.give_place_back()
         return self._open_still(f"unreviewed: {found}" if isinstance(found, str) else found.why())
 
-    def _open_still(self, why: str) -> Next:
-        return Next(move=Move.PARK, why=f"{pull_words(self.slot)}; {why}")
+    def _open_still(self, why: str) -> Decision:
+        return Decision(move=Action.PARK, why=f"{pull_words(self.slot)}; {why}")
 
     def _folder(self) -> Path:
         known = self.slot.folder
         return Path(known) if known else run_folders.new_folder(self.shop.state, self.task.id)
 
 
-_OVER = {Move.MERGED: Step.MERGED, Move.PARK: Step.PARK, Move.BLOCK: Step.BLOCK}
+_OVER = {Action.MERGED: Step.MERGED, Action.PARK: Step.PARK, Action.BLOCK: Step.BLOCK}
 _STOPPED = "the run was stopped"
 
 
-class Trip:
+class TaskRun:
     def __init__(
         self,
-        shop: Workshop,
-        item: Item,
+        shop: RunContext,
+        item: ReadyTask,
         *,
         changed: Callable[[], None],
         nudges: Callable[[str], list[str]] = lambda _: [],
@@ -185,12 +185,12 @@ class Trip:
         self.attempts = Attempts(
             shop=shop, task=item.task, resources=item.resources, nudges=nudges, changed=changed
         )
-        self.first = Next(move=Move.PREPARE)
+        self.first = Decision(move=Action.PREPARE)
         self.waits = Waits(shop, changed=changed)
-        self.errands = Errands(
+        self.errands = HelperAgents(
             shop=shop, task=item.task, resources=item.resources, waits=self.waits, changed=changed
         )
-        self.last_leg = LastLeg(shop=shop, task=item.task, errands=self.errands, waits=self.waits)
+        self.last_leg = Finish(shop=shop, task=item.task, errands=self.errands, waits=self.waits)
         self.stopped = ""
         """Why its agent was ended and it is left where it stands."""
         self.dropped = False
@@ -202,7 +202,7 @@ class Trip:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def slot(self) -> SlotRun:
+    def slot(self) -> TaskRunState:
         return self.shop.ledger.slots[self.task.id]
 
     @property
@@ -211,7 +211,7 @@ class Trip:
         return self.last_leg.notes
 
     @property
-    def agent(self) -> AgentWatch | None:
+    def agent(self) -> AgentWatcher | None:
         """Whoever runs for it now: its own, a stage's, a reviewer."""
         return self.attempts.agent or self.errands.agent
 
@@ -238,7 +238,7 @@ class Trip:
         return not self.shut_out and (self.waits.placed or done)
 
     def start(self) -> asyncio.Task[None]:
-        self.waits.wants_place = self.first.move is Move.PREPARE
+        self.waits.wants_place = self.first.move is Action.PREPARE
         self._task = asyncio.create_task(self._go(self.first), name=self.task.id)
         return self._task
 
@@ -286,12 +286,12 @@ class Trip:
 
     # -- the story --------------------------------------------------------------------------------------
 
-    async def _go(self, step: Next) -> None:
+    async def _go(self, step: Decision) -> None:
         self.attempts.changed = self.errands.changed = self._agent_changed
         try:
-            while not self.dropped and step.move is not Move.LEAVE and step.move not in _OVER:
+            while not self.dropped and step.move is not Action.LEAVE and step.move not in _OVER:
                 step = await self._one(step)
-            await self._over(step if not self.dropped else Next(move=Move.LEAVE))
+            await self._over(step if not self.dropped else Decision(move=Action.LEAVE))
         except asyncio.CancelledError:
             if not self.waits.leaving:
                 raise
@@ -303,34 +303,34 @@ class Trip:
         except (FlyballError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFullError(full_words(Path(error.filename or self.shop.state))) from error
-            await self._over(Next(move=Move.BLOCK, why=str(error)))
+            await self._over(Decision(move=Action.BLOCK, why=str(error)))
         finally:
             self.waits.give_place_back()
             self.waits.say("")
         if self.dropped and may_let_go(self.slot):
             self.notes.append(await self.let_go())
 
-    async def _one(self, step: Next) -> Next:
-        if step.move in (Move.PREPARE, Move.AGAIN):
+    async def _one(self, step: Decision) -> Decision:
+        if step.move in (Action.PREPARE, Action.AGAIN):
             return await self._attempt(step)
-        if step.move is Move.REATTACH:
+        if step.move is Action.REATTACH:
             return await self._reattached()
-        if step.move is Move.JUDGE:
+        if step.move is Action.JUDGE:
             return await self._judged_from_files()
         found = await self._last(step.move)
         self.paused = found.pause
         return found
 
-    async def _last(self, move: Move) -> Next:
-        if move is Move.CHECK:
+    async def _last(self, move: Action) -> Decision:
+        if move is Action.CHECK:
             return await self.last_leg.check()
-        return await (self.last_leg.land_on() if move is Move.LAND_ON else self.last_leg.land())
+        return await (self.last_leg.land_on() if move is Action.LAND_ON else self.last_leg.land())
 
-    async def _over(self, step: Next) -> None:
+    async def _over(self, step: Decision) -> None:
         if step.move in _OVER:
             fields = {"reason": step.why, "result": self.last_leg.result, "said": step.said}
             self.shop.ledger.note(self.task.id, _OVER[step.move], **fields)
-        if step.move is Move.BLOCK:
+        if step.move is Action.BLOCK:
             await self._tell_source(self.shop.source.unclaim)
 
     async def _tell_source(self, tell: Callable[[str], None]) -> None:
@@ -340,21 +340,21 @@ class Trip:
 
     # -- an attempt -------------------------------------------------------------------------------------
 
-    async def _attempt(self, step: Next) -> Next:
+    async def _attempt(self, step: Decision) -> Decision:
         """From wherever it stands to the end of one agent."""
-        if step.move is Move.AGAIN:
+        if step.move is Action.AGAIN:
             self._sent_back(step)
             self.paused = step.pause
         if self.waits.leaving or step.pause:
-            return Next(move=Move.LEAVE)
+            return Decision(move=Action.LEAVE)
         self.waits.wants_place = False
         await self.waits.until(self.slot.until, self.slot.reason)
         if self.shop.base_gate.pending:
             self.waits.say("waits for the gate on the base")
         if await self.shop.base_gate.is_red():
-            return Next(move=Move.LEAVE)
+            return Decision(move=Action.LEAVE)
         if overspent := await self.waits.paid_for(self.attempts.admitted):
-            return Next(move=Move.BLOCK, why=overspent)
+            return Decision(move=Action.BLOCK, why=overspent)
         try:
             await self.waits.take_place()
             tree = await self._worktree()
@@ -366,7 +366,7 @@ class Trip:
             self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
         return await self._judged(ending)
 
-    def _sent_back(self, step: Next) -> None:
+    def _sent_back(self, step: Decision) -> None:
         self.shop.ledger.note(
             self.task.id,
             Step.BACK,
@@ -381,7 +381,7 @@ class Trip:
         self.waits.say("makes its worktree")
         if not self.slot.launches or self.slot.cause is Cause.REJECTED:
             await self._tell_source(self.shop.source.claim)
-        self.shop.ledger.note(self.task.id, Step.WORKTREE, Mark.BEGUN)
+        self.shop.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
         await off_loop(self.shop.landing.branch.check)
         trees, pull = self.shop.worktrees, self.shop.goes_by_pull(self.task)
         tree = await off_loop(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
@@ -394,7 +394,7 @@ class Trip:
 
     # -- the agent's end --------------------------------------------------------------------------------
 
-    async def _judged(self, ending: Ending) -> Next:
+    async def _judged(self, ending: Ending) -> Decision:
         """Write the end down, keep what was done, and say what is next."""
         signal = ending.signal
         self.shop.ledger.note(
@@ -405,20 +405,20 @@ class Trip:
             retry_after_s=signal.retry_after_s if signal else None,
         )
         if refused := refusal(Path(self.slot.folder)):
-            return Next(move=Move.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
+            return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         if self._interrupted:
             self._interrupted = False
-            return Next(move=Move.AGAIN, cause=Cause.NUDGED, why="a message from a person")
+            return Decision(move=Action.AGAIN, cause=Cause.NUDGED, why="a message from a person")
         if ending.session_gone and self.slot.session is not None:
-            return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason, fresh=True)
+            return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason, fresh=True)
         if self.waits.stopping and ending.end is End.KILLED:
-            return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason)
+            return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason)
         return await self._next_after(ending)
 
-    async def _next_after(self, ending: Ending) -> Next:
+    async def _next_after(self, ending: Ending) -> Decision:
         """Commit what lies around in a finished worktree, and decide."""
         self.waits.say("keeps what the agent did")
-        self.shop.ledger.note(self.task.id, Step.KEEP, Mark.BEGUN)
+        self.shop.ledger.note(self.task.id, Step.KEEP, RunPhase.BEGUN)
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED
         commits = await off_loop(
@@ -440,12 +440,12 @@ class Trip:
 
     # -- after the engine was gone ------------------------------------------------------------------------
 
-    async def recovered(self, *, known: bool) -> Next:
+    async def recovered(self, *, known: bool) -> Decision:
         """What to do with a trip that another engine left behind. ``known``: its task is still there."""
         await self.errands.end_leftover()
         slot = self.slot
         if not known and slot.state in (State.CLAIMED, State.READY, State.CHECKING):
-            return Next(move=Move.BLOCK, why="its task is gone; its branch is kept")
+            return Decision(move=Action.BLOCK, why="its task is gone; its branch is kept")
         running = slot.state is State.RUNNING
         commits = await off_loop(self.shop.worktrees.has_commits, self.task.id, slot.base)
         return on_resume(
@@ -461,15 +461,15 @@ class Trip:
         await self.errands.end_leftover()
         await self.attempts.end_leftover()
         kept = f"; its branch {self.slot.branch} is kept" if self.slot.branch else ""
-        await self._over(Next(move=Move.BLOCK, why=f"its task was closed{kept}"))
+        await self._over(Decision(move=Action.BLOCK, why=f"its task was closed{kept}"))
         by_hand = f", flyball merge {self.task.id} lands what is there" if kept else ""
         return f"{self.task.id} was closed before it landed and is let go{kept}{by_hand}"
 
-    def _lives(self, slot: SlotRun) -> bool:
+    def _lives(self, slot: TaskRunState) -> bool:
         """The agent, or the keeper that is about to write down how it ended."""
         return any(each is not None and alive(each) is not False for each in (slot.holder, slot.keeper))
 
-    async def _reattached(self) -> Next:
+    async def _reattached(self) -> Decision:
         self.waits.has_place()
         self.attempts.admitted()
         try:
@@ -479,7 +479,7 @@ class Trip:
             self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
         return await self._judged(ending)
 
-    async def _judged_from_files(self) -> Next:
+    async def _judged_from_files(self) -> Decision:
         """It ended while nobody looked: read what it left."""
         slot = self.slot
         if slot.state is State.RUNNING:
@@ -487,4 +487,4 @@ class Trip:
         if slot.end == End.FINISHED.value:
             return await self._next_after(Ending(end=End.FINISHED, reason=slot.reason))
         why = slot.reason or "the run ended before this was judged"
-        return Next(move=Move.AGAIN, cause=Cause.INTERRUPTED, why=why)
+        return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why)

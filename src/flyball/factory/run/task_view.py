@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from flyball.core.tasks.readiness import Lineup
+from flyball.core.tasks.readiness import TaskIndex
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError
 from flyball.factory.git.repository import Repository
-from flyball.factory.run.context import Workshop
+from flyball.factory.run.context import RunContext
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.threads import off_loop
 from flyball.factory.tasks.port import Loaded, TaskSource
@@ -40,10 +40,10 @@ def landed(
 
 
 class Frontier:
-    def __init__(self, shop: Workshop, *, changed: Callable[[], None], note: Callable[[str], None]) -> None:
+    def __init__(self, shop: RunContext, *, changed: Callable[[], None], note: Callable[[str], None]) -> None:
         self._shop, self._changed, self._note = shop, changed, note
         self.loaded = Loaded()
-        self.lineup = Lineup(())
+        self.lineup = TaskIndex(())
         self.merged: set[str] = set()
         self.stale = True
         self.blind = False
@@ -69,7 +69,7 @@ class Frontier:
     def _take(self, loaded: Loaded) -> None:
         if loaded is not self.loaded:
             self._shop.tasks = {task.id: task for task in loaded.tasks}
-            self.loaded, self.lineup = loaded, Lineup(loaded.tasks, areas=self._shop.config.areas)
+            self.loaded, self.lineup = loaded, TaskIndex(loaded.tasks, areas=self._shop.config.areas)
 
     def _closed_elsewhere(self) -> set[str]:
         shop = self._shop

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from flyball.core.budget.limits import TASK, Refusal
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import CLOSED_REASONS, Verdict, span_words
-from flyball.factory.run.context import Workshop
-from flyball.governor.ask import Asking
+from flyball.factory.run.context import RunContext
+from flyball.governor.ask import AskRequest
 from flyball.governor.lease import Lease
 
 _LOOK_EVERY_S = 30.0
@@ -24,7 +24,7 @@ _LOOK_EVERY_S = 30.0
 class Waits:
     """Of one trip."""
 
-    def __init__(self, shop: Workshop, *, changed: Callable[[], None]) -> None:
+    def __init__(self, shop: RunContext, *, changed: Callable[[], None]) -> None:
         self._shop, self._changed = shop, changed
         self.doing = ""
         """What it waits for or does beside what its state says, in words."""
@@ -91,7 +91,7 @@ class Waits:
         with self._waiting():
             await self._shop.purse.news(refused)
 
-    async def slot_of_pool(self, asking: Asking, *, purpose: str = "") -> Lease:
+    async def slot_of_pool(self, asking: AskRequest, *, purpose: str = "") -> Lease:
         """Every launch comes through here, however often the task has been tried. A window may have filled
         up while the pool was waited for; a stage or a review (``purpose``) is part of what runs."""
         while True:
@@ -105,7 +105,7 @@ class Waits:
             finally:
                 self.shut_out = ""
 
-    async def _slot(self, asking: Asking, purpose: str) -> Lease:
+    async def _slot(self, asking: AskRequest, purpose: str) -> Lease:
         self._say_of(purpose, "asks for a slot")
         try:
             with self._waiting():

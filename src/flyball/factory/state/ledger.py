@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from flyball.core.tasks.task_run import Entry, Mark, SlotRun, State, Step, fold
+from flyball.core.tasks.task_run import LedgerEntry, RunPhase, State, Step, TaskRunState, fold
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
 from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome
 
@@ -41,7 +41,7 @@ class Ledger:
         self.path = folder / FILE_NAME if folder is not None else Path(_NOWHERE)
         self.run = run
         self._lock = threading.Lock()
-        self.slots: dict[str, SlotRun] = {}
+        self.slots: dict[str, TaskRunState] = {}
         """Every trip that is not over, and those that ended since this ledger was opened."""
         self._db = self._open(read_only)
 
@@ -90,11 +90,13 @@ class Ledger:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def note(self, task: str, step: Step, mark: Mark = Mark.DONE, /, **fields: Any) -> SlotRun:
+    def note(self, task: str, step: Step, mark: RunPhase = RunPhase.DONE, /, **fields: Any) -> TaskRunState:
         """Write one entry down; the trip as it stands after it. Nothing is written that cannot be."""
         with self._lock:
             kept = {key: _plain(value) for key, value in fields.items() if value is not None}
-            entry = Entry(id=0, at=time.time(), run=self.run, task=task, step=step, mark=mark, fields=kept)
+            entry = LedgerEntry(
+                id=0, at=time.time(), run=self.run, task=task, step=step, mark=mark, fields=kept
+            )
             slot = fold(self.slots.get(task), entry)
             self._insert(
                 "INSERT INTO entry (at, run, task, step, mark, fields) VALUES (?, ?, ?, ?, ?, ?)",
@@ -135,7 +137,7 @@ class Ledger:
                 ) ORDER BY id"""  # noqa: S608 - constants of ours
         )
 
-    def load_task(self, task: str) -> SlotRun | None:
+    def load_task(self, task: str) -> TaskRunState | None:
         """Read one trip, over or not; it can be gone on with."""
         found = self._folded("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,)).get(task)
         if found is not None:
@@ -160,31 +162,31 @@ class Ledger:
         """Those of them that could not be closed in their source, as far as we know."""
         sql = """SELECT task FROM (SELECT task, mark, max(id) FROM entry WHERE step = ? GROUP BY task)
                  WHERE mark = ?"""
-        begun = {row[0] for row in self._rows(sql, (Step.TELL.value, Mark.BEGUN.value))}
+        begun = {row[0] for row in self._rows(sql, (Step.TELL.value, RunPhase.BEGUN.value))}
         return begun & self.merged() if begun else begun
 
-    def all_trips(self) -> dict[str, SlotRun]:
+    def all_trips(self) -> dict[str, TaskRunState]:
         """Every task's last trip."""
         return self._folded("SELECT * FROM entry ORDER BY id")
 
-    def trips_of(self, state: State) -> dict[str, SlotRun]:
+    def trips_of(self, state: State) -> dict[str, TaskRunState]:
         """Trips that are over in one way."""
         step = {State.BLOCKED: Step.BLOCK, State.PARKED: Step.PARK, State.MERGED: Step.MERGED}[state]
         sql = f"""SELECT * FROM entry WHERE task IN (SELECT task FROM {_LAST} WHERE step = ?)
                  ORDER BY id"""  # noqa: S608 - constants of ours
         return self._folded(sql, (step.value,))
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """Everything, in order; read in pieces, as a ledger may be long."""
         last = 0
         while rows := self._rows("SELECT * FROM entry WHERE id > ? ORDER BY id LIMIT 5000", (last,)):
             yield from map(_entry, rows)
             last = rows[-1][0]
 
-    def history(self, task: str) -> list[Entry]:
+    def history(self, task: str) -> list[LedgerEntry]:
         return [_entry(row) for row in self._rows("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,))]
 
-    def launches(self, *, after: int = 0) -> list[Entry]:
+    def launches(self, *, after: int = 0) -> list[LedgerEntry]:
         """Where an agent began and where it ended, stages and reviews included: what cost something."""
         steps = ", ".join(f"'{step.value}'" for step in COSTLY)
         # A stage's cost is known before what comes of it, so it may stand beside its beginning.
@@ -206,8 +208,8 @@ class Ledger:
         rows = self._rows("SELECT run FROM entry ORDER BY id DESC LIMIT 1", ())
         return rows[0][0] if rows else ""
 
-    def _folded(self, sql: str, values: tuple[Any, ...] = ()) -> dict[str, SlotRun]:
-        found: dict[str, SlotRun] = {}
+    def _folded(self, sql: str, values: tuple[Any, ...] = ()) -> dict[str, TaskRunState]:
+        found: dict[str, TaskRunState] = {}
         try:
             for row in self._rows(sql, values):
                 entry = _entry(row)
@@ -231,10 +233,10 @@ class Ledger:
             self._db.close()
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> LedgerEntry:
     number, at, run, task, step, mark, fields = row
-    return Entry(
-        id=number, at=at, run=run, task=task, step=Step(step), mark=Mark(mark), fields=json.loads(fields)
+    return LedgerEntry(
+        id=number, at=at, run=run, task=task, step=Step(step), mark=RunPhase(mark), fields=json.loads(fields)
     )
 
 

@@ -31,9 +31,9 @@ from flyball.core.tasks.footprint import Footprint, check_footprint
 from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus, check_task_id
 from flyball.errors import SourceError, UsageError
 from flyball.factory.git.git import Git
-from flyball.factory.tasks.command import Answer, Program
+from flyball.factory.tasks.command import Program, ProgramOutput
 from flyball.factory.tasks.fields import moment_of, why_no_title
-from flyball.factory.tasks.port import Closing, Loaded, NewTask, Problem
+from flyball.factory.tasks.port import Closing, Loaded, NewTask, TaskProblem
 from flyball.factory.tasks.task_text import body_of, without_body
 
 _BLOCKING = frozenset(["blocks", "conditional-blocks", "waits-for"])
@@ -63,7 +63,7 @@ class Dependency(msgspec.Struct, frozen=True):
     type: str = ""
 
 
-class Issue(msgspec.Struct, frozen=True):
+class BeadsIssue(msgspec.Struct, frozen=True):
     id: str
     title: str = ""
     description: str | None = None
@@ -85,7 +85,7 @@ def where_of(task_id: str) -> str:
     return f"bd show {task_id}"
 
 
-def issues_of(out: bytes) -> Iterator[Issue | Problem]:
+def issues_of(out: bytes) -> Iterator[BeadsIssue | TaskProblem]:
     """The issues of a list; one that makes no sense is a problem beside the others.
 
     Raises msgspec.DecodeError where there is no list at all.
@@ -96,21 +96,21 @@ def issues_of(out: bytes) -> Iterator[Issue | Problem]:
         raise msgspec.DecodeError("nested too deeply") from None
     for raw in found:
         try:
-            yield msgspec.json.decode(raw, type=Issue)
+            yield msgspec.json.decode(raw, type=BeadsIssue)
         except (msgspec.DecodeError, RecursionError) as error:
-            yield Problem(
+            yield TaskProblem(
                 "bd list", f"an issue cannot be read: {error} in {bytes(raw)[:80].decode(errors='replace')}"
             )
 
 
-def task_of(issue: Issue, *, wall_s: float) -> Task | Problem:
+def task_of(issue: BeadsIssue, *, wall_s: float) -> Task | TaskProblem:
     title = issue.title.strip() if issue.title.isprintable() else " ".join(issue.title.split())
     try:
         check_task_id(issue.id)
     except UsageError as error:
-        return Problem(where_of(issue.id), str(error), issue.id)
+        return TaskProblem(where_of(issue.id), str(error), issue.id)
     if why := why_no_title(title):
-        return Problem(where_of(issue.id), why, issue.id)
+        return TaskProblem(where_of(issue.id), why, issue.id)
     status = _status(issue, wall_s)
     footprint, labels = _split(issue.labels or ())
     if issue.issue_type in _MACHINERY:
@@ -132,11 +132,11 @@ def task_of(issue: Issue, *, wall_s: float) -> Task | Problem:
     )
 
 
-def deferred_until(issue: Issue) -> float | None:
+def deferred_until(issue: BeadsIssue) -> float | None:
     return moment_of(issue.defer_until or "")
 
 
-def _status(issue: Issue, wall_s: float) -> TaskStatus:
+def _status(issue: BeadsIssue, wall_s: float) -> TaskStatus:
     """A status that the user made up is no invitation to start."""
     status = _STATUSES.get(issue.status, TaskStatus.BLOCKED)
     if status is TaskStatus.OPEN and (deferred_until(issue) or 0) > wall_s:
@@ -144,11 +144,11 @@ def _status(issue: Issue, wall_s: float) -> TaskStatus:
     return status
 
 
-def _dependencies(issue: Issue, kinds: Iterable[str]) -> Iterator[Dependency]:
+def _dependencies(issue: BeadsIssue, kinds: Iterable[str]) -> Iterator[Dependency]:
     return (each for each in issue.dependencies or () if each.type in kinds and each.depends_on_id)
 
 
-def _body(issue: Issue) -> str:
+def _body(issue: BeadsIssue) -> str:
     parts = [body_of(issue.description or "")]
     parts += [
         f"## {title}\n\n{text}" for title, text in (("Design", issue.design), ("Notes", issue.notes)) if text
@@ -262,12 +262,12 @@ class BeadsSource:
         tasks, problems = [], []
         self._good_until = float("inf")
         for issue in self._issues(said):
-            found = issue if isinstance(issue, Problem) else task_of(issue, wall_s=now)
-            if isinstance(found, Problem):
+            found = issue if isinstance(issue, TaskProblem) else task_of(issue, wall_s=now)
+            if isinstance(found, TaskProblem):
                 problems.append(found)
             else:
                 tasks.append(without_body(found) if found.status is TaskStatus.CLOSED else found)
-            if isinstance(issue, Issue) and (until := deferred_until(issue)) is not None and until > now:
+            if isinstance(issue, BeadsIssue) and (until := deferred_until(issue)) is not None and until > now:
                 self._good_until = min(self._good_until, until)
         return Loaded(tuple(tasks), tuple(problems))
 
@@ -276,13 +276,13 @@ class BeadsSource:
         found = None if issue is None else task_of(issue, wall_s=self._wall())
         return found if isinstance(found, Task) else None
 
-    def _issue(self, task_id: str) -> Issue | None:
+    def _issue(self, task_id: str) -> BeadsIssue | None:
         """One issue in the same form in which a list has them all."""
         said = self._ask(*_LIST, f"--id={task_id}").out
-        found = (issue for issue in self._issues(said) if isinstance(issue, Issue))
+        found = (issue for issue in self._issues(said) if isinstance(issue, BeadsIssue))
         return next((issue for issue in found if issue.id == task_id), None)
 
-    def _issues(self, said: bytes) -> Iterator[Issue | Problem]:
+    def _issues(self, said: bytes) -> Iterator[BeadsIssue | TaskProblem]:
         try:
             yield from issues_of(said)
         except msgspec.DecodeError as error:
@@ -324,7 +324,7 @@ class BeadsSource:
                     f"there is no task {name!r}, and beads links only to what is there; add it first"
                 )
 
-    def _confirmed(self, task_id: str, new: NewTask, made: Answer) -> Task:
+    def _confirmed(self, task_id: str, new: NewTask, made: ProgramOutput) -> Task:
         """The task as bd has it. One that lacks a need would start too early, so it is kept from starting."""
         task = self.read(task_id)
         if task is None:
@@ -379,7 +379,7 @@ class BeadsSource:
         if not answer.out.strip():  # an older bd says so on stderr, and exits with 0
             raise SourceError(f"bd did not change {task_id}: {error_words(answer.out, answer.err)}")
 
-    def _known(self, task_id: str) -> Issue:
+    def _known(self, task_id: str) -> BeadsIssue:
         issue = self._issue(task_id)
         if issue is None:
             raise SourceError(f"beads has no task {task_id!r} any more")
@@ -387,7 +387,7 @@ class BeadsSource:
 
     # -- asking bd --------------------------------------------------------------------------------
 
-    def _ask(self, *args: str, stdin: str = "", fails: bool = False) -> Answer:
+    def _ask(self, *args: str, stdin: str = "", fails: bool = False) -> ProgramOutput:
         """Run bd. SourceError if it fails, unless the caller looks into that (``fails``)."""
         with self._lock:
             answer = self._bd.ask(*args, stdin=stdin)

@@ -24,7 +24,7 @@ _GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProgramOutput:
     code: int
     out: bytes
     err: bytes
@@ -45,13 +45,13 @@ class Program:
     def name(self) -> str:
         return os.path.basename(self.command[0])
 
-    def ask(self, *args: str, stdin: str = "") -> Answer:
+    def ask(self, *args: str, stdin: str = "") -> ProgramOutput:
         """Run it to its end. SourceError where it cannot be started or does not come back in time."""
         with TemporaryFile() as said, TemporaryFile() as complained, TemporaryFile() as told:
             told.write(stdin.encode("utf-8", "surrogateescape"))
             told.seek(0)
             code = self._wait(self._start(args, stdin=told, stdout=said, stderr=complained), args)
-            return Answer(code, _content(said), _content(complained))
+            return ProgramOutput(code, _content(said), _content(complained))
 
     def _start(
         self, args: tuple[str, ...], *, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]

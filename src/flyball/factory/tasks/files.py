@@ -22,7 +22,7 @@ from flyball.errors import SourceError, UsageError
 from flyball.factory.git.git import Git
 from flyball.factory.tasks.folder import Look, is_task_name, look_at, read_inside, write_inside
 from flyball.factory.tasks.front_matter import MalformedError
-from flyball.factory.tasks.port import Closing, Loaded, NewTask, Problem
+from flyball.factory.tasks.port import Closing, Loaded, NewTask, TaskProblem
 from flyball.factory.tasks.task_text import SIZE_LIMIT, closed, read_task, written
 
 _RACES = 1000
@@ -255,11 +255,11 @@ def _loaded(look: Look) -> Loaded:
     return Loaded(tasks, tuple(sorted(problems, key=lambda problem: problem.where)), passed_over)
 
 
-def _twice(group: Sequence[Task]) -> Problem:
+def _twice(group: Sequence[Task]) -> TaskProblem:
     first, *others = group
     also = " and ".join(f"{task.where} ({task.id})" if task.id != first.id else task.where for task in others)
     words = f"the id {first.id!r} is also in {also}; give each its own, until then none of them is used"
-    return Problem(first.where, words, first.id)
+    return TaskProblem(first.where, words, first.id)
 
 
 def _checked_folder(root: Path, folder: str) -> str:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError
-from flyball.factory.tasks.port import Problem
+from flyball.factory.tasks.port import TaskProblem
 from flyball.factory.tasks.task_text import SIZE_LIMIT, read_task, without_body
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -93,10 +93,10 @@ Stamp = tuple[int, int, int, int]
 """Number, size, time of the last change of the text, time of the last change of anything."""
 
 
-class Seen(NamedTuple):
+class ReadTask(NamedTuple):
     stamp: Stamp | None
     """None: read it again."""
-    found: Task | Problem | None
+    found: Task | TaskProblem | None
 
 
 class Look:
@@ -105,10 +105,10 @@ class Look:
     __slots__ = ("barred", "changed", "files", "folders")
 
     def __init__(self) -> None:
-        self.files: dict[str, Seen] = {}
+        self.files: dict[str, ReadTask] = {}
         """By path relative to the root, in no order."""
         self.folders: list[str] = []
-        self.barred: list[Problem] = []
+        self.barred: list[TaskProblem] = []
         """Folders that could not be read."""
         self.changed = False
         """Something is new since the last look."""
@@ -136,13 +136,13 @@ def look_at(root: Path, folder: str, last: Look) -> Look:
                 raise SourceError(
                     f"the task folder {root / inner} cannot be read: {error.strerror}"
                 ) from error
-            now.barred.append(Problem(_shown(inner), f"a folder that cannot be read: {error.strerror}"))
+            now.barred.append(TaskProblem(_shown(inner), f"a folder that cannot be read: {error.strerror}"))
     now.changed |= last.files.keys() != now.files.keys() or last.barred != now.barred
     return now
 
 
 def _take_all(
-    now: Look, folder: str, entries: Iterable[os.DirEntry[str]], before: dict[str, Seen], left: list[str]
+    now: Look, folder: str, entries: Iterable[os.DirEntry[str]], before: dict[str, ReadTask], left: list[str]
 ) -> None:
     """What nothing has happened to costs one question to the file system and little else."""
     for entry in entries:
@@ -160,10 +160,10 @@ def _pass(now: Look, path: str, entry: os.DirEntry[str], left: list[str]) -> Non
     if entry.is_dir(follow_symlinks=False):
         left.append(path)
     elif entry.is_symlink() and entry.is_dir():
-        now.barred.append(Problem(_shown(path), _LINK))
+        now.barred.append(TaskProblem(_shown(path), _LINK))
 
 
-def _take(now: Look, path: str, entry: os.DirEntry[str], last: Seen | None) -> None:
+def _take(now: Look, path: str, entry: os.DirEntry[str], last: ReadTask | None) -> None:
     stamp, wall_s = _stamp(entry), time.time()
     try:
         found = _read(path, entry)
@@ -174,18 +174,18 @@ def _take(now: Look, path: str, entry: os.DirEntry[str], last: Seen | None) -> N
     else:
         found = last.found
     settled = stamp is not None and not 0 <= wall_s - stamp[2] / 1e9 < _GRAIN_S
-    now.files[path] = Seen(stamp if settled else None, found)
+    now.files[path] = ReadTask(stamp if settled else None, found)
 
 
-def _read(path: str, entry: os.DirEntry[str]) -> Task | Problem | None:
+def _read(path: str, entry: os.DirEntry[str]) -> Task | TaskProblem | None:
     if why := _why_unreadable(entry):
-        return Problem(_shown(path), why)
+        return TaskProblem(_shown(path), why)
     try:
         data = read_at(entry.path, limit=SIZE_LIMIT + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
-        return Problem(path, f"cannot be read: {error.strerror or error}")
+        return TaskProblem(path, f"cannot be read: {error.strerror or error}")
     found = read_task(data, path)
     if isinstance(found, Task) and found.status is TaskStatus.CLOSED:
         return without_body(found)

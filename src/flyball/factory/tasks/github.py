@@ -36,10 +36,10 @@ from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus
 from flyball.errors import SourceError, UsageError
 from flyball.factory.git.git import Git
-from flyball.factory.tasks.command import Answer, Program
+from flyball.factory.tasks.command import Program, ProgramOutput
 from flyball.factory.tasks.fields import Fields, moment_of, priority_of, why_no_title
 from flyball.factory.tasks.front_matter import MalformedError, Value, parse, split
-from flyball.factory.tasks.port import Closing, Loaded, NewTask, Problem
+from flyball.factory.tasks.port import Closing, Loaded, NewTask, TaskProblem
 from flyball.factory.tasks.task_text import body_of, entries, without_body, yaml_lines
 
 FIELDS = "number,title,body,state,labels,createdAt,url"
@@ -62,7 +62,7 @@ class Label(msgspec.Struct, frozen=True):
     name: str
 
 
-class Issue(msgspec.Struct, frozen=True):
+class GithubIssue(msgspec.Struct, frozen=True):
     number: int
     title: str
     state: str
@@ -94,7 +94,7 @@ def number_of(task_id: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def issues_of(out: bytes) -> Iterator[Issue | Problem]:
+def issues_of(out: bytes) -> Iterator[GithubIssue | TaskProblem]:
     """The issues of a list; raises msgspec.DecodeError where there is no list at all."""
     try:
         found = msgspec.json.decode(out, type=list[msgspec.Raw])
@@ -102,12 +102,12 @@ def issues_of(out: bytes) -> Iterator[Issue | Problem]:
         raise msgspec.DecodeError("nested too deeply") from None
     for raw in found:
         try:
-            yield msgspec.json.decode(raw, type=Issue)
+            yield msgspec.json.decode(raw, type=GithubIssue)
         except (msgspec.DecodeError, RecursionError) as error:
-            yield Problem("gh issue list", f"an issue cannot be read: {error}")
+            yield TaskProblem("gh issue list", f"an issue cannot be read: {error}")
 
 
-def task_of(issue: Issue, *, label: str) -> Task | Problem:
+def task_of(issue: GithubIssue, *, label: str) -> Task | TaskProblem:
     """``label`` is what makes an issue a task; one that lacks it is only waited for, and never dispatched.
 
     Anybody may have written its text: one that cannot be read for whatever reason holds up no other.
@@ -116,16 +116,16 @@ def task_of(issue: Issue, *, label: str) -> Task | Problem:
         return _task_of(issue, label)
     except Exception as error:
         words = f"it cannot be read as a task ({type(error).__name__}: {error}); edit or unlabel it"
-        return Problem(issue.url, words, id_of(issue.number))
+        return TaskProblem(issue.url, words, id_of(issue.number))
 
 
-def _task_of(issue: Issue, label: str) -> Task | Problem:
+def _task_of(issue: GithubIssue, label: str) -> Task | TaskProblem:
     task_id = id_of(issue.number)
     title = issue.title.strip() if issue.title.isprintable() else " ".join(issue.title.split())
     try:
         values, body = _taken_apart(issue.body or "")
     except MalformedError as error:
-        return Problem(issue.url, str(error), task_id)
+        return TaskProblem(issue.url, str(error), task_id)
     fields = Fields(values, known=KEYS)
     fields.wrong += [why] if (why := why_no_title(title)) else []
     lines = _lines(body)
@@ -146,7 +146,7 @@ def _task_of(issue: Issue, label: str) -> Task | Problem:
         created=moment_of(issue.createdAt or ""),
         where=issue.url,
     )
-    return Problem(issue.url, fields.words(), task_id) if fields.wrong else task
+    return TaskProblem(issue.url, fields.words(), task_id) if fields.wrong else task
 
 
 def reference(written: str) -> str:
@@ -185,27 +185,27 @@ def _lines(body: str) -> dict[str, list[str]]:
     return found
 
 
-def _status(issue: Issue) -> TaskStatus:
+def _status(issue: GithubIssue) -> TaskStatus:
     if issue.closed:
         return TaskStatus.CLOSED
     return next((_STATUS_LABELS[name] for name in issue.names if name in _STATUS_LABELS), TaskStatus.OPEN)
 
 
-def _labelled(issue: Issue, prefix: str) -> str:
+def _labelled(issue: GithubIssue, prefix: str) -> str:
     return next((name.removeprefix(prefix).strip() for name in issue.names if name.startswith(prefix)), "")
 
 
-def _priority(issue: Issue) -> int:
+def _priority(issue: GithubIssue) -> int:
     number = priority_of(_labelled(issue, "priority:"))
     return DEFAULT_PRIORITY if number is None else number
 
 
-def _labels(issue: Issue, label: str) -> tuple[str, ...]:
+def _labels(issue: GithubIssue, label: str) -> tuple[str, ...]:
     kept = tuple(name for name in issue.names if name.casefold() not in (label.casefold(), IN_PROGRESS))
     return kept if is_task(issue, label) else (*kept, "no-dispatch")
 
 
-def is_task(issue: Issue, label: str) -> bool:
+def is_task(issue: GithubIssue, label: str) -> bool:
     return label.casefold() in [name.casefold() for name in issue.names]
 
 
@@ -243,7 +243,7 @@ class GithubSource:
         self._lock = RLock()
         self._said: tuple[bytes, ...] = ()
         self._loaded = Loaded()
-        self._closed: dict[int, Issue] = {}
+        self._closed: dict[int, GithubIssue] = {}
         """Issues without the label that were closed when somebody needed them. They stay so."""
 
     # -- reading ----------------------------------------------------------------------------------
@@ -263,31 +263,37 @@ class GithubSource:
         args = ("issue", "list", f"--label={self._label}", f"--state={state}", limit, f"--json={FIELDS}")
         return self._ask(*args).out
 
-    def _issues(self, said: bytes) -> Iterator[Issue | Problem]:
+    def _issues(self, said: bytes) -> Iterator[GithubIssue | TaskProblem]:
         try:
             found = list(issues_of(said))
         except msgspec.DecodeError as error:
             raise SourceError(f"gh issue list did not answer with a list of issues: {error}") from error
         yield from found
-        if len(found) >= SEARCH_LIMIT and any(isinstance(each, Issue) and not each.closed for each in found):
-            yield Problem(
+        if len(found) >= SEARCH_LIMIT and any(
+            isinstance(each, GithubIssue) and not each.closed for each in found
+        ):
+            yield TaskProblem(
                 "gh issue list",
                 f"more than {SEARCH_LIMIT} open issues have the label {self._label!r}, the oldest are not "
                 "seen; take the label off those that are not to be done soon",
             )
 
-    def _loaded_from(self, issues: Sequence[Issue | Problem]) -> Loaded:
-        found = [each if isinstance(each, Problem) else task_of(each, label=self._label) for each in issues]
+    def _loaded_from(self, issues: Sequence[GithubIssue | TaskProblem]) -> Loaded:
+        found = [
+            each if isinstance(each, TaskProblem) else task_of(each, label=self._label) for each in issues
+        ]
         tasks = {task.id: task for task in found if isinstance(task, Task)}
         kept = (without_body(task) if task.status is TaskStatus.CLOSED else task for task in tasks.values())
-        return Loaded(tuple(kept), tuple(each for each in found if isinstance(each, Problem)))
+        return Loaded(tuple(kept), tuple(each for each in found if isinstance(each, TaskProblem)))
 
-    def _looked_up(self, issues: Sequence[Issue | Problem]) -> tuple[list[Issue], list[bytes]]:
+    def _looked_up(
+        self, issues: Sequence[GithubIssue | TaskProblem]
+    ) -> tuple[list[GithubIssue], list[bytes]]:
         """Issues that open tasks refer to and the lists do not have, and what gh said about them."""
-        known = {issue.number for issue in issues if isinstance(issue, Issue)}
+        known = {issue.number for issue in issues if isinstance(issue, GithubIssue)}
         wanted: dict[int, None] = {}
         for issue in issues:
-            if isinstance(issue, Issue) and not issue.closed:
+            if isinstance(issue, GithubIssue) and not issue.closed:
                 wanted.update(dict.fromkeys(n for n in self._references(issue) if n not in known))
         found = [self._closed[number] for number in wanted if number in self._closed]
         answers: list[bytes] = []
@@ -300,9 +306,9 @@ class GithubSource:
                     self._closed[number] = issue_or_none
         return found, answers
 
-    def _references(self, issue: Issue) -> list[int]:
+    def _references(self, issue: GithubIssue) -> list[int]:
         task = task_of(issue, label=self._label)
-        if isinstance(task, Problem):
+        if isinstance(task, TaskProblem):
             return []
         names = (*task.needs, *([task.parent] if task.parent else []))
         return [number for number in map(number_of, names) if number is not None]
@@ -315,7 +321,7 @@ class GithubSource:
         found = task_of(issue, label=self._label)
         return found if isinstance(found, Task) else None
 
-    def _view(self, number: int) -> tuple[Issue | None, bytes]:
+    def _view(self, number: int) -> tuple[GithubIssue | None, bytes]:
         """One issue as it is now; None if there is none of this number."""
         answer = self._ask("issue", "view", str(number), f"--json={FIELDS}", fails=True)
         if answer.code != 0:
@@ -323,7 +329,7 @@ class GithubSource:
                 return None, answer.err
             raise SourceError(f"gh issue view {number} failed: {_words(answer)}")
         try:
-            return msgspec.json.decode(answer.out, type=Issue), answer.out
+            return msgspec.json.decode(answer.out, type=GithubIssue), answer.out
         except (msgspec.DecodeError, RecursionError) as error:
             raise SourceError(f"gh issue view {number} did not answer with an issue: {error}") from error
 
@@ -389,7 +395,7 @@ class GithubSource:
             self._ask("issue", "close", str(issue.number), "--reason=not planned", *comment)
         self.unclaim(task_id)
 
-    def _known(self, task_id: str) -> Issue:
+    def _known(self, task_id: str) -> GithubIssue:
         number = number_of(task_id)
         issue = self._view(number)[0] if number is not None else None
         if issue is None:
@@ -398,7 +404,7 @@ class GithubSource:
 
     # -- asking gh --------------------------------------------------------------------------------
 
-    def _with_labels(self, labels: Sequence[str], *args: str, stdin: str = "") -> Answer:
+    def _with_labels(self, labels: Sequence[str], *args: str, stdin: str = "") -> ProgramOutput:
         """Run gh; where it does not know a label, make those that are missing and run it once more."""
         answer = self._ask(*args, stdin=stdin, fails=True)
         if answer.code != 0 and re.search(rb"'.*' not found", answer.err):
@@ -409,12 +415,12 @@ class GithubSource:
             return self._ask(*args, stdin=stdin)
         return self._judged(answer, args)
 
-    def _ask(self, *args: str, stdin: str = "", fails: bool = False) -> Answer:
+    def _ask(self, *args: str, stdin: str = "", fails: bool = False) -> ProgramOutput:
         """Run gh. SourceError if it fails, unless the caller looks into that (``fails``)."""
         answer = self._gh.ask(*args, stdin=stdin)
         return answer if fails else self._judged(answer, args)
 
-    def _judged(self, answer: Answer, args: Sequence[str]) -> Answer:
+    def _judged(self, answer: ProgramOutput, args: Sequence[str]) -> ProgramOutput:
         if answer.code == _EXIT_AUTH:
             raise SourceError("gh is not logged in to GitHub; run 'gh auth login'")
         if answer.code != 0:
@@ -428,6 +434,6 @@ def _quoted(label: str) -> str:
     return f'"{doubled}"' if set(label) & set(',"\n') else label
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: ProgramOutput) -> str:
     lines = [line.strip() for line in answer.err.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else f"exit status {answer.code}, and no words"

@@ -1,8 +1,8 @@
 """What the factory asks of a place where tasks are kept.
 
 A source is read again and again and must be quick about it: what has not changed is not parsed twice. One bad
-task is a ``Problem`` beside the good ones, never an exception that stops them all; an exception means that
-the source as a whole cannot be used (SourceError).
+task is a ``TaskProblem`` beside the good ones, never an exception that stops them all; an exception means
+that the source as a whole cannot be used (SourceError).
 
 A task closes with its work. Where tasks live in the repository (``files``), closing is a change of a file in
 the very landing that brings the work: ``close_in`` makes it in the landing's worktree. Where they live
@@ -25,7 +25,7 @@ from flyball.factory.git.git import Git
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TaskProblem:
     """A task that cannot be used as it is written."""
 
     where: str
@@ -39,7 +39,7 @@ class Loaded:
     tasks: tuple[Task, ...] = ()
     """Every task that could be read, closed ones included as far as the source knows them. Of a closed one
     the body may be missing: ``read`` has it."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TaskProblem, ...] = ()
     passed_over: tuple[str, ...] = ()
     """Where something lies among the tasks that could be one by its name and does not say that it is."""
 

@@ -28,12 +28,12 @@ from flyball.factory.tasks.front_matter import (
     split,
     with_value,
 )
-from flyball.factory.tasks.port import NewTask, Problem
+from flyball.factory.tasks.port import NewTask, TaskProblem
 
 SIZE_LIMIT = 1 << 20
 
 
-def read_task(data: bytes, where: str) -> Task | Problem | None:
+def read_task(data: bytes, where: str) -> Task | TaskProblem | None:
     """What a file says. None: it has no front matter, so it is no task.
 
     ``data`` may be cut off behind SIZE_LIMIT; a longer task is a problem.
@@ -47,18 +47,18 @@ def read_task(data: bytes, where: str) -> Task | Problem | None:
     return _read(text, where)
 
 
-def _read(text: str, where: str) -> Task | Problem | None:
+def _read(text: str, where: str) -> Task | TaskProblem | None:
     try:
         parts = split(text)
         if parts is None:
             return None
         block = parse(text[parts.begin : parts.end], first_line=parts.first_line)
     except MalformedError as error:
-        return Problem(where, str(error))
+        return TaskProblem(where, str(error))
     fields = Fields(block.values)
     task = fields.task(body=body_of(text[parts.rest :]), where=where)
     if fields.wrong:
-        return Problem(where, fields.words(), task.id or None)
+        return TaskProblem(where, fields.words(), task.id or None)
     return task
 
 
@@ -70,16 +70,16 @@ def without_body(task: Task) -> Task:
     return replace(task, body="") if task.body else task
 
 
-def _undecodable(data: bytes, error: UnicodeDecodeError, where: str) -> Problem | None:
+def _undecodable(data: bytes, error: UnicodeDecodeError, where: str) -> TaskProblem | None:
     start = data[: error.start].decode()
     if len(data) > SIZE_LIMIT and error.start >= SIZE_LIMIT - 4:  # cut in the middle of a letter
         return _too_large(where) if has_front_matter(start) else None
     line = start.count("\n") + 1
-    return Problem(where, f"line {line}: not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8")
+    return TaskProblem(where, f"line {line}: not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8")
 
 
-def _too_large(where: str) -> Problem:
-    return Problem(where, f"larger than {SIZE_LIMIT >> 20} MiB; keep the task short and link to the rest")
+def _too_large(where: str) -> TaskProblem:
+    return TaskProblem(where, f"larger than {SIZE_LIMIT >> 20} MiB; keep the task short and link to the rest")
 
 
 # -- closing --------------------------------------------------------------------------------------

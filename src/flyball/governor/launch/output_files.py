@@ -35,7 +35,7 @@ _SHORTEST_S, _LONGEST_S = 0.002, 0.05
 STDOUT, STDERR = 1, 2
 
 
-class RunFolder:
+class OutputFolder:
     """The files of one run. ``redirect`` is for the command's own descriptors."""
 
     def __init__(self, home: Path, descriptors: Sequence[int]) -> None:
@@ -55,9 +55,9 @@ class RunFolder:
         with contextlib.suppress(OSError):
             (self.path / "holder").write_text(json.dumps(asdict(holder)), encoding="utf-8")
 
-    def tails(self, looks: Mapping[int, Callable[[bytes], None]]) -> list[Tail]:
+    def tails(self, looks: Mapping[int, Callable[[bytes], None]]) -> list[FileTail]:
         return [
-            Tail(file, number, looks[number], self.path / _name_of(number))
+            FileTail(file, number, looks[number], self.path / _name_of(number))
             for number, file in self._files.items()
         ]
 
@@ -68,7 +68,7 @@ class RunFolder:
         _remove(self.path)
 
 
-class Tail:
+class FileTail:
     """One growing file, passed on to a descriptor of ours and shown to ``look``."""
 
     def __init__(self, file: int, sink: int, look: Callable[[bytes], None], path: Path) -> None:
@@ -101,7 +101,7 @@ class Tail:
             pass
 
 
-def follow(child: GatedChild, tails: Sequence[Tail]) -> int:
+def follow(child: GatedChild, tails: Sequence[FileTail]) -> int:
     """Pass a command's output on until it has ended and all of it is through; its wait status."""
     watch = _death_watch(child.pid)
     told, pause_s = False, _SHORTEST_S
@@ -125,7 +125,7 @@ def follow(child: GatedChild, tails: Sequence[Tail]) -> int:
         watch.close()
 
 
-def _pump(tails: Sequence[Tail]) -> int:
+def _pump(tails: Sequence[FileTail]) -> int:
     return max(tail.pump() for tail in tails)
 
 

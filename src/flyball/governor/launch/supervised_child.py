@@ -25,7 +25,7 @@ STDOUT, STDERR, STATUS, STARTED, REFUSED = "stdout", "stderr", "status", "starte
 _SCRIPT = str(Path(supervisor.__file__))
 
 
-class KeptChild:
+class SupervisedChild:
     """A command that waits at its gate. ``folder`` holds what it prints and how it ended."""
 
     def __init__(

@@ -25,13 +25,13 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from random import random
 
-from flyball.core.pool.local_pool import INFINITY, Gate, Start
+from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.model import Fact, Phase, PoolCounts
 from flyball.core.pool.settings import PoolSettings
 from flyball.core.pool.verdict import Verdict
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.limiter.retry_budget import RetryBudget
-from flyball.governor.limiter.waiters import Line, Waiter, verdict_of
+from flyball.governor.limiter.waiters import Waiter, WaitQueue, verdict_of
 
 AHEAD = 256
 """Passes made in advance, at most."""
@@ -43,7 +43,7 @@ SOONEST_S = 0.001
 FACTS_KEPT = 100
 
 
-class Turnstile:
+class AdmissionQueue:
     __slots__ = (
         "_earned",
         "_earned_at",
@@ -67,10 +67,10 @@ class Turnstile:
         "started",
     )
 
-    def __init__(self, gate: Gate, clock: Callable[[], float], maximum: int | None) -> None:
+    def __init__(self, gate: LocalPool, clock: Callable[[], float], maximum: int | None) -> None:
         self.gate, self.clock, self.maximum = gate, clock, maximum
         self.lock, self.budget = threading.Lock(), RetryBudget()
-        self.line: Line[Waiter] = Line()
+        self.line: WaitQueue[Waiter] = WaitQueue()
         self.free: deque[None] = deque()
         self.minted, self.calm, self.left = 0, False, UNSEEN_MOST
         """``left``: starts with a ready pass until one must go by the gate. Counted without the lock: where
@@ -104,7 +104,7 @@ class Turnstile:
 
     # -- starting ---------------------------------------------------------------------------------
 
-    def enter(self, cost: Mapping[str, float]) -> Start | None:
+    def enter(self, cost: Mapping[str, float]) -> CallStart | None:
         """A start, if one may be made now and nobody is in line."""
         with self.lock:
             now = self._look_round()
@@ -168,7 +168,7 @@ class Turnstile:
             return INFINITY
         return self.gate.open_at(now, cost)
 
-    def _start(self, now: float, cost: Mapping[str, float]) -> Start | None:
+    def _start(self, now: float, cost: Mapping[str, float]) -> CallStart | None:
         if not self._take_pass():
             return None
         self.started += 1
@@ -198,7 +198,7 @@ class Turnstile:
 
     # -- ending -----------------------------------------------------------------------------------
 
-    def hear(self, start: Start, signal: Signal) -> None:
+    def hear(self, start: CallStart, signal: Signal) -> None:
         """Something was said about a call that goes on: it takes effect now."""
         with self.lock:
             now = self._look_round()
@@ -206,7 +206,7 @@ class Turnstile:
             self.gate.hear(start, signal, now)
             self._serve(now)
 
-    def end(self, start: Start, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
+    def end(self, start: CallStart, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
         with self.lock:
             now = self._look_round()
             if signal.kind is not SignalKind.OK:
@@ -218,14 +218,14 @@ class Turnstile:
             self.minted -= 1
             self._serve(now)
 
-    def abandon(self, start: Start) -> None:
+    def abandon(self, start: CallStart) -> None:
         """A start that came to nothing: its waiter was cancelled before it could begin."""
         with self.lock:
             now = self._look_round()
             self._undo(start, now)
             self._serve(now)
 
-    def _undo(self, start: Start, now: float) -> None:
+    def _undo(self, start: CallStart, now: float) -> None:
         self.gate.abandon(start, now)
         self.minted -= 1
         self.started -= 1
@@ -268,7 +268,7 @@ class Turnstile:
         if line.length:
             self._watch(at, now)
 
-    def _call(self, waiter: Waiter, start: Start, now: float) -> None:
+    def _call(self, waiter: Waiter, start: CallStart, now: float) -> None:
         self._remove(waiter)
         waiter.start = start
         if not waiter.wake():
@@ -340,12 +340,12 @@ class Turnstile:
             self.gate.change(settings, now, reseed=reseed)
             self._serve(now)
 
-    def heir(self) -> Turnstile:
+    def heir(self) -> AdmissionQueue:
         """In a forked child: what was learned goes on, what was in hands and in line is the parent's."""
-        self.line, self.calm = Line(), False
+        self.line, self.calm = WaitQueue(), False
         self._watcher, self._watch_at = None, INFINITY
         gate = copy(self.gate)
         gate.counts, gate.facts = PoolCounts(), []
         gate.meters = copy(gate.meters)
         gate.meters.trial_id = None
-        return Turnstile(gate, self.clock, self.maximum)
+        return AdmissionQueue(gate, self.clock, self.maximum)

@@ -16,12 +16,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flyball.core.durations import clamped_s
-from flyball.core.pool.local_pool import Start
+from flyball.core.pool.local_pool import CallStart
 from flyball.core.pool.settings import check_amounts, check_timeout
 from flyball.core.provider.http_response import from_http
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import FlyballError, Throttled, UsageError
-from flyball.governor.limiter.admission_queue import Turnstile
+from flyball.governor.limiter.admission_queue import AdmissionQueue
 from flyball.governor.limiter.waiters import TaskWaiter, ThreadWaiter, refusal
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ class _Ended:
     left, high = 0, -1
 
 
-_ENDED: Turnstile = _Ended()  # type: ignore[assignment]
+_ENDED: AdmissionQueue = _Ended()  # type: ignore[assignment]
 
 
-class Notes:
+class CallRecord:
     """What is known of a call beyond the ordinary."""
 
     __slots__ = ("actual", "heard", "signal", "start")
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: CallStart) -> None:
         self.start = start
         self.signal: Signal | None = None
         self.heard = False
@@ -78,11 +78,11 @@ class CallSlot:
 
     __slots__ = ("_desk", "_door", "_in_flight", "_notes", "_sent_at")
 
-    _door: Turnstile
+    _door: AdmissionQueue
     """Where to enter: once. A second use, at the same time or later, would lose the first one's pass."""
-    _desk: Turnstile
+    _desk: AdmissionQueue
     """Where to give back."""
-    _notes: Notes | None
+    _notes: CallRecord | None
     _sent_at: float
     _in_flight: int
 
@@ -137,7 +137,7 @@ class CallSlot:
             raise refusal(desk.verdict(self.cost))
         return self._started(start)
 
-    async def _wait_async(self, desk: Turnstile) -> CallSlot:
+    async def _wait_async(self, desk: AdmissionQueue) -> CallSlot:
         import asyncio
 
         _check_unused(desk)
@@ -148,7 +148,7 @@ class CallSlot:
             start = await waiter.wait(self.timeout)
         return self._started(start)
 
-    def _wait(self, desk: Turnstile) -> CallSlot:
+    def _wait(self, desk: AdmissionQueue) -> CallSlot:
         _check_unused(desk)
         start = desk.enter(self.cost)
         if start is None:
@@ -157,17 +157,17 @@ class CallSlot:
             start = waiter.wait(self.timeout)
         return self._started(start)
 
-    def _started(self, start: Start) -> CallSlot:
-        self._notes = Notes(start)
+    def _started(self, start: CallStart) -> CallSlot:
+        self._notes = CallRecord(start)
         return self
 
-    def _take(self) -> Turnstile:
+    def _take(self) -> AdmissionQueue:
         desk = self._door
         self._door = _ENDED
         _check_unused(desk)
         return desk
 
-    # Ordinary calls carry none of these; ``AskedSlot`` does.
+    # Ordinary calls carry none of these; ``PendingCallSlot`` does.
     @property
     def priority(self) -> int:
         return 0
@@ -214,11 +214,11 @@ class CallSlot:
     def held(self) -> bool:
         return self._desk is not _ENDED and hasattr(self, "_notes")
 
-    def _noted(self) -> Notes:
+    def _noted(self) -> CallRecord:
         if not self.held:
             raise UsageError("this slot is not held: report and settle inside its block")
         if self._notes is None:
-            self._notes = Notes(Start(0, self._sent_at, self._in_flight, NO_COST, NO_COST))
+            self._notes = CallRecord(CallStart(0, self._sent_at, self._in_flight, NO_COST, NO_COST))
         return self._notes
 
     # -- giving it back ---------------------------------------------------------------------------
@@ -270,12 +270,12 @@ class CallSlot:
         desk.end(notes.start, signal, heard=heard, actual=notes.actual)
 
 
-def _check_unused(desk: Turnstile) -> None:
+def _check_unused(desk: AdmissionQueue) -> None:
     if desk is _ENDED:
         raise UsageError("a slot has one use; ask the limiter for another")
 
 
-def _last_word(notes: Notes, error: BaseException | None) -> tuple[Signal, bool]:
+def _last_word(notes: CallRecord, error: BaseException | None) -> tuple[Signal, bool]:
     """The signal the call ends with, and whether the gate knows it already."""
     said = notes.signal
     if said is not None and said.kind in CONGESTION:
@@ -288,7 +288,7 @@ def _last_word(notes: Notes, error: BaseException | None) -> tuple[Signal, bool]
     return (_OK if error is None else _SAYS_NOTHING), False
 
 
-class AskedSlot(CallSlot):
+class PendingCallSlot(CallSlot):
     """A slot asked for with a priority, a cost or a timeout. It always goes by the gate."""
 
     __slots__ = ("_cost", "_priority", "_timeout")

@@ -20,18 +20,18 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from flyball.core.pool.local_pool import Gate
+from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.model import Fact
 from flyball.core.pool.settings import PoolChanges, PoolSettings, check_name, merge_changes, resolve_pool
 from flyball.errors import UsageError
-from flyball.governor.limiter.admission_queue import Turnstile
-from flyball.governor.limiter.call_slot import AskedSlot, CallSlot
+from flyball.governor.limiter.admission_queue import AdmissionQueue
+from flyball.governor.limiter.call_slot import CallSlot, PendingCallSlot
 from flyball.host.fork import survive_forks
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from flyball.governor.limiter.admission_queue import Turnstile
+    from flyball.governor.limiter.admission_queue import AdmissionQueue
 
 
 _OF_POOLS = frozenset(
@@ -90,7 +90,7 @@ class LimiterStats:
     windows: tuple[WindowStats, ...]
 
     @classmethod
-    def of(cls, desk: Turnstile) -> LimiterStats:
+    def of(cls, desk: AdmissionQueue) -> LimiterStats:
         with desk.lock:
             gate, now = desk.gate, desk.clock()
             limits, learned, s = gate.limits, gate.memory.cap, gate.settings
@@ -129,10 +129,10 @@ Answer = tuple[int, Any, Any]
 """Status, headers and body, as ``run`` takes them."""
 
 
-class Calls:
+class SlotMethods:
     """Slots of this process, for threads and event loops alike."""
 
-    _desk: Turnstile
+    _desk: AdmissionQueue
 
     def slot(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
         """A slot for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds.
@@ -144,7 +144,7 @@ class Calls:
         if timeout is None and cost is None and not priority:
             slot = CallSlot()
         else:
-            slot = AskedSlot(priority, cost, timeout)
+            slot = PendingCallSlot(priority, cost, timeout)
         slot._door = slot._desk = self._desk
         return slot
 
@@ -217,7 +217,7 @@ def _reported(slot: CallSlot, answer: Answer) -> Answer:
     return answer
 
 
-class Limiter(Calls):
+class Limiter(SlotMethods):
     """Bounds how many calls run at once, and finds out how many that should be.
 
     >>> limiter = Limiter(maximum=20)
@@ -251,8 +251,8 @@ class Limiter(Calls):
             self._changes["cap_ceiling"] = max(maximum, resolve_pool(self._changes).cap)
         pool, now = resolve_pool(self._changes), clock()
         check_settings(settings, pool)
-        gate = Gate(pool, now, name=check_name("limiter", name))
-        self._desk = Turnstile(gate, clock, check_maximum(maximum))
+        gate = LocalPool(pool, now, name=check_name("limiter", name))
+        self._desk = AdmissionQueue(gate, clock, check_maximum(maximum))
         survive_forks(self)
 
     # -- one call ---------------------------------------------------------------------------------

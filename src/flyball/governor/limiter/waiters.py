@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import aged
-from flyball.core.pool.local_pool import INFINITY, Gate
+from flyball.core.pool.local_pool import INFINITY, LocalPool
 from flyball.core.pool.model import Phase
 from flyball.core.pool.verdict import CLOSED_REASONS, Kind, Reason, Verdict
 from flyball.errors import AtCapacityError, PoolClosedError, RefusedError, WaitTimeoutError
@@ -35,12 +35,12 @@ from flyball.errors import AtCapacityError, PoolClosedError, RefusedError, WaitT
 if TYPE_CHECKING:
     import asyncio
 
-    from flyball.core.pool.local_pool import Start
-    from flyball.governor.limiter.admission_queue import Turnstile
+    from flyball.core.pool.local_pool import CallStart
+    from flyball.governor.limiter.admission_queue import AdmissionQueue
 
 
 def verdict_of(
-    gate: Gate, cost: Mapping[str, float], *, now: float, at: float, maximum: int | None, waiting: int
+    gate: LocalPool, cost: Mapping[str, float], *, now: float, at: float, maximum: int | None, waiting: int
 ) -> Verdict:
     """``at`` is when to look again: infinity where only the end of another call helps."""
     reason, detail = _reason(gate, cost, now, maximum, waiting)
@@ -63,7 +63,7 @@ def refusal(verdict: Verdict) -> RefusedError:
 
 
 def _reason(
-    gate: Gate, cost: Mapping[str, float], now: float, maximum: int | None, waiting: int
+    gate: LocalPool, cost: Mapping[str, float], now: float, maximum: int | None, waiting: int
 ) -> tuple[Reason, str]:
     limits = gate.limits
     if limits.closed_until is not None and now < limits.closed_until:
@@ -85,7 +85,7 @@ def _reason(
 class Waiter(Protocol):
     priority: int
     cost: Mapping[str, float]
-    start: Start | None
+    start: CallStart | None
     """Set when it is served."""
 
     def wake(self) -> bool:
@@ -104,16 +104,16 @@ class TaskWaiter:
     __slots__ = ("_desk", "_future", "_late", "_loop", "_thread", "_timer", "cost", "priority", "start")
 
     def __init__(
-        self, desk: Turnstile, loop: asyncio.AbstractEventLoop, priority: int, cost: Mapping[str, float]
+        self, desk: AdmissionQueue, loop: asyncio.AbstractEventLoop, priority: int, cost: Mapping[str, float]
     ) -> None:
         self._desk, self._loop, self._thread = desk, loop, threading.get_ident()
         self._future: asyncio.Future[None] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._late = False
         self.priority, self.cost = priority, cost
-        self.start: Start | None = None
+        self.start: CallStart | None = None
 
-    async def wait(self, timeout: float | None) -> Start:
+    async def wait(self, timeout: float | None) -> CallStart:
         """The start, once it is this one's turn. Cancelled or timed out, it leaves nothing behind."""
         # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.
         patience = None if timeout is None else self._loop.call_later(max(0.0, timeout), self._give_up)
@@ -173,13 +173,13 @@ class ThreadWaiter:
 
     __slots__ = ("_bell", "_desk", "_look_at", "cost", "priority", "start")
 
-    def __init__(self, desk: Turnstile, priority: int, cost: Mapping[str, float]) -> None:
+    def __init__(self, desk: AdmissionQueue, priority: int, cost: Mapping[str, float]) -> None:
         self._desk, self._bell, self._look_at = desk, threading.Lock(), INFINITY
         self._bell.acquire()
         self.priority, self.cost = priority, cost
-        self.start: Start | None = None
+        self.start: CallStart | None = None
 
-    def wait(self, timeout: float | None) -> Start:
+    def wait(self, timeout: float | None) -> CallStart:
         """The start, once it is this one's turn. Interrupted or timed out, it leaves nothing behind."""
         deadline = INFINITY if timeout is None else time.monotonic() + timeout
         try:
@@ -216,7 +216,7 @@ class ThreadWaiter:
         return self.wake()
 
 
-def _served(desk: Turnstile, waiter: TaskWaiter | ThreadWaiter, timeout: float | None) -> Start:
+def _served(desk: AdmissionQueue, waiter: TaskWaiter | ThreadWaiter, timeout: float | None) -> CallStart:
     """Served wins over timed out, where both happened at once, and the fence over both."""
     if waiter.start is not None and desk.fenced:
         desk.abandon(waiter.start)
@@ -233,7 +233,7 @@ def _served(desk: Turnstile, waiter: TaskWaiter | ThreadWaiter, timeout: float |
 W = TypeVar("W")
 
 
-class Line(Generic[W]):
+class WaitQueue(Generic[W]):
     """
     >>> line = Line[str]()
     >>> for name, priority in (("a", 0), ("b", 0), ("c", 1)):

@@ -27,21 +27,21 @@ from typing import Any, TypeVar
 
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync
-from flyball.governor.remote.waiters import Bells, Ring
-from flyball.stores.port import After, Store, Together, Wake
+from flyball.governor.remote.waiters import RemoteWake, WaiterRegistry
+from flyball.stores.port import AfterCommit, BatchStore, Store, WakeUp
 
 R = TypeVar("R")
 Job = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
-class Sure(asyncio.Future[R]):
+class UncancellableFuture(asyncio.Future[R]):
     """A future that is always told: who waits for it can be cancelled only once it is done."""
 
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 (the loop's signature)
         return False
 
 
-class Threads:
+class WorkerThreads:
     """For one event loop. The threads start when first needed, and end with ``close``."""
 
     def __init__(self, many: int, name: str) -> None:
@@ -58,11 +58,11 @@ class Threads:
 
     async def call(self, run: Callable[[], R]) -> R:
         """Run it in a thread, to its end: a call that was begun is finished before a cancellation is."""
-        future: Sure[R] = Sure()
+        future: UncancellableFuture[R] = UncancellableFuture()
         self.put(future, run)
         return await future
 
-    def put(self, future: Sure[R], run: Callable[[], R]) -> None:
+    def put(self, future: UncancellableFuture[R], run: Callable[[], R]) -> None:
         """Run it in a thread; the future is told how it went."""
         if self._loop is None:
             self._start()
@@ -122,27 +122,27 @@ class Threads:
         self._threads, self._loop = [], None
 
 
-Verb = Callable[[], tuple[R, After]]
+Verb = Callable[[], tuple[R, AfterCommit]]
 MOST_TOGETHER = 32
 """Others on this machine wait for the transaction to end."""
 
 
-class LoopSteps:
+class LoopBatcher:
     """Store verbs for one event loop, and what follows them."""
 
     def __init__(
-        self, store: Callable[[], Store], threads: Threads, observers: Sequence[acquisition.Observer]
+        self, store: Callable[[], Store], threads: WorkerThreads, observers: Sequence[acquisition.Observer]
     ) -> None:
         self._store, self._threads, self._observers = store, threads, observers
-        self._together: Together | None = None
+        self._together: BatchStore | None = None
         self._seen: Store | None = None
-        self._asked: list[tuple[Sure[Any], Verb[Any]]] = []
-        self.bells: Bells | None = None
+        self._asked: list[tuple[UncancellableFuture[Any], Verb[Any]]] = []
+        self.bells: WaiterRegistry | None = None
         threads.idle = self._take_turn
 
     async def do(self, verb: Verb[R]) -> R:
         """One step, to its end, and what it leaves to do."""
-        future: Sure[R] = Sure()
+        future: UncancellableFuture[R] = UncancellableFuture()
         if self._at_hand() is None:
             self._threads.put(future, partial(self._alone, verb))
         else:
@@ -165,15 +165,15 @@ class LoopSteps:
         for (future, _), (result, after) in zip(asked, told, strict=True):
             self._ring(_ours(after, self.bells))
             if after.wakes or after.notices or (after.facts and self._observers):
-                self._threads.put(Sure(), partial(self.settle, after))
+                self._threads.put(UncancellableFuture(), partial(self.settle, after))
             future.set_result(result)
 
-    def _done_together(self, verbs: list[Verb[Any]]) -> list[tuple[Any, After]] | None:
+    def _done_together(self, verbs: list[Verb[Any]]) -> list[tuple[Any, AfterCommit]] | None:
         """What each said; None where none of it was done."""
         store = self._at_hand()
         if store is None or not store.begin_together():
             return None
-        told: list[tuple[Any, After]] = []
+        told: list[tuple[Any, AfterCommit]] = []
         try:
             # What is wrong with one of them shows when each is done alone.
             with suppress(Exception):
@@ -182,15 +182,15 @@ class LoopSteps:
             done = store.end_together(keep=len(told) == len(verbs))
         return told if done else None
 
-    def settle(self, after: After) -> None:
+    def settle(self, after: AfterCommit) -> None:
         """Wake the others, tell the observers."""
         run_sync(acquisition.settle(self._store(), after, self._observers), None)
 
-    def _at_hand(self) -> Together | None:
+    def _at_hand(self) -> BatchStore | None:
         """The store, if it is one that the loop may use itself."""
         store = self._store()
         if store is not self._seen:
-            self._seen, self._together = store, store if isinstance(store, Together) else None
+            self._seen, self._together = store, store if isinstance(store, BatchStore) else None
         return self._together
 
     def _alone(self, verb: Verb[R]) -> R:
@@ -202,13 +202,13 @@ class LoopSteps:
         self.settle(after)
         return result
 
-    def _ring(self, wakes: list[Wake]) -> None:
+    def _ring(self, wakes: list[WakeUp]) -> None:
         if self.bells is not None:
             for wake in wakes:
-                self.bells.tell([wake.claim_id], Ring.GRANTED if wake.granted else Ring.LOOK)
+                self.bells.tell([wake.claim_id], RemoteWake.GRANTED if wake.granted else RemoteWake.LOOK)
 
 
-def _ours(after: After, bells: Bells | None) -> list[Wake]:
+def _ours(after: AfterCommit, bells: WaiterRegistry | None) -> list[WakeUp]:
     """Take those out who wait on this loop."""
     if bells is None or not bells.address or not after.wakes:
         return []

@@ -41,11 +41,11 @@ from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync, thread_mail
 from flyball.governor.governor import Governor
-from flyball.governor.remote.batching import LoopSteps, Threads
-from flyball.governor.remote.waiters import Bells, Ring
+from flyball.governor.remote.batching import LoopBatcher, WorkerThreads
+from flyball.governor.remote.waiters import RemoteWake, WaiterRegistry
 from flyball.governor.state_url import on_server
 from flyball.host.process import alive
-from flyball.stores.port import After, Release, Store
+from flyball.stores.port import AfterCommit, Release, Store
 
 AFAR = Holder("afar", "", 0, 0, 0)
 """Stands for every holder without a process: only time ends what it holds."""
@@ -59,7 +59,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RemoteAsk:
     """What somebody afar asks for."""
 
     pool: str
@@ -75,7 +75,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class WaitResult:
     """How a wait ended: the claim is a lease; or still an ask; or, with neither, gone."""
 
     held: bool
@@ -89,19 +89,19 @@ class Waited:
         return not self.held and self.claim is None and not self.left
 
 
-class Afar:
+class RemoteLeases:
     """The governor for those without a process. ``run`` is its heartbeat on an event loop."""
 
     def __init__(self, governor: Governor) -> None:
         self._governor = governor
         # A file is written by one at a time: more threads would only get in each other's way.
         many = _THREADS if on_server(governor.address) else 1
-        self._threads = Threads(many, "flyball-afar")
-        self._steps = LoopSteps(lambda: governor.store, self._threads, governor.observers)
+        self._threads = WorkerThreads(many, "flyball-afar")
+        self._steps = LoopBatcher(lambda: governor.store, self._threads, governor.observers)
         self._keyed: hmac.HMAC | None = None
         self._reaped: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._bells: Bells | None = None
+        self._bells: WaiterRegistry | None = None
         self._hanging = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
 
@@ -111,7 +111,7 @@ class Afar:
 
     # -- the verbs ----------------------------------------------------------------------------------
 
-    def place(self, order: Order, *, park: bool) -> Verdict:
+    def place(self, order: RemoteAsk, *, park: bool) -> Verdict:
         """Grant, stand in line, or refuse."""
         box = thread_mail.box(self._governor.address, self._governor.open_box) if park else None
         ask = _ask(order, box.address if box is not None else "")
@@ -217,11 +217,11 @@ class Afar:
     def _reap_due(self, pool: str) -> bool:
         return time.monotonic() - self._reaped.get(pool, float("-inf")) >= SWEEP_S
 
-    def _settled(self, told: tuple[R, After]) -> R:
+    def _settled(self, told: tuple[R, AfterCommit]) -> R:
         self._settle(told[1])
         return told[0]
 
-    def _settle(self, after: After) -> None:
+    def _settle(self, after: AfterCommit) -> None:
         self._steps.settle(after)
 
     # -- for an event loop --------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Afar:
         """Run one of the verbs in a thread, to its end."""
         return await self._threads.call(run)
 
-    async def place_async(self, order: Order, *, park: bool) -> Verdict:
+    async def place_async(self, order: RemoteAsk, *, park: bool) -> Verdict:
         ask = _ask(order, (await self._hung()).address if park else "")
         verdict = await self._steps.do(lambda: self._store.admit(ask, park=park))
         if (
@@ -256,10 +256,12 @@ class Afar:
         await self._steps.do(lambda: (None, self._store.withdraw(claim_id, asked_at=asked_at)))
 
     async def extend_async(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
-        return await self._steps.do(lambda: (self.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at), After()))
+        return await self._steps.do(
+            lambda: (self.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at), AfterCommit())
+        )
 
     async def claim_async(self, claim_id: int) -> Claim | None:
-        return await self._steps.do(lambda: (self.claim(claim_id), After()))
+        return await self._steps.do(lambda: (self.claim(claim_id), AfterCommit()))
 
     async def wait_async(
         self,
@@ -272,7 +274,7 @@ class Afar:
         look_first: bool = False,
         left: asyncio.Future[None] | None = None,
         asked_at: float | None = None,
-    ) -> Waited:
+    ) -> WaitResult:
         """``wait``. Ends early when ``drain`` is called.
 
         ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
@@ -286,17 +288,17 @@ class Afar:
         nap_s = float("inf") if mailbox in (None, bells.address) else _STRANGER_NAP_S
         with bells.hang(claim_id, pool) as bell:
             if look_first:
-                bell.ring(Ring.LOOK)
+                bell.ring(RemoteWake.LOOK)
             if left is not None:
-                left.add_done_callback(lambda _: bell.ring(Ring.LEFT))
+                left.add_done_callback(lambda _: bell.ring(RemoteWake.LEFT))
             while True:
                 until = min(deadline, extend_at, loop.time() + nap_s)
                 rung = await bell.wait(until - loop.time())
-                if rung is Ring.GRANTED:
+                if rung is RemoteWake.GRANTED:
                     await self._begin(claim_id, ttl_s, asked_at)
-                    return Waited(held=True)
-                if rung is Ring.LEFT:
-                    return Waited(held=False, left=True)
+                    return WaitResult(held=True)
+                if rung is RemoteWake.LEFT:
+                    return WaitResult(held=False, left=True)
                 late = loop.time() >= deadline
                 if ttl_s is not None and rung is None and not late and loop.time() >= extend_at:
                     extend_at = loop.time() + every_s
@@ -307,7 +309,7 @@ class Afar:
                 if claim is not None and claim.held:
                     await self._begin(claim_id, ttl_s, asked_at)
                 if claim is None or claim.held or late or bells.ended:
-                    return Waited(held=claim is not None and claim.held, claim=claim)
+                    return WaitResult(held=claim is not None and claim.held, claim=claim)
                 # Asked for again elsewhere, it is woken there.
                 nap_s = float("inf") if self.woken_here(claim) else _STRANGER_NAP_S
 
@@ -320,12 +322,12 @@ class Afar:
         if ttl_s is not None and ttl_s != CONFIRM_S:
             await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
 
-    async def _hung(self) -> Bells:
+    async def _hung(self) -> WaiterRegistry:
         if self._bells is None:
             async with self._hanging:
                 if self._bells is None:
                     box = await self.call(self._governor.open_box)
-                    self._bells = Bells(
+                    self._bells = WaiterRegistry(
                         asyncio.get_running_loop(),
                         box,
                         self._look_soon,
@@ -349,7 +351,7 @@ class Afar:
         bells = self._bells
         if bells is not None and bells.address and len(bells):
             with suppress(StoreError):
-                bells.ring(await self.call(partial(self._store.granted, bells.address)), Ring.GRANTED)
+                bells.ring(await self.call(partial(self._store.granted, bells.address)), RemoteWake.GRANTED)
 
     def _look_soon(self) -> None:
         if self._looking is None or self._looking.done():
@@ -371,7 +373,7 @@ def _hopeful(verdict: Verdict) -> bool:
     return not verdict.claim_id and verdict.reason not in (Reason.TOO_LARGE, Reason.KEY_USED)
 
 
-def _ask(order: Order, mailbox: str) -> Ask:
+def _ask(order: RemoteAsk, mailbox: str) -> Ask:
     return Ask(
         pool=order.pool,
         project=order.project,
@@ -389,4 +391,4 @@ def _ask(order: Order, mailbox: str) -> Ask:
 
 
 def _nap(claim_id: int, for_s: float) -> acquisition.Flow[None]:
-    yield acquisition.Wait(claim_id, for_s, None)
+    yield acquisition.WaitForWake(claim_id, for_s, None)

@@ -18,7 +18,7 @@ _EARLY_KEPT = 4096
 _ANSWER_S = 0.005
 
 
-class Ring(Enum):
+class RemoteWake(Enum):
     """What a bell has to say; the later in this list drowns the earlier."""
 
     LOOK = 1
@@ -29,21 +29,21 @@ class Ring(Enum):
     """Nobody waits for it any more."""
 
 
-class Bell:
+class RemoteWaiter:
     """One who waits."""
 
     __slots__ = ("_future", "_loop", "_rung")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, rung: Ring | None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, rung: RemoteWake | None) -> None:
         self._loop, self._rung = loop, rung
         self._future: asyncio.Future[None] | None = None
 
-    def ring(self, what: Ring) -> None:
+    def ring(self, what: RemoteWake) -> None:
         if self._rung is None or self._rung.value < what.value:
             self._rung = what
         _finish(self._future)
 
-    async def wait(self, timeout_s: float) -> Ring | None:
+    async def wait(self, timeout_s: float) -> RemoteWake | None:
         """Until it rings; None where the time was up first."""
         if self._rung is None and timeout_s > 0:
             self._future = self._loop.create_future()
@@ -57,7 +57,7 @@ class Bell:
         return rung
 
 
-class Bells:
+class WaiterRegistry:
     """All who wait on one event loop. Used from that loop only, but for ``waiting``."""
 
     def __init__(
@@ -75,9 +75,9 @@ class Bells:
         self._loop, self._box, self._missed, self._calling = loop, box, missed, calling
         self.address = box.address if box is not None else ""
         self.ended = False
-        self._hung: dict[int, list[Bell]] = {}
+        self._hung: dict[int, list[RemoteWaiter]] = {}
         self._pools: dict[str, dict[int, None]] = {}
-        self._early: OrderedDict[int, Ring] = OrderedDict()
+        self._early: OrderedDict[int, RemoteWake] = OrderedDict()
         if box is not None:
             loop.add_reader(box.fileno(), self._read)
 
@@ -89,9 +89,9 @@ class Bells:
         return {pool: claim_id for pool, claims in list(self._pools.items()) for claim_id in [*claims][:1]}
 
     @contextmanager
-    def hang(self, claim_id: int, pool: str) -> Iterator[Bell]:
+    def hang(self, claim_id: int, pool: str) -> Iterator[RemoteWaiter]:
         """A bell for the claim, for as long as the block runs."""
-        bell = Bell(self._loop, self._early.pop(claim_id, Ring.LOOK if self.ended else None))
+        bell = RemoteWaiter(self._loop, self._early.pop(claim_id, RemoteWake.LOOK if self.ended else None))
         self._hung.setdefault(claim_id, []).append(bell)
         self._pools.setdefault(pool, {})[claim_id] = None
         try:
@@ -99,7 +99,7 @@ class Bells:
         finally:
             self._take_down(claim_id, pool, bell)
 
-    def _take_down(self, claim_id: int, pool: str, bell: Bell) -> None:
+    def _take_down(self, claim_id: int, pool: str, bell: RemoteWaiter) -> None:
         self._hung[claim_id].remove(bell)
         if not self._hung[claim_id]:
             del self._hung[claim_id]
@@ -114,23 +114,23 @@ class Bells:
         told = self._box.drain()
         if self._calling():
             # Its own answer comes in a moment, and says more: who was granted need not look.
-            self._loop.call_later(_ANSWER_S, self.tell, told, Ring.LOOK)
+            self._loop.call_later(_ANSWER_S, self.tell, told, RemoteWake.LOOK)
         else:
-            self.tell(told, Ring.LOOK)
+            self.tell(told, RemoteWake.LOOK)
         if LOOK in told or (self._box.lossy and len(told) >= OVERFLOW):
             # A full mailbox drops what does not fit, and a channel what nobody listens to.
             self._missed()
 
-    def ring(self, claim_ids: Iterable[int], what: Ring) -> None:
+    def ring(self, claim_ids: Iterable[int], what: RemoteWake) -> None:
         """For whoever waits for them now."""
         for claim_id in claim_ids:
             for bell in self._hung.get(claim_id, ()):
                 bell.ring(what)
 
-    def tell(self, claim_ids: Sequence[int], what: Ring) -> None:
+    def tell(self, claim_ids: Sequence[int], what: RemoteWake) -> None:
         """The same, also for whoever is about to wait."""
         for claim_id in claim_ids:
-            if claim_id not in self._hung and self._early.get(claim_id) is not Ring.GRANTED:
+            if claim_id not in self._hung and self._early.get(claim_id) is not RemoteWake.GRANTED:
                 self._early[claim_id] = what
         self.ring(claim_ids, what)
         while len(self._early) > _EARLY_KEPT:
@@ -139,7 +139,7 @@ class Bells:
     def end(self) -> None:
         """Nobody waits any longer, and nobody who still comes."""
         self.ended = True
-        self.ring(list(self._hung), Ring.LOOK)
+        self.ring(list(self._hung), RemoteWake.LOOK)
 
     def close(self) -> None:
         if self._box is not None:

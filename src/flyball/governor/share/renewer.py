@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 
 from flyball.core.pool.verdict import span_words
 from flyball.core.share_lease import holder
-from flyball.core.share_lease.holder import Holding, OnOutage
-from flyball.core.share_lease.timing import BEATS_PER_TTL, ShareTerms, terms_for
+from flyball.core.share_lease.holder import HolderState, OnOutage
+from flyball.core.share_lease.timing import BEATS_PER_TTL, ShareTiming, terms_for
 from flyball.errors import FlyballError, StoreError
 
 if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Signal
-    from flyball.governor.share.share import ShareDesk
+    from flyball.governor.share.share import ShareLimiter
     from flyball.wake.mailbox import Box
 
 _log = logging.getLogger("flyball")
@@ -38,7 +38,7 @@ INFINITY = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class StoreClient:
     """What a share lease needs of the store."""
 
     renew: Callable[[Renewal], Reply]
@@ -56,11 +56,11 @@ class Outage:
     on_fenced: Callable[[], None] | None = None
 
 
-class Renewing:
+class ShareRenewer:
     """Drives one holding. ``start`` once, ``leave`` once; everything else whenever."""
 
     def __init__(
-        self, desk: ShareDesk, holding: Holding, line: Line, outage: Outage, terms: ShareTerms
+        self, desk: ShareLimiter, holding: HolderState, line: StoreClient, outage: Outage, terms: ShareTiming
     ) -> None:
         self.desk, self.holding, self.terms = desk, holding, terms
         self.learning = self.fenced = False
@@ -311,7 +311,7 @@ class Renewing:
             return False
 
 
-def _terms(known: ShareTerms, ttl_s: float) -> ShareTerms:
+def _terms(known: ShareTiming, ttl_s: float) -> ShareTiming:
     """The holder's terms follow the store's word: all of them derive from the heartbeat."""
     return known if ttl_s == known.ttl_s else terms_for(ttl_s / BEATS_PER_TTL)
 

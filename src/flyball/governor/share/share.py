@@ -29,17 +29,17 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from flyball.core.pool.local_pool import INFINITY, Gate, Start
+from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.settings import PoolChanges, check_name, resolve_pool
 from flyball.core.pool.verdict import Reason, Verdict
-from flyball.core.share_lease.holder import Holding, OnOutage
-from flyball.core.share_lease.renewal import Tally
+from flyball.core.share_lease.holder import HolderState, OnOutage
+from flyball.core.share_lease.renewal import CallCounts
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, UsageError
-from flyball.governor.limiter.admission_queue import Turnstile
+from flyball.governor.limiter.admission_queue import AdmissionQueue
 from flyball.governor.limiter.call_slot import CallSlot
-from flyball.governor.limiter.limiter import Calls, Cost
-from flyball.governor.share.renewer import Line, Outage, Renewing, new_incarnation
+from flyball.governor.limiter.limiter import Cost, SlotMethods
+from flyball.governor.share.renewer import Outage, ShareRenewer, StoreClient, new_incarnation
 from flyball.host.clock import CLOCK
 from flyball.host.fork import survive_forks
 from flyball.host.process import host_name
@@ -51,10 +51,10 @@ OUTBOX = 100
 _COUNTED = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED})
 
 
-class ShareDesk(Turnstile):
+class ShareLimiter(AdmissionQueue):
     __slots__ = ("closed_why", "outbox", "overloads", "peak", "refused_at", "stir", "throttles")
 
-    def __init__(self, gate: Gate, clock: Callable[[], float] = clock) -> None:
+    def __init__(self, gate: LocalPool, clock: Callable[[], float] = clock) -> None:
         self.stir: Callable[[], None] = _nobody
         """Called with the lock held after anything that a renewal might be about."""
         self.closed_why = "before its first renewal"
@@ -77,8 +77,8 @@ class ShareDesk(Turnstile):
         return self.in_hands + self.line.length
 
     @property
-    def tally(self) -> Tally:
-        return Tally(self.successes, self.throttles, self.overloads)
+    def tally(self) -> CallCounts:
+        return CallCounts(self.successes, self.throttles, self.overloads)
 
     def end_all_waits(self) -> None:
         """Nobody will be served any more."""
@@ -100,16 +100,16 @@ class ShareDesk(Turnstile):
         self.peak = max(self.peak, self.in_hands)
         self.stir()
 
-    def hear(self, start: Start, signal: Signal) -> None:
+    def hear(self, start: CallStart, signal: Signal) -> None:
         super().hear(start, signal)
         self._tell(start, signal)
 
-    def end(self, start: Start, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
+    def end(self, start: CallStart, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
         super().end(start, signal, heard=heard, actual=actual)
         if not heard:
             self._tell(start, signal)
 
-    def _tell(self, start: Start, signal: Signal) -> None:
+    def _tell(self, start: CallStart, signal: Signal) -> None:
         if signal.kind in (SignalKind.OK, SignalKind.UNKNOWN):
             return
         with self.lock:
@@ -201,7 +201,7 @@ class ShareStats:
         return asdict(self)
 
 
-class Share(Calls):
+class Share(SlotMethods):
     """Part of a pool for this process. A ``with`` or ``async with`` block, or ``open`` and ``close``.
 
     >>> from flyball import Governor
@@ -224,10 +224,10 @@ class Share(Calls):
         self._agreed = {name: options[name] for name in _AGREED if name in options}
         settings = resolve_pool(cast("PoolChanges", self._agreed))
         outage, local = _outage(options), _settings(options.get("local"))
-        self._desk: ShareDesk = ShareDesk(Gate(resolve_pool(local), clock(), name=self.pool))
-        holding = Holding(node=self.node, incarnation=new_incarnation(), weight=_weight(options))
-        line = Line(renew=self._renew, report=self._report, open_box=lambda: governor.open_box())
-        self._renewing = Renewing(self._desk, holding, line, outage, settings.share_terms)
+        self._desk: ShareLimiter = ShareLimiter(LocalPool(resolve_pool(local), clock(), name=self.pool))
+        holding = HolderState(node=self.node, incarnation=new_incarnation(), weight=_weight(options))
+        line = StoreClient(renew=self._renew, report=self._report, open_box=lambda: governor.open_box())
+        self._renewing = ShareRenewer(self._desk, holding, line, outage, settings.share_terms)
         self._opened, self._pid = False, os.getpid()
 
     # -- opening and closing ------------------------------------------------------------------------

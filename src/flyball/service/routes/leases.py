@@ -15,7 +15,7 @@ from flyball.core.pool.verdict import one_line
 from flyball.core.provider.http_response import from_http
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.suggestions import did_you_mean
-from flyball.governor.remote.leases import Order
+from flyball.governor.remote.leases import RemoteAsk
 from flyball.service.admission import (
     Admission,
     Admitted,
@@ -115,10 +115,10 @@ async def post_lease(
     return await _answer(admission, order, admitted, wait_s)
 
 
-def _order(request: AnyRequest, pool: str, asked: LeaseAsk, body: bytes) -> Order:
+def _order(request: AnyRequest, pool: str, asked: LeaseAsk, body: bytes) -> RemoteAsk:
     tenant = tenant_of(request)
     key = key_of(request.headers, body, tenant=tenant, route=f"POST /v1/pools/{pool}/leases")
-    return Order(
+    return RemoteAsk(
         pool=pool,
         project=asked.project or tenant or _NO_PROJECT,
         name=asked.name,
@@ -133,7 +133,7 @@ def _order(request: AnyRequest, pool: str, asked: LeaseAsk, body: bytes) -> Orde
 
 
 async def _answer(
-    admission: Admission, order: Order, admitted: Admitted, wait_s: float
+    admission: Admission, order: RemoteAsk, admitted: Admitted, wait_s: float
 ) -> Response[LeaseView]:
     await admission.afar.ready_async()
     claim_id, held = admitted.claim_id, admitted.held

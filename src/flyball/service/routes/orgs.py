@@ -18,7 +18,7 @@ from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, RawBody
 
 from flyball.core.pool.verdict import Verdict
-from flyball.governor.remote.leases import Order
+from flyball.governor.remote.leases import RemoteAsk
 from flyball.service.admission import Admission, Admitted, Admitting, AnyRequest, gone, tenant_of
 from flyball.service.org_settings import POOL
 from flyball.service.problems import ProblemError
@@ -72,7 +72,7 @@ async def start_run(
     await admission.orgs.limit(name)  # 404 for an org that has none
     terms = await admission.orgs.terms(name)
     key = key_of(request.headers, body, tenant=tenant_of(request), route=f"POST /v1/orgs/{name}/runs")
-    order = Order(
+    order = RemoteAsk(
         pool=POOL,
         project=name,
         name=asked.name,
@@ -92,7 +92,7 @@ async def start_run(
     return Response(view, headers=headers | (REPLAYED if admitted.replayed else {}))
 
 
-async def _serve_or_refuse(admission: Admission, order: Order, admitted: Admitted) -> None:
+async def _serve_or_refuse(admission: Admission, order: RemoteAsk, admitted: Admitted) -> None:
     """Whoever stood in line and was not served at last leaves it: this route has no tickets."""
     afar, verdict = admission.afar, admitted.verdict
     if verdict.claim_id:

@@ -21,7 +21,7 @@ from flyball.service.problems import ProblemError
 from flyball.service.routes.reads import known_pool, unknown_pool
 from flyball.service.schemas import PoolRecord, PoolSettingsBody, name_in_path, pool_changes
 from flyball.service.state import Service, Serving
-from flyball.service.store_reader import Look
+from flyball.service.store_reader import StoreSnapshot
 from flyball.service.tokens import Scope
 
 _ADMIN = {"scope": Scope.ADMIN}
@@ -76,7 +76,7 @@ async def _set(service: Service, name: str, body: bytes) -> PoolRecord:
     return known_pool(await service.watch.fresh(), name, _notes(before, name))
 
 
-def _notes(before: Look, name: str) -> list[str]:
+def _notes(before: StoreSnapshot, name: str) -> list[str]:
     """A new pool may be a name that was mistyped."""
     known = [pool.name for pool in before.status.pools]
     meant = did_you_mean(name, known) if name not in known else ""

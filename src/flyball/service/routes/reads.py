@@ -20,7 +20,7 @@ from flyball.service.auth import ANYBODY, Caller
 from flyball.service.problems import ProblemError
 from flyball.service.schemas import FactList, PoolList, PoolRecord, Whoami, brief, name_in_path, record
 from flyball.service.state import Serving
-from flyball.service.store_reader import FACTS_SEEN, Look
+from flyball.service.store_reader import FACTS_SEEN, StoreSnapshot
 from flyball.service.timeline import KEPT_S, HistoryView
 
 EVENT_STREAM = "text/event-stream"
@@ -52,14 +52,14 @@ async def get_pool(service: Serving, pool: FromPath[str]) -> PoolRecord:
     return known_pool(await service.watch.fresh(), name)
 
 
-def known_pool(look: Look, name: str, notes: list[str] | None = None) -> PoolRecord:
+def known_pool(look: StoreSnapshot, name: str, notes: list[str] | None = None) -> PoolRecord:
     found = look.pool(name)
     if found is None:
         raise unknown_pool(look, name)
     return record(found, look.snapshots[name], notes or [])
 
 
-def unknown_pool(look: Look, name: str) -> ProblemError:
+def unknown_pool(look: StoreSnapshot, name: str) -> ProblemError:
     known = [pool.name for pool in look.status.pools]
     close = nearest(name, known, at_most=1)
     hint = did_you_mean(name, known) or "GET /v1/pools lists those in use"

@@ -19,10 +19,10 @@ from litestar.params import FromPath
 
 from flyball.core.pool.model import Claim
 from flyball.errors import StoreError
-from flyball.governor.remote.leases import DEFAULT_TTL_S, Waited
+from flyball.governor.remote.leases import DEFAULT_TTL_S, WaitResult
 from flyball.service.admission import Admission, Admitting, AnyRequest, known_id, unknown, until_left
 from flyball.service.fair_scheduling import step_aside
-from flyball.service.monitor import End
+from flyball.service.monitor import StreamEnd
 from flyball.service.problems import ProblemError
 from flyball.service.routes.leases import LEASE, LeaseToken, Prefer
 from flyball.service.routes.reads import EVENT_STREAM, EventStream
@@ -100,7 +100,7 @@ async def _wait(
     return await _found(admission, waited, claim)
 
 
-async def _found(admission: Admission, waited: Waited, asked: Claim) -> Claim | None:
+async def _found(admission: Admission, waited: WaitResult, asked: Claim) -> Claim | None:
     """What it waited for; looked up where it was only told."""
     if not waited.held:
         return waited.claim
@@ -176,7 +176,7 @@ async def _event(admission: Admission, ticket: int, claim: Claim | None) -> tupl
     if claim.held:
         return "lease", msgspec.json.encode(claim_view(claim, now)), True
     if admission.service.draining:
-        return "end", msgspec.json.encode(End(ENDING)), True
+        return "end", msgspec.json.encode(StreamEnd(ENDING)), True
     verdict = await admission.afar.call(partial(admission.afar.look, ticket, asked_at=claim.asked_at))
     view = claim_view(claim, now, verdict)
     # Ages and estimates move by themselves: only another place is news.

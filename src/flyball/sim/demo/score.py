@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from flyball.sim.provider.capacity import Tally
+from flyball.sim.provider.capacity import CapacityTally
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ScoreRow:
     """One project at one moment."""
 
     project: str = field(kw_only=False)
@@ -45,7 +45,7 @@ class Standing:
 
     governed: bool
     t_s: float
-    rows: tuple[Row, ...]
+    rows: tuple[ScoreRow, ...]
     samples: tuple[Sample, ...]
 
 
@@ -59,7 +59,7 @@ class Record:
     throttles: dict[str, int] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     wall_s: float = 0.0
-    tally: Tally = field(default_factory=Tally)
+    tally: CapacityTally = field(default_factory=CapacityTally)
     stopped: bool = False
     """True where the heat ran into its time limit before the work was done."""
 
@@ -69,7 +69,7 @@ class Record:
     def throttled(self, project: str) -> None:
         self.throttles[project] = self.throttles.get(project, 0) + 1
 
-    def close(self, t_s: float, tally: Tally, *, stopped: bool) -> None:
+    def close(self, t_s: float, tally: CapacityTally, *, stopped: bool) -> None:
         self.wall_s, self.tally, self.stopped = t_s, tally, stopped
 
     def count(self, project: str, *, by_s: float | None = None) -> int:
@@ -89,7 +89,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class TrialScore:
     """A heat in numbers, all of them measured."""
 
     calls_done: int
@@ -103,11 +103,11 @@ class Score:
     stopped: bool
 
 
-def score(record: Record) -> Score:
+def score(record: Record) -> TrialScore:
     by_s = record.first_finish_s
     counts = tuple(record.count(project, by_s=by_s) for project in record.projects)
     tally, done = record.tally, record.calls_done
-    return Score(
+    return TrialScore(
         calls_done=done,
         throttles=tally.rejected,
         wasted_per_100=100 * (tally.accepted + tally.rejected - done) / done if done else None,

@@ -28,7 +28,7 @@ from flyball.core.pool.settings import DEFAULT_POOL, PoolChanges
 from flyball.errors import AgentError, StoreError
 from flyball.governor import inherited_lease
 from flyball.governor.governor import Governor
-from flyball.sim.demo.score import Record, Row, Sample, Standing
+from flyball.sim.demo.score import Record, Sample, ScoreRow, Standing
 from flyball.sim.demo.worker import Team, Workload
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import USUAL, Manner, Provider
@@ -245,7 +245,7 @@ class Heat:
         for team in self.setup.workload.teams:
             mine = [worker for worker in self.workers if worker.team is team]
             rows.append(
-                Row(
+                ScoreRow(
                     team.project,
                     processes=len(mine),
                     running=sum(worker.running for worker in mine),

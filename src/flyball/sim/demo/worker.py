@@ -39,7 +39,7 @@ LONGEST_RETRY_AFTER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlannedCall:
     """One call to a model. The tokens it asks for decide how long the provider takes."""
 
     number: int
@@ -67,10 +67,10 @@ class Workload:
         if self.calls_each < 1 or any(team.workers < 1 for team in self.teams):
             raise UsageError("every project needs at least one call and one process")
 
-    def calls_of(self, project: str) -> list[Call]:
+    def calls_of(self, project: str) -> list[PlannedCall]:
         chance = random.Random(f"{self.seed}/{project}")
         spread = [chance.randint(self.tokens_low, self.tokens_high) for _ in range(self.calls_each)]
-        return [Call(number, tokens) for number, tokens in enumerate(spread)]
+        return [PlannedCall(number, tokens) for number, tokens in enumerate(spread)]
 
     @property
     def calls(self) -> int:
@@ -96,7 +96,7 @@ def retry_delay_s(attempt: int, retry_after_s: float | None, chance: random.Rand
 CALL_TIMEOUT_S = 60.0
 
 
-def ask(url: str, call: Call) -> tuple[int, Mapping[str, str]]:
+def ask(url: str, call: PlannedCall) -> tuple[int, Mapping[str, str]]:
     """Make one call; its status and headers, with names in lower case."""
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CALL_TIMEOUT_S)
@@ -121,7 +121,7 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def attempt(url: str, call: Call) -> tuple[int, Mapping[str, str]]:
+def attempt(url: str, call: PlannedCall) -> tuple[int, Mapping[str, str]]:
     say("run")
     status, headers = ask(url, call)
     if status not in (200, 429):
@@ -130,7 +130,7 @@ def attempt(url: str, call: Call) -> tuple[int, Mapping[str, str]]:
     return status, headers
 
 
-def make_ungoverned(url: str, call: Call, chance: random.Random) -> None:
+def make_ungoverned(url: str, call: PlannedCall, chance: random.Random) -> None:
     for tries in count():
         status, headers = attempt(url, call)
         if status == 200:
@@ -139,7 +139,7 @@ def make_ungoverned(url: str, call: Call, chance: random.Random) -> None:
         time.sleep(retry_delay_s(tries, float(retry_after) if retry_after else None, chance))
 
 
-def make_governed(url: str, call: Call, *, pool: str, project: str, name: str) -> None:
+def make_governed(url: str, call: PlannedCall, *, pool: str, project: str, name: str) -> None:
     import flyball
 
     status = 0
@@ -149,7 +149,7 @@ def make_governed(url: str, call: Call, *, pool: str, project: str, name: str) -
             lease.report(status, headers)
 
 
-def maker(told: Mapping[str, str | None]) -> Callable[[Call], None]:
+def maker(told: Mapping[str, str | None]) -> Callable[[PlannedCall], None]:
     """How this worker makes a call."""
     url, project, name = told["url"] or "", told["project"] or "", told["name"] or ""
     pool = told["pool"]
@@ -164,7 +164,7 @@ def maker(told: Mapping[str, str | None]) -> Callable[[Call], None]:
 
 def main(argv: list[str]) -> int:
     make = maker(json.loads(argv[0]))
-    calls: SimpleQueue[Call | None] = SimpleQueue()
+    calls: SimpleQueue[PlannedCall | None] = SimpleQueue()
     threading.Thread(target=_read_calls, args=(calls,), daemon=True).start()
     say("ready")
     for call in iter(calls.get, None):
@@ -172,12 +172,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _read_calls(calls: SimpleQueue[Call | None]) -> None:
+def _read_calls(calls: SimpleQueue[PlannedCall | None]) -> None:
     # Not sys.stdin: a thread that waits inside it makes the interpreter abort at exit.
     with open(0, "rb", buffering=0, closefd=False) as lines:
         for line in iter(lines.readline, b""):
             told = json.loads(line)
-            calls.put(Call(**told) if told is not None else None)
+            calls.put(PlannedCall(**told) if told is not None else None)
     os._exit(0)
 
 

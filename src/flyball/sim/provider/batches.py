@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flyball.sim.provider.dialect import ANSWER, Reply
+from flyball.sim.provider.dialect import ANSWER, ProviderReply
 
 _ONE = re.compile(r"/v1/messages/batches(?:/([\w-]+))?(/results|/cancel)?")
 _LOOKS = 2
@@ -39,9 +39,9 @@ class _Batch:
             "created_at": "2026-01-01T00:00:00Z",
         }
 
-    def results(self) -> Reply:
+    def results(self) -> ProviderReply:
         lines = [json.dumps(self._result(request)).encode() + b"\n" for request in self.requests]
-        return Reply(200, {}, {"content-type": "application/x-jsonl"}, events=lines)
+        return ProviderReply(200, {}, {"content-type": "application/x-jsonl"}, events=lines)
 
     def _result(self, request: Mapping[str, Any]) -> Mapping[str, object]:
         if self.cancelled:
@@ -60,7 +60,7 @@ class FakeBatches:
 
     def answer(
         self, method: str, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> Reply | None:
+    ) -> ProviderReply | None:
         """None where the path is about something else."""
         found = _ONE.fullmatch(path.partition("?")[0])
         if found is None:
@@ -71,7 +71,7 @@ class FakeBatches:
                 return _refused(401, "authentication_error", "x-api-key header is required")
             return self._answered(method, found[1], found[2] or "", body)
 
-    def _answered(self, method: str, name: str | None, rest: str, body: Mapping[str, Any]) -> Reply:
+    def _answered(self, method: str, name: str | None, rest: str, body: Mapping[str, Any]) -> ProviderReply:
         if name is None:
             return self._made(body) if method == "POST" else self._listed()
         batch = self._batches.get(name)
@@ -83,19 +83,21 @@ class FakeBatches:
             batch.cancelled = True
         else:
             batch.looks += 1
-        return Reply(200, batch.told())
+        return ProviderReply(200, batch.told())
 
-    def _made(self, body: Mapping[str, Any]) -> Reply:
+    def _made(self, body: Mapping[str, Any]) -> ProviderReply:
         requests = body.get("requests")
         if not isinstance(requests, list) or not requests:
             return _refused(400, "invalid_request_error", "requests: at least one is needed")
         batch = _Batch(f"msgbatch_{len(self._batches) + 1}", requests)
         self._batches[batch.id] = batch
-        return Reply(200, batch.told())
+        return ProviderReply(200, batch.told())
 
-    def _listed(self) -> Reply:
-        return Reply(200, {"data": [batch.told() for batch in self._batches.values()], "has_more": False})
+    def _listed(self) -> ProviderReply:
+        return ProviderReply(
+            200, {"data": [batch.told() for batch in self._batches.values()], "has_more": False}
+        )
 
 
-def _refused(status: int, kind: str, words: str) -> Reply:
-    return Reply(status, {"type": "error", "error": {"type": kind, "message": words}})
+def _refused(status: int, kind: str, words: str) -> ProviderReply:
+    return ProviderReply(status, {"type": "error", "error": {"type": kind, "message": words}})

@@ -67,7 +67,7 @@ class Second:
 
 
 @dataclass(slots=True)
-class Tally:
+class CapacityTally:
     """A provider's own count of what was asked of it."""
 
     accepted: int = 0
@@ -99,7 +99,7 @@ class Turnstile:
 
     def __init__(self, capacity: Capacity) -> None:
         self.capacity = capacity
-        self.tally = Tally()
+        self.tally = CapacityTally()
 
     def knock(self, t_s: float, *, refuse: bool = False) -> bool:
         """Somebody wants in. True if they are served; they stay open either way until they ``leave``.

@@ -25,7 +25,7 @@ MOST_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ProviderReply:
     """One HTTP answer."""
 
     status: int
@@ -85,14 +85,16 @@ class Dialect(Protocol):
     def tokens(self, body: Mapping[str, object]) -> int:
         """How many tokens of answer this request wants: they decide how long it takes."""
 
-    def served(self, body: Mapping[str, object], *, number: int) -> Reply: ...
+    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply: ...
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> Reply: ...
+    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply: ...
 
-    def refused(self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float) -> Reply:
+    def refused(
+        self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
+    ) -> ProviderReply:
         """Any other no; ``wall_s`` is for those who write a reset as a moment."""
 
-    def invalid(self, words: str, *, number: int) -> Reply: ...
+    def invalid(self, words: str, *, number: int) -> ProviderReply: ...
 
 
 _ANTHROPIC = {
@@ -127,7 +129,7 @@ class Anthropic:
     def tokens(self, body: Mapping[str, object]) -> int:
         return answer_tokens(body.get("max_tokens"))
 
-    def served(self, body: Mapping[str, object], *, number: int) -> Reply:
+    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         call = next_call(body)
         block: Mapping[str, object] = {"type": "text", "text": ANSWER}
         if call is not None:
@@ -148,7 +150,7 @@ class Anthropic:
             "usage": {"input_tokens": 200, "output_tokens": self.tokens(body)},
         }
         events = self._events(message, block) if body.get("stream") is True else ()
-        return Reply(200, message, {"request-id": _request_id(number)}, events)
+        return ProviderReply(200, message, {"request-id": _request_id(number)}, events)
 
     def _events(self, message: Mapping[str, object], block: Mapping[str, object]) -> tuple[bytes, ...]:
         begun: Mapping[str, object] = {**block, "text": ""}
@@ -169,11 +171,13 @@ class Anthropic:
             {"type": "message_stop"},
         )
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> Reply:
+    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply:
         words = "Number of concurrent connections has exceeded your rate limit. Please try again later."
         return self._error(429, "rate_limit_error", words, number, retry_after(retry_after_s))
 
-    def refused(self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float) -> Reply:
+    def refused(
+        self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
+    ) -> ProviderReply:
         if kind is SignalKind.THROTTLED:
             return self.throttled(number=number, retry_after_s=retry_after_s)
         headers = retry_after(retry_after_s) if kind is SignalKind.OVERLOADED else {}
@@ -181,16 +185,18 @@ class Anthropic:
             headers = _window(retry_after_s, wall_s)
         return self._error(*_ANTHROPIC[kind], number, headers)
 
-    def invalid(self, words: str, *, number: int) -> Reply:
+    def invalid(self, words: str, *, number: int) -> ProviderReply:
         return self._error(400, "invalid_request_error", words, number, {})
 
-    def _error(self, status: int, kind: str, words: str, number: int, headers: Mapping[str, str]) -> Reply:
+    def _error(
+        self, status: int, kind: str, words: str, number: int, headers: Mapping[str, str]
+    ) -> ProviderReply:
         body = {
             "type": "error",
             "error": {"type": kind, "message": words},
             "request_id": _request_id(number),
         }
-        return Reply(status, body, {"request-id": _request_id(number), **headers})
+        return ProviderReply(status, body, {"request-id": _request_id(number), **headers})
 
 
 def retry_after(seconds: float | None) -> Mapping[str, str]:

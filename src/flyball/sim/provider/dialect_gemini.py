@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from flyball.core.signals import SignalKind
-from flyball.sim.provider.dialect import ANSWER, Reply, answer_tokens, event
+from flyball.sim.provider.dialect import ANSWER, ProviderReply, answer_tokens, event
 from flyball.sim.provider.tool_calls import next_call
 
 _PATH = re.compile(r"/v1(?:beta|alpha)?/models/([^/:]+):(generateContent|streamGenerateContent)")
@@ -32,7 +32,7 @@ _ERRORS = {
 Part = Mapping[str, object]
 
 
-class Gemini:
+class GeminiDialect:
     """The Gemini API."""
 
     name = "gemini"
@@ -49,7 +49,7 @@ class Gemini:
     def tokens(self, body: Mapping[str, object]) -> int:
         return answer_tokens(_mapping(body.get("generationConfig")).get("maxOutputTokens"))
 
-    def served(self, body: Mapping[str, object], *, number: int) -> Reply:
+    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         call = next_call(body)
         if call is not None:
             parts: list[Part] = [{"functionCall": {"name": call.tool, "args": call.given}}]
@@ -61,8 +61,8 @@ class Gemini:
         pieces = [self._piece(body, part, number, last=False) for part in before]
         pieces.append(self._piece(body, last, number, last=True))
         if body.get("stream") is not True:
-            return Reply(200, pieces[-1])
-        return Reply(200, {}, {}, tuple(map(event, pieces)))
+            return ProviderReply(200, pieces[-1])
+        return ProviderReply(200, {}, {}, tuple(map(event, pieces)))
 
     def _piece(
         self, body: Mapping[str, object], part: Part, number: int, *, last: bool
@@ -82,11 +82,13 @@ class Gemini:
             "responseId": f"fake{number:06d}",
         }
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> Reply:  # noqa: ARG002 - the port
+    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply:  # noqa: ARG002 - the port
         words = _QUOTA if retry_after_s is None else f"{_QUOTA}\nPlease retry in {retry_after_s:.10g}s."
         return _error(429, "RESOURCE_EXHAUSTED", words, _quota("Minute", retry_after_s))
 
-    def refused(self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float) -> Reply:  # noqa: ARG002 - the port
+    def refused(
+        self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
+    ) -> ProviderReply:  # noqa: ARG002 - the port
         if kind is SignalKind.THROTTLED:
             return self.throttled(number=number, retry_after_s=retry_after_s)
         details: Sequence[Mapping[str, object]] = ()
@@ -96,13 +98,13 @@ class Gemini:
             details = [{"@type": f"{_RPC}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]
         return _error(*_ERRORS[kind], details)
 
-    def invalid(self, words: str, *, number: int) -> Reply:  # noqa: ARG002 - the port
+    def invalid(self, words: str, *, number: int) -> ProviderReply:  # noqa: ARG002 - the port
         return _error(400, "INVALID_ARGUMENT", words)
 
 
-def _error(status: int, name: str, words: str, details: Sequence[Mapping[str, object]] = ()) -> Reply:
+def _error(status: int, name: str, words: str, details: Sequence[Mapping[str, object]] = ()) -> ProviderReply:
     error: dict[str, object] = {"code": status, "message": words, "status": name}
-    return Reply(status, {"error": {**error, "details": details} if details else error})
+    return ProviderReply(status, {"error": {**error, "details": details} if details else error})
 
 
 def _quota(per: str, delay_s: float | None) -> Sequence[Mapping[str, object]]:

@@ -6,8 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 
 from flyball.core.signals import SignalKind
-from flyball.sim.provider.dialect import ANSWER, Reply, answer_tokens, event, retry_after, typed_events
-from flyball.sim.provider.tool_calls import Call, next_call
+from flyball.sim.provider.dialect import (
+    ANSWER,
+    ProviderReply,
+    answer_tokens,
+    event,
+    retry_after,
+    typed_events,
+)
+from flyball.sim.provider.tool_calls import ToolCall, next_call
 
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _ERRORS = {
@@ -47,12 +54,14 @@ class _OpenAI:
     def tokens(self, body: Mapping[str, object]) -> int:
         return answer_tokens(next((body[name] for name in _LIMITS if name in body), None))
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> Reply:
+    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply:
         words = "Rate limit reached for requests. Please try again later."
         reply = _error(429, "requests", "rate_limit_exceeded", words, number)
-        return Reply(reply.status, reply.body, {**reply.headers, **retry_after(retry_after_s)})
+        return ProviderReply(reply.status, reply.body, {**reply.headers, **retry_after(retry_after_s)})
 
-    def refused(self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float) -> Reply:
+    def refused(
+        self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
+    ) -> ProviderReply:
         if kind is SignalKind.THROTTLED:
             return self.throttled(number=number, retry_after_s=retry_after_s)
         headers: Mapping[str, str] = retry_after(retry_after_s) if kind is SignalKind.OVERLOADED else {}
@@ -63,9 +72,9 @@ class _OpenAI:
             window = {"used-percent": "100.0", "window-minutes": "300", "reset-at": str(at)}
             headers = {f"x-codex-primary-{name}": value for name, value in window.items()}
         reply = _error(*_ERRORS[kind], number, more)
-        return Reply(reply.status, reply.body, {**reply.headers, **headers})
+        return ProviderReply(reply.status, reply.body, {**reply.headers, **headers})
 
-    def invalid(self, words: str, *, number: int) -> Reply:
+    def invalid(self, words: str, *, number: int) -> ProviderReply:
         return _error(400, "invalid_request_error", None, words, number)
 
 
@@ -74,7 +83,7 @@ class ChatCompletions(_OpenAI):
 
     path = "/v1/chat/completions"
 
-    def served(self, body: Mapping[str, object], *, number: int) -> Reply:
+    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         tokens = self.tokens(body)
         usage = {"prompt_tokens": 200, "completion_tokens": tokens, "total_tokens": 200 + tokens}
         head = {
@@ -95,11 +104,11 @@ class ChatCompletions(_OpenAI):
                 }
                 for delta in deltas
             ]
-            return Reply(200, {}, _headers(number), (*map(event, chunks), event("[DONE]")))
+            return ProviderReply(200, {}, _headers(number), (*map(event, chunks), event("[DONE]")))
         message = {"role": "assistant", "content": None, **said}
         choices = [{"index": 0, "message": message, "finish_reason": reason}]
         done = {**head, "object": "chat.completion", "choices": choices, "usage": usage}
-        return Reply(200, done, _headers(number))
+        return ProviderReply(200, done, _headers(number))
 
 
 class Responses(_OpenAI):
@@ -107,7 +116,7 @@ class Responses(_OpenAI):
 
     path = "/v1/responses"
 
-    def served(self, body: Mapping[str, object], *, number: int) -> Reply:
+    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         tokens, call = self.tokens(body), next_call(body)
         item = _message(number, ANSWER) if call is None else _called(call, number)
         done: dict[str, object] = {
@@ -129,7 +138,7 @@ class Responses(_OpenAI):
             },
         }
         events = self._events(done, item, number) if body.get("stream") is True else ()
-        return Reply(200, done, _headers(number), events)
+        return ProviderReply(200, done, _headers(number), events)
 
     def _events(
         self, done: Mapping[str, object], item: Mapping[str, object], number: int
@@ -167,7 +176,7 @@ def _message(number: int, text: str | None) -> Mapping[str, object]:
     return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
 
-def _called(call: Call, number: int) -> Mapping[str, object]:
+def _called(call: ToolCall, number: int) -> Mapping[str, object]:
     """A tool call as an item: free text for a custom tool, JSON for a function."""
     item = {"id": f"item_fake{number:06d}", "call_id": f"call_fake{number:06d}", "name": call.tool}
     if isinstance(call.given, str):
@@ -175,7 +184,7 @@ def _called(call: Call, number: int) -> Mapping[str, object]:
     return {**item, "type": "function_call", "status": "completed", "arguments": json.dumps(call.given)}
 
 
-def _tool_call(call: Call, number: int) -> Mapping[str, object]:
+def _tool_call(call: ToolCall, number: int) -> Mapping[str, object]:
     function = {"name": call.tool, "arguments": json.dumps(call.given)}
     return {"index": 0, "id": f"call_fake{number:06d}", "type": "function", "function": function}
 
@@ -191,9 +200,9 @@ def _error(
     words: str,
     number: int,
     more: Mapping[str, object] | None = None,
-) -> Reply:
+) -> ProviderReply:
     error = {"message": words, "type": kind, "param": None, "code": code, **(more or {})}
-    return Reply(status, {"error": error}, _headers(number))
+    return ProviderReply(status, {"error": error}, _headers(number))
 
 
 def _headers(number: int) -> Mapping[str, str]:

@@ -35,7 +35,7 @@ _STEP = re.compile(r"(?P<what>\w+?)(?::(?P<wait>\d+(?:\.\d+)?))?(?:x(?P<times>\d
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptStep:
     """One kind of answer. ``OK`` leaves it to the capacity."""
 
     kind: SignalKind
@@ -46,15 +46,15 @@ class Step:
     """What is served breaks off in the middle."""
 
 
-BY_CAPACITY = Step(SignalKind.OK)
+BY_CAPACITY = ScriptStep(SignalKind.OK)
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    steps: tuple[Step, ...] = ()
+class ProviderScript:
+    steps: tuple[ScriptStep, ...] = ()
 
     @classmethod
-    def of(cls, text: str, *, usual_s: float | None) -> Script:
+    def of(cls, text: str, *, usual_s: float | None) -> ProviderScript:
         """Read a script; ``usual_s`` is the wait of a step that names none.
 
         >>> [Script.of("429x2,window", usual_s=1.0).at(n).kind.value for n in range(4)]
@@ -62,7 +62,7 @@ class Script:
         """
         return cls(tuple(_step(word.strip(), usual_s) for word in text.split(",") if word.strip()))
 
-    def at(self, number: int) -> Step:
+    def at(self, number: int) -> ScriptStep:
         """What to answer the request with this number, counted from 0."""
         for step in self.steps:
             if step.times is None or number < step.times:
@@ -71,7 +71,7 @@ class Script:
         return BY_CAPACITY
 
 
-def _step(word: str, usual_s: float | None) -> Step:
+def _step(word: str, usual_s: float | None) -> ScriptStep:
     found = _STEP.fullmatch(word)
     if found is None or found["what"] not in (*KINDS, CUT):
         known = ", ".join((*KINDS, CUT))
@@ -80,4 +80,4 @@ def _step(word: str, usual_s: float | None) -> Step:
     usual_s = WINDOW_S if kind is SignalKind.WINDOW_USED_UP else usual_s
     wait_s = usual_s if found["wait"] is None else float(found["wait"]) or None
     times = None if found["times"] == "*" else int(found["times"] or 1)
-    return Step(kind, wait_s, times, cut=found["what"] == CUT)
+    return ScriptStep(kind, wait_s, times, cut=found["what"] == CUT)

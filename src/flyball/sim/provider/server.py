@@ -40,11 +40,11 @@ from itertools import count
 from flyball.core.signals import SignalKind
 from flyball.errors import FlyballError
 from flyball.sim.provider.batches import FakeBatches
-from flyball.sim.provider.capacity import Capacity, Tally, Turnstile
-from flyball.sim.provider.dialect import Anthropic, Dialect, Reply
-from flyball.sim.provider.dialect_gemini import Gemini
+from flyball.sim.provider.capacity import Capacity, CapacityTally, Turnstile
+from flyball.sim.provider.dialect import Anthropic, Dialect, ProviderReply
+from flyball.sim.provider.dialect_gemini import GeminiDialect
 from flyball.sim.provider.dialect_openai import ChatCompletions, Responses
-from flyball.sim.provider.script import Script, Step
+from flyball.sim.provider.script import ProviderScript, ScriptStep
 
 BODY_LIMIT = 10_000_000
 _GZIP = 32 + zlib.MAX_WBITS
@@ -95,7 +95,7 @@ _COUNTED = 1234
 _MODEL = re.compile(r"/v1(?:beta)?/models/([^/:]+)")
 
 
-def aside(method: str, path: str) -> Reply | None:
+def aside(method: str, path: str) -> ProviderReply | None:
     """The answer to a request that is not for a model; None if it may be for one.
 
     >>> aside("POST", "/v1/messages/count_tokens?beta=true").body
@@ -103,22 +103,22 @@ def aside(method: str, path: str) -> Reply | None:
     """
     bare = path.partition("?")[0]
     if method == "POST" and bare.endswith("/messages/count_tokens"):
-        return Reply(200, {"input_tokens": _COUNTED})
+        return ProviderReply(200, {"input_tokens": _COUNTED})
     if method == "POST" and bare.endswith(":countTokens"):
-        return Reply(200, {"totalTokens": _COUNTED})
+        return ProviderReply(200, {"totalTokens": _COUNTED})
     if method != "GET":
         return None
     if bare in ("/v1/models", "/v1beta/models"):
         # Each vendor's client looks for its own field and is content with none in it.
-        return Reply(200, {"object": "list", "data": [], "has_more": False, "models": []})
+        return ProviderReply(200, {"object": "list", "data": [], "has_more": False, "models": []})
     model = _MODEL.fullmatch(bare)
     if model is None:
         return None
     name = model[1]
-    return Reply(200, {"id": name, "type": "model", "object": "model", "name": f"models/{name}"})
+    return ProviderReply(200, {"id": name, "type": "model", "object": "model", "name": f"models/{name}"})
 
 
-DIALECTS: tuple[Dialect, ...] = (Anthropic(), ChatCompletions(), Responses(), Gemini())
+DIALECTS: tuple[Dialect, ...] = (Anthropic(), ChatCompletions(), Responses(), GeminiDialect())
 HOST = "127.0.0.1"
 
 
@@ -133,7 +133,7 @@ class Manner:
 
 
 USUAL = Manner()
-Write = Callable[[Reply, Iterator[bytes]], None]
+Write = Callable[[ProviderReply, Iterator[bytes]], None]
 """Writes the head of a reply, then its parts as they come."""
 
 
@@ -154,7 +154,7 @@ class Provider:
         """``script`` is a text as in ``script.py``; ``heard`` is shown every model request."""
         self.manner = manner
         self._turnstile = Turnstile(capacity)
-        self._script, self._requests = Script.of(script, usual_s=manner.retry_after_s), 0
+        self._script, self._requests = ProviderScript.of(script, usual_s=manner.retry_after_s), 0
         self._heard = heard
         self._lock = threading.Lock()
         self._clock, self._sleep = clock, sleep
@@ -190,7 +190,7 @@ class Provider:
     def capacity_now(self) -> int:
         return self._turnstile.capacity.at(self.t_s)
 
-    def tally(self) -> Tally:
+    def tally(self) -> CapacityTally:
         """A copy of what was counted so far."""
         with self._lock:
             return deepcopy(self._turnstile.tally)
@@ -213,7 +213,7 @@ class Provider:
         with closing(parts):
             write(reply, parts)
 
-    def _refusal(self, dialect: Dialect, step: Step, number: int) -> Reply:
+    def _refusal(self, dialect: Dialect, step: ScriptStep, number: int) -> ProviderReply:
         """As the script says, else for want of room."""
         if step.kind is SignalKind.OK:
             return dialect.throttled(number=number, retry_after_s=self.manner.retry_after_s)
@@ -267,7 +267,7 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
                 return self._say(batches)
             dialect = next((each for each in DIALECTS if each.answers(self.path)), None)
             if dialect is None:
-                unknown = Reply(404, {"error": f"no dialect answers {self.path}"})
+                unknown = ProviderReply(404, {"error": f"no dialect answers {self.path}"})
                 return self._say(aside("POST", self.path) or unknown)
             if problem:
                 return provider.refuse(dialect, problem, self._write)
@@ -276,14 +276,14 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             if self.path == "/__fake/tally":
                 found = {"capacity": provider.capacity_now, **provider.tally().as_json()}
-                return self._say(Reply(200, found))
+                return self._say(ProviderReply(200, found))
             batches = provider.batches.answer("GET", self.path, {}, self._headers())
             if batches is not None:
                 return self._say(batches)
             if "upgrade" in self.headers:
                 # Clients that would rather have a socket fall back to plain requests.
-                return self._say(Reply(426, {"error": {"message": "no websockets here"}}))
-            unknown = Reply(404, {"error": "POST /v1/messages, or GET /__fake/tally"})
+                return self._say(ProviderReply(426, {"error": {"message": "no websockets here"}}))
+            unknown = ProviderReply(404, {"error": "POST /v1/messages, or GET /__fake/tally"})
             return self._say(aside("GET", self.path) or unknown)
 
         def do_HEAD(self) -> None:
@@ -303,10 +303,10 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
                 raise ValueError("the body must be a JSON object")
             return body
 
-        def _say(self, reply: Reply) -> None:
+        def _say(self, reply: ProviderReply) -> None:
             self._write(reply, iter(reply.parts()))
 
-        def _write(self, reply: Reply, parts: Iterator[bytes]) -> None:
+        def _write(self, reply: ProviderReply, parts: Iterator[bytes]) -> None:
             """The head with the first part; an answer of unknown length ends with the connection."""
             first = next(parts)
             self.close_connection = True

@@ -23,7 +23,7 @@ _RESULTS = ("tool_result", "function_call_output", "custom_tool_call_output")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """One tool call. ``given`` is text where the tool takes no fields."""
 
     tool: str
@@ -38,18 +38,18 @@ class _Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class PromptErrand:
     path: str = ""
     text: str = ""
     command: str = ""
 
-    def call(self, offered: frozenset[str]) -> Call | None:
+    def call(self, offered: frozenset[str]) -> ToolCall | None:
         """With the first of our tools that is on offer; None if there is none for it."""
         tools = _RUNNING if self.command else _WRITING
-        return next((Call(name, given(self)) for name, given in tools.items() if name in offered), None)
+        return next((ToolCall(name, given(self)) for name, given in tools.items() if name in offered), None)
 
 
-Given = Callable[[Errand], Mapping[str, object] | str]
+Given = Callable[[PromptErrand], Mapping[str, object] | str]
 _WRITING: Mapping[str, Given] = {
     "Write": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
     "write_file": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
@@ -66,19 +66,19 @@ _RUNNING: Mapping[str, Given] = {
 }
 
 
-def next_call(body: Mapping[str, object]) -> Call | None:
+def next_call(body: Mapping[str, object]) -> ToolCall | None:
     """What to do now; None: answer, for there is nothing left to do. What no tool is for is left undone.
 
     >>> next_call({"messages": [{"role": "user", "content": "errand: run ls"}], "tools": [{"name": "bash"}]})
     Call(tool='bash', given={'command': 'ls'})
     """
-    todo: list[Errand] = []
+    todo: list[PromptErrand] = []
     results: set[str] = set()
     for said in _conversation(body):
         if isinstance(said, _Result):
             # A set: clients that resume have been seen to send a result twice.
             results.add(said.call)
-        elif found := [Errand(*_fields(match, said)) for match in _ERRAND.finditer(said)]:
+        elif found := [PromptErrand(*_fields(match, said)) for match in _ERRAND.finditer(said)]:
             todo, results = found, set()
     offered = frozenset(_offered(body))
     calls = [call for errand in todo if (call := errand.call(offered)) is not None]

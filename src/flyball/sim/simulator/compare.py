@@ -20,7 +20,7 @@ from typing import cast
 from flyball.core.pool.settings import PoolChanges
 from flyball.sim.demo.score import jain
 from flyball.sim.simulator.controllers import CONTENDERS, FIXED_LOW
-from flyball.sim.simulator.engine import Brain, Engine, Oracle, Run, Tally
+from flyball.sim.simulator.engine import Brain, ClientTally, Engine, Oracle, SimulatedRun
 from flyball.sim.simulator.held_out import EVERY_SCENARIO
 from flyball.sim.simulator.jobs import jobs
 from flyball.sim.simulator.rivals import CALLERS
@@ -32,7 +32,7 @@ Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ScenarioScore:
     """One run beside the oracle's."""
 
     goodput_pct: float
@@ -46,12 +46,12 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ScenarioResult:
     """A contender in a scenario, over all seeds."""
 
     scenario: str
     contender: str
-    scores: tuple[Score, ...]
+    scores: tuple[ScenarioScore, ...]
 
     @property
     def goodput_pct(self) -> float:
@@ -87,7 +87,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class ScenarioTask:
     """One run by name, so that it can cross to another process."""
 
     scenario: str
@@ -99,7 +99,7 @@ class Task:
 
 def play(
     scenario: Scenario, contender: str, seed: int, *, changes: PoolChanges = _NO_CHANGES, moments: int = 0
-) -> Run:
+) -> SimulatedRun:
     """One run. ``contender`` may be the oracle; ``changes`` are for flyball's own."""
     provider = scenario.provider(seed)
     if contender == ORACLE:
@@ -122,10 +122,14 @@ def _brains(scenario: Scenario, contender: str, seed: int, changes: PoolChanges)
     return [chosen.make(pool, seed + 1000 * n, callers) for n in range(scenario.clients)]
 
 
-def score(scenario: Scenario, clients: Sequence[Tally], oracle: Sequence[Tally]) -> Score:
-    total, best, unit = Run(list(clients)).total, Run(list(oracle)).total, scenario.unit.value
+def score(scenario: Scenario, clients: Sequence[ClientTally], oracle: Sequence[ClientTally]) -> ScenarioScore:
+    total, best, unit = (
+        SimulatedRun(list(clients)).total,
+        SimulatedRun(list(oracle)).total,
+        scenario.unit.value,
+    )
     beyond = total.rejected - best.rejected
-    return Score(
+    return ScenarioScore(
         goodput_pct=100 * getattr(total, unit) / getattr(best, unit),
         waste_pct=100 * beyond / max(1, total.done),
         slot_waste_pct=100 * beyond * scenario.reject_s / max(1.0, total.served_s),
@@ -135,7 +139,7 @@ def score(scenario: Scenario, clients: Sequence[Tally], oracle: Sequence[Tally])
     )
 
 
-def run_task(task: Task) -> list[Tally]:
+def run_task(task: ScenarioTask) -> list[ClientTally]:
     scenario = EVERY_SCENARIO[task.scenario].shortened(task.part)
     return play(scenario, task.contender, task.seed, changes=task.changes).clients
 
@@ -149,33 +153,33 @@ def compare(
     changes: PoolChanges = _NO_CHANGES,
     processes: int = 1,
     told: Told | None = None,
-) -> list[Result]:
+) -> list[ScenarioResult]:
     """Everyone everywhere; by scenario, then contender."""
     tasks = [
-        Task(scenario=scenario, contender=contender, seed=seed, part=part, changes=changes)
+        ScenarioTask(scenario=scenario, contender=contender, seed=seed, part=part, changes=changes)
         for scenario in scenarios
         for seed in seeds
         for contender in (ORACLE, *contenders)
     ]
     runs = _run_all(tasks, processes, told or (lambda _: None))
-    scores: dict[tuple[str, str], list[Score]] = {}
-    oracle: list[Tally] = []
+    scores: dict[tuple[str, str], list[ScenarioScore]] = {}
+    oracle: list[ClientTally] = []
     for task, clients in zip(tasks, runs, strict=True):
         if task.contender == ORACLE:
             oracle = clients
         else:
             scored = score(EVERY_SCENARIO[task.scenario], clients, oracle)
             scores.setdefault((task.scenario, task.contender), []).append(scored)
-    return [Result(*names, tuple(each)) for names, each in scores.items()]
+    return [ScenarioResult(*names, tuple(each)) for names, each in scores.items()]
 
 
-def _run_all(tasks: Sequence[Task], processes: int, told: Told) -> Iterator[list[Tally]]:
+def _run_all(tasks: Sequence[ScenarioTask], processes: int, told: Told) -> Iterator[list[ClientTally]]:
     for count, (task, clients) in enumerate(zip(tasks, _mapped(tasks, processes), strict=True), 1):
         told(f"{count} of {len(tasks)} runs: {task.scenario}, {task.contender}")
         yield clients
 
 
-def _mapped(tasks: Sequence[Task], processes: int) -> Iterator[list[Tally]]:
+def _mapped(tasks: Sequence[ScenarioTask], processes: int) -> Iterator[list[ClientTally]]:
     if processes <= 1 or len(tasks) <= 1:
         yield from map(run_task, tasks)
         return

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from flyball.core.pool.local_pool import Gate, Start
+from flyball.core.pool.local_pool import CallStart, LocalPool
 from flyball.core.pool.settings import CONTROLLERS, PoolChanges, resolve_pool
 from flyball.core.signals import Signal
 from flyball.sim.simulator import rivals
@@ -22,7 +22,7 @@ class Governed:
     """A gate with any of flyball's controllers."""
 
     def __init__(self, changes: PoolChanges) -> None:
-        self.gate = Gate(resolve_pool(changes), 0.0)
+        self.gate = LocalPool(resolve_pool(changes), 0.0)
 
     @property
     def level(self) -> float:
@@ -35,7 +35,7 @@ class Governed:
         return self.gate.start(t_s, {"tokens": job.tokens})
 
     def end(self, started: object, job: Job, signal: Signal, t_s: float) -> None:  # noqa: ARG002
-        self.gate.end(cast(Start, started), signal, t_s)
+        self.gate.end(cast(CallStart, started), signal, t_s)
         self.gate.facts.clear()
 
 

@@ -45,7 +45,7 @@ class Brain(Protocol):
 
 
 @dataclass(slots=True)
-class Provider:
+class SimulatedProvider:
     """Rules, and how long a refusal takes."""
 
     rules: Sequence[Rule]
@@ -83,7 +83,7 @@ class Provider:
 class Oracle:
     """Knows what nobody can know. What it still wastes, nobody could have saved."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: SimulatedProvider) -> None:
         self._provider = provider
         self.running = 0
 
@@ -117,7 +117,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Tally:
+class ClientTally:
     """What one client got."""
 
     done: int = 0
@@ -129,18 +129,18 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Run:
+class SimulatedRun:
     """What happened. One tally per client; ``moments`` at a fixed pace."""
 
-    clients: list[Tally]
+    clients: list[ClientTally]
     moments: list[Moment] = field(default_factory=list)
     rejected_at_s: list[float] = field(default_factory=list)
     in_service: int = 0
     """Accepted and not done when the horizon came."""
 
     @property
-    def total(self) -> Tally:
-        return Tally(
+    def total(self) -> ClientTally:
+        return ClientTally(
             sum(c.done for c in self.clients),
             sum(c.rejected for c in self.clients),
             sum(c.served_s for c in self.clients),
@@ -193,7 +193,7 @@ class Engine:
 
     def __init__(
         self,
-        provider: Provider,
+        provider: SimulatedProvider,
         clients: Sequence[tuple[Brain, Iterator[Job]]],
         *,
         horizon_s: float,
@@ -208,9 +208,9 @@ class Engine:
         self._served = self._in_flight = self._rejected = self._waiting = 0
         self._every_s = horizon_s / moments if moments else INFINITY
         self._next_moment_s = 0.0 if moments else INFINITY
-        self.run = Run([Tally() for _ in clients])
+        self.run = SimulatedRun([ClientTally() for _ in clients])
 
-    def play(self) -> Run:
+    def play(self) -> SimulatedRun:
         for number in range(len(self._clients)):
             self._push(0.0, number, None)
         events = self._events

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from flyball.sim.simulator import shapes
 from flyball.sim.simulator.jobs import Mix
 from flyball.sim.simulator.limits import Flaky, Outages, Refilling, Rule, Seats
-from flyball.sim.simulator.scenario import AGENTS, DAY, SCENARIOS, Kind, Scenario, Unit, seats
+from flyball.sim.simulator.scenario import AGENTS, DAY, SCENARIOS, Scenario, ScenarioKind, Unit, seats
 
 
 def _two_buckets(_: int, __: float) -> Sequence[Rule]:
@@ -22,35 +22,35 @@ _HELD_OUT = (
     Scenario(
         name="ramp",
         title="6 to 48 at once, steadily",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="the seats grow in a straight line over two hours",
         rules=lambda _, end_s: [Seats(shapes.sampled(lambda t_s: 6 + 42 * t_s / end_s, end_s, 1.0))],
     ),
     Scenario(
         name="square",
         title="30 and 15 at once in turn",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="the seats halve and come back at random times, ten minutes apart on average",
         rules=lambda seed, horizon_s: [Seats(shapes.square(15, 30, 600, horizon_s, seed))],
     ),
     Scenario(
         name="seven",
         title="7 at once",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="a small account",
         rules=seats(7),
     ),
     Scenario(
         name="wide",
         title="120 at once",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="a large account",
         rules=seats(120),
     ),
     Scenario(
         name="heavy-tail",
         title="24 at once, very uneven calls",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="one call in a hundred takes more than eight times the mean",
         rules=seats(24),
         mix=Mix(service_sigma=1.2),
@@ -58,21 +58,21 @@ _HELD_OUT = (
     Scenario(
         name="seats-retry-after",
         title="24 at once, with Retry-After",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="a 429 for one too many asks to wait three seconds, though a seat may be free sooner",
         rules=lambda _, __: [Seats([(0.0, 24)], retry_after_s=3.0)],
     ),
     Scenario(
         name="walk",
         title="10 to 40 at once, wandering",
-        kind=Kind.VOLATILE,
+        kind=ScenarioKind.VOLATILE,
         words="the seats move by up to two, up or down, every 20 seconds",
         rules=lambda seed, horizon_s: [Seats(shapes.walk(10, 40, 20, horizon_s, seed))],
     ),
     Scenario(
         name="two-buckets",
         title="requests and tokens per minute, with headers",
-        kind=Kind.HEADERS,
+        kind=ScenarioKind.HEADERS,
         words="both quotas are about equally tight, so which one binds changes by the minute",
         rules=_two_buckets,
         unit=Unit.TOKENS,
@@ -80,7 +80,7 @@ _HELD_OUT = (
     Scenario(
         name="bucket-small",
         title="a small token quota, bare 429",
-        kind=Kind.QUOTA,
+        kind=ScenarioKind.QUOTA,
         words="60,000 tokens that refill at 1,000 a second; a 429 says nothing",
         rules=lambda _, __: [Refilling("tokens", 60_000, 1_000)],
         unit=Unit.TOKENS,
@@ -88,7 +88,7 @@ _HELD_OUT = (
     Scenario(
         name="agents-drift",
         title="19 to 31 agents at once, drifting",
-        kind=Kind.AGENTS,
+        kind=ScenarioKind.AGENTS,
         words="runs of 13 minutes; the seats follow a sine around 25 over the day",
         rules=lambda _, horizon_s: [Seats(shapes.wave(25, 6, horizon_s, every_s=60.0))],
         mix=Mix(780.0, 0.8),
@@ -99,7 +99,7 @@ _HELD_OUT = (
     Scenario(
         name="outages-mixed",
         title="outages from seconds to ten minutes",
-        kind=Kind.TROUBLE,
+        kind=ScenarioKind.TROUBLE,
         words="24 seats; outages of very different lengths, and one call in 500 meets an overload of its own",
         rules=_mixed_outages,
         mix=Mix(unlucky=0.002),

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from flyball.core.pool.settings import PoolChanges
-from flyball.sim.simulator.compare import Result
+from flyball.sim.simulator.compare import ScenarioResult
 from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT, OURS
 from flyball.sim.simulator.held_out import EVERY_SCENARIO
 from flyball.sim.simulator.scenario import Goal, Scenario
@@ -25,19 +25,19 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def worth(result: Result, goal: Goal | None) -> float:
+def worth(result: ScenarioResult, goal: Goal | None) -> float:
     """Goodput, less what the waste costs: a rejected call is paid for with others that had to wait, and
     providers notice."""
     return result.goodput_pct - PRICE * result.judged_waste_pct(goal)
 
 
-def ranked(results: Sequence[Result], goal: Goal | None) -> list[Result]:
+def ranked(results: Sequence[ScenarioResult], goal: Goal | None) -> list[ScenarioResult]:
     """The best first."""
     return sorted(results, key=lambda result: -worth(result, goal))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """A contender in one scenario, in words."""
 
     contender: str
@@ -48,9 +48,9 @@ class Row:
     words: str
 
 
-def rows(results: Sequence[Result], goal: Goal | None) -> list[Row]:
+def rows(results: Sequence[ScenarioResult], goal: Goal | None) -> list[ReportRow]:
     return [
-        Row(
+        ReportRow(
             result.contender,
             f"{result.goodput_pct:.2f} %",
             number(result.waste_pct),
@@ -74,7 +74,7 @@ def settings_words(pool: PoolChanges) -> str:
     return " ".join(parts)
 
 
-def advice(scenario: Scenario, results: Sequence[Result], changes: PoolChanges) -> list[str]:
+def advice(scenario: Scenario, results: Sequence[ScenarioResult], changes: PoolChanges) -> list[str]:
     """Which settings to choose here, and why, in sentences."""
     goal = scenario.goal
     order = ranked(results, goal)
@@ -108,7 +108,9 @@ def _waste_words(waste_pct: float, goal: Goal | None) -> str:
     return f"{number(waste_pct)} rejected per 100 served"
 
 
-def record(results: Sequence[Result], *, seeds: Sequence[int], part: float = 1.0) -> dict[str, object]:
+def record(
+    results: Sequence[ScenarioResult], *, seeds: Sequence[int], part: float = 1.0
+) -> dict[str, object]:
     """Everything, for programs."""
     return {
         "tag": "simulated",
@@ -134,14 +136,14 @@ def record(results: Sequence[Result], *, seeds: Sequence[int], part: float = 1.0
 # -- the whole table --------------------------------------------------------------------------------
 
 
-def cell(result: Result) -> str:
+def cell(result: ScenarioResult) -> str:
     """``99.9 / 0.31``: goodput, and the waste that counts in this scenario."""
     waste = result.judged_waste_pct(EVERY_SCENARIO[result.scenario].goal)
     fairness = f" ({result.jain:.2f})" if EVERY_SCENARIO[result.scenario].clients > 1 else ""
     return f"{result.goodput_pct:.1f} / {number(waste)}{fairness}"
 
 
-def matrix(results: Sequence[Result]) -> list[list[str]]:
+def matrix(results: Sequence[ScenarioResult]) -> list[list[str]]:
     """A row per scenario and one of medians, a column per contender; the first row has the names."""
     contenders = list(dict.fromkeys(result.contender for result in results))
     scenarios = list(dict.fromkeys(result.scenario for result in results))
@@ -155,7 +157,7 @@ def matrix(results: Sequence[Result]) -> list[list[str]]:
     return table
 
 
-def medians_of(results: Sequence[Result]) -> tuple[float, float]:
+def medians_of(results: Sequence[ScenarioResult]) -> tuple[float, float]:
     """Goodput and waste over scenarios, of the waste that counts in each."""
     wastes = [result.judged_waste_pct(EVERY_SCENARIO[result.scenario].goal) for result in results]
     return median(result.goodput_pct for result in results), median(wastes)

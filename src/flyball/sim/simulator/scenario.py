@@ -21,7 +21,7 @@ from enum import Enum
 from flyball.core.pool.settings import PoolChanges
 from flyball.core.signals import SignalKind
 from flyball.sim.simulator import shapes
-from flyball.sim.simulator.engine import Provider
+from flyball.sim.simulator.engine import SimulatedProvider
 from flyball.sim.simulator.jobs import Mix
 from flyball.sim.simulator.limits import Acceleration, Flaky, Outages, Refilling, Rule, Seats
 
@@ -30,7 +30,7 @@ FINAL_SEEDS = (41, 42, 43)
 HOURS_2, HOURS_4, DAY = 7200.0, 14400.0, 86400.0
 
 
-class Kind(Enum):
+class ScenarioKind(Enum):
     """Classes of scenario: what can be reached differs between them, not within."""
 
     HARD = "hard cap"
@@ -60,14 +60,14 @@ class Goal:
     jain: float | None = None
 
 
-GOALS: Mapping[Kind, Goal] = {
-    Kind.HARD: Goal(goodput=99.0, waste=0.5),
-    Kind.VOLATILE: Goal(goodput=95.0, waste=1.0),
-    Kind.HEADERS: Goal(goodput=99.5, waste=0.05),
-    Kind.QUOTA: Goal(goodput=98.5, waste=0.5),
-    Kind.AGENTS: Goal(goodput=98.5, slot_waste=0.3),
-    Kind.TROUBLE: Goal(goodput=99.0, waste=1.0),
-    Kind.PROCESSES: Goal(goodput=99.0, jain=0.99),
+GOALS: Mapping[ScenarioKind, Goal] = {
+    ScenarioKind.HARD: Goal(goodput=99.0, waste=0.5),
+    ScenarioKind.VOLATILE: Goal(goodput=95.0, waste=1.0),
+    ScenarioKind.HEADERS: Goal(goodput=99.5, waste=0.05),
+    ScenarioKind.QUOTA: Goal(goodput=98.5, waste=0.5),
+    ScenarioKind.AGENTS: Goal(goodput=98.5, slot_waste=0.3),
+    ScenarioKind.TROUBLE: Goal(goodput=99.0, waste=1.0),
+    ScenarioKind.PROCESSES: Goal(goodput=99.0, jain=0.99),
 }
 
 CALLS = PoolChanges(profile="calls", cap=2, cap_ceiling=512)
@@ -79,7 +79,7 @@ AGENTS = PoolChanges(profile="agents", spacing_s=0.0, cap_ceiling=64)
 class Scenario:
     name: str
     title: str
-    kind: Kind
+    kind: ScenarioKind
     words: str
     """What happens, for people."""
     rules: Callable[[int, float], Sequence[Rule]]
@@ -104,8 +104,8 @@ class Scenario:
     def hold_s(self) -> float:
         return self.mix.service_mean_s
 
-    def provider(self, seed: int) -> Provider:
-        return Provider(self.rules(seed, self.horizon_s), self.reject_s)
+    def provider(self, seed: int) -> SimulatedProvider:
+        return SimulatedProvider(self.rules(seed, self.horizon_s), self.reject_s)
 
     def shortened(self, part: float) -> Scenario:
         """The same shape in part of the time."""
@@ -145,21 +145,21 @@ _TUNING = (
     Scenario(
         name="constant",
         title="24 at once, always",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="a provider that serves 24 calls at once and answers 429 to the 25th",
         rules=seats(24),
     ),
     Scenario(
         name="step",
         title="32, then 12, then 32 at once",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="the provider serves 32 at once, 12 in the middle third, then 32 again",
         rules=seats(32, 12),
     ),
     Scenario(
         name="diurnal",
         title="8 to 32 at once, as a wave",
-        kind=Kind.HARD,
+        kind=ScenarioKind.HARD,
         words="the seats follow a sine between 8 and 32, a day in four hours",
         rules=lambda _, horizon_s: [Seats(shapes.wave(20, 12, horizon_s, every_s=1.0))],
         horizon_s=HOURS_4,
@@ -167,14 +167,14 @@ _TUNING = (
     Scenario(
         name="neighbour",
         title="a restless neighbour",
-        kind=Kind.VOLATILE,
+        kind=ScenarioKind.VOLATILE,
         words="somebody else on the account leaves 12 to 36 seats, another number about every two minutes",
         rules=lambda seed, horizon_s: [Seats(shapes.restless(12, 36, 120, horizon_s, seed))],
     ),
     Scenario(
         name="bucket-headers",
         title="tokens per minute, with headers",
-        kind=Kind.HEADERS,
+        kind=ScenarioKind.HEADERS,
         words="240,000 tokens that refill at 4,000 a second; every answer says how many are left",
         rules=tokens(headers=True),
         unit=Unit.TOKENS,
@@ -182,7 +182,7 @@ _TUNING = (
     Scenario(
         name="bucket-shared",
         title="a token quota shared with a neighbour",
-        kind=Kind.HEADERS,
+        kind=ScenarioKind.HEADERS,
         words="a neighbour on the same quota takes a quarter of the refill, in bursts of a minute",
         rules=_shared_tokens,
         unit=Unit.TOKENS,
@@ -191,7 +191,7 @@ _TUNING = (
     Scenario(
         name="bucket-retry-after",
         title="tokens per minute, Retry-After only",
-        kind=Kind.QUOTA,
+        kind=ScenarioKind.QUOTA,
         words="the same bucket; a 429 says in whole seconds when there is enough again",
         rules=tokens(retry_after=True),
         unit=Unit.TOKENS,
@@ -199,7 +199,7 @@ _TUNING = (
     Scenario(
         name="bucket-bare",
         title="tokens per minute, bare 429",
-        kind=Kind.QUOTA,
+        kind=ScenarioKind.QUOTA,
         words="the same bucket; a 429 says nothing",
         rules=tokens(),
         unit=Unit.TOKENS,
@@ -207,7 +207,7 @@ _TUNING = (
     Scenario(
         name="requests-bare",
         title="requests per minute, bare 429",
-        kind=Kind.QUOTA,
+        kind=ScenarioKind.QUOTA,
         words="120 requests that refill at 2 a second; a 429 says nothing",
         rules=lambda _, __: [Refilling("requests", 120, 2)],
         unit=Unit.REQUESTS,
@@ -215,7 +215,7 @@ _TUNING = (
     Scenario(
         name="agents",
         title="10 agents at once, a day",
-        kind=Kind.AGENTS,
+        kind=ScenarioKind.AGENTS,
         words="runs of 13 minutes on average; the 11th dies with a rate limit after half a minute",
         rules=seats(10),
         mix=_AGENT_MIX,
@@ -226,7 +226,7 @@ _TUNING = (
     Scenario(
         name="agents-step",
         title="12, then 5, then 12 agents at once",
-        kind=Kind.AGENTS,
+        kind=ScenarioKind.AGENTS,
         words="as agents, with less than half of the seats in the middle of the day",
         rules=seats(12, 5),
         mix=_AGENT_MIX,
@@ -237,14 +237,14 @@ _TUNING = (
     Scenario(
         name="bursts",
         title="four seconds of 429 every ten minutes",
-        kind=Kind.TROUBLE,
+        kind=ScenarioKind.TROUBLE,
         words="24 seats, but now and then everybody is refused for four seconds, whatever the load",
         rules=_bursts,
     ),
     Scenario(
         name="outages",
         title="outages of one and two minutes, and stray overloads",
-        kind=Kind.TROUBLE,
+        kind=ScenarioKind.TROUBLE,
         words="24 seats; three times nobody is served at all; one call in 500 meets an overload of its own",
         rules=_outages,
         mix=Mix(unlucky=0.002),
@@ -252,14 +252,14 @@ _TUNING = (
     Scenario(
         name="acceleration",
         title="use may only grow slowly",
-        kind=Kind.TROUBLE,
+        kind=ScenarioKind.TROUBLE,
         words="32 seats, and never more than half as many again as in the last minute",
         rules=lambda _, __: [Seats([(0.0, 32)]), Acceleration()],
     ),
     Scenario(
         name="stale",
         title="seats that outlive their calls",
-        kind=Kind.TROUBLE,
+        kind=ScenarioKind.TROUBLE,
         words="24 seats; one call in 200 ends for its client, but its seat stays taken 20 times as long",
         rules=seats(24),
         mix=Mix(stale=0.005),
@@ -267,7 +267,7 @@ _TUNING = (
     Scenario(
         name="processes-4",
         title="4 processes, one governor",
-        kind=Kind.PROCESSES,
+        kind=ScenarioKind.PROCESSES,
         words="24 seats for four processes that take turns",
         rules=seats(24),
         clients=4,
@@ -275,7 +275,7 @@ _TUNING = (
     Scenario(
         name="processes-20",
         title="20 processes, one governor",
-        kind=Kind.PROCESSES,
+        kind=ScenarioKind.PROCESSES,
         words="60 seats for twenty processes that take turns",
         rules=seats(60),
         clients=20,
@@ -283,7 +283,7 @@ _TUNING = (
     Scenario(
         name="processes-apart",
         title="4 processes that do not know each other",
-        kind=Kind.PROCESSES,
+        kind=ScenarioKind.PROCESSES,
         words="24 seats for four processes, each with a governor of its own: what coordination is for",
         rules=seats(24),
         clients=4,

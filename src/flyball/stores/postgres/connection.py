@@ -65,7 +65,7 @@ _SET_UP = """
 _KNOWN = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = 'layout'"
 
 
-class Link(psycopg.Connection[tuple[Any, ...]]):
+class Connection(psycopg.Connection[tuple[Any, ...]]):
     """Used by one thread at a time. Closed by whoever opened it, in the process that did."""
 
     answer_s: float = math.inf
@@ -170,9 +170,9 @@ class Link(psycopg.Connection[tuple[Any, ...]]):
             os.close(null)
 
 
-def connect(address: Address) -> tuple[Link, float]:
+def connect(address: Address) -> tuple[Connection, float]:
     """A connection that is set up, and the server's time. A server is refused where leases are not safe."""
-    link = Link.connect(address.conninfo, autocommit=True, **_options(address))
+    link = Connection.connect(address.conninfo, autocommit=True, **_options(address))
     try:
         return link, _set_up(link, address)
     except BaseException:
@@ -190,7 +190,7 @@ def _options(address: Address) -> dict[str, Any]:
     return options
 
 
-def _set_up(link: Link, address: Address) -> float:
+def _set_up(link: Connection, address: Address) -> float:
     link.answer_s = address.answer_s
     link.prepared_max = 200
     # One type for whole numbers, whatever their size: a statement is prepared once.
@@ -215,14 +215,14 @@ def _set_up(link: Link, address: Address) -> float:
     return float(now)
 
 
-def _check_pooler(link: Link, pid: int, address: Address) -> None:
+def _check_pooler(link: Connection, pid: int, address: Address) -> None:
     """Refuse a pooler that shares sessions: where it does, ours moves, or serves a second connection too.
 
     A quiet pooler lends the session that was used last, so the second connection gets ours; in a busy one
     ours moves. A second connection that is not served has to wait for a session of its own.
     """
     try:
-        with Link.connect(address.conninfo, autocommit=True, **_options(address)) as second:
+        with Connection.connect(address.conninfo, autocommit=True, **_options(address)) as second:
             second.answer_s = min(POOLER_S, address.answer_s)
             for _ in range(POOLER_LOOKS):
                 ours, others = (each.ask("SELECT pg_backend_pid()")[0][0] for each in (link, second))
@@ -233,7 +233,7 @@ def _check_pooler(link: Link, pid: int, address: Address) -> None:
             raise
 
 
-def look_again(link: Link, space: str) -> None:
+def look_again(link: Connection, space: str) -> None:
     """Which version of our tables is there?"""
     known = link.ask(_KNOWN, (space,))
     link.layout = int(link.ask("SELECT version FROM layout")[0][0]) if known else 0

@@ -38,7 +38,7 @@ from psycopg import sql
 
 from flyball.errors import StoreBusyError, StoreClosedError, StoreUnreadableError
 from flyball.stores.postgres.address import Address, parse
-from flyball.stores.postgres.connection import Link, connect, look_again
+from flyball.stores.postgres.connection import Connection, connect, look_again
 from flyball.stores.postgres.errors import VANISHED, translated
 from flyball.stores.postgres.queries import CLOCK
 
@@ -53,7 +53,7 @@ def scripts() -> list[tuple[int, str]]:
 LAYOUT = 6
 
 
-def check(link: Link, address: Address) -> None:
+def check(link: Connection, address: Address) -> None:
     """Refuse what a newer flyball has written: it may mean other things by it."""
     if link.layout > LAYOUT:
         raise StoreUnreadableError(
@@ -62,7 +62,7 @@ def check(link: Link, address: Address) -> None:
         )
 
 
-def bring_forward(link: Link, address: Address) -> None:
+def bring_forward(link: Connection, address: Address) -> None:
     """Make the tables, or change them into ours. Of several who come at once one does it."""
     if link.layout == LAYOUT:
         return
@@ -79,7 +79,7 @@ def bring_forward(link: Link, address: Address) -> None:
             link.layout = number
 
 
-def _exists(link: Link, space: str) -> bool:
+def _exists(link: Connection, space: str) -> bool:
     """Asked first: who may not make schemas may still have been given one."""
     found = link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (space,)).fetchone()
     return found is not None
@@ -90,10 +90,10 @@ def _lock(space: str) -> int:
     return int.from_bytes(hashlib.sha256(f"flyball {space}".encode()).digest()[:8], "big", signed=True)
 
 
-class Ears:
+class NotificationListener:
     """Implements ``Listener``, until its server is closed."""
 
-    def __init__(self, link: Link, is_closed: Callable[[], bool]) -> None:
+    def __init__(self, link: Connection, is_closed: Callable[[], bool]) -> None:
         self._link, self._is_closed = link, is_closed
         self._heard: deque[dict[str, str]] = deque()
         # What comes along with the answer to something else.
@@ -136,7 +136,7 @@ class Ears:
             raise StoreClosedError("nobody listens any more")
 
 
-def hang_up(link: Link) -> None:
+def hang_up(link: Connection) -> None:
     """Whoever waits on this connection, in another thread, looks up."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(link.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)
@@ -144,20 +144,20 @@ def hang_up(link: Link) -> None:
 
 SPARE_S = 60.0
 """A connection beyond the first that nobody needed for so long is closed."""
-_parents: list[Link] = []
+_parents: list[Connection] = []
 """In a forked child: what is the parent's, kept so that nobody closes it."""
 
 
-class Server:
+class ConnectionPool:
     """Safe to use from many threads, and after a fork."""
 
     def __init__(self, url: str) -> None:
         self.address: Address = parse(url)
         self.words, self.answer_s = self.address.words, self.address.answer_s
         self.closed = False
-        self._idle: list[Link] = []
-        self._all: weakref.WeakSet[Link] = weakref.WeakSet()
-        self._ears: weakref.WeakSet[Link] = weakref.WeakSet()
+        self._idle: list[Connection] = []
+        self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._ears: weakref.WeakSet[Connection] = weakref.WeakSet()
         weakref.finalize(self, _let_go, self._all, self._ears)
         self._room = self._all_free()
         self._offset_s = 0.0
@@ -184,7 +184,7 @@ class Server:
     # -- connections --------------------------------------------------------------------------------
 
     @contextmanager
-    def lend(self, *, writing: bool = False) -> Iterator[Link]:
+    def lend(self, *, writing: bool = False) -> Iterator[Connection]:
         """A connection for one piece of work. ``writing``: our tables are there, and of this version."""
         room = self._room
         try:
@@ -214,12 +214,12 @@ class Server:
         finally:
             room.put(None)
 
-    def listener(self) -> Ears:
+    def listener(self) -> NotificationListener:
         """A connection of its own, for hearing channels."""
         link = self._opened()
         self._ears.add(link)
         me = weakref.ref(self)
-        return Ears(link, lambda: (server := me()) is None or server.closed)
+        return NotificationListener(link, lambda: (server := me()) is None or server.closed)
 
     def close(self) -> None:
         """For good."""
@@ -250,7 +250,7 @@ class Server:
             room.put(None)
         return room
 
-    def _found(self) -> Link:
+    def _found(self) -> Connection:
         while self._idle:
             try:
                 link = self._idle.pop()
@@ -261,7 +261,7 @@ class Server:
             link.close()
         return self._opened()
 
-    def _opened(self) -> Link:
+    def _opened(self) -> Connection:
         self._check_open()
         try:
             link, now = connect(self.address)
@@ -278,7 +278,7 @@ class Server:
         if self.closed:
             raise StoreClosedError(f"{self.words} was closed here; open it again")
 
-    def _prepare(self, link: Link, *, writing: bool) -> None:
+    def _prepare(self, link: Connection, *, writing: bool) -> None:
         if not link.layout:
             look_again(link, self.address.space)
         check(link, self.address)
@@ -289,7 +289,7 @@ class Server:
                 f"the state on {self.words} has an old layout; any flyball command that writes upgrades it"
             )
 
-    def _take_back(self, link: Link) -> None:
+    def _take_back(self, link: Connection) -> None:
         if not link.idle or self.closed:
             link.close()
             return
@@ -303,14 +303,14 @@ class Server:
                 return
             spare.close()
 
-    def _note(self, error: psycopg.Error, link: Link) -> None:
+    def _note(self, error: psycopg.Error, link: Connection) -> None:
         """After some errors no connection is what it was: the next one looks anew."""
         if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or error.sqlstate in VANISHED:
             link.close()
             self._drop_idle()
 
 
-def _let_go(links: Iterable[Link], ears: Iterable[Link]) -> None:
+def _let_go(links: Iterable[Connection], ears: Iterable[Connection]) -> None:
     """Of what a server leaves behind; who listens closes its connection by itself."""
     listening = set(ears)
     for link in listening:

@@ -35,7 +35,7 @@ class NoAnswerError(psycopg.OperationalError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ailment:
+class _Diagnosis:
     codes: tuple[str, ...]
     """The beginning of a code is enough."""
     signs: tuple[str, ...]
@@ -45,75 +45,75 @@ class _Ailment:
 
 
 _AILMENTS = (
-    _Ailment(
+    _Diagnosis(
         (),
         ("no pg_hba.conf entry", "pg_hba.conf rejects"),
         "lets nobody in like this ({reason}); its pg_hba.conf says who may, FLYBALL_URL who we are",
     ),
-    _Ailment(
+    _Diagnosis(
         ("28",),
         ("authentication failed", "no password supplied", 'role ".*" does not exist'),
         "refuses the user or password ({reason}); set them in FLYBALL_URL "
         "(postgresql://user:password@host/database)",
     ),
-    _Ailment(
+    _Diagnosis(
         ("3D000",),
         ('database ".*" does not exist',),
         "has no such database ({reason}); create it, or name another in FLYBALL_URL",
     ),
-    _Ailment(
+    _Diagnosis(
         (),
         ("SSL", "certificate", "TLS"),
         "gives no secure connection ({reason}); sslmode= in FLYBALL_URL says what is demanded, sslrootcert= "
         "names its certificate authority",
     ),
-    _Ailment(
+    _Diagnosis(
         ("25006",),
         ("read-only", "session is not read-write", "hot standby"),
         "only follows another server, or takes no writes; name the primary in FLYBALL_URL (several hosts and "
         "target_session_attrs=read-write find it)",
         StoreReadOnlyError,
     ),
-    _Ailment(
+    _Diagnosis(
         ("42501",),
         (),
         "forbids it ({reason}); flyball's user needs CREATE on the database, or a schema {space} of its own "
         "(CREATE SCHEMA {space} AUTHORIZATION user)",
     ),
-    _Ailment(("53100",), (), "has no disk space left ({reason}); free some", StoreFullError),
-    _Ailment(("53200",), (), "has no memory left ({reason})", StoreFullError),
-    _Ailment(
+    _Diagnosis(("53100",), (), "has no disk space left ({reason}); free some", StoreFullError),
+    _Diagnosis(("53200",), (), "has no memory left ({reason})", StoreFullError),
+    _Diagnosis(
         ("53300",),
         ("too many clients", "too many connections", "connection slots"),
         "has no connection left ({reason}); raise its max_connections, or lower connections= in FLYBALL_URL",
         StoreBusyError,
     ),
-    _Ailment(
+    _Diagnosis(
         ("57P03", "57P01", "57P02"),
         ("starting up", "shutting down", "recovery mode"),
         "is starting or stopping ({reason}); try again in a moment",
         StoreBusyError,
     ),
-    _Ailment(
+    _Diagnosis(
         ("55P03", "57014"),
         (),
         "did not get to it within {patience_s:g} s ({reason}); somebody else holds the pool, or the server "
         "is overloaded. socket_timeout= in FLYBALL_URL allows more",
         StoreBusyError,
     ),
-    _Ailment(
+    _Diagnosis(
         ("25P03",),
         (),
         "gave up on a step that stood still for {patience_s:g} s, and undid it; was this process stopped?",
         StoreBusyError,
     ),
-    _Ailment(AGAIN, (), "changes all the time ({reason}); try again", StoreBusyError),
-    _Ailment(
+    _Diagnosis(AGAIN, (), "changes all the time ({reason}); try again", StoreBusyError),
+    _Diagnosis(
         VANISHED,
         (),
         "has lost flyball's schema {space} ({reason}); the next call makes it anew",
     ),
-    _Ailment(
+    _Diagnosis(
         ("42P07", "42723", "42710"),
         (),
         "has something of somebody else's in the schema {space} ({reason}); name another with ?space= in "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flyball.core.pool.model import Holder
 from flyball.errors import UsageError
 from flyball.host.install_hints import extra_command
-from flyball.stores.pool_session import World
+from flyball.stores.pool_session import Environment
 
 if TYPE_CHECKING:
     from flyball.stores.postgres.store import PostgresStore
@@ -29,8 +29,10 @@ def open_postgres(
             "FLYBALL_URL names a PostgreSQL server, and its driver is not installed: "
             f"{extra_command('postgres')}"
         ) from error
-    from flyball.stores.postgres.connection_pool import Server
+    from flyball.stores.postgres.connection_pool import ConnectionPool
     from flyball.stores.postgres.store import PostgresStore
 
-    server = Server(url)
-    return PostgresStore(server, World(server.now, chance, lambda: None, here, stands_still=stands_still))
+    server = ConnectionPool(url)
+    return PostgresStore(
+        server, Environment(server.now, chance, lambda: None, here, stands_still=stands_still)
+    )

@@ -24,37 +24,37 @@ from flyball.core.pool.model import (
     Claim,
     Fact,
     Holder,
+    IdempotencyRecord,
     Phase,
     PoolCounts,
     ProjectUse,
-    Receipt,
 )
 from flyball.core.pool.settings import MachineSettings, ShareRule
-from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores.codec import CLAIM_WIDTH, claim_of, of_holder, of_limits, of_meters
 from flyball.stores.port import Demand
 from flyball.stores.postgres import queries as sql
-from flyball.stores.postgres.connection import Link, Values
+from flyball.stores.postgres.connection import Connection, Values
 from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
 
 
 @dataclass(slots=True)
-class Mind:
+class PoolBlob:
     """Settings, learned state and pot of one pool: read together, once in a step, which has its lock."""
 
     settings: str
     memory: str
-    pot: Pot | None
+    pot: ShareBudget | None
 
 
 class ShareRows:
     """The part of ``Rows`` that only plans and share leases need, and how all parts ask."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Connection) -> None:
         self._link = link
-        self._minds: dict[str, Mind] = {}
+        self._minds: dict[str, PoolBlob] = {}
         self._pools: dict[str, PoolRow] = {}
         self._uses: dict[tuple[str, str], ProjectUse | None] = {}
         self._found: dict[int, Claim | None] = {}
@@ -73,13 +73,13 @@ class ShareRows:
         found = self._link.ask(query, values)
         return found[0] if found else None
 
-    def _mind(self, pool: str) -> Mind:
+    def _mind(self, pool: str) -> PoolBlob:
         if pool not in self._minds:
             row = self._one(sql.MIND, (pool,))
             if row is None:
                 raise StoreUnreadableError(f"pool {pool!r} has lost its settings")
             pot = codec.pot_of(row[2:]) if row[2] is not None else None
-            self._minds[pool] = Mind(row[0], row[1], pot)
+            self._minds[pool] = PoolBlob(row[0], row[1], pot)
         return self._minds[pool]
 
     def settings(self, pool: str) -> str:
@@ -105,10 +105,10 @@ class ShareRows:
     def put_life(self, life: Life) -> None:
         self._run(sql.PUT_LIFE, (life.epoch, life.since))
 
-    def pot(self, pool: str) -> Pot | None:
+    def pot(self, pool: str) -> ShareBudget | None:
         return self._mind(pool).pot
 
-    def put_pot(self, pool: str, pot: Pot) -> None:
+    def put_pot(self, pool: str, pot: ShareBudget) -> None:
         self._mind(pool).pot = pot
         self._run(sql.PUT_POT, (pool, *codec.of_pot(pot)))
 
@@ -163,7 +163,7 @@ class PostgresRows(ShareRows):
 
     def __init__(
         self,
-        link: Link,
+        link: Connection,
         *,
         now: float | None = None,
         clock: Cursor[Any] | None = None,
@@ -228,7 +228,7 @@ class PostgresRows(ShareRows):
         plan = (*of_limits(row.limits), *of_meters(row.meters), is_plain(row, self.now))
         self._run(sql.ADD_POOL, (row.name, row.next_id, *plan, *traits_of(settings)))
         self._run(sql.ADD_MIND, (row.name, settings, memory))
-        self._minds[row.name] = Mind(settings, memory, None)
+        self._minds[row.name] = PoolBlob(settings, memory, None)
 
     def drop_pool(self, pool: str) -> None:
         for statement in sql.DROP_POOL:
@@ -376,11 +376,11 @@ class PostgresRows(ShareRows):
     def expire(self, claim_id: int, at: float) -> None:
         self._run(sql.EXPIRE, (at, claim_id))
 
-    def receipt(self, pool: str, key: str) -> Receipt | None:
+    def receipt(self, pool: str, key: str) -> IdempotencyRecord | None:
         row = self._one(sql.RECEIPT, (pool, key))
-        return Receipt(*row) if row is not None else None
+        return IdempotencyRecord(*row) if row is not None else None
 
-    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+    def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
         self._run(sql.DROP_OLD_RECEIPTS, (pool, pool, self.now))
         self._run(sql.PUT_RECEIPT, (pool, key, *astuple(receipt)))
 

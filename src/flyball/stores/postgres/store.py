@@ -38,24 +38,32 @@ from flyball.host.fork import survive_forks
 from flyball.stores.admin_operations import refuse_machine, refuse_resources
 from flyball.stores.codec import of_amounts, of_holder
 from flyball.stores.memory_rows import MemoryRows
-from flyball.stores.operations import Verbs, check_ask
-from flyball.stores.pool_session import World
-from flyball.stores.port import After, Demand, Release
+from flyball.stores.operations import StoreOperations, check_ask
+from flyball.stores.pool_session import Environment
+from flyball.stores.port import AfterCommit, Demand, Release
 from flyball.stores.postgres import queries as sql
 from flyball.stores.postgres import transaction as unanswered
-from flyball.stores.postgres.connection import Link
-from flyball.stores.postgres.connection_pool import Server
+from flyball.stores.postgres.connection import Connection
+from flyball.stores.postgres.connection_pool import ConnectionPool
 from flyball.stores.postgres.errors import AGAIN, LONG_WAY, maybe_done
 from flyball.stores.postgres.rows import PostgresRows, storable
-from flyball.stores.postgres.transaction import ALL, Lock, Step, Tags, Unheard, perform, reading
+from flyball.stores.postgres.transaction import (
+    ALL,
+    Lock,
+    LostReplies,
+    PostgresTransaction,
+    RequestTags,
+    perform,
+    reading,
+)
 from flyball.stores.rows import Rows
 from flyball.stores.transaction import joined
 
 if TYPE_CHECKING:
-    from flyball.core.pool.plan import Memory
+    from flyball.core.pool.plan import LearnedState
     from flyball.core.share_lease.renewal import Renewal, Reply
-    from flyball.stores.port import Miscount, Store
-    from flyball.stores.postgres.connection_pool import Ears
+    from flyball.stores.port import CountMismatch, Store
+    from flyball.stores.postgres.connection_pool import NotificationListener
 
 
 R = TypeVar("R")
@@ -66,7 +74,7 @@ TRIES = 8
 class _Open(threading.local):
     """The step of the current thread."""
 
-    step: Step | None = None
+    step: PostgresTransaction | None = None
     carries = False
     """It has all locks, and so may make good what failed before."""
 
@@ -75,16 +83,16 @@ class NeedsStepError(Exception):
     """A verb that began as a look has found something to write."""
 
 
-class PostgresSteps(Verbs):
+class PostgresSteps(StoreOperations):
     """What every verb needs: steps, looks, and what is left to make good."""
 
-    def __init__(self, server: Server, world: World, *, server_time: bool = True) -> None:
+    def __init__(self, server: ConnectionPool, world: Environment, *, server_time: bool = True) -> None:
         """``server_time``: False where time is the world's, as in tests."""
         super().__init__(world)
         self._server, self._server_time = server, server_time
         self._open = _Open()
-        self._tag = Tags()
-        self._unheard: list[Unheard] = []
+        self._tag = RequestTags()
+        self._unheard: list[LostReplies] = []
 
     def now(self) -> float:
         return self._server.now() if self._server_time else self._world.clock()
@@ -93,13 +101,18 @@ class PostgresSteps(Verbs):
         """The time, where it is not the server's to say."""
         return None if self._server_time else self._world.clock()
 
-    def _epoch(self, link: Link) -> str:
+    def _epoch(self, link: Connection) -> str:
         return link.epoch if self._server_time else self._world.epoch()
 
     # -- writing ------------------------------------------------------------------------------------
 
     def _step(
-        self, lock: Lock, verb: Callable[[], R], told: Callable[[R], After], *, asked_in: str | None = None
+        self,
+        lock: Lock,
+        verb: Callable[[], R],
+        told: Callable[[R], AfterCommit],
+        *,
+        asked_in: str | None = None,
     ) -> R:
         """Do a verb in a step of its own.
 
@@ -116,21 +129,21 @@ class PostgresSteps(Verbs):
             time.sleep(0.01 * tried * random.random())
 
     def _once(
-        self, lock: Lock, verb: Callable[[], R], told: Callable[[R], After], *, asked_in: str | None
+        self, lock: Lock, verb: Callable[[], R], told: Callable[[R], AfterCommit], *, asked_in: str | None
     ) -> R:
         with self._server.lend(writing=True) as link:
-            step = Step(link, tag=self._tag(), now=self._given_now(), epoch=self._epoch(link))
+            step = PostgresTransaction(link, tag=self._tag(), now=self._given_now(), epoch=self._epoch(link))
             self._open.step, self._open.carries = step, lock.is_all
             try:
                 return perform(step, lock, verb, told)
             except BaseException as error:
                 if step.committing and asked_in is not None:
-                    self._note_unheard(error, Unheard(asked_in, step.tag, link.backend))
+                    self._note_unheard(error, LostReplies(asked_in, step.tag, link.backend))
                 raise
             finally:
                 self._open.step = None
 
-    def _note_unheard(self, error: BaseException, ask: Unheard) -> None:
+    def _note_unheard(self, error: BaseException, ask: LostReplies) -> None:
         if maybe_done(error):
             with self._unwritten_lock:
                 self._unheard.append(ask)
@@ -164,7 +177,7 @@ class PostgresSteps(Verbs):
         with self._server.lend() as link:
             yield PostgresRows(link, epoch="") if link.layout else self._nothing(link)
 
-    def _nothing(self, link: Link) -> Rows:
+    def _nothing(self, link: Connection) -> Rows:
         """Looking makes no tables: what nobody has written yet looks like this."""
         rows, now = MemoryRows(), self._given_now()
         rows.begin(float(link.ask(sql.CLOCK)[0][0]) if now is None else now, self._epoch(link))
@@ -176,10 +189,10 @@ class PostgresSteps(Verbs):
     def _owes(self) -> bool:
         return bool(self._unwritten or self._unheard)
 
-    def _carry(self, rows: Rows) -> After:
+    def _carry(self, rows: Rows) -> AfterCommit:
         """Make good what failed before. It stays kept if this step fails too."""
         if not self._open.carries:
-            return After()
+            return AfterCommit()
         after = super()._carry(rows)
         step = self._open.step
         invariant(step is not None, "what failed before is made good in a step")
@@ -193,7 +206,7 @@ class PostgresSteps(Verbs):
         rows.on_commit(lambda: self._forget_unheard(found.over))
         return after
 
-    def _forget_unheard(self, over: frozenset[Unheard]) -> None:
+    def _forget_unheard(self, over: frozenset[LostReplies]) -> None:
         with self._unwritten_lock:
             self._unheard = [ask for ask in self._unheard if ask not in over]
 
@@ -210,7 +223,7 @@ class PostgresSteps(Verbs):
         self._unwritten_lock = threading.RLock()
         self._unwritten, self._unheard = [], []
         self._open = _Open()
-        self._tag = Tags()
+        self._tag = RequestTags()
         self._server.after_fork_in_child()
 
 
@@ -225,7 +238,7 @@ HOSTS_KEPT = 256
 class PostgresStore(PostgresSteps):
     """Implements ``Store``. Safe to use from many threads, and after a fork."""
 
-    def __init__(self, server: Server, world: World, *, server_time: bool = True) -> None:
+    def __init__(self, server: ConnectionPool, world: Environment, *, server_time: bool = True) -> None:
         super().__init__(server, world, server_time=server_time)
         self._round: dict[str, tuple[int, float]] = {}
         """Pools that have just sent us the long way: how often running, and when last."""
@@ -233,14 +246,14 @@ class PostgresStore(PostgresSteps):
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
         refuse_resources(ask)
         if self._may_go_shortly(ask):
             verdict = self._admit_shortly(ask)
             if verdict is not None:
                 self._round.pop(ask.pool, None)
-                return verdict, After()
+                return verdict, AfterCommit()
             self._round[ask.pool] = (self._round.get(ask.pool, (0, 0.0))[0] + 1, time.monotonic())
         lock = Lock(ask.pool, ask.project)
         return self._step(lock, lambda: self._admit_in_step(ask, park=park), _second, asked_in=ask.pool)
@@ -259,7 +272,7 @@ class PostgresStore(PostgresSteps):
             try:
                 claim_id, in_use, cap, at = link.ask(sql.FAST_ADMIT, self._words_of(ask, tag))[0]
             except BaseException as error:
-                self._note_unheard(error, Unheard(ask.pool, tag, link.backend))
+                self._note_unheard(error, LostReplies(ask.pool, tag, link.backend))
                 raise
         if self._server_time:
             # Where it came too late though we still wait for it, the server's clock was set.
@@ -286,7 +299,7 @@ class PostgresStore(PostgresSteps):
 
     def look(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
-    ) -> tuple[Verdict | None, After]:
+    ) -> tuple[Verdict | None, AfterCommit]:
         if not advance:
             try:
                 return super().look(claim_id, advance=False, asked_at=asked_at)
@@ -294,17 +307,19 @@ class PostgresStore(PostgresSteps):
                 pass
         return self._step(
             Lock(claim_id=claim_id),
-            lambda: Verbs.look(self, claim_id, advance=advance, asked_at=asked_at),
+            lambda: StoreOperations.look(self, claim_id, advance=advance, asked_at=asked_at),
             _second,
         )
 
-    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> AfterCommit:
         return self.release(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
-    def release(self, release: Release) -> After:
+    def release(self, release: Release) -> AfterCommit:
         if not self._owes and _teaches_nothing(release) and self._end_shortly(release):
-            return After()
-        return self._step(Lock(claim_id=release.claim_id), lambda: Verbs.release(self, release), _all)
+            return AfterCommit()
+        return self._step(
+            Lock(claim_id=release.claim_id), lambda: StoreOperations.release(self, release), _all
+        )
 
     def _end_shortly(self, release: Release) -> bool:
         """The end that teaches nothing special, in one round trip. False: go the long way."""
@@ -321,17 +336,19 @@ class PostgresStore(PostgresSteps):
 
     def rebind(
         self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
-    ) -> tuple[bool, After]:
+    ) -> tuple[bool, AfterCommit]:
         return self._step(
             Lock(claim_id=claim_id),
-            lambda: Verbs.rebind(self, claim_id, holder, launcher_pid=launcher_pid, asked_at=asked_at),
+            lambda: StoreOperations.rebind(
+                self, claim_id, holder, launcher_pid=launcher_pid, asked_at=asked_at
+            ),
             _second,
         )
 
     def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         return self._step(
             Lock(claim_id=claim_id),
-            lambda: Verbs.extend(self, claim_id, ttl_s=ttl_s, asked_at=asked_at),
+            lambda: StoreOperations.extend(self, claim_id, ttl_s=ttl_s, asked_at=asked_at),
             _nothing,
         )
 
@@ -343,19 +360,21 @@ class PostgresStore(PostgresSteps):
         with self._server.lend(writing=True) as link:
             link.execute(sql.PUT_NOTE, (name, storable(text)))
 
-    def hold(self, ask: Ask) -> tuple[int, After]:
+    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
         check_ask(ask)
         refuse_resources(ask)
-        return self._step(Lock(ask.pool, ask.project), lambda: Verbs.hold(self, ask), _second)
+        return self._step(Lock(ask.pool, ask.project), lambda: StoreOperations.hold(self, ask), _second)
 
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
+    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
         check_ask(ask)
-        return self._step(Lock(pool=ask.pool), lambda: Verbs.rest(self, ask, for_s=for_s, why=why), _second)
+        return self._step(
+            Lock(pool=ask.pool), lambda: StoreOperations.rest(self, ask, for_s=for_s, why=why), _second
+        )
 
     def bury(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
-    ) -> After:
-        return self._step(ALL, lambda: Verbs.bury(self, claims, demands, why=why), _all)
+    ) -> AfterCommit:
+        return self._step(ALL, lambda: StoreOperations.bury(self, claims, demands, why=why), _all)
 
     def beat(self, pool: str, *, look_s: float) -> bool:
         """This host is there. True: it is this process's turn to look at the host's holders."""
@@ -372,7 +391,7 @@ class PostgresStore(PostgresSteps):
             self._server.note_time(heard_at)
         return bool(due)
 
-    def _make_good(self) -> After:
+    def _make_good(self) -> AfterCommit:
         with self._write() as rows:
             return self._carry(rows)
 
@@ -388,10 +407,10 @@ class PostgresStore(PostgresSteps):
         claim_id: int | None,
         first: bool = False,
         asked_at: float | None = None,
-    ) -> After:
+    ) -> AfterCommit:
         return self._step(
             Lock(pool=pool),
-            lambda: Verbs.report(
+            lambda: StoreOperations.report(
                 self,
                 pool,
                 signal,
@@ -404,33 +423,37 @@ class PostgresStore(PostgresSteps):
             _all,
         )
 
-    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
-        return self._step(Lock(pool=pool), lambda: Verbs.renew(self, pool, renewal), _second)
+    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, AfterCommit]:
+        return self._step(Lock(pool=pool), lambda: StoreOperations.renew(self, pool, renewal), _second)
 
-    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
+    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> AfterCommit:
         return self._step(
-            Lock(pool=pool), lambda: Verbs.demand(self, pool, project, holder, ttl_s=ttl_s), _all
+            Lock(pool=pool), lambda: StoreOperations.demand(self, pool, project, holder, ttl_s=ttl_s), _all
         )
 
     # -- what people set --------------------------------------------------------------------------
 
-    def _set_pool(self, pool: str, changes: PoolChanges, learned: Memory | None) -> After:
-        return self._step(Lock(pool=pool), lambda: Verbs._set_pool(self, pool, changes, learned), _all)
+    def _set_pool(self, pool: str, changes: PoolChanges, learned: LearnedState | None) -> AfterCommit:
+        return self._step(
+            Lock(pool=pool), lambda: StoreOperations._set_pool(self, pool, changes, learned), _all
+        )
 
-    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
-        return self._step(Lock(pool=pool), lambda: Verbs.reset_pool(self, pool, settings=settings), _all)
+    def reset_pool(self, pool: str, *, settings: bool = False) -> AfterCommit:
+        return self._step(
+            Lock(pool=pool), lambda: StoreOperations.reset_pool(self, pool, settings=settings), _all
+        )
 
-    def remove_pool(self, pool: str) -> After:
-        return self._step(Lock(pool=pool), lambda: Verbs.remove_pool(self, pool), _all)
+    def remove_pool(self, pool: str) -> AfterCommit:
+        return self._step(Lock(pool=pool), lambda: StoreOperations.remove_pool(self, pool), _all)
 
-    def recount(self) -> tuple[list[Miscount], After]:
-        return self._step(ALL, lambda: Verbs.recount(self), _second)
+    def recount(self) -> tuple[list[CountMismatch], AfterCommit]:
+        return self._step(ALL, lambda: StoreOperations.recount(self), _second)
 
-    def set_machine(self, machine: MachineSettings) -> After:
+    def set_machine(self, machine: MachineSettings) -> AfterCommit:
         refuse_machine(machine)
-        return self._step(ALL, self._make_good, _all) if self._owes else After()
+        return self._step(ALL, self._make_good, _all) if self._owes else AfterCommit()
 
-    def change_machine(self, changes: MachineChanges) -> After:
+    def change_machine(self, changes: MachineChanges) -> AfterCommit:
         return self.set_machine(merge_machine(MachineSettings(), changes))
 
     def machine(self) -> MachineSettings:
@@ -438,7 +461,7 @@ class PostgresStore(PostgresSteps):
 
     # -- connections ------------------------------------------------------------------------------
 
-    def listener(self) -> Ears:
+    def listener(self) -> NotificationListener:
         """A connection of its own that hears channels."""
         return self._server.listener()
 
@@ -446,7 +469,7 @@ class PostgresStore(PostgresSteps):
         self._server.close()
 
 
-def listener_of(store: Store) -> Callable[[], Ears]:
+def listener_of(store: Store) -> Callable[[], NotificationListener]:
     """What opens a connection that hears channels. The store may be wrapped, as in tests."""
     return cast("PostgresStore", store).listener
 
@@ -461,13 +484,13 @@ def _end_of(release: Release, now: float | None) -> dict[str, object]:
     return {"id": release.claim_id, "asked_at": release.asked_at, "oks": release.oks, "now": now}
 
 
-def _all(after: After) -> After:
+def _all(after: AfterCommit) -> AfterCommit:
     return after
 
 
-def _nothing(_: object) -> After:
-    return After()
+def _nothing(_: object) -> AfterCommit:
+    return AfterCommit()
 
 
-def _second(done: tuple[Any, After]) -> After:
+def _second(done: tuple[Any, AfterCommit]) -> AfterCommit:
     return done[1]

@@ -26,9 +26,9 @@ from typing import TypeVar
 
 import psycopg
 
-from flyball.stores.port import After
+from flyball.stores.port import AfterCommit
 from flyball.stores.postgres import queries as sql
-from flyball.stores.postgres.connection import Link
+from flyball.stores.postgres.connection import Connection
 from flyball.stores.postgres.rows import PostgresRows
 
 R = TypeVar("R")
@@ -57,10 +57,10 @@ class Lock:
 ALL = Lock()
 
 
-class Step:
+class PostgresTransaction:
     """``begin``, work on ``rows``, ``commit``; or leave it, and it is undone."""
 
-    def __init__(self, link: Link, *, tag: int, now: float | None, epoch: str) -> None:
+    def __init__(self, link: Connection, *, tag: int, now: float | None, epoch: str) -> None:
         """``now``: the time, where it is not the server's to say."""
         self.link, self.tag, self._now = link, tag, now
         self.rows = PostgresRows(link, epoch=epoch, tag=tag)
@@ -98,14 +98,14 @@ class Step:
             rows.keep_claim(lock.claim_id, claim.fetchall())
         return bool(locked)
 
-    def commit(self, after: After) -> None:
+    def commit(self, after: AfterCommit) -> None:
         for channel, words in messages(after):
             self.link.execute(sql.NOTIFY, (channel, words))
         self.committing = True
         self.link.execute("COMMIT")
 
 
-def messages(after: After) -> list[tuple[str, str]]:
+def messages(after: AfterCommit) -> list[tuple[str, str]]:
     """What to tell which channel: all that one process has to look at in one message.
 
     >>> from flyball.core.pool.model import Holder
@@ -133,7 +133,9 @@ def _packed(said: Sequence[str]) -> list[str]:
     return packed
 
 
-def perform(step: Step, lock: Lock, work: Callable[[], R], told: Callable[[R], After]) -> R:
+def perform(
+    step: PostgresTransaction, lock: Lock, work: Callable[[], R], told: Callable[[R], AfterCommit]
+) -> R:
     """Begin, work, commit. What fails before the commit is undone and raised."""
     try:
         with step.link.batch():
@@ -149,7 +151,7 @@ def perform(step: Step, lock: Lock, work: Callable[[], R], told: Callable[[R], A
 
 
 @contextmanager
-def reading(link: Link, *, now: float | None, epoch: str) -> Iterator[PostgresRows]:
+def reading(link: Connection, *, now: float | None, epoch: str) -> Iterator[PostgresRows]:
     """Everything as it was at one moment; nothing can be written."""
     try:
         with link.batch():
@@ -162,7 +164,7 @@ def reading(link: Link, *, now: float | None, epoch: str) -> Iterator[PostgresRo
         raise
 
 
-def _undo(link: Link) -> None:
+def _undo(link: Connection) -> None:
     """Where that fails, the connection is of no use, and the server undoes it by itself."""
     if link.closed:
         return
@@ -173,21 +175,21 @@ def _undo(link: Link) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class LostReplies:
     pool: str
     tag: int
     backend: tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class LostReplyCheck:
     claims: tuple[int, ...]
     """What became of them."""
-    over: frozenset[Unheard]
+    over: frozenset[LostReplies]
     """Nothing more will become of these."""
 
 
-def find(link: Link, unheard: list[Unheard]) -> Findings:
+def find(link: Connection, unheard: list[LostReplies]) -> LostReplyCheck:
     """The processes first: what one of them did before it ended is seen by the question that follows."""
     pids = list({ask.backend[0] for ask in unheard})
     busy = {(int(pid), str(began)) for pid, began in link.ask(sql.BACKENDS, (pids,))}
@@ -199,10 +201,10 @@ def find(link: Link, unheard: list[Unheard]) -> Findings:
             over.add(asks[int(tag)])
     for pid, _ in {ask.backend for ask in unheard if ask not in over}:
         link.execute(sql.END_BACKEND, (pid,))
-    return Findings(tuple(sorted(claims)), frozenset(over))
+    return LostReplyCheck(tuple(sorted(claims)), frozenset(over))
 
 
-class Tags:
+class RequestTags:
     """Numbers for asks that no other process will ever use."""
 
     def __init__(self) -> None:

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 def lines_to(client: Any) -> Callable[..., Any]:
     """What sends a command to the client's server and hears the answer."""
     pool = getattr(client, "connection_pool", None)
-    return Lines(pool) if pool is not None else client.execute_command
+    return PipelinedConnections(pool) if pool is not None else client.execute_command
 
 
-class Lines:
+class PipelinedConnections:
     """Safe to use from many threads: each takes a line for itself."""
 
     def __init__(self, pool: Any) -> None:
@@ -163,7 +163,7 @@ def _nothing() -> None:
     return None
 
 
-class Server:
+class RedisConnections:
     """One server, or a cluster of them. Safe to use from many threads, and after a fork."""
 
     def __init__(self, url: str) -> None:
@@ -334,7 +334,7 @@ class Server:
 class Ears:
     """Implements ``Listener`` (wake/pubsub.py), until its server is closed."""
 
-    def __init__(self, server: Server, heard: Any) -> None:
+    def __init__(self, server: RedisConnections, heard: Any) -> None:
         self._server, self._heard = weakref.ref(server), heard
 
     def subscribe(self, *channels: str) -> None:

@@ -33,7 +33,7 @@ def _reason(words: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ailment:
+class _Diagnosis:
     """How a driver says it, by class or in words (a script's error has only words), and how we do."""
 
     kinds: tuple[str, ...]
@@ -43,42 +43,44 @@ class _Ailment:
 
 
 _AILMENTS = (
-    _Ailment(
+    _Diagnosis(
         ("AuthenticationError", "AuthenticationWrongNumberOfArgsError"),
         ("WRONGPASS", "NOAUTH", "invalid username-password", "Authentication required"),
         "refuses the user or password; set them in FLYBALL_URL (redis://user:password@host)",
     ),
-    _Ailment(
+    _Diagnosis(
         ("NoPermissionError",),
         ("NOPERM", "no permissions", "can't publish"),
         "forbids a command ({reason}); flyball's user needs these rights: "
         "~{space}:* &{space}:* +@all -@admin -@dangerous +info",
     ),
-    _Ailment(
+    _Diagnosis(
         (),
         ("SSL", "CERTIFICATE"),
         "gives no secure connection ({reason}); rediss:// needs a server that speaks TLS, ?ssl_ca_certs= "
         "names its certificate authority",
     ),
-    _Ailment(("OutOfMemoryError",), ("OOM",), "has no memory left; raise its maxmemory", StoreFullError),
-    _Ailment((), ("MISCONF",), "cannot save to its disk and takes no writes; free its disk", StoreFullError),
-    _Ailment(
+    _Diagnosis(("OutOfMemoryError",), ("OOM",), "has no memory left; raise its maxmemory", StoreFullError),
+    _Diagnosis(
+        (), ("MISCONF",), "cannot save to its disk and takes no writes; free its disk", StoreFullError
+    ),
+    _Diagnosis(
         ("ReadOnlyError",),
         ("READONLY", "read only replica"),
         "only follows another server; name the primary in FLYBALL_URL",
         StoreReadOnlyError,
     ),
-    _Ailment(
+    _Diagnosis(
         ("BusyLoadingError",),
         ("LOADING",),
         "is still loading its data; try again in a moment",
         StoreBusyError,
     ),
-    _Ailment(("MovedError",), ("MOVED",), "is part of a cluster; write redis+cluster:// in FLYBALL_URL"),
-    _Ailment(
+    _Diagnosis(("MovedError",), ("MOVED",), "is part of a cluster; write redis+cluster:// in FLYBALL_URL"),
+    _Diagnosis(
         ("ClusterDownError",), ("CLUSTERDOWN",), "is a cluster that is not whole ({reason}); mend it first"
     ),
-    _Ailment(
+    _Diagnosis(
         ("ConnectionError", "RedisClusterException", "MaxConnectionsError"),
         (),
         "cannot be reached ({reason}); is it running? FLYBALL_URL names it",

@@ -7,7 +7,7 @@ registry is one key of its own, never touched together with a pool's.
 from __future__ import annotations
 
 from flyball.errors import StoreUnreadableError
-from flyball.stores.redis.connection import Server
+from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.scripts import LAYOUT, Script
 
 SPACE = "flyball"
@@ -16,8 +16,8 @@ _OURS = ("next", "layout")
 """Fields of the registry that are not blocks."""
 
 
-class Registry:
-    def __init__(self, server: Server, register: Script, *, id_block: int, space: str) -> None:
+class IdBlocks:
+    def __init__(self, server: RedisConnections, register: Script, *, id_block: int, space: str) -> None:
         self._server, self._register, self._id_block = server, register, id_block
         self._space, self._key = space, f"{space}:registry"
         self._owners: dict[int, str] = {}

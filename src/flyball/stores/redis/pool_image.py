@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from flyball.core.pool.control.registry import controller_of
 from flyball.core.pool.model import Claim, Fact, Holder, ProjectUse
-from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import invariant
 from flyball.stores import codec
 from flyball.stores.memory_rows import MemoryRows
@@ -54,7 +54,7 @@ class Division(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ImageChanges:
     """What planning changed. ``version`` is that of the plan it began with; empty for a pool that is new."""
 
     version: str
@@ -76,7 +76,7 @@ class Changes:
     notices: tuple[str, ...]
 
 
-class Image(MemoryRows):
+class PoolImage(MemoryRows):
     """Rows of some pools. Nothing is written back by itself."""
 
     def __init__(self, now: float) -> None:
@@ -114,7 +114,7 @@ class Image(MemoryRows):
             self._pots[state.pool] = pot
         self._shares[state.pool] = dict(state.shares or {})
 
-    def put_pot(self, pool: str, pot: Pot) -> None:
+    def put_pot(self, pool: str, pot: ShareBudget) -> None:
         super().put_pot(pool, pot)
         self._divided |= not pot.dirty
 
@@ -136,7 +136,7 @@ class Image(MemoryRows):
 
     # -- what a plan changed ------------------------------------------------------------------------
 
-    def changes(self) -> Changes:
+    def changes(self) -> ImageChanges:
         ((pool, state),) = self._loaded.items()
         row = self._pools[pool]
         plain = "1" if records.is_plain(row, self.now) else "0"
@@ -152,7 +152,7 @@ class Image(MemoryRows):
         if not planned:
             # Another plan may come first, and what it says of the limits stays.
             after = {name: text for name, text in after.items() if name not in before or _of_pot(name)}
-        return Changes(
+        return ImageChanges(
             version=state.fields.get("version", ""),
             planned=planned,
             heard=len(state.events),

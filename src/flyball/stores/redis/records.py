@@ -18,8 +18,8 @@ from flyball.core.pool.model import Ask, Claim, Fact, Holder, Limits, Meters, Ph
 from flyball.core.pool.rate_window import Source, Window
 from flyball.core.pool.settings import MachineSettings, ShareRule
 from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, free
-from flyball.core.share_lease.renewal import Pot, Renewal, Reply, ShareLease, Tally
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.renewal import CallCounts, Renewal, Reply, ShareBudget, ShareLease
+from flyball.core.share_lease.timing import ShareTiming
 from flyball.core.signals import Bucket
 from flyball.errors import StoreUnreadableError
 from flyball.stores.port import Demand
@@ -376,7 +376,7 @@ def _share_of(name: str, line: str, target: str) -> ShareLease:
             draining=f[8] == "1",
             since=float(f[9]),
             expires_at=float(f[10]),
-            tally=Tally(int(f[11]), int(f[12]), int(f[13])),
+            tally=CallCounts(int(f[11]), int(f[12]), int(f[13])),
             peak=int(f[14]),
             estimate=real(f[15]),
             mailbox=restored(f[16]),
@@ -388,12 +388,12 @@ def _share_of(name: str, line: str, target: str) -> ShareLease:
 # -- pots -------------------------------------------------------------------------------------------------
 
 
-def pot_of(f: Mapping[str, str], *, epoch: str) -> Pot | None:
+def pot_of(f: Mapping[str, str], *, epoch: str) -> ShareBudget | None:
     """The pot among a pool's fields. ``epoch``: the life that is to have no name."""
     if "pot:held" not in f:
         return None
     try:
-        return Pot(
+        return ShareBudget(
             cap=int(f["pot:cap"]),
             held=int(f["pot:held"]),
             nodes=int(f["pot:nodes"]),
@@ -410,7 +410,7 @@ def pot_of(f: Mapping[str, str], *, epoch: str) -> Pot | None:
         raise StoreUnreadableError(f"share leases are stored wrongly: {error!r}") from error
 
 
-def pot_fields(pot: Pot) -> dict[str, str]:
+def pot_fields(pot: ShareBudget) -> dict[str, str]:
     """What a plan writes of a pot: never what renewals count."""
     return {
         "pot:cap": str(pot.cap),
@@ -423,7 +423,7 @@ def pot_fields(pot: Pot) -> dict[str, str]:
     }
 
 
-def terms_fields(terms: ShareTerms) -> dict[str, str]:
+def terms_fields(terms: ShareTiming) -> dict[str, str]:
     """The times that a renewal goes by."""
     return {
         "beat_s": number(terms.heartbeat_s),

@@ -30,27 +30,27 @@ from flyball.core.pool.model import Claim, Fact, Holder, Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreBusyError, invariant
 from flyball.stores.handoff import end_trial
-from flyball.stores.pool_session import PoolDesk, World
-from flyball.stores.port import After, Release, Wake
+from flyball.stores.pool_session import Environment, PoolSession
+from flyball.stores.port import AfterCommit, Release, WakeUp
 from flyball.stores.redis import records
-from flyball.stores.redis.connection import Server
-from flyball.stores.redis.id_blocks import SPACE, Registry
-from flyball.stores.redis.pool_image import Changes, Image, PoolState
+from flyball.stores.redis.connection import RedisConnections
+from flyball.stores.redis.id_blocks import SPACE, IdBlocks
+from flyball.stores.redis.pool_image import ImageChanges, PoolImage, PoolState
 from flyball.stores.redis.scripts import ID_BLOCK, scripts
 
 
-def make_plan(state: PoolState, world: World) -> Changes:
+def make_plan(state: PoolState, world: Environment) -> ImageChanges:
     """A fresh plan that has heard everything in the inbox."""
-    image = Image(state.now)
+    image = PoolImage(state.now)
     image.load(state)
     hear(image, state, world)
     return image.changes()
 
 
-def hear(image: Image, state: PoolState, world: World) -> None:
+def hear(image: PoolImage, state: PoolState, world: Environment) -> None:
     """Fold what the inbox holds, and divide the pot where that was asked for."""
     # Opening a desk makes a pool that is new, and plans anew where time has passed.
-    desk = PoolDesk(image, state.pool, world)
+    desk = PoolSession(image, state.pool, world)
     for event in state.events:
         kind, _, rest = event.partition("\t")
         _HEARD[kind](desk, rest)
@@ -61,40 +61,40 @@ def hear(image: Image, state: PoolState, world: World) -> None:
     image.notices += desk.done().notices
 
 
-def _arrived(desk: PoolDesk, project: str) -> None:
+def _arrived(desk: PoolSession, project: str) -> None:
     desk.refresh(arriving=project)
 
 
-def _refresh(desk: PoolDesk, _: str) -> None:
+def _refresh(desk: PoolSession, _: str) -> None:
     desk.refresh()
 
 
-def _signal(desk: PoolDesk, rest: str) -> None:
+def _signal(desk: PoolSession, rest: str) -> None:
     event, _, line = rest.partition("\t")
     signal, project, name, claim_id = _decoded(event)
     claim = records.claim_of(desk.row.name, claim_id, line) if line and claim_id is not None else None
     desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
 
 
-def _throttled(desk: PoolDesk, rest: str) -> None:
+def _throttled(desk: PoolSession, rest: str) -> None:
     claim_id, _, line = rest.partition("\t")
     claim: Claim = records.claim_of(desk.row.name, int(claim_id), line)
     signal = Signal(SignalKind.THROTTLED, detail="released as throttled")
     desk.fold(signal, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
 
 
-def _refused(desk: PoolDesk, rest: str) -> None:
+def _refused(desk: PoolSession, rest: str) -> None:
     from flyball.stores import shares
 
     kind, times, age_s, node = rest.split("\t")
     shares.refused(desk, SignalKind(kind), int(times), node=node, age_s=records.real(age_s))
 
 
-def _trial_ended(desk: PoolDesk, outcome: str) -> None:
+def _trial_ended(desk: PoolSession, outcome: str) -> None:
     end_trial(desk, Outcome(outcome))
 
 
-_HEARD: dict[str, Callable[[PoolDesk, str], None]] = {
+_HEARD: dict[str, Callable[[PoolSession, str], None]] = {
     "arrived": _arrived,
     "left": _refresh,
     "refresh": _refresh,
@@ -118,7 +118,7 @@ def _decoded(event: str) -> tuple[Signal, str, str, int | None]:
     return msgspec.json.decode(event, type=tuple[Signal, str, str, int | None])
 
 
-def payload(changes: Changes) -> str:
+def payload(changes: ImageChanges) -> str:
     """What the script swaps in."""
     invariant(changes.pool or changes.divided, "a plan changes at least its version")
     return json.dumps(
@@ -141,7 +141,7 @@ def payload(changes: Changes) -> str:
     )
 
 
-def numbered(changes: Changes, next_id: int) -> Changes:
+def numbered(changes: ImageChanges, next_id: int) -> ImageChanges:
     """The changes that make a pool, with the ids it may use."""
     return replace(changes, pool={**changes.pool, "next_id": str(next_id)})
 
@@ -169,8 +169,8 @@ class RedisSteps:
 
     def __init__(
         self,
-        server: Server,
-        world: World,
+        server: RedisConnections,
+        world: Environment,
         *,
         server_time: bool = True,
         id_block: int = ID_BLOCK,
@@ -178,7 +178,7 @@ class RedisSteps:
     ) -> None:
         self._server, self._world, self._server_time = server, world, server_time
         self._scripts = scripts(id_block)
-        self._registry = Registry(server, self._scripts["register"], id_block=id_block, space=space)
+        self._registry = IdBlocks(server, self._scripts["register"], id_block=id_block, space=space)
         server.space, server.on_open = space, self._registry.check
         self._unwritten: list[Release] = []
         self._unheard: list[Unheard] = []
@@ -224,9 +224,9 @@ class RedisSteps:
         name: str,
         pool: str,
         argument: str,
-        after: After,
+        after: AfterCommit,
         *,
-        swap: Changes | None = None,
+        swap: ImageChanges | None = None,
         patience: int = PATIENCE,
     ) -> str:
         """Run a verb's script to its end; the first line of what it says.
@@ -281,18 +281,18 @@ class RedisSteps:
             answers += f"{claim_id}:{int(self._world.stands_still(records.holder_of(holder)))},"
         return answers
 
-    def _payload(self, pool: str, changes: Changes) -> str:
+    def _payload(self, pool: str, changes: ImageChanges) -> str:
         if changes.version:
             return payload(changes)
         # A pool that is new gets ids only now: what fails on the way leaves no trace.
         return payload(numbered(changes, self._registry.take_block(pool)))
 
-    def _hear(self, pool: str, lines: str, after: After, planned: tuple[Fact, ...]) -> None:
+    def _hear(self, pool: str, lines: str, after: AfterCommit, planned: tuple[Fact, ...]) -> None:
         for line in lines.split("\n") if lines else ():
             kind, *rest = line.split("\t")
             if kind == "w":
                 holder = records.holder_of(rest[2:7])
-                told = Wake(records.restored(rest[0]), int(rest[1]), holder, granted=rest[7] == "1")
+                told = WakeUp(records.restored(rest[0]), int(rest[1]), holder, granted=rest[7] == "1")
                 after.wakes.append(told)
             elif kind == "f":
                 after.facts.append(records.fact_of(pool, rest))
@@ -310,7 +310,7 @@ class RedisSteps:
         with self._kept_lock:
             self._unwritten.append(release)
 
-    def _carry(self, after: After) -> None:
+    def _carry(self, after: AfterCommit) -> None:
         """Make good what failed before. It stays kept if it fails again."""
         if not self._unwritten and not self._unheard:
             return
@@ -324,7 +324,7 @@ class RedisSteps:
         for pool in {ask.pool for ask in unheard}:
             self._look_for(pool, [ask for ask in unheard if ask.pool == pool], after)
 
-    def _look_for(self, pool: str, unheard: list[Unheard], after: After) -> None:
+    def _look_for(self, pool: str, unheard: list[Unheard], after: AfterCommit) -> None:
         """Give back what became of asks that were never answered."""
         # Looked for after its time it cannot come any more; before, it may still.
         over = {ask for ask in unheard if time.monotonic() > ask.until}
@@ -336,7 +336,7 @@ class RedisSteps:
         with self._kept_lock:
             self._unheard = [ask for ask in self._unheard if ask not in over]
 
-    def _end(self, release: Release, after: After) -> None:
+    def _end(self, release: Release, after: AfterCommit) -> None:
         pool = self._registry.pool_of(release.claim_id)
         if pool is None:
             return

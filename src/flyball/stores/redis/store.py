@@ -26,24 +26,24 @@ from flyball.core.signals import Signal
 from flyball.errors import PoolInUseError, StoreBusyError, StoreError, UsageError, invariant
 from flyball.host.fork import survive_forks
 from flyball.stores.admin_operations import no_pool_words
-from flyball.stores.operations import Verbs, check_ask, check_demand, check_ttl
-from flyball.stores.pool_session import World
-from flyball.stores.port import After, Census, Demand, Release
+from flyball.stores.operations import StoreOperations, check_ask, check_demand, check_ttl
+from flyball.stores.pool_session import Environment
+from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release
 from flyball.stores.redis import records, script_runner
-from flyball.stores.redis.connection import Ears, Server, split_space
+from flyball.stores.redis.connection import Ears, RedisConnections, split_space
 from flyball.stores.redis.errors import maybe_done
 from flyball.stores.redis.id_blocks import SPACE
-from flyball.stores.redis.pool_image import Image, PoolState
+from flyball.stores.redis.pool_image import PoolImage, PoolState
 from flyball.stores.redis.script_runner import RedisSteps, Unheard, state_of
 from flyball.stores.rows import Rows
 
 ROUNDS = 16
 
 
-class OnImage(Verbs):
+class ImageTransaction(StoreOperations):
     """The verbs of the other stores. What they write stays in the image."""
 
-    def __init__(self, world: World, image: Image) -> None:
+    def __init__(self, world: Environment, image: PoolImage) -> None:
         super().__init__(world)
         self._image = image
 
@@ -61,13 +61,13 @@ class OnImage(Verbs):
         return None
 
 
-class RedisLooking(RedisSteps):
+class AdminReads(RedisSteps):
     """Reads of whole pools, and changes that are made in an image and swapped in."""
 
-    def _image(self, *pools: str) -> Image:
+    def _image(self, *pools: str) -> PoolImage:
         """Some pools as they are now."""
         states = [state for pool in pools if (state := self._whole(pool)).fields]
-        image = Image(max((state.now for state in states), default=0.0) or self.now())
+        image = PoolImage(max((state.now for state in states), default=0.0) or self.now())
         for state in states:
             image.load(state)
         return image
@@ -90,30 +90,30 @@ class RedisLooking(RedisSteps):
             epoch=epoch,
         )
 
-    def _everything(self) -> OnImage:
-        return OnImage(self._world, self._image(*self._registry.pools()))
+    def _everything(self) -> ImageTransaction:
+        return ImageTransaction(self._world, self._image(*self._registry.pools()))
 
     @contextmanager
     def _peek(self) -> Iterator[Rows]:
         yield self._image(*self._registry.pools())
 
-    def _change(self, pool: str, work: Callable[[OnImage], After]) -> After:
+    def _change(self, pool: str, work: Callable[[ImageTransaction], AfterCommit]) -> AfterCommit:
         """Let ``work`` change a pool as on any store, and swap that in."""
-        after = After()
+        after = AfterCommit()
         if self._unwritten or self._unheard:
             # What makes no sense is refused before anything is made good.
-            work(OnImage(self._world, self._changed(self._state(pool))))
+            work(ImageTransaction(self._world, self._changed(self._state(pool))))
             self._carry(after)
         for _ in range(ROUNDS):
             image = self._changed(self._state(pool))
-            image.notices += work(OnImage(self._world, image)).notices
+            image.notices += work(ImageTransaction(self._world, image)).notices
             if self._drive("do_serve", pool, "", after, swap=image.changes()) != "moved":
                 return after
         raise StoreBusyError(f"pool {pool!r} changes all the time; try again")
 
-    def _changed(self, state: PoolState) -> Image:
+    def _changed(self, state: PoolState) -> PoolImage:
         """An image that has heard what the pool's inbox holds."""
-        image = Image(state.now)
+        image = PoolImage(state.now)
         image.load(state)
         if state.events:
             script_runner.hear(image, state, self._world)
@@ -145,9 +145,9 @@ class RedisLooking(RedisSteps):
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
-    from flyball.core.pool.plan import Memory
+    from flyball.core.pool.plan import LearnedState
     from flyball.core.share_lease.renewal import Renewal, Reply
-    from flyball.stores.port import Miscount, Snapshot, Store
+    from flyball.stores.port import CountMismatch, Snapshot, Store
 
     class Terms(TypedDict, total=False):
         server_time: bool
@@ -159,23 +159,23 @@ if TYPE_CHECKING:
 REPORT_ROUNDS = 16
 
 
-class RedisStore(RedisLooking):
+class RedisStore(AdminReads):
     """Implements ``Store``. Safe to use from many threads, and after a fork."""
 
-    def __init__(self, server: Server, world: World, **terms: Unpack[Terms]) -> None:
+    def __init__(self, server: RedisConnections, world: Environment, **terms: Unpack[Terms]) -> None:
         super().__init__(server, world, **terms)
         survive_forks(self)
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
         if ask.resources:
             raise UsageError(
                 "resources are counted by one machine, and this state is on a server that many share; "
                 "leave them out, or ask with a FLYBALL_URL of this machine"
             )
-        after = After()
+        after = AfterCommit()
         self._carry(after)
         tag = self._tag()
         how = ("1" if park else "") + ("u" if ask.unread else "")
@@ -202,8 +202,8 @@ class RedisStore(RedisLooking):
 
     def look(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
-    ) -> tuple[Verdict | None, After]:
-        after = After()
+    ) -> tuple[Verdict | None, AfterCommit]:
+        after = AfterCommit()
         if advance:
             self._carry(after)
         pool = self._registry.pool_of(claim_id)
@@ -213,7 +213,7 @@ class RedisStore(RedisLooking):
         if not advance:
             head = str(self._run_once("do_look", pool, f"{named}\t"))
             if head == "project":
-                on_image = OnImage(self._world, self._image(pool))
+                on_image = ImageTransaction(self._world, self._image(pool))
                 return on_image.look(claim_id, advance=False, asked_at=asked_at)
             if head != "write":
                 return records.verdict_or_none(pool, head), after
@@ -238,11 +238,11 @@ class RedisStore(RedisLooking):
     def notes(self, prefix: str) -> dict[str, str]:
         return self._registry.notes(prefix)
 
-    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> After:
+    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> AfterCommit:
         return self.release(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
-    def release(self, release: Release) -> After:
-        after = After()
+    def release(self, release: Release) -> AfterCommit:
+        after = AfterCommit()
         self._carry(after)
         self._end(release, after)
         return after
@@ -251,8 +251,8 @@ class RedisStore(RedisLooking):
 
     def rebind(
         self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
-    ) -> tuple[bool, After]:
-        after = After()
+    ) -> tuple[bool, AfterCommit]:
+        after = AfterCommit()
         self._carry(after)
         pool = self._registry.pool_of(claim_id)
         if pool is None:
@@ -260,18 +260,18 @@ class RedisStore(RedisLooking):
         argument = f"{claim_id}\t{records.holder_line(holder)}\t{launcher_pid}\t{records.number(asked_at)}"
         return self._drive("do_rebind", pool, argument, after) == "1", after
 
-    def hold(self, ask: Ask) -> tuple[int, After]:
+    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
         check_ask(ask)
-        after = After()
+        after = AfterCommit()
         self._carry(after)
         argument = f"{records.ask_line(ask)}\t{records.amounts_line(ask.cost)}"
         claim_id = int(self._drive("do_hold", ask.pool, argument, after))
         self._registry.note_owner(claim_id, ask.pool)
         return claim_id, after
 
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, After]:
+    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
         check_ask(ask)
-        after = After()
+        after = AfterCommit()
         self._carry(after)
         argument = f"{records.ask_line(ask)}\t\t{for_s!r}\t{records.plain(why)}"
         claim_id = int(self._drive("do_rest", ask.pool, argument, after))
@@ -293,7 +293,7 @@ class RedisStore(RedisLooking):
 
     def beat(self, pool: str, *, look_s: float) -> bool:
         """This host is there. True: it is this process's turn to look at the host's holders."""
-        self._carry(After())
+        self._carry(AfterCommit())
         due, _, now = str(self._run_once("do_beat", pool, repr(look_s))).partition("\t")
         if self._server_time:
             # Clocks drift apart over days; what is late is told by the server's.
@@ -304,7 +304,7 @@ class RedisStore(RedisLooking):
         census = self.watched(pool)
         return [*{claim.holder for claim in census.claims}, *(demand.holder for demand in census.demands)]
 
-    def watched(self, pool: str) -> Census:
+    def watched(self, pool: str) -> HolderCensus:
         claims, demands, hosts = self._run("read_watched", pool)
         heard = records.pairs(hosts)
         found = [
@@ -312,18 +312,18 @@ class RedisStore(RedisLooking):
             for claim_id, line in records.pairs(claims).items()
         ]
         demanding = [records.demand_of(pool, *demand) for demand in records.pairs(demands).items()]
-        return Census(
+        return HolderCensus(
             tuple(sorted(found, key=lambda claim: claim.id)),
             tuple(sorted(demanding, key=lambda demand: (demand.project, demand.holder.pid))),
         )
 
-    def census(self) -> Census:
+    def census(self) -> HolderCensus:
         return self._everything().census()
 
     def bury(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
-    ) -> After:
-        after = After()
+    ) -> AfterCommit:
+        after = AfterCommit()
         self._carry(after)
         lines: dict[str, list[str]] = {pool: [] for pool in self._unconfirmed()}
         for demand in demands:
@@ -356,9 +356,9 @@ class RedisStore(RedisLooking):
         claim_id: int | None,
         first: bool = False,
         asked_at: float | None = None,
-    ) -> After:
+    ) -> AfterCommit:
         check_name("pool", pool)
-        after = After()
+        after = AfterCommit()
         self._carry(after)
         event = script_runner.signal_event(signal, project=project, name=name, claim_id=claim_id)
         answered = claim_id if first and claim_id is not None else ""
@@ -367,20 +367,20 @@ class RedisStore(RedisLooking):
         self._drive("do_report", pool, argument, after, patience=REPORT_ROUNDS)
         return after
 
-    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, After]:
+    def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, AfterCommit]:
         from flyball.stores.shares import check_renewal
 
         check_renewal(renewal)
         check_name("pool", pool)
-        after = After()
+        after = AfterCommit()
         self._carry(after)
         head = self._drive("do_renew", pool, records.renewal_line(renewal), after)
         return records.reply_of(head), after
 
-    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> After:
+    def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> AfterCommit:
         check_demand(project, ttl_s)
         check_name("pool", pool)
-        after = After()
+        after = AfterCommit()
         self._carry(after)
         member = records.demand_member(Demand(pool, project, holder, 0.0))
         self._drive("do_demand", pool, f"{ttl_s!r}\t{member}", after)
@@ -391,20 +391,20 @@ class RedisStore(RedisLooking):
     def snapshot(self) -> Snapshot:
         return self._everything().snapshot()
 
-    def miscounts(self) -> list[Miscount]:
+    def miscounts(self) -> list[CountMismatch]:
         return self._everything().miscounts()
 
     # -- what people set --------------------------------------------------------------------------
 
-    def set_pool(self, pool: str, changes: PoolChanges) -> After:
+    def set_pool(self, pool: str, changes: PoolChanges) -> AfterCommit:
         check_name("pool", pool)
         return self._change(pool, lambda verbs: verbs.set_pool(pool, changes))
 
-    def reset_pool(self, pool: str, *, settings: bool = False) -> After:
+    def reset_pool(self, pool: str, *, settings: bool = False) -> AfterCommit:
         return self._change(pool, lambda verbs: verbs.reset_pool(pool, settings=settings))
 
-    def remove_pool(self, pool: str) -> After:
-        after = After()
+    def remove_pool(self, pool: str) -> AfterCommit:
+        after = AfterCommit()
         if self._unwritten or self._unheard:
             # What is refused is refused before anything is made good.
             self._remove(pool, "look", *(str(release.claim_id) for release in self._unwritten))
@@ -422,30 +422,30 @@ class RedisStore(RedisLooking):
         if said == "none":
             raise UsageError(no_pool_words(pool))
 
-    def import_pool(self, pool: str, changes: PoolChanges, memory: Memory) -> After:
+    def import_pool(self, pool: str, changes: PoolChanges, memory: LearnedState) -> AfterCommit:
         check_name("pool", pool)
         return self._change(pool, lambda verbs: verbs.import_pool(pool, changes, memory))
 
-    def recount(self) -> tuple[list[Miscount], After]:
-        after = After()
+    def recount(self) -> tuple[list[CountMismatch], AfterCommit]:
+        after = AfterCommit()
         self._carry(after)
         wrong = self.miscounts()
         for pool in sorted({miscount.pool for miscount in wrong}):
             self._drive("do_recount", pool, "", after)
         return wrong, after
 
-    def set_machine(self, machine: MachineSettings) -> After:
+    def set_machine(self, machine: MachineSettings) -> AfterCommit:
         if machine != MachineSettings():
             raise UsageError(
                 "limits over all pools of one machine have no place on a server that many machines share; "
                 "give each pool a cap (flyball pool set POOL --cap N), or set them under a FLYBALL_URL of "
                 "this machine"
             )
-        after = After()
+        after = AfterCommit()
         self._carry(after)
         return after
 
-    def change_machine(self, changes: MachineChanges) -> After:
+    def change_machine(self, changes: MachineChanges) -> AfterCommit:
         return self.set_machine(merge_machine(MachineSettings(), changes))
 
     def machine(self) -> MachineSettings:
@@ -464,7 +464,7 @@ class RedisStore(RedisLooking):
         """For good. What is still to be made good is tried once more."""
         if not self._server.closed:
             with contextlib.suppress(StoreError):
-                self._carry(After())
+                self._carry(AfterCommit())
         self._server.close()
 
 
@@ -477,8 +477,8 @@ def open_redis(
 ) -> RedisStore:
     """The store behind an address. ``?space=`` keeps several apart on one server."""
     address, space = split_space(url)
-    server = Server(address)
-    world = World(server.now, chance, lambda: None, here, stands_still=stands_still)
+    server = RedisConnections(address)
+    world = Environment(server.now, chance, lambda: None, here, stands_still=stands_still)
     return RedisStore(server, world, space=space or SPACE)
 
 

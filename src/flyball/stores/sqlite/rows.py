@@ -13,9 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flyball.core.pool.admission import Candidate
-from flyball.core.pool.model import ASK_FACTS, Ask, Claim, Fact, Holder, PoolCounts, ProjectUse, Receipt
+from flyball.core.pool.model import (
+    ASK_FACTS,
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    IdempotencyRecord,
+    PoolCounts,
+    ProjectUse,
+)
 from flyball.core.pool.settings import MachineSettings
-from flyball.core.share_lease.renewal import Pot, ShareLease
+from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores import codec as columns
@@ -358,11 +367,11 @@ class SqliteRows:
     def expire(self, claim_id: int, at: float) -> None:
         self._run("UPDATE claim SET expires_at = ? WHERE id = ?", (at, claim_id))
 
-    def receipt(self, pool: str, key: str) -> Receipt | None:
+    def receipt(self, pool: str, key: str) -> IdempotencyRecord | None:
         row = self._run(RECEIPT, (pool, key)).fetchone()
-        return Receipt(row[0], row[1], bool(row[2]), *row[3:]) if row is not None else None
+        return IdempotencyRecord(row[0], row[1], bool(row[2]), *row[3:]) if row is not None else None
 
-    def put_receipt(self, pool: str, key: str, receipt: Receipt) -> None:
+    def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
         self._run(DROP_OLD_RECEIPTS, (self.now,))
         self._run(
             PUT_RECEIPT,
@@ -403,11 +412,11 @@ class SqliteRows:
     def put_life(self, life: Life) -> None:
         self._run(PUT_LIFE, (life.epoch, life.since))
 
-    def pot(self, pool: str) -> Pot | None:
+    def pot(self, pool: str) -> ShareBudget | None:
         row = self._run(POT, (pool,)).fetchone()
         return codec.pot_of(row) if row is not None else None
 
-    def put_pot(self, pool: str, pot: Pot) -> None:
+    def put_pot(self, pool: str, pot: ShareBudget) -> None:
         self._run(PUT_POT, (pool, *codec.of_pot(pot)))
 
     def share(self, pool: str, name: str) -> ShareLease | None:

@@ -184,7 +184,7 @@ def _quoted(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-class Ailment(Enum):
+class Diagnosis(Enum):
     """Why a file cannot be used as it is."""
 
     DAMAGED = "damaged"
@@ -206,7 +206,7 @@ class ClockRow:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    ailment: Ailment | None = None
+    ailment: Diagnosis | None = None
     words: str = ""
     clock: ClockRow | None = None
 
@@ -220,9 +220,9 @@ def examine(path: Path) -> Examination:
         return Examination(_ailment_of(error), str(error))
     except UnicodeDecodeError:
         # SQLite quotes what it found in the schema; Python cannot read the quotation.
-        return Examination(Ailment.DAMAGED, GARBLED)
+        return Examination(Diagnosis.DAMAGED, GARBLED)
     except OSError as error:
-        return Examination(Ailment.BARRED, error.strerror or str(error))
+        return Examination(Diagnosis.BARRED, error.strerror or str(error))
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
@@ -237,26 +237,26 @@ def _look(connection: sqlite3.Connection) -> Examination:
     if not version and not tables:
         return Examination()
     if application != APPLICATION_ID:
-        return Examination(Ailment.FOREIGN, "it is a database of another program")
+        return Examination(Diagnosis.FOREIGN, "it is a database of another program")
     if version > SCHEMA_VERSION:
-        return Examination(Ailment.NEWER, f"its layout is {version}, this flyball knows {SCHEMA_VERSION}")
+        return Examination(Diagnosis.NEWER, f"its layout is {version}, this flyball knows {SCHEMA_VERSION}")
     found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if found != ["ok"]:
-        return Examination(Ailment.DAMAGED, "; ".join(found))
+        return Examination(Diagnosis.DAMAGED, "; ".join(found))
     if version < SCHEMA_VERSION:
-        return Examination(Ailment.OLD, f"its layout is {version}, this flyball writes {SCHEMA_VERSION}")
+        return Examination(Diagnosis.OLD, f"its layout is {version}, this flyball writes {SCHEMA_VERSION}")
     row = connection.execute("SELECT boot, offset_s, seen_at, seen_wall FROM clock").fetchone()
     return Examination(clock=ClockRow(*row) if row is not None else None)
 
 
-def _ailment_of(error: sqlite3.Error) -> Ailment | None:
+def _ailment_of(error: sqlite3.Error) -> Diagnosis | None:
     """None: the file could not be judged just now, such as while it is being written."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return None
     # Only what is certain counts as damage: a file is set aside for it. A missing table says SQLITE_ERROR.
     damaged = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or name == "SQLITE_ERROR"
-    return Ailment.DAMAGED if damaged else Ailment.BARRED
+    return Diagnosis.DAMAGED if damaged else Diagnosis.BARRED
 
 
 def set_aside(path: Path, *, still_bad: Callable[[], bool]) -> Path | None:

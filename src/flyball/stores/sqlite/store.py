@@ -28,9 +28,9 @@ from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lock_file import LockFile
 from flyball.host.log import tell_log
-from flyball.stores.operations import Verbs, check_ask
-from flyball.stores.pool_session import World
-from flyball.stores.port import After, Release
+from flyball.stores.operations import StoreOperations, check_ask
+from flyball.stores.pool_session import Environment
+from flyball.stores.port import AfterCommit, Release
 from flyball.stores.rows import Rows
 from flyball.stores.sqlite import fast_path, schema
 from flyball.stores.sqlite.clock import StoreClock
@@ -60,10 +60,10 @@ class _WriteStep:
         self._store.end(error)
 
 
-class SqliteStore(ExclusiveSteps, Verbs):
+class SqliteStore(ExclusiveSteps, StoreOperations):
     """The one-machine store. Safe to use from many threads, and after a fork."""
 
-    def __init__(self, path: Path, world: World, clock: StoreClock, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, world: Environment, clock: StoreClock, *, read_only: bool = False) -> None:
         super().__init__(world)
         self.path = path
         self._clock = clock
@@ -189,21 +189,21 @@ class SqliteStore(ExclusiveSteps, Verbs):
     # -- with nothing in the way ----------------------------------------------------------------------
 
     @verb
-    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, After]:
+    def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
         values = fast_path.grant_of(ask)
         done = self._at_once(fast_path.GRANT, values) if values is not None else None
         if not done:
             return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
-        return free(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), After()
+        return free(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), AfterCommit()
 
     @verb
-    def release(self, release: Release) -> After:
+    def release(self, release: Release) -> AfterCommit:
         values = fast_path.end_of(release)
         try:
             if values is not None and self._at_once(fast_path.END, values) is not None:
-                return After()
+                return AfterCommit()
             return self._end(release)
         except StoreError:
             raise

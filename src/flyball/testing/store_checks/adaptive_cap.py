@@ -8,9 +8,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from random import Random
 
-from flyball.core.pool.learned import CapState, Measured
+from flyball.core.pool.learned import CapState, MeasuredState
 from flyball.core.pool.model import Outcome, Phase
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.rate_window import Source
 from flyball.core.pool.verdict import Reason
 from flyball.core.signals import Signal, SignalKind
@@ -57,7 +57,7 @@ def the_cap_does_not_grow_while_idle(s: Scene) -> None:
 
 def _full_since_a_settle(s: Scene) -> int:
     """A full pool of 8 whose last settle ends now; an ask that waits."""
-    s.store.import_pool(POOL, {}, Memory(CapState(level=8.0, settle_until=s.world.clock())))
+    s.store.import_pool(POOL, {}, LearnedState(CapState(level=8.0, settle_until=s.world.clock())))
     for _ in range(8):
         s.take()
     return s.park()
@@ -254,7 +254,7 @@ def nothing_in_one_pool_touches_another(s: Scene) -> None:
         s.take(pool="q")
 
 
-def _measured(s: Scene) -> Measured:
+def _measured(s: Scene) -> MeasuredState:
     learned = s.seen().memory.cap.measured
     if learned is None:
         raise AssertionError("nothing was learned")

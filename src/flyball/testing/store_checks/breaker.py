@@ -5,7 +5,7 @@ from __future__ import annotations
 from flyball.core.pool.breaker import BreakerState
 from flyball.core.pool.learned import CapState
 from flyball.core.pool.model import Outcome, Phase
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.verdict import Reason
 from flyball.testing.store_checks.scenario import POOL, Scene, expect, expect_equal, store_check
 
@@ -215,7 +215,7 @@ def work_from_before_does_not_keep_the_trial_out(s: Scene) -> None:
     for _ in range(6):
         s.take()
     opened = BreakerState(Phase.OPEN, open_until=s.world.clock() + BREAK_S)
-    s.store.import_pool(POOL, {}, Memory(CapState(level=1.0), opened))
+    s.store.import_pool(POOL, {}, LearnedState(CapState(level=1.0), opened))
     s.wait(BREAK_S)
     s.take()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flyball.core.pool.model import Ask, Holder
 from flyball.core.pool.settings import KEY_TTL_S
 from flyball.core.pool.verdict import Reason, Verdict
-from flyball.stores.port import After, Release
+from flyball.stores.port import AfterCommit, Release
 from flyball.testing.store_checks.scenario import POOL, Scene, expect, expect_equal, store_check
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _admit(
     park: bool,
     mailbox: str,
     **rest: Unpack[AskWords],
-) -> tuple[Verdict, After]:
+) -> tuple[Verdict, AfterCommit]:
     ask: Ask = s.ask(holder=AFAR, **{"name": "run", **rest})  # type: ignore[arg-type]
     asked = replace(ask, key=key, fingerprint=fingerprint, ttl_s=ttl_s, mailbox=mailbox)
     return s.store.admit(asked, park=park)

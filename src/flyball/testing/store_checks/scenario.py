@@ -14,7 +14,7 @@ from flyball.core.pool.model import Ask, Claim, Holder, Outcome
 from flyball.core.pool.settings import DEMAND_TTL_S
 from flyball.core.pool.verdict import Reason, Verdict
 from flyball.core.signals import Bucket, Signal, SignalKind
-from flyball.stores.port import After, PoolSnapshot, Release, Store
+from flyball.stores.port import AfterCommit, PoolSnapshot, Release, Store
 from flyball.testing.world import FakeWorld
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Scene:
 
     # -- everything else --------------------------------------------------------------------------
 
-    def release(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, oks: int = 0) -> After:
+    def release(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, oks: int = 0) -> AfterCommit:
         return self.store.release(Release(claim_id, outcome, oks))
 
     def answered(
@@ -149,7 +149,7 @@ class Scene:
         *,
         buckets: tuple[Bucket, ...] = (),
         used: Mapping[str, float] | None = None,
-    ) -> After:
+    ) -> AfterCommit:
         """The one call of a lease was answered; the lease ends, as ``Lease.report`` and its block do it."""
         if kind is not SignalKind.OK:
             self.refuse(claim_id, kind, buckets=buckets)
@@ -165,7 +165,7 @@ class Scene:
         *,
         retry_after_s: float | None = None,
         buckets: tuple[Bucket, ...] = (),
-    ) -> After:
+    ) -> AfterCommit:
         """The one call of a lease was refused; the lease goes on."""
         claim, signal = self.claim(claim_id), Signal(kind, retry_after_s, buckets=buckets)
         return self.store.report(
@@ -180,23 +180,23 @@ class Scene:
         pool: str = POOL,
         claim_id: int | None = None,
         retry_after_s: float | None = None,
-    ) -> After:
+    ) -> AfterCommit:
         signal = Signal(SignalKind.THROTTLED, retry_after_s)
         return self.store.report(pool, signal, project=project, name=name, claim_id=claim_id)
 
     def demand(
         self, project: str, *, pool: str = POOL, ttl_s: float = DEMAND_TTL_S, holder: Holder | None = None
-    ) -> After:
+    ) -> AfterCommit:
         return self.store.demand(pool, project, holder or self.holder(1), ttl_s=ttl_s)
 
-    def bury(self, *claim_ids: int) -> After:
+    def bury(self, *claim_ids: int) -> AfterCommit:
         """The holders of these claims were found dead."""
         return self.store.bury([(claim_id, self.claim(claim_id).holder) for claim_id in claim_ids])
 
-    def pool(self, name: str = POOL, **changes: Unpack[PoolChanges]) -> After:
+    def pool(self, name: str = POOL, **changes: Unpack[PoolChanges]) -> AfterCommit:
         return self.store.set_pool(name, changes)
 
-    def static(self, cap: int, /, name: str = POOL, **changes: Unpack[PoolChanges]) -> After:
+    def static(self, cap: int, /, name: str = POOL, **changes: Unpack[PoolChanges]) -> AfterCommit:
         """A pool with a fixed cap."""
         fixed: PoolChanges = {"cap": cap, "adaptive": False}
         return self.store.set_pool(name, {**changes, **fixed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flyball.core.pool.breaker import BreakerState
 from flyball.core.pool.learned import CapState
 from flyball.core.pool.model import Phase
-from flyball.core.pool.plan import Memory
+from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.verdict import Reason
 from flyball.errors import PoolInUseError, UsageError
 from flyball.testing.store_checks.scenario import POOL, Scene, expect, expect_equal, store_check
@@ -225,7 +225,7 @@ def _expect_in_use(s: Scene, *, leases: int, waiting: int, shares: int) -> None:
 
 @store_check
 def what_was_learned_elsewhere_is_taken_over(s: Scene) -> None:
-    learned = Memory(
+    learned = LearnedState(
         CapState(level=3.0, settle_until=1_100.0, throttle_count=7),
         BreakerState(Phase.OPEN, open_until=1_200.0, reopens=1, since=900.0, why="before"),
     )

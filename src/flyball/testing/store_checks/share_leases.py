@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from flyball.core.pool.settings import PoolChanges, resolve_pool
 from flyball.core.pool.verdict import Reason
-from flyball.core.share_lease.holder import Holding, leave, limit, receive, send
-from flyball.core.share_lease.renewal import Renewal, Reply, Tally
-from flyball.core.share_lease.timing import ShareTerms
+from flyball.core.share_lease.holder import HolderState, leave, limit, receive, send
+from flyball.core.share_lease.renewal import CallCounts, Renewal, Reply
+from flyball.core.share_lease.timing import ShareTiming
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.testing.store_checks.scenario import POOL, Scene, expect, expect_equal, store_check
 
 if TYPE_CHECKING:
-    from flyball.stores.port import After
+    from flyball.stores.port import AfterCommit
 
 
 _incarnations = count(1)
@@ -42,11 +42,11 @@ class Node:
         estimate: float | None = None,
     ) -> None:
         self.scene, self.pool, self.estimate = scene, pool, estimate
-        self.holding = Holding(node=name, incarnation=f"i{next(_incarnations)}", weight=weight)
+        self.holding = HolderState(node=name, incarnation=f"i{next(_incarnations)}", weight=weight)
         self.wants, self.running = wants, 0
-        self.tally = Tally()
+        self.tally = CallCounts()
         self.refused_age_s: float | None = None
-        self.after: After
+        self.after: AfterCommit
 
     @property
     def may(self) -> int:
@@ -93,13 +93,13 @@ class Node:
     def answered(self, *, ok: int = 0, throttled: int = 0, overloaded: int = 0) -> None:
         """What the provider said since the last renewal."""
         t = self.tally
-        self.tally = Tally(t.successes + ok, t.throttles + throttled, t.overloads + overloaded)
+        self.tally = CallCounts(t.successes + ok, t.throttles + throttled, t.overloads + overloaded)
 
     def leave(self) -> None:
         self.holding, self.wants = leave(self.holding), 0
 
     @property
-    def terms(self) -> ShareTerms:
+    def terms(self) -> ShareTiming:
         named: PoolChanges = self.scene.seen(self.pool).named
         return resolve_pool(named).share_terms
 

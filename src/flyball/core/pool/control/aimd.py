@@ -27,13 +27,13 @@ from flyball.core.pool.control.port import (
     AIMD_TUNING,
     HISTORY_LIMIT,
     BreakerTimes,
-    Heard,
-    Seen,
+    SignalContext,
+    UsageSample,
     cap_of,
     count_throttle,
     within,
 )
-from flyball.core.pool.learned import CapEvent, CapState, Settling
+from flyball.core.pool.learned import CapEvent, CapState, CooldownState
 from flyball.core.pool.settings import Growth, PoolSettings
 from flyball.core.pool.verdict import span_words
 
@@ -45,9 +45,9 @@ def on_throttle(
     state = count_throttle(within(state, s), s, project=project, name=name, now=now)
     settling = now < state.settle_until
     burst = len({(p, n) for _, p, n in state.throttles}) >= s.burst_count
-    if settling and state.settling is Settling.CUT:
+    if settling and state.settling is CooldownState.CUT:
         return _deepen(state, s, now) if burst else (state, CapEvent.COUNTED)
-    if settling and state.settling is Settling.PROBE and state.grew_by > 0:
+    if settling and state.settling is CooldownState.PROBE and state.grew_by > 0:
         undone = max(float(s.cap_floor), state.level - state.grew_by)
         return _settle_cut(state, s, level=undone, now=now), CapEvent.UNDONE
     if cap_of(state, s) <= s.cap_floor:
@@ -86,7 +86,7 @@ def _settle_cut(state: CapState, s: PoolSettings, *, level: float, now: float) -
         level=level,
         failed_level=state.level,
         settle_until=now + s.settle_s,
-        settling=Settling.CUT,
+        settling=CooldownState.CUT,
         grew_by=0.0,
         cut_from=0.0,
     )
@@ -103,7 +103,7 @@ def freeze(state: CapState, s: PoolSettings, now: float) -> CapState:
     """Near the limit: stop growing for one settle, do not cut."""
     if now < state.settle_until:
         return state
-    return replace(state, settle_until=now + s.settle_s, settling=Settling.PROBE, grew_by=0.0)
+    return replace(state, settle_until=now + s.settle_s, settling=CooldownState.PROBE, grew_by=0.0)
 
 
 def resume_at_floor(state: CapState, s: PoolSettings, now: float) -> CapState:
@@ -113,7 +113,7 @@ def resume_at_floor(state: CapState, s: PoolSettings, now: float) -> CapState:
         level=float(s.cap_floor),
         # Work from before the outage may still be throttled: that is no verdict on the floor.
         settle_until=now + s.settle_s,
-        settling=Settling.CUT,
+        settling=CooldownState.CUT,
         grew_by=0.0,
         cut_from=0.0,
         failed_level=state.episode_level or state.failed_level,
@@ -132,10 +132,10 @@ def grow(state: CapState, s: PoolSettings, *, bound_at: float, bound_oks: int, n
     if now < state.settle_until or state.level >= s.cap_ceiling:
         return state
     if s.growth is Growth.SUCCESS and bound_oks:
-        if state.settling is Settling.NONE:
+        if state.settling is CooldownState.NONE:
             return _grow_by_success(state, s, bound_oks)
         # What succeeded while nothing may change belongs to the settle, not to what comes after it.
-        return replace(state, settling=Settling.NONE, grew_by=0.0)
+        return replace(state, settling=CooldownState.NONE, grew_by=0.0)
     due = _probe_due_at(state, s)
     if now < due or bound_at < max(state.settle_until, now - s.probe_s):
         return state
@@ -147,7 +147,7 @@ def grow(state: CapState, s: PoolSettings, *, bound_at: float, bound_oks: int, n
         level=level,
         grew_by=level - state.level,
         settle_until=now + s.settle_s,
-        settling=Settling.PROBE,
+        settling=CooldownState.PROBE,
         # Beyond the level that failed once, the failure is history.
         failed_level=None
         if state.failed_level is not None and level > state.failed_level
@@ -164,7 +164,11 @@ def _grow_by_success(state: CapState, s: PoolSettings, oks: int) -> CapState:
         if level >= s.cap_ceiling:
             level = float(s.cap_ceiling)
             break
-    return state if level == state.level else replace(state, level=level, settling=Settling.NONE, grew_by=0.0)
+    return (
+        state
+        if level == state.level
+        else replace(state, level=level, settling=CooldownState.NONE, grew_by=0.0)
+    )
 
 
 def _quick_target(state: CapState) -> float | None:
@@ -194,10 +198,10 @@ class AimdController:
     def __init__(self, name: str, *, by_success: bool) -> None:
         self.name, self.by_success = name, by_success
 
-    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
         return on_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
 
-    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
         # A pool that only unread work has ever filled has no evidence; what is too large can never fill it.
         proven = seen.bound_at > -math.inf or seen.in_use < int(state.level)
         bound_at = seen.now if seen.bound_now and proven else seen.bound_at
@@ -219,10 +223,10 @@ class AimdController:
             return f"{len(state.cuts)} cuts in {span_words(s.trip_window_s)}"
         return ""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
         return False
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
         return False
 
     def firm(self, state: CapState) -> float:  # noqa: ARG002

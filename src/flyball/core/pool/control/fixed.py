@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flyball.core.pool.control.port import BreakerTimes, Heard, Seen, count_throttle
+from flyball.core.pool.control.port import BreakerTimes, SignalContext, UsageSample, count_throttle
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.settings import PoolSettings
 
@@ -12,11 +12,11 @@ class FixedController:
     by_success = False
     heeds: frozenset[str] = frozenset()
 
-    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
         counted = count_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
         return counted, CapEvent.COUNTED
 
-    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:  # noqa: ARG002
+    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:  # noqa: ARG002
         return state
 
     def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
@@ -31,10 +31,10 @@ class FixedController:
     def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
         return ""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
         return False
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:  # noqa: ARG002
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
         return False
 
     def firm(self, state: CapState) -> float:  # noqa: ARG002

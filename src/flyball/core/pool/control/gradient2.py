@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from flyball.core.pool.control.aimd import freeze
 from flyball.core.pool.control.fixed import FixedController
-from flyball.core.pool.control.port import Heard, Seen
-from flyball.core.pool.learned import CapEvent, CapState, Gradient
+from flyball.core.pool.control.port import SignalContext, UsageSample
+from flyball.core.pool.learned import CapEvent, CapState, GradientState
 from flyball.core.pool.settings import PoolSettings
 
 TOLERANCE = 1.5
@@ -33,12 +33,12 @@ class Gradient2Controller(FixedController):
     by_success = True
     heeds = frozenset({"settle_s"})
 
-    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
         state, _ = super().hear(state, s, heard)
         level = max(float(s.cap_floor), state.level * 0.9)
         return replace(state, level=level, last_cut_at=heard.now), CapEvent.CUT
 
-    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
         if seen.bound_now and seen.in_use < int(state.level) and seen.now >= state.settle_until:
             # Somebody waits for more slots than the whole level has: no answer time will ever tell.
             level = min(state.level + 1, float(s.cap_ceiling))
@@ -46,7 +46,7 @@ class Gradient2Controller(FixedController):
         short_s = seen.hold_mean_s
         if short_s <= 0 or not seen.bound_oks or seen.now < state.settle_until:
             return state
-        own = state.gradient or Gradient(long_s=short_s)
+        own = state.gradient or GradientState(long_s=short_s)
         weight = 1 - (1 - LONG_SMOOTHING) ** seen.bound_oks
         long_s = own.long_s + (short_s - own.long_s) * weight
         if long_s > 2 * short_s:
@@ -56,7 +56,7 @@ class Gradient2Controller(FixedController):
         target = state.level * gradient + math.sqrt(state.level)
         level = state.level * (1 - SMOOTHING) + target * SMOOTHING
         level = max(float(s.cap_floor), min(level, float(s.cap_ceiling)))
-        return replace(state, level=level, gradient=Gradient(long_s=long_s))
+        return replace(state, level=level, gradient=GradientState(long_s=long_s))
 
     def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:
         return freeze(state, s, now)

@@ -42,8 +42,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from flyball.core.pool.control.port import BreakerTimes, Heard, Seen, cap_of, count_throttle, within
-from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState, Measured
+from flyball.core.pool.control.port import (
+    BreakerTimes,
+    SignalContext,
+    UsageSample,
+    cap_of,
+    count_throttle,
+    within,
+)
+from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState, MeasuredState
 from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import SignalKind
 
@@ -60,7 +67,7 @@ PROBE_SHARE = 0.0024
 """The part of the slot time that probes may cost where holds are long."""
 
 
-def due(own: Measured, level: float, seen: Seen) -> bool:
+def due(own: MeasuredState, level: float, seen: UsageSample) -> bool:
     """Is it time for a probe? After so many successes; where those are rare (agents), after a time that keeps
     the slot time of failed probes small."""
     often = max(1.0, min(OFTEN_MOST, BELOW * (own.best / level - 1)))
@@ -75,7 +82,7 @@ def due(own: Measured, level: float, seen: Seen) -> bool:
     return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
 
 
-def next_interval(own: Measured, level: float) -> float:
+def next_interval(own: MeasuredState, level: float) -> float:
     """A probe that found nothing doubles it; one that found much shortens it: there is more to follow."""
     found = level - own.climbed_from
     if found < 1:
@@ -85,7 +92,7 @@ def next_interval(own: Measured, level: float) -> float:
     return max(INTERVAL_LEAST, own.interval / 2)
 
 
-def next_look(own: Measured, level: float) -> float:
+def next_look(own: MeasuredState, level: float) -> float:
     """Many falls are short, but not everywhere: one that found nothing makes the next one come later."""
     if not own.early or own.testing:
         return own.look
@@ -125,7 +132,7 @@ class MeasuredController:
     # It bounds what it finds out itself by ``settle_s``; that is no way to tune it.
     heeds = frozenset({"confirm_s"})
 
-    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
         own = replace(_own(state), hold_s=heard.hold_mean_s)
         state = count_throttle(within(state, s), s, project=heard.project, name=heard.name, now=heard.now)
         if heard.signal.kind is SignalKind.OVERLOADED:
@@ -143,7 +150,7 @@ class MeasuredController:
         least = state.level / 2 if own.falls == 0 else 0.0
         return _lowered(state, own, s, heard, level=served * _kept(own), least=least)
 
-    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
         own, state = replace(_own(state), hold_s=seen.hold_mean_s), within(state, s)
         state = _less_careful(state, own, s, seen.now)
         own = replace(own, oks=own.oks + seen.bound_oks, still=own.still and not seen.bound_oks)
@@ -190,12 +197,12 @@ class MeasuredController:
             return "a throttle at the floor"
         return f"{OVERLOADS_TO_TRIP} overloads in a row" if event is CapEvent.OVERLOADED else ""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:
         own = _own(state)
         throttled = heard.signal.kind is SignalKind.THROTTLED
         return throttled and (_is_probe(state, own, heard) or _old_news(own, s, heard))
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:
         return heard.signal.kind is SignalKind.THROTTLED and not self.binds_one_call(state, s, heard)
 
     def firm(self, state: CapState) -> float:
@@ -218,7 +225,7 @@ class MeasuredController:
         return BreakerTimes(first, most, min(s.trial_clean_s, _confirm_s(own, s)))
 
 
-def _kept(own: Measured) -> float:
+def _kept(own: MeasuredState) -> float:
     """How much of what was measured a fall keeps. Where falls have been deep, the first one expects the
     next."""
     if own.falls == 0:
@@ -226,27 +233,27 @@ def _kept(own: Measured) -> float:
     return DEEPER[min(own.falls, len(DEEPER)) - 1]
 
 
-def _own(state: CapState) -> Measured:
+def _own(state: CapState) -> MeasuredState:
     """What it learned; before anything happened, the level a person set counts as firm."""
-    return state.measured or Measured(firm=state.level, changed_at=state.settle_until)
+    return state.measured or MeasuredState(firm=state.level, changed_at=state.settle_until)
 
 
-def _with(state: CapState, own: Measured) -> CapState:
+def _with(state: CapState, own: MeasuredState) -> CapState:
     return state if own == _own(state) else replace(state, measured=own)
 
 
-def _is_probe(state: CapState, own: Measured, heard: Heard) -> bool:
+def _is_probe(state: CapState, own: MeasuredState, heard: SignalContext) -> bool:
     """Was the refused call one of those that went beyond firm ground?"""
     return state.level > own.firm and (heard.in_flight or heard.in_use) > own.firm
 
 
-def _confirm_s(own: Measured, s: PoolSettings) -> float:
+def _confirm_s(own: MeasuredState, s: PoolSettings) -> float:
     """How long silence has to last before it means yes. After a hold, what was in flight has ended."""
     silence_s = min(REJECT_TIMES * own.reject_s, s.settle_s) if own.reject_s > 0 else s.confirm_s
     return min(silence_s, max(own.hold_s, LEAST_S)) if own.hold_s > 0 else silence_s
 
 
-def _gap_s(own: Measured, s: PoolSettings, level: float) -> float:
+def _gap_s(own: MeasuredState, s: PoolSettings, level: float) -> float:
     """The time between two starts right after a fall: half a hold is enough to fill a level."""
     confirm_s = _confirm_s(own, s)
     if own.hold_s <= 0:
@@ -254,13 +261,13 @@ def _gap_s(own: Measured, s: PoolSettings, level: float) -> float:
     return min(confirm_s, SPACED_HOLDS * own.hold_s / min(level, SPACED_STARTS))
 
 
-def _spaced_until(state: CapState, own: Measured, s: PoolSettings) -> float:
+def _spaced_until(state: CapState, own: MeasuredState, s: PoolSettings) -> float:
     """Where nothing ever fills the level, silence alone ends the starting one by one."""
     lasts_s = SPACED_TIMES * _confirm_s(own, s)
     return state.hold_until + (min(lasts_s, SPACED_HOLDS * own.hold_s) if own.hold_s > 0 else lasts_s)
 
 
-def _less_careful(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
+def _less_careful(state: CapState, own: MeasuredState, s: PoolSettings, now: float) -> CapState:
     """A pause or a gap that began before a hold was seen is bounded by the first one that is."""
     if own.hold_s > 0 and state.hold_until > now:
         most_s = _pause_s(own, s, falls=max(0, own.falls - 1))
@@ -271,13 +278,13 @@ def _less_careful(state: CapState, own: Measured, s: PoolSettings, now: float) -
     return replace(state, spaced_s=0.0 if over else min(state.spaced_s, _gap_s(own, s, state.level)))
 
 
-def _old_news(own: Measured, s: PoolSettings, heard: Heard) -> bool:
+def _old_news(own: MeasuredState, s: PoolSettings, heard: SignalContext) -> bool:
     if heard.sent_at is not None:
         return heard.sent_at < own.epoch_at
     return heard.now < own.epoch_at + _confirm_s(own, s)
 
 
-def _smoothed(usual: float, s: PoolSettings, heard: Heard) -> float:
+def _smoothed(usual: float, s: PoolSettings, heard: SignalContext) -> float:
     took_s = heard.now - (heard.sent_at if heard.sent_at is not None else heard.now)
     if took_s <= 0 or took_s > s.settle_s or 0 < heard.hold_mean_s < took_s:
         # A throttle in the middle of a long run says nothing about how long a rejection takes.
@@ -285,7 +292,7 @@ def _smoothed(usual: float, s: PoolSettings, heard: Heard) -> float:
     return usual + (took_s - usual) * REJECT_SMOOTHING if usual > 0 else took_s
 
 
-def _firm(own: Measured, level: float) -> Measured:
+def _firm(own: MeasuredState, level: float) -> MeasuredState:
     if level <= own.firm:
         return replace(own, falls=0)
     if own.testing and level >= own.testing:
@@ -296,7 +303,7 @@ def _firm(own: Measured, level: float) -> Measured:
     return replace(own, firm=level, falls=0, climbing=True)
 
 
-def _raised(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapState:
+def _raised(state: CapState, own: MeasuredState, s: PoolSettings, now: float) -> CapState:
     stride = own.stride if own.climbing else 1.0
     level = min(float(s.cap_ceiling), state.level + stride)
     if own.testing:
@@ -316,7 +323,7 @@ def _raised(state: CapState, own: Measured, s: PoolSettings, now: float) -> CapS
     return replace(state, level=level, grew_by=level - state.level, spaced_s=spaced_s, measured=own)
 
 
-def _served(state: CapState, heard: Heard) -> float:
+def _served(state: CapState, heard: SignalContext) -> float:
     """How many were being served when the refused call was sent: the measurement."""
     if heard.in_flight is not None:
         return float(heard.in_flight - 1)
@@ -324,7 +331,7 @@ def _served(state: CapState, heard: Heard) -> float:
     return float(heard.in_use - 1) if heard.in_use > 1 else state.level / 2
 
 
-def _refined(state: CapState, own: Measured, s: PoolSettings, heard: Heard) -> CapState:
+def _refined(state: CapState, own: MeasuredState, s: PoolSettings, heard: SignalContext) -> CapState:
     """Of calls that were sent together and refused together, the one with the fewest beside it measures
     best."""
     together = heard.sent_at is not None and own.cohort_at <= heard.sent_at and own.epoch_at == own.changed_at
@@ -334,14 +341,14 @@ def _refined(state: CapState, own: Measured, s: PoolSettings, heard: Heard) -> C
     return replace(state, level=level, measured=replace(own, firm=level))
 
 
-def _left(heard: Heard, wait_s: float) -> float:
+def _left(heard: SignalContext, wait_s: float) -> float:
     """By the time it opens again fewer will be in flight: do not make up for them all at once."""
     left = max(0, heard.in_use - 1)
     return left * math.exp(-wait_s / heard.hold_mean_s) + 1 if heard.hold_mean_s > 0 else math.inf
 
 
 def _undone(
-    state: CapState, own: Measured, s: PoolSettings, heard: Heard, served: float
+    state: CapState, own: MeasuredState, s: PoolSettings, heard: SignalContext, served: float
 ) -> tuple[CapState, CapEvent]:
     level = max(float(s.cap_floor), min(served, state.level - 1))
     blips = max(-BLIPS_MOST, own.blips - 1) if own.testing else own.blips
@@ -363,7 +370,7 @@ def _undone(
 
 
 def _lowered(
-    state: CapState, own: Measured, s: PoolSettings, heard: Heard, *, level: float, least: float
+    state: CapState, own: MeasuredState, s: PoolSettings, heard: SignalContext, *, level: float, least: float
 ) -> tuple[CapState, CapEvent]:
     pause_s = _pause_s(own, s, falls=own.falls)
     if cap_of(state, s) <= s.cap_floor:
@@ -389,7 +396,7 @@ def _lowered(
     return replace(state, hold_until=heard.now + pause_s, spaced_s=_gap_s(own, s, lowered)), CapEvent.CUT
 
 
-def _pause_s(own: Measured, s: PoolSettings, *, falls: int) -> float:
+def _pause_s(own: MeasuredState, s: PoolSettings, *, falls: int) -> float:
     """Refusals that do not stop as less is in flight need time, not fewer calls: a quota refills
     meanwhile."""
     if falls == 0:
@@ -399,7 +406,7 @@ def _pause_s(own: Measured, s: PoolSettings, *, falls: int) -> float:
     return min(part * (own.hold_s or s.confirm_s), 2 * s.settle_s)
 
 
-def _cut_at(own: Measured, level: float, now: float) -> Measured:
+def _cut_at(own: MeasuredState, level: float, now: float) -> MeasuredState:
     return replace(
         own,
         firm=level,
@@ -413,12 +420,12 @@ def _cut_at(own: Measured, level: float, now: float) -> Measured:
     )
 
 
-def _after_cut(state: CapState, own: Measured, level: float, now: float) -> CapState:
+def _after_cut(state: CapState, own: MeasuredState, level: float, now: float) -> CapState:
     state = replace(state, failed_level=state.level, last_cut_at=now, spaced_s=0.0)
     return replace(state, level=level, grew_by=0.0, measured=own)
 
 
-def _overloaded(state: CapState, own: Measured, heard: Heard) -> tuple[CapState, CapEvent]:
+def _overloaded(state: CapState, own: MeasuredState, heard: SignalContext) -> tuple[CapState, CapEvent]:
     """Open the breaker when overloads come as fast as answers usually do."""
     recent = (*own.overloads, heard.now)[-OVERLOADS_TO_TRIP:]
     own = replace(own, overloads=recent)

@@ -22,7 +22,7 @@ from flyball.core.signals import Signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class SignalContext:
     """One signal that asks for fewer, and the call it answers."""
 
     signal: Signal
@@ -38,7 +38,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class UsageSample:
     """What happened since the last plan."""
 
     now: float
@@ -78,10 +78,10 @@ class Controller(Protocol):
     heeds: frozenset[str]
     """The settings of ``TUNING`` that it is tuned with."""
 
-    def hear(self, state: CapState, s: PoolSettings, heard: Heard) -> tuple[CapState, CapEvent]:
+    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
         """Take in a throttle, an overload or a timeout; what it did."""
 
-    def see(self, state: CapState, s: PoolSettings, seen: Seen) -> CapState:
+    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
         """Take in successes and the passing of time: where a level grows."""
 
     def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:
@@ -96,11 +96,11 @@ class Controller(Protocol):
     def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:
         """Why the breaker must open after ``event``; empty if it need not."""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+    def binds_one_call(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:
         """Is this refusal about its own call alone? It answers a probe, or a call from before the last cut:
         the others are being served, and its Retry-After is not theirs."""
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: Heard) -> bool:
+    def blames_quota(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:
         """May a quota be behind this refusal? Not if it binds one call."""
 
     def firm(self, state: CapState) -> float:
