@@ -13,7 +13,8 @@ ROW = re.compile(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 
 def levels_in_the_contract() -> list[list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    [contract] = [each for each in project["tool"]["importlinter"]["contracts"] if each["type"] == "layers"]
+    contracts = project["tool"]["importlinter"]["contracts"]
+    [contract] = [each for each in contracts if each.get("containers") == ["flyball"]]
     return [re.findall(r"\w+", layer) for layer in contract["layers"]]
 
 

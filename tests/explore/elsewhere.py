@@ -99,7 +99,10 @@ ELSEWHERE = (
         rule=lambda: broken(
             "renewal",
             ONE_NAME,
-            ("Renewed(lease=lease,", "Renewed(lease=replace(lease, expires_at=now + pot.terms.lease_s),"),
+            (
+                "RenewedShare(lease=lease,",
+                "RenewedShare(lease=replace(lease, expires_at=now + pot.terms.lease_s),",
+            ),
         ),
     ),
     Mutant(

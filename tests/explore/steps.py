@@ -37,7 +37,7 @@ class Steps:
         self.plan = cache(self._plan)
 
     def _terms(self, ttl: int) -> Any:
-        return self.rule.timing.ShareTerms(
+        return self.rule.timing.ShareTiming(
             heartbeat_s=ttl / 4,
             ttl_s=ttl,
             drift=max(one.drift for one in self.scenario.processes) / ttl,
@@ -97,7 +97,7 @@ class Steps:
 
     def _renew(self, row: Row | None, request: Request, books: Books) -> tuple[Row, Answer | None]:
         renewal = self.rule.renewal.Renewal(node="", incarnation="", in_flight=0, **request._asdict())
-        pot = self.rule.renewal.Pot(
+        pot = self.rule.renewal.ShareBudget(
             cap=books.cap,
             held=books.held,
             nodes=books.nodes,
@@ -119,13 +119,13 @@ class Steps:
 
     def learning(self, ttl: int) -> int:
         """How long a store learns that woke up in another life."""
-        before = self.rule.renewal.Pot(cap=1, terms=self.terms[ttl])
+        before = self.rule.renewal.ShareBudget(cap=1, terms=self.terms[ttl])
         return int(max(0, self.rule.renewal.in_epoch(before, "another life", now=0).learning_until))
 
     # --- to and fro ---
 
     def _holding(self, hold: Hold) -> Any:
-        return self.rule.holder.Holding(
+        return self.rule.holder.HolderState(
             node="",
             incarnation="",
             seq=hold.seq,

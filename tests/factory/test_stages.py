@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.factory.kit import Project
-from tests.factory.test_review import PAGE, began, slot_of
+from tests.factory.run.test_review import PAGE, began, slot_of
 
 DOCS = "write('docs/t-1.md', 'about t-1')"
 

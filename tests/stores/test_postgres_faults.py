@@ -327,14 +327,14 @@ def test_of_processes_that_race_for_the_last_slot_one_gets_it(start: Start, gov:
 
 STEP = """
 import sys
-from flyball.stores.postgres.transaction import Step
+from flyball.stores.postgres.transaction import PostgresTransaction
 from flyball import Governor
-begin = Step.begin
+begin = PostgresTransaction.begin
 def stand_still(self, lock):
     begin(self, lock)
     print("inside", flush=True)
     sys.stdin.readline()
-Step.begin = stand_still
+PostgresTransaction.begin = stand_still
 gov = Governor(sys.argv[1])
 try:
     gov.set_pool("p", cap=7)

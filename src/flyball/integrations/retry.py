@@ -116,7 +116,7 @@ def decide(
     >>> decide(RetryPolicy(), 2, Signal(SignalKind.THROTTLED, retry_after_s=7.0), chance=0.5).wait_s
     7.5
     >>> decide(RetryPolicy(), 2, Signal(SignalKind.CREDIT_GONE), chance=0.5).why
-    <Why.HOPELESS: 'trying again changes nothing'>
+    <RetryReason.HOPELESS: 'trying again changes nothing'>
     """
     if signal.kind in FINE:
         return RetryDecision(None, RetryReason.FINE)

@@ -299,7 +299,7 @@ def govern(client: C, gate: Gate | str | None = None, **rules: Unpack[RuleOption
     for cls in type(client).__mro__:
         library, kind = cls.__module__.partition(".")[0], cls.__name__
         if library in ("httpx", "httpx2") and kind in ("Client", "AsyncClient"):
-            over: Any = import_module(f"flyball.integrations.over_{library}")
+            over: Any = import_module(f"flyball.integrations.{library}_transport")
             _wrap(client, getattr(over, f"{kind.removesuffix('Client')}GovernedTransport"), gate, rules)
             return client
     kind = type(client).__name__

@@ -176,7 +176,7 @@ class MetricFamily:
 class MetricRegistry:
     """
     >>> from flyball.observe.metrics import HTTP_REFUSALS
-    >>> registry = Registry()
+    >>> registry = MetricRegistry()
     >>> registry.add(HTTP_REFUSALS, reason="no-token")
     >>> registry.number(HTTP_REFUSALS, reason="no-token")
     1.0

@@ -51,7 +51,7 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """
-        >>> lines = Lines()
+        >>> lines = LineSplitter()
         >>> lines.feed(b"on"), lines.feed(b"e\\ntwo\\nth"), lines.rest()
         ([], [b'one', b'two'], [b'th'])
         """

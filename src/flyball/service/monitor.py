@@ -42,7 +42,7 @@ TOLERANCE_S = 0.5
 _AGES = ("_s_ago", "held_s", "waiting_s", "resting_s", "since_s")
 _COUNTDOWNS = ("_in_s", "_for_s")
 _UNCOMPARED = frozenset(
-    ["words", "estimate_s", "left", "confirmed_s_ago", "heard_s_ago", "renewed_s_ago", "expires_in_s"]
+    ["words", "why", "estimate_s", "left", "confirmed_s_ago", "heard_s_ago", "renewed_s_ago", "expires_in_s"]
 )
 
 

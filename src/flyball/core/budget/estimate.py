@@ -145,8 +145,8 @@ class EstimateScore:
 
 def score(outcomes: Iterable[ForecastOutcome]) -> EstimateScore:
     """
-    >>> score([Outcome(Quantiles(1.0, 2.0), 2.0), Outcome(Quantiles(1.0, 2.0), 4.0)])
-    Score(count=2, within_p90=0.5, median_error=0.5)
+    >>> score([ForecastOutcome(Quantiles(1.0, 2.0), 2.0), ForecastOutcome(Quantiles(1.0, 2.0), 4.0)])
+    EstimateScore(count=2, within_p90=0.5, median_error=0.5)
     """
     known = [each for each in outcomes if each.actual >= 0]
     if not known:

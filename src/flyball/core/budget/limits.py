@@ -108,7 +108,7 @@ def guard_of(flag: str | None, project: str | None) -> BudgetAction:
     """The run's own word, else the project's, else to enforce.
 
     >>> guard_of("off", "enforce"), guard_of(None, "advisory"), guard_of(None, None)
-    (<Guard.OFF: 'off'>, <Guard.ADVISORY: 'advisory'>, <Guard.ENFORCE: 'enforce'>)
+    (<BudgetAction.OFF: 'off'>, <BudgetAction.ADVISORY: 'advisory'>, <BudgetAction.ENFORCE: 'enforce'>)
     """
     return BudgetAction(flag or project or BASELINE.value)
 

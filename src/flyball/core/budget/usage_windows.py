@@ -138,7 +138,7 @@ def span_of(terms: WindowTerms, report: UsageReport | None, now: float) -> tuple
 
     >>> span_of(BUILT_IN[0], None, 18_001.0)
     (18000.0, 36000.0)
-    >>> span_of(BUILT_IN[0], Report(name="5h", fraction=0.5, at=1.0, resets_at=20_000.0), 18_001.0)
+    >>> span_of(BUILT_IN[0], UsageReport(name="5h", fraction=0.5, at=1.0, resets_at=20_000.0), 18_001.0)
     (2000.0, 20000.0)
     """
     through = report.resets_at if report is not None and report.resets_at is not None else 0.0

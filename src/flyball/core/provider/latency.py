@@ -31,7 +31,7 @@ class _Class:
 class LatencyTracker:
     """Not thread-safe by need: a lost update moves an average by one answer.
 
-    >>> watch = Slowness()
+    >>> watch = LatencyTracker()
     >>> any(watch.note("/v1/messages", 1.0) for _ in range(100))
     False
     >>> any(watch.note("/v1/messages", 5.0) for _ in range(20))

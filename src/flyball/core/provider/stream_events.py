@@ -43,7 +43,7 @@ _OUTPUT = ("output_tokens", "completion_tokens", "candidatesTokenCount", "though
 class TokenCounter:
     """Adds up what one answer says. Later events of a stream say more, never less.
 
-    >>> meter = Meter()
+    >>> meter = TokenCounter()
     >>> meter.note({"type": "message_start", "message": {"usage": {"input_tokens": 25, "output_tokens": 1}}})
     >>> meter.note({"type": "message_delta", "usage": {"output_tokens": 15}})
     >>> meter.used

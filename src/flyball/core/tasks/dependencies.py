@@ -49,7 +49,7 @@ class DependencyCycle:
     def words(self) -> str:
         """The circle from here.
 
-        >>> Circle(("t-1", "t-2"), at=1).words()
+        >>> DependencyCycle(("t-1", "t-2"), at=1).words()
         't-2 -> t-1 -> t-2'
         """
         count = len(self.ids)

@@ -48,7 +48,7 @@ def policy_of(lineage: Iterable[Task], *, otherwise: str) -> LandingPolicy:
     """``lineage``: the task, its parent, and so on; ``otherwise``: what holds where none of them says.
 
     >>> policy_of([Task(id="t-1", title="x", labels=("merge:manuel",))], otherwise="auto")
-    Policy(name='manual', unknown='merge:manuel')
+    LandingPolicy(name='manual', unknown='merge:manuel')
     """
     claimed = False
     for task in lineage:

@@ -52,9 +52,9 @@ class BillingAccount:
     def unpriced(self) -> str:
         """Why nothing of it can be measured in dollars; empty where its runtime reports them.
 
-        >>> Payer(name="default:claude", runtime="claude").unpriced
+        >>> BillingAccount(name="default:claude", runtime="claude").unpriced
         ''
-        >>> Payer(name="default:codex", runtime="codex").unpriced
+        >>> BillingAccount(name="default:codex", runtime="codex").unpriced
         'codex does not report what its calls cost'
         """
         if self.runtime not in NAMES or load(self.runtime).reports_cost:

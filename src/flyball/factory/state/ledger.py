@@ -70,7 +70,7 @@ class Ledger:
             # Somebody is about to make it, or was killed before.
             raise FileNotFoundError(self.path)
         if version == 0:
-            script = (files("flyball.factory") / "ledger.sql").read_text(encoding="utf-8")
+            script = (files("flyball.factory.state") / "ledger.sql").read_text(encoding="utf-8")
             db.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
         elif version < VERSION and not read_only:
             self._upgrade(db)

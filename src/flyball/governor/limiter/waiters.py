@@ -235,7 +235,7 @@ W = TypeVar("W")
 
 class WaitQueue(Generic[W]):
     """
-    >>> line = Line[str]()
+    >>> line = WaitQueue[str]()
     >>> for name, priority in (("a", 0), ("b", 0), ("c", 1)):
     ...     line.join(name, priority, now=0.0)
     >>> line.first(now=1.0, ageing_s=60.0), line.first(now=61.0, ageing_s=60.0), line.length

@@ -87,8 +87,13 @@ class GeminiDialect:
         return _error(429, "RESOURCE_EXHAUSTED", words, _quota("Minute", retry_after_s))
 
     def refused(
-        self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
-    ) -> ProviderReply:  # noqa: ARG002 - the port
+        self,
+        kind: SignalKind,
+        *,
+        number: int,
+        retry_after_s: float | None,
+        wall_s: float,  # noqa: ARG002
+    ) -> ProviderReply:
         if kind is SignalKind.THROTTLED:
             return self.throttled(number=number, retry_after_s=retry_after_s)
         details: Sequence[Mapping[str, object]] = ()

@@ -70,7 +70,7 @@ def next_call(body: Mapping[str, object]) -> ToolCall | None:
     """What to do now; None: answer, for there is nothing left to do. What no tool is for is left undone.
 
     >>> next_call({"messages": [{"role": "user", "content": "errand: run ls"}], "tools": [{"name": "bash"}]})
-    Call(tool='bash', given={'command': 'ls'})
+    ToolCall(tool='bash', given={'command': 'ls'})
     """
     todo: list[PromptErrand] = []
     results: set[str] = set()

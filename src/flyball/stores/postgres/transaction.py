@@ -109,10 +109,10 @@ def messages(after: AfterCommit) -> list[tuple[str, str]]:
     """What to tell which channel: all that one process has to look at in one message.
 
     >>> from flyball.core.pool.model import Holder
-    >>> from flyball.stores.port import Wake
+    >>> from flyball.stores.port import WakeUp
     >>> who = Holder("h", "b", 1, 1, 1)
-    >>> wakes = [Wake(f"flyball:wake:ab#{number}", id, who) for number, id in ((1, 7), (2, 8), (1, 9))]
-    >>> messages(After(wakes))
+    >>> wakes = [WakeUp(f"flyball:wake:ab#{number}", id, who) for number, id in ((1, 7), (2, 8), (1, 9))]
+    >>> messages(AfterCommit(wakes))
     [('flyball:wake:ab', '1 7,2 8,1 9')]
     """
     told: dict[str, list[str]] = {}

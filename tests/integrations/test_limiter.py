@@ -12,8 +12,8 @@ import pytest
 import flyball
 from flyball import Limiter, RetryBudget, RetryPolicy
 from flyball.integrations import asgi, httpx2_transport, wsgi
-from tests.clients.kit import Night, Scripted
-from tests.clients.test_shedding import App, answering, asgi_client, call
+from tests.integrations.kit import Night, Scripted
+from tests.integrations.test_shedding import App, answering, asgi_client, call
 
 PATIENT = RetryPolicy(budget=RetryBudget(least=1000))
 URL = "https://api.example.com/v1/messages"

@@ -271,6 +271,6 @@ def test_a_test_can_have_it_killed_before_or_after_an_entry(tmp_path: Path, when
         f"ledger = Ledger(Path({str(tmp_path)!r}))\n"
         "ledger.note('t-1', Step.CLAIM)\nledger.note('t-2', Step.CLAIM)\nledger.note('t-3', Step.CLAIM)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], timeout=30)
     assert done.returncode == -signal.SIGKILL
     assert len(rows(tmp_path)) == written

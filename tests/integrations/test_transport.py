@@ -15,8 +15,8 @@ import pytest
 from flyball import Governor, Pool
 from flyball.core.signals import SignalKind
 from flyball.integrations.transport import ERROR_BODY_BYTES
-from tests.clients.kit import THROTTLE, Listener, Night, Pieces, Scripted, drop, pool_of
-from tests.clients.transports import URL, async_client_of, client_of
+from tests.integrations.kit import THROTTLE, Listener, Night, Pieces, Scripted, drop, pool_of
+from tests.integrations.transports import URL, async_client_of, client_of
 
 
 def test_a_throttle_is_retried_with_the_slot_free_and_told_once(lib: Any, gov: Governor) -> None:

@@ -24,7 +24,7 @@ from flyball.factory.budget.transcripts import Transcripts
 from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.state.ledger import Ledger
 
-RECORDINGS = Path(__file__).parent / "recordings"
+RECORDINGS = Path(__file__).parents[1] / "recordings"
 BLOCKS = (RECORDINGS / "ccusage-18.0.11-blocks.json").read_text()
 NOW = moment_s("2026-11-15T21:31:00Z") or 0.0
 HOUR = 3600.0

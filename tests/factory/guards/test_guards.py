@@ -255,7 +255,7 @@ def test_an_agent_in_the_sandbox_ends_with_its_keeper(project: Project) -> None:
     process = project.start("run")
     project.wait("up")
     keepers = [
-        pid for pid in project.processes() if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid for pid in project.processes() if b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     for pid in keepers:
         os.kill(pid, 9)

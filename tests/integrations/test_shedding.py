@@ -15,7 +15,7 @@ import pytest
 from flyball import Governor, Pool
 from flyball.core.signals import SignalKind
 from flyball.integrations import asgi, wsgi
-from tests.clients.kit import Listener, drop, pool_of
+from tests.integrations.kit import Listener, drop, pool_of
 
 # -- asgi -------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ import pytest
 
 from flyball import Governor, Limiter, Pool
 from flyball.core.signals import SignalKind
-from tests.clients.kit import Listener, Night, Pieces, pool_of
-from tests.clients.transports import URL, async_client_of, client_of
+from tests.integrations.kit import Listener, Night, Pieces, pool_of
+from tests.integrations.transports import URL, async_client_of, client_of
 
 ERROR = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 DELTA = b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"text": "hi"}}\n\n'

@@ -10,7 +10,7 @@ import httpx2
 
 from flyball import RetryBudget, RetryPolicy
 from flyball.integrations import httpx2_transport, httpx_transport
-from tests.clients.kit import Night
+from tests.integrations.kit import Night
 
 OVER = {httpx: httpx_transport, httpx2: httpx2_transport}
 URL = "https://api.example.com/v1/messages"

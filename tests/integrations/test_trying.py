@@ -12,7 +12,7 @@ from flyball import Governor, Pool, RetryBudget, RetryPolicy, Throttled, UsageEr
 from flyball.core.signals import SignalKind
 from flyball.errors import StoreFullError, WaitTimeoutError
 from flyball.integrations.outcome import judge
-from tests.clients.kit import Listener, Night, pool_of
+from tests.integrations.kit import Listener, Night, pool_of
 
 POLICY = RetryPolicy(budget=RetryBudget(least=1000))
 
@@ -97,7 +97,7 @@ def test_an_error_of_ones_own_is_raised_at_once_and_tells_nothing(night: Night) 
 def test_repeats_end_their_slots_as_neither_success_nor_failure(night: Night) -> None:
     gate = Listener()
     retry(script(429, 429, 200), gate=gate, policy=POLICY, world=night.world)
-    assert gate.ends == ["", "Repeated", ""]
+    assert gate.ends == ["", "RepeatedRelease", ""]
 
 
 def test_an_error_that_is_repeated_is_not_heard_again_when_its_slot_ends(night: Night) -> None:
@@ -105,7 +105,7 @@ def test_an_error_that_is_repeated_is_not_heard_again_when_its_slot_ends(night: 
     with pytest.raises(TimeoutError):
         retry(script(TimeoutError()), gate=gate, policy=POLICY, world=night.world)
     assert gate.kinds == [SignalKind.TIMEOUT]
-    assert gate.ends == ["", *["Repeated"] * 4]
+    assert gate.ends == ["", *["RepeatedRelease"] * 4]
 
 
 def test_a_dead_provider_is_not_hammered(night: Night) -> None:

@@ -12,8 +12,8 @@ import pytest
 import flyball
 from flyball import Governor, Pool, UsageError
 from flyball.core.signals import SignalKind
-from tests.clients.kit import Listener, Night, Scripted
-from tests.clients.transports import OVER, URL, client_of
+from tests.integrations.kit import Listener, Night, Scripted
+from tests.integrations.transports import OVER, URL, client_of
 
 # -- which requests, which pool ----------------------------------------------------------------------
 

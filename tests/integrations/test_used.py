@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from flyball import Governor, Pool
-from tests.clients.kit import Night, Pieces
-from tests.clients.transports import URL, async_client_of, client_of
+from tests.integrations.kit import Night, Pieces
+from tests.integrations.transports import URL, async_client_of, client_of
 
 RESERVED: Any = {"estimate": lambda request: {"tokens": 600}}
 ANTHROPIC = {"content": [{"text": 'it said "usage"'}], "usage": {"input_tokens": 25, "output_tokens": 15}}

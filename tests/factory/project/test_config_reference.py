@@ -15,7 +15,7 @@ from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import check_runnable, judge
 from flyball.factory.project.config_reference import PAGE, SCHEMA, json_schema, main, reference_page
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+FOLDER = Path(__file__).parents[3] / "docs" / "reference"
 AGAIN = "stale; run: python -m flyball.factory.project.config_reference docs/reference"
 
 

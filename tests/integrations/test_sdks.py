@@ -22,7 +22,7 @@ from flyball.core.signals import SignalKind
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Manner, Provider
 from flyball.testing import ManualClock
-from tests.clients.kit import Listener, Night, pool_of
+from tests.integrations.kit import Listener, Night, pool_of
 
 PATIENT = RetryPolicy(budget=RetryBudget(least=1000))
 ASK: Any = [{"role": "user", "content": "hello"}]

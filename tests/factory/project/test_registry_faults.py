@@ -146,8 +146,8 @@ def test_a_read_only_home_can_be_read_and_says_why_it_cannot_be_changed(registry
         said = run_powerless(f"""
 from pathlib import Path
 from flyball.errors import FlyballError
-from flyball.factory.project.registry import Registry
-registry = Registry(Path({str(registry.home)!r}))
+from flyball.factory.project.registry import ProjectRegistry
+registry = ProjectRegistry(Path({str(registry.home)!r}))
 print(registry.get("blog").path, registry.add("blog", Path("/blog")))
 for change in (lambda: registry.add("shop", Path("/s")), lambda: registry.remove("blog"), registry.undo):
     try:
@@ -171,7 +171,7 @@ def test_looking_makes_nothing(registry: ProjectRegistry) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from flyball.factory import registry, registry_history
+from flyball.factory.project import registry, registry_history
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -180,17 +180,17 @@ at = sys.argv[2]
 if at == "write":
     os.replace = die
 elif at == "audit":
-    registry_history.History.audit = die
+    registry_history.RegistryHistory.audit = die
 elif at == "add":
-    registry_history.History.commit = die
+    registry_history.RegistryHistory.commit = die
 else:
-    run = registry_history.History._run
+    run = registry_history.RegistryHistory._run
     def stop(self, *args):
         if args[0] == "commit":
             die()
         return run(self, *args)
-    registry_history.History._run = stop
-registry.Registry(Path(sys.argv[1])).add("shop", Path("/shop"))
+    registry_history.RegistryHistory._run = stop
+registry.ProjectRegistry(Path(sys.argv[1])).add("shop", Path("/shop"))
 """
 
 
@@ -224,9 +224,9 @@ def test_undo_after_a_kill_takes_back_what_was_left(registry: ProjectRegistry) -
 ADDS = """
 import sys
 from pathlib import Path
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 sys.stdin.readline()
-registry = Registry(Path(sys.argv[1]))
+registry = ProjectRegistry(Path(sys.argv[1]))
 for number in range(4):
     registry.add(f"{sys.argv[2]}-{number}", Path(f"/{sys.argv[2]}/{number}"))
 """
@@ -256,10 +256,10 @@ SAME = """
 import sys
 from pathlib import Path
 from flyball.errors import UsageError
-from flyball.factory.project.registry import Registry
+from flyball.factory.project.registry import ProjectRegistry
 sys.stdin.readline()
 try:
-    print(Registry(Path(sys.argv[1])).add("blog", Path(sys.argv[2])), file=sys.stderr)
+    print(ProjectRegistry(Path(sys.argv[1])).add("blog", Path(sys.argv[2])), file=sys.stderr)
 except UsageError:
     print("refused", file=sys.stderr)
 """

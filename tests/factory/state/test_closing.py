@@ -14,7 +14,7 @@ from flyball.core.tasks.task_run import State
 from flyball.factory.state.ledger import Ledger
 from tests.factory.kit import Project
 
-STAND_INS = Path(__file__).parent / "tasks"
+STAND_INS = Path(__file__).parents[1] / "tasks"
 
 
 class Tracker:

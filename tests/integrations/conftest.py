@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from flyball import Governor
-from tests.clients.kit import Night
+from tests.integrations.kit import Night
 
 
 @pytest.fixture(autouse=True)
