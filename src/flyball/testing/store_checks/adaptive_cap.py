@@ -418,9 +418,18 @@ def the_retry_after_of_a_refused_probe_binds_its_own_call_alone(s: Scene) -> Non
 
 @store_check
 def an_answer_near_the_limit_holds_the_cap_until_another_says_otherwise(s: Scene) -> None:
+    _a_warning_holds_the_cap(s, SignalKind.NEAR_LIMIT)
+
+
+@store_check
+def a_slow_answer_holds_the_cap_until_another_says_otherwise(s: Scene) -> None:
+    _a_warning_holds_the_cap(s, SignalKind.SLOW)
+
+
+def _a_warning_holds_the_cap(s: Scene, warning: SignalKind) -> None:
     leases = [s.take() for _ in range(8)]
     waiting = s.park()
-    s.refuse(leases[0], SignalKind.NEAR_LIMIT)
+    s.refuse(leases[0], warning)
     for _ in range(20):
         s.wait(60)
         s.look(waiting)
