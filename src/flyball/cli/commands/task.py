@@ -317,7 +317,7 @@ def _consequences(project: Project, known: TaskLookup, slot: TaskRunState | None
 
 
 def _freed(project: Project, known: TaskLookup) -> Iterator[str]:
-    """Whoever needed it waits no longer, which may not be what was meant."""
+    """The tasks that needed it wait no longer, which may not be what was meant."""
     if known.slot is not None and known.slot.state is State.MERGED:
         return
     tasks = project.source.load().tasks

@@ -284,7 +284,7 @@ def of_counts(wrong: Sequence[CountMismatch]) -> Iterator[DoctorFinding]:
 
 
 VANISHED_S = 60.0
-"""Of silence; a host that sleeps or restarts for a moment is no finding."""
+"""Of silence; a host that sleeps or restarts for a moment is not reported."""
 
 
 def of_fleet(pools: Iterable[PoolStatus]) -> Iterator[DoctorFinding]:

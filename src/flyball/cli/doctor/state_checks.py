@@ -4,9 +4,9 @@ Works on a file that cannot be opened as a store. Writes nothing.
 
 What the doctor can find about who may use the place of the state: its folder, its files, their modes.
 
-Whoever may read the file but not write it, or may not open the lock, is refused every slot, though all that
-can be seen looks well. What the modes promise is not always kept (root on ``/proc``), so where nothing was
-ever written a folder is made and removed again; nothing stays behind.
+A user who may read the file but not write it, or may not open the lock, is refused every slot, though all
+that can be seen looks well. What the modes promise is not always kept (root on ``/proc``), so where nothing
+was ever written a folder is made and removed again; nothing stays behind.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def unusable(words: str) -> DoctorFinding:
 def barred(path: Path) -> list[Path]:
     """The files of the state that we may not both read and write."""
     shut = [file for file in _files(path) if file.is_file() and not os.access(file, os.R_OK | os.W_OK)]
-    # Whoever was the last to close the state removes some of them, maybe in between.
+    # The last process to close the state removes some of them, maybe in between.
     return [file for file in shut if file.exists()]
 
 

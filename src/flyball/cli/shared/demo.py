@@ -1,4 +1,4 @@
-"""``flyball demo --here``: the governed run alone, in the user's own state, for whoever watches.
+"""``flyball demo --here``: the governed run alone, in the user's own state, seen from other terminals.
 
 The pool ``demo`` is set up for it and stays, with what it learned; no other pool is touched. Slots of
 processes that are stopped half way are given back.

@@ -133,7 +133,7 @@ class Heat:
             stderr=errors,
             bufsize=0,
             env=self._environment(),
-            # Ctrl-C at the terminal is for whoever watches; the workers end when we end them.
+            # Ctrl-C at the terminal is meant for this process; the workers end when we end them.
             process_group=0,
         )
         worker = Worker(team, process)

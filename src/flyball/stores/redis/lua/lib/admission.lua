@@ -1,4 +1,4 @@
--- Grant, park in line, or refuse. Mirrors Verbs._admit.
+-- Grant, park in line, or refuse. Mirrors StoreOperations._admit.
 --
 -- What has to be returned first, if anything; else what is said, and the claim where there is one.
 function admit.run(argument)

@@ -1,4 +1,4 @@
--- A lease ends: what that teaches the meters, before its slots are handed on. Mirrors handout.note_end.
+-- A lease ends: what that teaches the meters, before its slots are handed on. Mirrors note_end in stores/handoff.py.
 
 function handout.settle_windows(claim, r)
   local sent_at = claim.granted_at or now

@@ -1,4 +1,4 @@
--- Who of the waiting is next. Mirrors the second half of core/pool/admission.py, core/pool/admission.py and answers.in_line.
+-- Who of the waiting is next. Mirrors the second half of core/pool/admission.py and in_line in stores/verdicts.py.
 
 -- As Python's float //: not always the floor of the quotient.
 function admit.floordiv(a, b)

@@ -1,5 +1,5 @@
 -- Remove the claims of dead holders, if they still are the holders, leases that were not confirmed, and the
--- demands of the dead. Mirrors Verbs.bury for one pool.
+-- demands of the dead. Mirrors StoreOperations.bury for one pool.
 -- ARGV[2], one to a line: "c", id, why, host, boot, pidns, pid, start; or "d" and a demand
 local first = ARGV[3] == nil
 local index, stage, rest = match(ARGV[3] or '', '^(%d*) ?(%a*) ?(.*)$')

@@ -1,4 +1,4 @@
--- How an ask stands; looking with authority also hands out what time has freed. Mirrors Verbs.look.
+-- How an ask stands; looking with authority also hands out what time has freed. Mirrors StoreOperations.look.
 local id, asked_at, advance = match(ARGV[2], '^([^\t]*)\t([^\t]*)\t(.*)$')
 id = tonumber(id)
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')

@@ -1,4 +1,4 @@
--- Forget a pool that is not in use. Mirrors SettingVerbs.remove_pool.
+-- Forget a pool that is not in use. Mirrors AdminOperations.remove_pool.
 -- ARGV[2]: "remove"; or "look" whether it could be, and the claims that will have ended by then
 desk.read()
 if not pool then return 'none' end
