@@ -11,7 +11,7 @@ do
   -- One that is not read goes the whole way.
   local v = project and not ARGV[3] and call('HMGET', KEYS[1] .. 'pool', 'valid_until', 'cap', 'ceiling', 'by_success',
     'in_use', 'low_in_use', 'next_id', 'use:' .. project, 'plain', 'waiting', 'events')
-  -- plain: the plan says that there is nothing to compare but the cap.
+  -- plain: the plan says that there is nothing to compare but the cap (stores/fast_path.py).
   if v and v[9] == '1' and v[10] == '0' and v[11] == '0' and v[8] then
     if when == '' then
       local time = call('TIME')
