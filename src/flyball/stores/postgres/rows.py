@@ -5,7 +5,7 @@ read stays known until the next write, and some of it is read along with the loc
 
 A connection, what only the plan reads of a pool, and the rows of share leases.
 
-What may go the short way, and what text may be stored.
+What the short way has to know of a pool's settings, and what text may be stored.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from flyball.core.pool.model import (
     Fact,
     Holder,
     IdempotencyRecord,
-    Phase,
     PoolCounts,
     ProjectUse,
 )
-from flyball.core.pool.settings import MachineSettings, ShareRule
+from flyball.core.pool.settings import MachineSettings
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores.codec import CLAIM_WIDTH, claim_of, of_holder, of_limits, of_meters
+from flyball.stores.fast_path import is_fast_path
 from flyball.stores.port import Demand
 from flyball.stores.postgres import queries as sql
 from flyball.stores.postgres.connection import Connection, Values
@@ -132,21 +132,6 @@ def traits_of(settings: str) -> tuple[bool, bool]:
     return bool(resolved.maxima), controller_of(resolved).by_success
 
 
-def is_plain(row: PoolRow, now: float) -> bool:
-    """Is the cap all that an ask has to be compared with, until the next plan? (002_short_way.sql)"""
-    limits, meters = row.limits, row.meters
-    return (
-        limits.phase is Phase.CLOSED
-        and limits.closed_until is None
-        and limits.spacing_s == 0
-        and limits.reserve == 0
-        and limits.share is ShareRule.LEND
-        and meters.next_grant_at <= now
-        and not meters.work
-        and not meters.windows
-    )
-
-
 def storable(value: object) -> object:
     """Any text in a form that the server takes: it knows no NUL, and nothing that UTF-8 cannot hold."""
     if not isinstance(value, str) or value.isprintable():
@@ -225,7 +210,7 @@ class PostgresRows(ShareRows):
         return [name for (name,) in self._all(sql.POOLS)]
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
-        plan = (*of_limits(row.limits), *of_meters(row.meters), is_plain(row, self.now))
+        plan = (*of_limits(row.limits), *of_meters(row.meters), is_fast_path(row, self.now))
         self._run(sql.ADD_POOL, (row.name, row.next_id, *plan, *traits_of(settings)))
         self._run(sql.ADD_MIND, (row.name, settings, memory))
         self._minds[row.name] = PoolBlob(settings, memory, None)
@@ -241,10 +226,10 @@ class PostgresRows(ShareRows):
 
     def put_plan(self, row: PoolRow) -> None:
         plan = (*of_limits(row.limits), *of_meters(row.meters))
-        self._run(sql.PUT_PLAN, (*plan, is_plain(row, self.now), row.name))
+        self._run(sql.PUT_PLAN, (*plan, is_fast_path(row, self.now), row.name))
 
     def put_meters(self, row: PoolRow) -> None:
-        self._run(sql.PUT_METERS, (*of_meters(row.meters), is_plain(row, self.now), row.name))
+        self._run(sql.PUT_METERS, (*of_meters(row.meters), is_fast_path(row, self.now), row.name))
 
     def put_watcher(self, pool: str, claim_id: int) -> None:
         self._run(sql.PUT_WATCHER, (claim_id, pool))

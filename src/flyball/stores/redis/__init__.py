@@ -8,5 +8,6 @@ scripts.py         the .lua files put together, loaded once
 connection.py      connections, and what a server must be like; errors.py: its errors in our words
 id_blocks.py       which ids a pool gives out
 lua/               the fast tempo: mirrors core/pool/admission.py, core/pool/rate_window.py,
-                   core/share_lease/renewal.py, stores/handoff.py and stores/shares.py name by name
+                   core/share_lease/renewal.py, stores/handoff.py and stores/shares.py name by name; each
+                   function names its twin, and tests/stores/test_redis_twins.py asks when one side changed
 """

@@ -15,6 +15,7 @@ from flyball.core.pool.model import Claim, Fact, Holder, ProjectUse
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import invariant
 from flyball.stores import codec
+from flyball.stores.fast_path import is_fast_path
 from flyball.stores.memory_rows import MemoryRows
 from flyball.stores.redis import records
 from flyball.stores.rows import Life
@@ -139,7 +140,7 @@ class PoolImage(MemoryRows):
     def changes(self) -> ImageChanges:
         ((pool, state),) = self._loaded.items()
         row = self._pools[pool]
-        plain = "1" if records.is_plain(row, self.now) else "0"
+        plain = "1" if is_fast_path(row, self.now) else "0"
         after = {**records.plan_fields(row), **self._mind(pool), "plain": plain}
         if state.fields:
             # By value: what a script wrote as 5 and what we write as 5.0 is the same.

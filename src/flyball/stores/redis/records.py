@@ -201,21 +201,6 @@ def plan_fields(row: PoolRow) -> dict[str, str]:
     return found
 
 
-def is_plain(row: PoolRow, now: float) -> bool:
-    """Is the cap all that an ask has to be compared with, until the next plan? (fast_admit.lua)"""
-    limits, meters = row.limits, row.meters
-    return (
-        limits.phase is Phase.CLOSED
-        and limits.closed_until is None
-        and limits.spacing_s == 0
-        and limits.reserve == 0
-        and limits.share is ShareRule.LEND
-        and meters.next_grant_at <= now
-        and not meters.work
-        and not meters.windows
-    )
-
-
 def first_fields(row: PoolRow) -> dict[str, str]:
     """The rest of a pool that nobody has used before."""
     return {

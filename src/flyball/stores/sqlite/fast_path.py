@@ -5,18 +5,16 @@ breaker, no limit of the machine, no project's maximum. What the rule says is pl
 it is read, in a statement that is a transaction of its own. It holds up everybody else half as long as a step
 (docs/decisions/0038).
 
-``NOTHING_IN_THE_WAY`` is narrower than the rule (core/pool/admission.py), never wider: what it does not know
-goes the whole way, and so does whatever it does not let pass. A lease that ends is left to the whole way
-where its end teaches the pool something. Where it passes nobody, as in a pool that is full, it is rarely
-tried.
+What has to hold is the table of stores/fast_path.py: what it does not let pass goes the whole way. A lease
+that ends is left to the whole way where its end teaches the pool something. Where the statement passes
+nothing, as in a pool that is full, it is rarely tried.
 """
 
 from __future__ import annotations
 
-from flyball.core.pool.model import Ask, Outcome, Phase
-from flyball.core.pool.plan import FOREVER_S
-from flyball.core.pool.settings import ShareRule
-from flyball.stores.codec import CLAIM, NOTHING_NAMED, of_amounts
+from flyball.core.pool.model import Ask, Outcome
+from flyball.stores.codec import CLAIM, of_amounts
+from flyball.stores.fast_path import For, In, conditions, sql
 from flyball.stores.handoff import HOLD_SAMPLE
 from flyball.stores.port import Release
 from flyball.stores.rows import ID_BLOCK
@@ -31,12 +29,9 @@ def _numbered(statement: str, *names: str) -> str:
     return statement
 
 
-NOTHING_IN_THE_WAY = f"""
-    pool.waiting = 0 AND pool.windows = '' AND pool.work = 0
-    AND pool.phase = '{Phase.CLOSED.value}' AND pool.closed_until IS NULL AND pool.trial_id IS NULL
-    AND pool.spacing_s = 0 AND pool.next_grant_at <= :now AND pool.share = '{ShareRule.LEND.value}'
-    AND pool.valid_until > :now AND pool.valid_until <= :now + {2 * FOREVER_S}
-    AND machine.settings = '{NOTHING_NAMED}'"""
+def _nothing_in_the_way(step: For) -> str:
+    return "\n    AND ".join(sql(condition, now=":now") for condition in conditions(In.SQLITE, step))
+
 
 # Below the cap also with it: what fills a cap is evidence for growth, and so is what ends while it is full.
 GRANT = _numbered(
@@ -46,8 +41,9 @@ GRANT = _numbered(
         :slots, :priority, NULL, :model, :mailbox, :pid,
         :now, :now, NULL, '', pool.in_use + :slots, :cost, NULL, 0
     FROM machine, pool JOIN project ON project.pool = pool.name AND project.name = :project
-    WHERE pool.name = :pool AND pool.in_use + :slots < pool.cap AND pool.reserve = 0
-    AND project.maximum IS NULL AND pool.next_id % {ID_BLOCK} != 0 AND {NOTHING_IN_THE_WAY}
+    WHERE pool.name = :pool AND pool.in_use + :slots < pool.cap
+    AND pool.next_id % {ID_BLOCK} != 0
+    AND {_nothing_in_the_way(For.GRANT)}
     RETURNING id, asked_at, level, (SELECT cap FROM pool WHERE name = claim.pool)""",
     *("now", "pool", "project", "name", "host", "boot", "pidns", "pid", "start"),
     *("slots", "priority", "model", "mailbox", "cost"),
@@ -59,7 +55,8 @@ END = _numbered(
     AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND NOT unread
     AND EXISTS (
         SELECT 1 FROM machine, pool
-        WHERE pool.name = claim.pool AND pool.in_use < pool.cap AND {NOTHING_IN_THE_WAY})""",
+        WHERE pool.name = claim.pool AND pool.in_use < pool.cap
+        AND {_nothing_in_the_way(For.END)})""",
     *("now", "id", "asked_at"),
 )
 

@@ -1,6 +1,8 @@
--- Grant, park in line, or refuse. Mirrors StoreOperations._admit.
+-- Grant, park in line, or refuse.
 --
 -- What has to be returned first, if anything; else what is said, and the claim where there is one.
+-- twin: stores/operations.py StoreOperations._admit, StoreOperations._not_now, take_back_expired
+-- twin: stores/handoff.py stand_in_line
 function admit.run(argument)
   local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
   local ask, park = {id = 0, asked_at = now, level = 0, why = '', marks_text = '', ended = ''}, nil

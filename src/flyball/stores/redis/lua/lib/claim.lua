@@ -2,6 +2,7 @@
 local claims = {}
 
 -- The claim of this id; nil if there is none, or another one than was asked for at ``asked_at``.
+-- twin: stores/redis/records.py claim_of
 function claims.of(id, asked_at)
   local line = call('HGET', PREFIX .. 'claims', text(id))
   if not line then return nil end
@@ -15,12 +16,14 @@ function claims.of(id, asked_at)
   return c
 end
 
+-- twin: stores/redis/records.py amounts_of
 function claims.cost(claim)
   if not claim.cost then claim.cost = record.amounts(claim.cost_text) end
   return claim.cost
 end
 
 -- The first twelve fields of a claim: what never changes while it lives, unless it is rebound.
+-- twin: stores/redis/records.py ask_line
 function claims.who(c)
   return table.concat({
     c.project, c.name, c.host, c.boot, c.pidns, c.pid, c.start, text(c.slots), text(c.priority), c.model,
@@ -28,6 +31,7 @@ function claims.who(c)
   }, '\t')
 end
 
+-- twin: stores/redis/records.py claim_of
 function claims.put(c)
   call('HSET', PREFIX .. 'claims', text(c.id), table.concat({
     c.who or claims.who(c), text(c.asked_at), text(c.granted_at), text(c.expires_at), c.why, text(c.level),
@@ -35,6 +39,8 @@ function claims.put(c)
   }, '\t'))
 end
 
+-- twin: stores/pool_session.py PoolSession.count
+-- twin: stores/memory_rows.py MemoryRows._count
 function claims.count(claim, slots, waiting)
   local use = desk.project(claim.project)
   use.in_use, use.waiting = use.in_use + slots, use.waiting + waiting
@@ -47,8 +53,10 @@ function claims.count(claim, slots, waiting)
 end
 
 -- Leases are ordered by project, then age.
+-- no twin: a key of an index that only Redis has
 function claims.by_project(claim) return claim.project .. '\0' .. format('%016d', claim.id) end
 
+-- twin: stores/memory_rows.py MemoryRows._enter
 function claims.enter_held(claim)
   local id = text(claim.id)
   if claim.slots == 0 then
@@ -60,6 +68,7 @@ function claims.enter_held(claim)
   if claim.expires_at then call('ZADD', PREFIX .. 'expiring', text(claim.expires_at), id) end
 end
 
+-- twin: stores/pool_session.py PoolSession.take_id
 function claims.take_id()
   desk.put('next_id', pool.next_id + 1)
   return pool.next_id - 1

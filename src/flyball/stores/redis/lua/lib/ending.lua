@@ -1,5 +1,6 @@
--- A lease ends: what that teaches the meters, before its slots are handed on. Mirrors note_end in stores/handoff.py.
+-- A lease ends: what that teaches the meters, before its slots are handed on.
 
+-- twin: stores/handoff.py _settle_windows
 function handout.settle_windows(claim, r)
   local sent_at = claim.granted_at or now
   if r.buckets ~= '' then
@@ -26,6 +27,7 @@ function handout.settle_windows(claim, r)
 end
 
 -- What ended well and was not said in words comes by the thousand, and nobody asks about it.
+-- twin: stores/handoff.py _tell_end
 function handout.tell_end(claim, r, held_s)
   if r.words ~= '' or (r.outcome ~= 'finished' and held_s >= TELLING_S) then
     local how = r.words ~= '' and r.words or r.outcome
@@ -34,6 +36,7 @@ function handout.tell_end(claim, r, held_s)
 end
 
 -- True if the plan has to hear of it before the slots are handed on.
+-- twin: stores/handoff.py note_end, _sent_since_refusal
 function handout.note_end(claim, r)
   desk.rest()
   handout.settle_windows(claim, r)

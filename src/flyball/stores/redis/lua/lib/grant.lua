@@ -2,6 +2,7 @@
 local handout = {gone = {}}
 
 -- Spend what the ask needs of the windows; how things stand with it.
+-- twin: stores/handoff.py _grant
 function handout.spend(ask)
   ask.level, ask.marks_text = pool.in_use + ask.slots, ''
   if pool.work > 0 then
@@ -16,6 +17,8 @@ function handout.spend(ask)
   end
 end
 
+-- twin: stores/handoff.py _after_grant
+-- twin: core/pool/admission.py next_grant_at
 function handout.after_grant(ask)
   if pool.spacing_s > 0 then
     desk.rest()
@@ -37,6 +40,7 @@ function handout.after_grant(ask)
   end
 end
 
+-- twin: stores/handoff.py grant_new
 function handout.grant_new(ask)
   ask.id = claims.take_id()
   handout.spend(ask)
@@ -46,6 +50,8 @@ function handout.grant_new(ask)
   handout.after_grant(ask)
 end
 
+-- twin: stores/verdicts.py granted
+-- twin: stores/redis/records.py verdict_of
 local function granted_text(claim)
   return format('granted\t%s\t%d\t%d\t%s', text(claim.id), pool.in_use, pool.cap, text(claim.asked_at))
 end

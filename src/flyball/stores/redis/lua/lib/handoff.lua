@@ -1,10 +1,12 @@
 -- Giving slots out and taking them back. Mirrors stores/handoff.py; whatever frees something ends in hand_out.
 
+-- twin: stores/handoff.py _room
 function handout.room()
   return (pool.phase == 'trial' and pool.ceiling or pool.cap) - pool.in_use
 end
 
 -- Somebody in line must be awake: if the watcher left it, the newest of the others takes over.
+-- twin: stores/handoff.py _keep_watch, _watch
 function handout.keep_watch()
   if pool.waiting == 0 or not handout.gone[pool.watcher_id] then return end
   local newest = call('ZREVRANGE', PREFIX .. 'waiting', 0, 0)[1]
@@ -14,12 +16,14 @@ function handout.keep_watch()
   claims.wake(claim)
 end
 
+-- twin: stores/handoff.py _note_capped
 function handout.note_capped(capped)
   if capped ~= pool.capped then desk.put('capped', capped) end
 end
 
 -- The first of a line that could ever be granted. Lowered limits may have made others too large: they leave
 -- the line, and their owners, told to look, ask again and hear why.
+-- twin: stores/handoff.py _first_possible, _remove
 function handout.first_possible(head)
   while head do
     local why = admit.too_large(head, desk.project(head.project))
@@ -34,17 +38,20 @@ function handout.first_possible(head)
 end
 
 -- Is it a process of the caller's host? Only from there it can be checked.
+-- twin: stores/pool_session.py Environment.checkable
 function handout.checkable(claim)
   return claim.host .. '\t' .. claim.boot .. '\t' .. claim.pidns == desk.here
 end
 
 -- Is its process stopped, so that it could not use a slot? nil: its host has not been asked yet.
+-- no twin: a script cannot look at processes; its caller does, and sends the answers
 function handout.stands_still(claim)
   if claim.pid == '0' or claim.pid == desk.pid or not handout.checkable(claim) then return false end
   return desk.stopped[claim.id]
 end
 
 -- Ask which of the next in each line are stopped, as many as ``room`` slots could serve. False: all is known.
+-- no twin: a script cannot look at processes; it returns these questions to its caller
 function handout.ask_stopped(room)
   for _, head in ipairs(claims.line_heads()) do
     local claim, left = head, min(room, ASKED_AT_ONCE)
@@ -62,6 +69,7 @@ function handout.ask_stopped(room)
 end
 
 -- Note that a project was served, so that the next of equals comes first next time.
+-- twin: stores/handoff.py _take_turn
 function handout.take_turn(winner)
   local use = desk.uses[winner.project]
   desk.put('turn', max(use.turn, pool.turn))
@@ -69,6 +77,7 @@ function handout.take_turn(winner)
   desk.put_use(use)
 end
 
+-- twin: stores/handoff.py _grant_waiting
 function handout.grant_waiting(claim)
   claims.leave_line(claim)
   handout.spend(claim)
@@ -85,6 +94,7 @@ function handout.grant_waiting(claim)
   end
 end
 
+-- twin: stores/handoff.py _asks
 function handout.heads_of(lines)
   local heads = {}
   for _, head in pairs(lines) do heads[#heads + 1] = head end
@@ -92,6 +102,7 @@ function handout.heads_of(lines)
 end
 
 -- Is there room, but too little for somebody who waits?
+-- twin: stores/handoff.py _capped
 function handout.capped(lines)
   for _, ask in pairs(lines) do
     local denial = admit.judge(ask, desk.uses[ask.project])
@@ -101,6 +112,7 @@ function handout.capped(lines)
 end
 
 -- The lines with whoever of each could be granted next. ``unchecked``: this line's head was looked at before.
+-- twin: stores/handoff.py hand_out
 function handout.lines(unchecked)
   local lines = {}
   for _, head in ipairs(claims.line_heads()) do
@@ -112,6 +124,7 @@ function handout.lines(unchecked)
 end
 
 -- Who left the line so far, and the line that was served last: what hand_out goes on with after a pause.
+-- no twin: a script pauses for a plan and goes on with what it wrote down; Python plans in the same step
 function handout.progress(line)
   local left = {}
   for id in pairs(handout.gone) do left[#left + 1] = text(id) end
@@ -119,6 +132,7 @@ function handout.progress(line)
 end
 
 -- Grant to the waiting while something fits. Where a plan or an answer is needed first: what to go on with, else nil.
+-- twin: stores/handoff.py hand_out, next_of
 function handout.hand_out(resume)
   local ids, unchecked = match(resume or '', '^([^\t]*)\t?(.*)$')
   for id in string.gmatch(ids, '%d+') do handout.gone[tonumber(id)] = true end
@@ -154,6 +168,7 @@ end
 
 -- May an ask that fits start although others wait? Yes, if none of them could use what it takes: of each line
 -- the first that is not stopped counts.
+-- twin: stores/handoff.py may_pass, _first_awake
 function handout.may_pass(ask)
   desk.rest()
   local heads, last = {}, 0
@@ -174,6 +189,7 @@ function handout.may_pass(ask)
 end
 
 -- Remove a claim. True if its project stopped competing, which raises everybody's strict share.
+-- twin: stores/handoff.py take_back, _remove
 function handout.take_back(claim, gone_already)
   if not gone_already then claims.remove(claim) end
   handout.gone[claim.id] = true

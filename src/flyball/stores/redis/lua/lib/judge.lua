@@ -1,6 +1,7 @@
 -- Does this ask fit the limits? Mirrors the first half of core/pool/admission.py function by function.
 local admit = {}
 
+-- no twin: repr() of a text
 function admit.quoted(name)
   local plain = string.gsub(name, '\\', '\\\\')
   if string.find(plain, "'", 1, true) then
@@ -10,6 +11,7 @@ function admit.quoted(name)
   return "'" .. plain .. "'"
 end
 
+-- twin: core/pool/admission.py too_large
 function admit.too_large(ask, use)
   local usable = ask.priority > 0 and pool.ceiling or pool.ceiling - pool.reserve
   if ask.slots > usable then
@@ -20,20 +22,24 @@ function admit.too_large(ask, use)
   end
 end
 
+-- twin: core/pool/admission.py _fits_reserve
 function admit.fits_reserve(ask, reserve)
   return ask.priority > 0 and pool.in_use - pool.low_in_use + ask.slots <= reserve
 end
 
+-- twin: core/pool/admission.py _fits_share
 function admit.fits_share(ask, use)
   if use.in_use + ask.slots <= (use.share or 0) then return true end
   desk.rest()
   return ask.slots > 1 and use.in_use == 0 and now - ask.asked_at >= pool.ageing_s
 end
 
+-- twin: core/pool/admission.py _lacks
 function admit.lacks(ask, left, beside)
   return ask.slots > 1 and format('asks for %d, %d free%s', ask.slots, max(0, left), beside) or nil
 end
 
+-- twin: core/pool/admission.py _judge_room
 function admit.judge_room(ask, use, trial)
   local cap = trial and pool.ceiling or pool.cap
   if pool.in_use + ask.slots > cap then
@@ -55,6 +61,8 @@ function admit.judge_room(ask, use, trial)
   end
 end
 
+-- twin: core/pool/admission.py _judge_windows
+-- twin: core/pool/rate_window.py room_at
 function admit.judge_windows(ask)
   local cost = claims.cost(ask)
   local latest, last = now, nil
@@ -69,6 +77,7 @@ function admit.judge_windows(ask)
 end
 
 -- nil if the ask may start now, else the first thing in its way.
+-- twin: core/pool/admission.py judge
 function admit.judge(ask, use)
   if pool.closed_until and now < pool.closed_until then
     return {reason = pool.phase == 'open' and 'breaker' or 'retry-after', till = pool.closed_until}

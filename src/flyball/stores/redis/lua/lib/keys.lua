@@ -2,6 +2,8 @@
 local keys = {}
 
 -- The oldest claim that has outlived its time; nil if there is none.
+-- twin: stores/operations.py take_back_expired
+-- twin: stores/memory_rows.py MemoryRows.expired
 function keys.expired()
   local oldest
   for _, id in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'expiring', '-inf', text(now))) do
@@ -10,11 +12,13 @@ function keys.expired()
   return oldest and claims.of(oldest)
 end
 
+-- twin: stores/operations.py take_back_expired
 function keys.tell_over(claim)
   local what = claim.granted_at and 'slot taken back' or 'ask dropped'
   desk.tell(claim, 'reclaimed', what .. ': it was not extended in time')
 end
 
+-- twin: stores/memory_rows.py MemoryRows.expire
 function keys.expire(claim, at)
   claim.expires_at = at
   claims.put(claim)
@@ -22,6 +26,7 @@ function keys.expire(claim, at)
 end
 
 -- What was said to an ask under the same key: fingerprint, claim, granted, in use, cap, until, when it was asked.
+-- twin: stores/operations.py find_replay
 function keys.receipt(key)
   local line = call('HGET', PREFIX .. 'receipts', key)
   local found = line and record.fields(line)
@@ -29,6 +34,7 @@ function keys.receipt(key)
 end
 
 -- An ask in line is woken at the mailbox of the request that repeats it, and has its time anew.
+-- twin: stores/operations.py _wait_at
 function keys.wait_at(id, mailbox, ttl_s)
   local claim = mailbox ~= '' and claims.of(id)
   if not claim or claim.granted_at then return end
@@ -41,6 +47,8 @@ function keys.wait_at(id, mailbox, ttl_s)
   if ttl_s ~= '' then keys.expire(claim, now + tonumber(ttl_s)) end
 end
 
+-- twin: stores/operations.py write
+-- twin: stores/memory_rows.py MemoryRows.put_receipt
 function keys.write(claim, key, fingerprint)
   for _, old in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'receipts-until', '-inf', text(now), 'LIMIT', 0, 8)) do
     keys.forget(old)
@@ -54,6 +62,7 @@ function keys.write(claim, key, fingerprint)
   call('HSET', PREFIX .. 'receipt-of', id, key)
 end
 
+-- twin: stores/memory_rows.py MemoryRows.drop_receipt
 function keys.forget(key)
   local line = call('HGET', PREFIX .. 'receipts', key)
   if line then call('HDEL', PREFIX .. 'receipt-of', record.fields(line)[2]) end
@@ -62,6 +71,7 @@ function keys.forget(key)
 end
 
 -- It was never served: whoever asked for it may ask again under the same key.
+-- twin: stores/memory_rows.py MemoryRows.drop_receipt
 function keys.drop(claim)
   local key = call('HGET', PREFIX .. 'receipt-of', text(claim.id))
   if key then keys.forget(key) end

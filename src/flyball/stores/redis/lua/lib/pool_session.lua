@@ -4,6 +4,7 @@
 -- inbox) the script writes what it has, returns what a plan is made from, and is run again with the plan:
 -- ARGV[4] is swapped in if nobody else planned meanwhile, ARGV[3] says where to go on. In the same way a script
 -- asks which waiters of its caller's host are stopped: ARGV[5] has the answers so far, as "id:1" or "id:0".
+-- no twin: reads what the caller sends with every script
 local PREFIX, pool = KEYS[1], nil
 local desk, shares = {moved = {}, uses = {}, moved_uses = {}, said = {}, stopped = {}, questions = {}}, {}
 local now
@@ -22,15 +23,18 @@ do
   if deadline ~= '' and now > tonumber(deadline) then return {'late', text(now)} end
 end
 
+-- no twin: what is to be done after the commit travels as lines (script_runner.py reads them)
 function desk.say(line) desk.said[#desk.said + 1] = line end
 
 -- Mailboxes that are channels of this space are told by the script itself.
+-- no twin: only a server can tell a channel itself
 function desk.publish(mailbox, words)
   local channel, box = match(mailbox, '^(.*)#(%d+)$')
   local ours = match(PREFIX, '^(.*){[^{]*}:$') .. 'wake:'
   if channel and string.sub(channel, 1, #ours) == ours then call('PUBLISH', channel, box .. words) end
 end
 
+-- twin: stores/pool_session.py PoolSession.move_meters
 function desk.put(field, value)
   pool[field] = value
   desk.moved[field] = true
@@ -38,6 +42,7 @@ end
 
 -- -- projects -------------------------------------------------------------------------------------
 
+-- twin: stores/redis/records.py use_of
 function desk.use_from(name, line)
   local in_use, waiting, weight, maximum, share, turn =
     match(line, '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$')
@@ -48,6 +53,7 @@ function desk.use_from(name, line)
 end
 
 -- A project of this pool; false if there is none of that name.
+-- twin: stores/memory_rows.py MemoryRows.project
 function desk.use_of(name)
   local use = desk.uses[name]
   if use == nil then
@@ -58,16 +64,19 @@ function desk.use_of(name)
   return use
 end
 
+-- twin: stores/memory_rows.py MemoryRows.put_project
 function desk.put_use(use)
   desk.uses[use.name] = use
   desk.moved_uses[use.name] = true
 end
 
+-- twin: stores/redis/records.py use_of
 function desk.use_text(use)
   return format('%d\t%d\t%s\t%s\t%s\t%s', use.in_use, use.waiting, text(use.weight), text(use.maximum),
     text(use.share), text(use.turn))
 end
 
+-- twin: stores/memory_rows.py MemoryRows.drop_idle_projects
 function desk.drop_idle_projects()
   if call('HLEN', PREFIX .. 'pool') <= PROJECTS_KEPT then return end
   local all = call('HGETALL', PREFIX .. 'pool')
@@ -81,6 +90,7 @@ function desk.drop_idle_projects()
   end
 end
 
+-- twin: stores/pool_session.py PoolSession.project
 function desk.project(name)
   local use = desk.use_of(name)
   if not use then
@@ -94,6 +104,7 @@ end
 -- -- reading and writing ----------------------------------------------------------------------------
 
 -- What a grant needs; with a project also that one. Whoever needs more calls rest.
+-- twin: stores/redis/records.py pool_row
 function desk.read(project)
   local v = call('HMGET', PREFIX .. 'pool', 'valid_until', 'cap', 'ceiling', 'reserve', 'phase', 'closed_until',
     'spacing_s', 'share', 'next_grant_at', 'trial_id', 'work', 'windows', 'in_use', 'low_in_use', 'waiting',
@@ -113,6 +124,7 @@ function desk.read(project)
 end
 
 -- Everything else that a denial, a hand-out or an end asks about.
+-- twin: stores/redis/records.py pool_row
 function desk.rest()
   if pool.ageing_s then return end
   local v = call('HMGET', PREFIX .. 'pool', 'spacing_jitter', 'ageing_s', 'capped', 'bound_oks', 'hold_mean_s',
@@ -124,16 +136,19 @@ function desk.rest()
 end
 
 -- A cap that grows by success must not wait for the plan to get old.
+-- twin: stores/handoff.py fold_soon
 function desk.fold_soon()
   local soon = now + FOLD_EVERY_S
   if pool.valid_until > soon and pool.cap < pool.ceiling and pool.by_success then desk.put('valid_until', soon) end
 end
 
+-- twin: core/pool/model.py Meters.note_hold
 function desk.note_hold(held_s)
   local weight = pool.hold_mean_s ~= 0 and HOLD_SMOOTHING or 1
   desk.put('hold_mean_s', pool.hold_mean_s + (held_s - pool.hold_mean_s) * weight)
 end
 
+-- twin: stores/redis/records.py plan_fields
 function desk.write()
   local row, n = {}, 0
   for field in pairs(desk.moved) do
@@ -161,12 +176,14 @@ end
 -- -- what happened ----------------------------------------------------------------------------------
 
 -- line: when, kind, words, project, name, pid
+-- twin: stores/redis/records.py fact_line, fact_of
 function desk.keep_fact(list, kept, line)
   local number = call('HINCRBY', PREFIX .. 'pool', 'facts', 1)
   call('LPUSH', PREFIX .. list, text(number) .. '\t' .. line)
   call('LTRIM', PREFIX .. list, 0, kept - 1)
 end
 
+-- twin: stores/pool_session.py PoolSession.tell, ask_fact
 function desk.tell(claim, kind, words)
   local line = table.concat({text(now), kind, words, claim.project, claim.name, claim.pid}, '\t')
   if kind == 'trial' then
@@ -180,6 +197,7 @@ end
 -- -- the slow tempo ---------------------------------------------------------------------------------
 
 -- A meter that grants and ends moved while the plan was made: what they added stays added.
+-- no twin: only here do grants and ends go on while a plan is made
 function desk.merged(field, was, planned)
   local is = call('HGET', PREFIX .. 'pool', field)
   if is == was then return planned end
@@ -189,6 +207,8 @@ function desk.merged(field, was, planned)
   return text(max(0, tonumber(planned) + tonumber(is) - tonumber(was)))
 end
 
+-- twin: stores/redis/script_runner.py payload, block_payload
+-- twin: stores/redis/pool_image.py PoolImage.changes
 function desk.install(payload)
   local plan = cjson.decode(payload)
   if plan.block then
@@ -225,6 +245,7 @@ function desk.install(payload)
   desk.say('i')
 end
 
+-- twin: stores/pool_session.py PoolSession.refresh_if_stale
 function desk.stale()
   local valid_for_s = pool.valid_until - now
   -- A plan that claims to hold for very long was made on a clock that has since gone back.
@@ -233,6 +254,7 @@ end
 
 -- Everything a plan is made from, and where to go on once there is one. ``divide``: share leases need one too.
 -- Where something has to be answered before the script goes on: the questions instead.
+-- twin: stores/redis/script_runner.py state_of
 function desk.state(resume, head, whole, divide)
   desk.write()
   if #desk.questions > 0 then
@@ -253,6 +275,7 @@ function desk.state(resume, head, whole, divide)
 end
 
 -- Something the plan must hear; it is heard even if whoever said it dies now.
+-- twin: stores/redis/script_runner.py hear
 function desk.inform(event)
   call('RPUSH', PREFIX .. 'inbox', event)
   call('LTRIM', PREFIX .. 'inbox', -INBOX_KEPT, -1)
@@ -260,6 +283,7 @@ function desk.inform(event)
 end
 
 -- The desk, ready to be worked at; or what has to be returned first. ``unless``: who can do with an old plan.
+-- twin: stores/pool_session.py PoolSession.refresh_if_stale
 function desk.open(project, unless)
   if ARGV[4] and ARGV[4] ~= '' then desk.install(ARGV[4]) end
   desk.read(project)
@@ -267,10 +291,12 @@ function desk.open(project, unless)
 end
 
 -- A new claim needs an id: {'block'} asks for more of them.
+-- twin: stores/pool_session.py PoolSession.take_id
 function desk.needs_ids()
   return pool.next_id % ID_BLOCK == 0 and {'block', table.concat(desk.said, '\n')}
 end
 
+-- twin: stores/pool_session.py PoolSession.done
 function desk.done(head)
   desk.write()
   if #desk.said == 0 then return head end

@@ -1,6 +1,7 @@
 -- Leaving, and standing in line.
 
 -- What ordering the line needs, so that it can be read at once.
+-- no twin: a key of an index that only Redis has
 function claims.in_waiting(claim)
   return table.concat({
     text(claim.id), claim.project, text(claim.priority), text(claim.slots), text(claim.asked_at),
@@ -8,22 +9,27 @@ function claims.in_waiting(claim)
 end
 
 -- Lines are ordered by project, then priority; within one the oldest is first.
+-- twin: stores/memory_rows.py MemoryRows._line_of
 function claims.line_of(claim) return claim.project .. '\0' .. format('%04d', claim.priority + 1000) end
 
+-- no twin: a key of an index that only Redis has
 function claims.in_line(claim) return claims.line_of(claim) .. '\0' .. format('%016d', claim.id) end
 
+-- twin: stores/memory_rows.py MemoryRows._enter
 function claims.enter_line(claim)
   call('ZADD', PREFIX .. 'waiting', text(claim.id), claims.in_waiting(claim))
   call('ZADD', PREFIX .. 'lines', 0, claims.in_line(claim))
   claims.count(claim, 0, 1)
 end
 
+-- twin: stores/memory_rows.py MemoryRows.remove
 function claims.leave_line(claim)
   call('ZREM', PREFIX .. 'waiting', claims.in_waiting(claim))
   call('ZREM', PREFIX .. 'lines', claims.in_line(claim))
   claims.count(claim, 0, -1)
 end
 
+-- twin: stores/memory_rows.py MemoryRows.remove
 function claims.remove(claim)
   local id = text(claim.id)
   call('HDEL', PREFIX .. 'claims', id)
@@ -38,6 +44,7 @@ function claims.remove(claim)
   if claim.expires_at then call('ZREM', PREFIX .. 'expiring', id) end
 end
 
+-- no twin: a line that script_runner.py makes a WakeUp of, and a word on a channel
 function claims.wake(claim)
   -- Nobody is told to look who is looking already.
   if claim.id == claims.looking then return end
@@ -48,6 +55,7 @@ function claims.wake(claim)
   desk.publish(claim.mailbox, ' ' .. text(claim.id))
 end
 
+-- no twin: reads an index that only Redis has
 function claims.head_from(bound, prefix)
   local upper = prefix and '(' .. prefix .. '\255' or '+'
   local found = call('ZRANGEBYLEX', PREFIX .. 'lines', bound, upper, 'LIMIT', 0, 1)[1]
@@ -56,15 +64,18 @@ function claims.head_from(bound, prefix)
 end
 
 -- The oldest of one line; of those behind ``after``, where one is named.
+-- twin: stores/memory_rows.py MemoryRows.line_head
 function claims.line_head(line, after)
   local bound = after and '(' .. line .. '\0' .. format('%016d', after.id) or '[' .. line .. '\0'
   local id = claims.head_from(bound, line .. '\0')
   return id and claims.of(id)
 end
 
+-- twin: stores/handoff.py _behind
 function claims.behind(claim) return claims.line_head(claims.line_of(claim), claim) end
 
 -- The oldest of each line, by project and priority.
+-- twin: stores/memory_rows.py MemoryRows.line_heads
 function claims.line_heads()
   local heads, bound = {}, '-'
   while true do
@@ -76,6 +87,7 @@ function claims.line_heads()
 end
 
 -- The oldest lease of a project; of them all where none is named.
+-- twin: stores/memory_rows.py MemoryRows.oldest_lease
 function claims.oldest_lease(project)
   local bound, upper, oldest = '-', '+', nil
   if project then bound, upper = '[' .. project .. '\0', '(' .. project .. '\0\255' end

@@ -1,6 +1,7 @@
 -- Budgets over time. Mirrors core/pool/rate_window.py function by function; the reasons are there.
 local window = {}
 
+-- twin: stores/redis/records.py windows_of, _window
 function window.of(lines)
   local found, n = {}, 0
   for line in string.gmatch(lines, '[^\n]+') do
@@ -15,6 +16,7 @@ function window.of(lines)
   return found
 end
 
+-- twin: stores/redis/records.py windows_text
 function window.text(windows)
   local lines = {}
   for i, w in ipairs(windows) do
@@ -27,6 +29,7 @@ function window.text(windows)
 end
 
 -- The windows as planned, with what was spent of each while the plan was made.
+-- no twin: only here do grants and ends go on while a plan is made
 function window.merged(is, was, planned)
   local before, present = {}, {}
   for _, w in ipairs(window.of(was)) do before[w.source .. w.name] = w end
@@ -42,14 +45,17 @@ function window.merged(is, was, planned)
   return window.text(windows)
 end
 
+-- twin: core/pool/rate_window.py Window.net_per_s
 function window.net_per_s(w)
   return max(w.refill_per_s * LEAST_NET, w.refill_per_s - w.others_per_s)
 end
 
+-- twin: core/pool/rate_window.py Window.level_at
 function window.level_at(w, now)
   return min(w.limit, w.level + window.net_per_s(w) * max(0, now - w.at))
 end
 
+-- twin: core/pool/rate_window.py Window.room_at, Window.reserve
 function window.room_at(w, cost, now)
   local reserve = w.source == 'reported' and w.limit * LEVEL_RESERVE or 0
   local missing = min(cost + reserve, w.limit) - window.level_at(w, now)
@@ -58,18 +64,22 @@ function window.room_at(w, cost, now)
   return math.huge
 end
 
+-- twin: core/pool/rate_window.py Window.taken
 function window.taken(w, cost, now)
   w.level, w.at, w.spent = min(w.limit, window.level_at(w, now) - cost), now, w.spent + cost
 end
 
+-- twin: core/pool/rate_window.py cost_in
 function window.cost_in(w, cost)
   return cost[w.name] or (w.name == 'requests' and 1 or 0)
 end
 
+-- twin: core/pool/rate_window.py take
 function window.take(windows, cost, now)
   for _, w in ipairs(windows) do window.taken(w, window.cost_in(w, cost), now) end
 end
 
+-- twin: core/pool/rate_window.py marks
 function window.marks(windows)
   local found = {}
   for _, w in ipairs(windows) do

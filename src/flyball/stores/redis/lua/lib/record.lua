@@ -6,6 +6,7 @@ local call, format, match, max, min = redis.call, string.format, string.match, m
 local record = {}
 
 -- Exact: seventeen digits bring a double back as it was.
+-- twin: stores/redis/records.py number
 local function text(number)
   if number == nil then return '' end
   if number % 1 == 0 and number < 1e15 and number > -1e15 then return format('%d', number) end
@@ -13,6 +14,7 @@ local function text(number)
   return format('%.17g', number)
 end
 
+-- no twin: str.split at tabs
 function record.fields(line)
   local found, n = {}, 0
   for field in string.gmatch(line .. '\t', '([^\t]*)\t') do
@@ -23,12 +25,14 @@ function record.fields(line)
 end
 
 -- {tokens = 400} as name, amount, name, amount between unit separators.
+-- twin: stores/redis/records.py amounts_of
 function record.amounts(line)
   local found = {}
   for name, amount in string.gmatch(line, '([^\31]+)\31([^\31]+)') do found[name] = tonumber(amount) end
   return found
 end
 
+-- twin: stores/redis/records.py amounts_line
 function record.amounts_text(found)
   local parts = {}
   for name, amount in pairs(found) do parts[#parts + 1] = name .. '\31' .. text(amount) end

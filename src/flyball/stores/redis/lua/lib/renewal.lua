@@ -1,6 +1,7 @@
 -- One renewal of a share lease. Mirrors core/share_lease/renewal.py and the first half of stores/shares.py name by name.
 local pot, renewal = nil, {}
 
+-- twin: stores/redis/records.py renewal_line
 function renewal.of(line)
   local r = {}
   r.node, r.incarnation, r.seq, r.holds, r.in_flight, r.wants, r.weight, r.beyond, r.leaving, r.successes,
@@ -15,6 +16,7 @@ end
 -- -- the pot ----------------------------------------------------------------------------------------------
 
 -- How much of the pool share leases may hold now.
+-- twin: stores/shares.py cap_for
 function renewal.cap()
   local paused_s = pool.closed_until and pool.closed_until - now or 0
   if pool.phase == 'open' or paused_s > (pot.cap ~= 0 and pot.beat_s or 0) then return 0 end
@@ -27,6 +29,9 @@ function renewal.cap()
 end
 
 -- The pot as it stands now, made where there was none. False where the plan has not said the terms yet.
+-- twin: stores/shares.py _pot_now
+-- twin: core/share_lease/renewal.py in_epoch
+-- twin: stores/redis/records.py pot_of
 function renewal.pot_now()
   local v = call('HMGET', PREFIX .. 'pool', 'beat_s', 'ttl_s', 'lease_s', 'eager_s', 'bound_oks', 'hold_mean_s',
     'pot:held', 'pot:cap', 'pot:nodes', 'pot:learning_until', 'pot:epoch', 'pot:busy', 'pot:active', 'pot:estimate',
@@ -64,6 +69,7 @@ function renewal.pot_now()
   return true
 end
 
+-- no twin: a field of the pot is a field of its pool; Python replaces the whole pot
 function renewal.put(field, value)
   pot[field] = value
   desk.put('pot:' .. field, value)
@@ -71,6 +77,7 @@ end
 
 -- -- the rule ---------------------------------------------------------------------------------------------
 
+-- twin: core/share_lease/renewal.py _first_row
 function renewal.first_row(r)
   local fair = math.floor(pot.cap / (pot.nodes + 1))
   return {
@@ -80,6 +87,7 @@ function renewal.first_row(r)
 end
 
 -- The lease after ``r``, from ``row`` as it was. Returns the target it is told.
+-- twin: core/share_lease/renewal.py renew, _growth, _owed, _asked_for
 function renewal.changed(row, r)
   local s = {name = r.name, seq = r.seq, target = row.target, wants = r.wants, peak = r.peak}
   s.draining, s.mailbox = row.draining or r.leaving, r.mailbox
@@ -100,6 +108,7 @@ function renewal.changed(row, r)
   return s, target
 end
 
+-- twin: stores/redis/records.py _share_of
 function renewal.write(s, r)
   call('HSET', PREFIX .. 'shares', s.name, table.concat({
     r.node, r.incarnation, s.seq, s.slots, s.owed, r.in_flight, s.wants, r.weight, s.draining and 1 or 0,
@@ -107,6 +116,7 @@ function renewal.write(s, r)
   }, '\t'))
 end
 
+-- twin: stores/shares.py _taken_in
 function renewal.count(row, s, known)
   local change = s.slots - row.slots
   if change ~= 0 then
@@ -125,6 +135,7 @@ function renewal.count(row, s, known)
 end
 
 -- Those who wait for what was given up; no more than could be served.
+-- twin: stores/shares.py _taken_in
 function renewal.tell_short(s)
   local room = pot.cap - pot.held
   if room <= 0 then return end
@@ -137,6 +148,7 @@ function renewal.tell_short(s)
 end
 
 -- Take ``r`` in: the lease as it was, as it is now, and the target it is told.
+-- twin: stores/shares.py _taken_in
 function renewal.take(row, r)
   local before = row or renewal.first_row(r)
   local s, target = renewal.changed(before, r)
@@ -151,12 +163,15 @@ function renewal.take(row, r)
 end
 
 -- May who should get how much have changed?
+-- twin: core/share_lease/renewal.py _told
 function renewal.replans(row, s, known)
   return not known or s.draining ~= row.draining or (row.wants > row.slots) ~= (s.wants > s.slots) or row.since ~= s.since
     or (s.draining and s.slots < row.slots)
 end
 
 -- Not too often; but a plan that was made in this very step has not heard us.
+-- twin: stores/shares.py _due
+-- twin: core/share_lease/timing.py ShareTiming.plan_every_s
 function renewal.due(planned)
   local every_s = max(pot.eager_s, PLAN_PER_NODE_S * pot.nodes)
   return pot.dirty > 0 and (planned or now <= pot.planned_at or now >= pot.planned_at + every_s)
@@ -166,6 +181,7 @@ end
 -- -- what the controller hears ----------------------------------------------------------------------------
 
 -- True if the plan has to hear of it.
+-- twin: stores/shares.py _feed
 function renewal.feed(before, r)
   local oks, throttles = r.successes - before.successes, r.throttles - before.throttles
   local overloads = r.overloads - before.overloads
@@ -185,6 +201,7 @@ function renewal.feed(before, r)
 end
 
 -- Where there is work for it, and nothing else runs beside it: what runs from now on is the trial.
+-- twin: stores/shares.py _begin_trial
 function renewal.begin_trial(r, gate)
   if gate == 0 or r.wants == 0 or tonumber(r.in_flight) > gate then return end
   desk.put('trial_id', TRIAL_ID)
@@ -195,15 +212,20 @@ function renewal.begin_trial(r, gate)
   desk.tell({project = '', name = r.node, pid = '0'}, 'trial', 'admitted as the trial')
 end
 
+-- twin: core/share_lease/renewal.py renew
+-- twin: stores/redis/records.py reply_of
 function renewal.reply(s, target)
   local learning = now < pot.learning_until and '1' or ''
   local gate = min(target, s.slots - s.owed)
   return format('%d\t\t%d\t%d\t%d\t%s\t%s', s.seq, s.slots, gate, target, pot.ttl_s, learning)
 end
 
+-- no twin: reads a field of its own reply, which went with a pause
 function renewal.gate_in(reply) return tonumber(match(reply, '^%d+\t\t%d+\t(%-?%d+)')) end
 
 -- It was not newer than one seen before, and changes nothing.
+-- twin: core/share_lease/renewal.py renew
+-- twin: stores/redis/records.py reply_of
 function renewal.stale(r)
   desk.moved = {}
   return desk.done(format('%d\t1\t0\t0\t0\t0\t', r.seq))

@@ -1,6 +1,7 @@
--- Renew a share lease, or begin one. Mirrors renew in stores/shares.py; most renewals end here, before the
+-- Renew a share lease, or begin one. Most renewals end here, before the
 -- functions that hand slots out are made.
 -- Stages: (none) as it was sent; "fed": the controller has heard of it; "again": so has a plan; "serve".
+-- twin: stores/shares.py renew
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
 local r, reply = renewal.of(ARGV[2]), ''
 local unready = desk.open(nil, stage == '' and shares.being_divided)

@@ -1,6 +1,7 @@
 -- Who of the waiting is next. Mirrors the second half of core/pool/admission.py and in_line in stores/verdicts.py.
 
 -- As Python's float //: not always the floor of the quotient.
+-- no twin: // of two floats
 function admit.floordiv(a, b)
   local quotient = (a - math.fmod(a, b)) / b
   local whole = math.floor(quotient)
@@ -8,11 +9,13 @@ function admit.floordiv(a, b)
   return whole
 end
 
+-- twin: core/pool/admission.py aged
 function admit.aged(priority, waited_s, top)
   return min(top, priority + admit.floordiv(max(0, waited_s), pool.ageing_s))
 end
 
 -- Ranks asks by aged priority, then the neediest project, then arrival.
+-- twin: core/pool/admission.py in_order
 function admit.ranked(asks, uses, turn)
   local top = -math.huge
   for _, ask in ipairs(asks) do top = max(top, ask.priority) end
@@ -27,6 +30,7 @@ function admit.ranked(asks, uses, turn)
   return ranks
 end
 
+-- twin: core/pool/admission.py in_order
 function admit.before(a, b)
   if a.risen ~= b.risen then return a.risen > b.risen end
   if a.has ~= b.has then return a.has < b.has end
@@ -35,11 +39,13 @@ function admit.before(a, b)
 end
 
 -- A large ask that was overtaken for long enough keeps freed slots for itself, if they can suffice.
+-- twin: core/pool/admission.py _collects
 function admit.collects(ask, denial, use)
   local lacks_room = (denial.reason == 'cap' or denial.reason == 'reserve') and ask.slots > 1
   return lacks_room and now - ask.asked_at >= pool.ageing_s and not admit.too_large(ask, use)
 end
 
+-- twin: core/pool/admission.py choose
 function admit.draws_on(ask, awaited)
   for _, w in ipairs(pool.windows or {}) do
     if awaited[w.name] and window.cost_in(w, claims.cost(ask)) ~= 0 then return true end
@@ -47,6 +53,7 @@ function admit.draws_on(ask, awaited)
 end
 
 -- The next ask to grant, if any.
+-- twin: core/pool/admission.py choose
 function admit.choose(heads)
   local ranks = admit.ranked(heads, desk.uses, pool.turn)
   table.sort(ranks, admit.before)
@@ -66,6 +73,7 @@ function admit.choose(heads)
   end
 end
 
+-- twin: stores/memory_rows.py MemoryRows.waiting
 function answers.waiting_asks()
   local asks = {}
   for i, line in ipairs(call('ZRANGE', PREFIX .. 'waiting', 0, EXACT_PLACES - 1)) do
@@ -79,6 +87,7 @@ function answers.waiting_asks()
 end
 
 -- Asks as lines of (project, priority), with a copy of the projects to play with.
+-- twin: stores/verdicts.py in_line
 function answers.lines_of(asks)
   local lines, by_key, uses = {}, {}, {}
   for _, ask in ipairs(asks) do
@@ -98,6 +107,7 @@ function answers.lines_of(asks)
 end
 
 -- The place in the order of service; in a long line, where that is dear, the order of arrival.
+-- twin: stores/verdicts.py place_of, in_line
 function answers.place_of(ask)
   desk.rest()
   if pool.waiting > EXACT_PLACES then
@@ -135,6 +145,7 @@ function answers.place_of(ask)
 end
 
 -- How a waiting (or refused) ask stands, with everything a person would ask about.
+-- twin: stores/verdicts.py waiting
 function answers.waiting(ask, kind, position)
   return answers.denied(ask, kind, admit.judge(ask, desk.project(ask.project)) or {reason = 'queue'}, position)
 end

@@ -1,9 +1,11 @@
 -- What the end of a call teaches about the windows. Mirrors the second half of core/pool/rate_window.py.
 
+-- twin: core/pool/rate_window.py Window.owes
 function window.owes(w, sent_at, mark)
   return mark[w.name] ~= nil and sent_at > w.seen_sent_at
 end
 
+-- twin: core/pool/rate_window.py settle
 function window.settle(windows, reserved, actual, sent_at, mark, now)
   for _, w in ipairs(windows) do
     if actual[w.name] and window.owes(w, sent_at, mark) then
@@ -12,6 +14,7 @@ function window.settle(windows, reserved, actual, sent_at, mark, now)
   end
 end
 
+-- twin: core/pool/rate_window.py refund
 function window.refund(windows, reserved, sent_at, mark, now)
   for _, w in ipairs(windows) do
     if window.owes(w, sent_at, mark) then window.taken(w, -window.cost_in(w, reserved), now) end
@@ -19,6 +22,7 @@ function window.refund(windows, reserved, sent_at, mark, now)
 end
 
 -- As the provider says; from the time until it is full again; else a minute's worth.
+-- twin: core/pool/rate_window.py _refill_per_s
 function window.refill_of(w, bucket, limit)
   local told_s = bucket.window_s
   if told_s and FULL_AGAIN_LEAST_S <= told_s and told_s <= FULL_AGAIN_MOST_S then return limit / told_s end
@@ -31,6 +35,7 @@ function window.refill_of(w, bucket, limit)
   return w and usual + (told - usual) * SMOOTHING or told
 end
 
+-- twin: core/pool/rate_window.py _others_per_s
 function window.others_of(w, left, sent_at, mark, refill)
   if not w or w.seen_sent_at <= NEVER or not mark then return 0 end
   local span_s = sent_at - w.seen_sent_at
@@ -40,6 +45,7 @@ function window.others_of(w, left, sent_at, mark, refill)
   return w.others_per_s + (drawn_per_s - w.others_per_s) * min(1, span_s / OTHERS_S)
 end
 
+-- twin: core/pool/rate_window.py _mirrored
 function window.mirrored(w, bucket, sent_at, mark, now)
   local limit = bucket.limit ~= 0 and bucket.limit or (w and w.limit)
   if not limit or limit <= 0 or (w and sent_at < w.seen_sent_at) then return nil end
@@ -58,6 +64,7 @@ function window.mirrored(w, bucket, sent_at, mark, now)
   }
 end
 
+-- twin: stores/redis/records.py buckets_line
 function window.buckets(line)
   local found = {}
   for one in string.gmatch(line, '[^\30]+') do
@@ -72,6 +79,7 @@ function window.buckets(line)
 end
 
 -- What a person declared stays; what the provider reports is kept in the order in which it was first heard.
+-- twin: core/pool/rate_window.py learn
 function window.learn(windows, buckets, sent_at, mark, now)
   local fixed, place, others, reported = {}, {}, {}, {}
   for _, w in ipairs(windows) do

@@ -5,6 +5,7 @@
 -- once, and never anything that a renewal has moved meanwhile. Who is short of what was promised is indexed, so
 -- that a renewal which frees something need not look at everybody.
 
+-- twin: stores/redis/records.py _share_of
 function shares.of(name)
   local line = call('HGET', PREFIX .. 'shares', name)
   if not line then return nil end
@@ -18,14 +19,18 @@ function shares.of(name)
   return s
 end
 
+-- twin: core/share_lease/renewal.py ShareLease.active
 function shares.is_active(s) return s.wants > 0 and not s.draining end
 
 -- What of the cap it keeps from others.
+-- twin: core/share_lease/renewal.py ShareLease.busy
 function shares.busy(s) return (s.wants > 0 or s.draining) and s.peak or s.slots end
 
+-- twin: core/share_lease/renewal.py ShareLease.short
 function shares.is_short(s) return shares.is_active(s) and s.wants > s.slots and s.target > s.slots end
 
 -- Tell the holder of a share lease to renew it soon.
+-- no twin: a line that script_runner.py makes a notice of, and a word on a channel
 function shares.notice(mailbox)
   desk.say('n\t' .. mailbox)
   desk.publish(mailbox, '')
@@ -34,6 +39,7 @@ end
 -- -- the life of the server -------------------------------------------------------------------------------
 
 -- Another one where the server may have lost what it knew: it was started or promoted.
+-- no twin: only a server has an identity that changes when it may have forgotten
 function shares.epoch()
   if desk.epoch ~= '' then return desk.epoch end
   local server, replication = call('INFO', 'server'), call('INFO', 'replication')
@@ -42,6 +48,7 @@ end
 
 -- Since when everything is remembered. One key for all pools: a cluster has no place for it, so there nobody
 -- knows but the pool itself.
+-- twin: stores/shares.py _life
 function shares.life_since(epoch)
   -- Redis and Valkey name their mode differently, and this alike.
   if string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) then return now end
@@ -54,6 +61,7 @@ end
 
 -- Does somebody already work out who should get how much? What many rows go into takes a while, and renewals
 -- come by the hundred: they go on with what there is.
+-- no twin: only here is a plan made outside the step that asked for it
 function shares.being_divided()
   local till = call('HGET', PREFIX .. 'pool', 'pot:planning')
   return till and now < tonumber(till) and now > tonumber(till) - 2 * PLANNING_S
@@ -62,6 +70,7 @@ end
 -- -- what a plan changes ----------------------------------------------------------------------------------
 
 -- Did somebody else divide the pot meanwhile, or somebody renew who was to be evicted? Then once more.
+-- no twin: only here is a plan made outside the step that asked for it
 function shares.outdated(plan)
   if plan.divided == '' then return false end
   if plan.divided ~= (call('HGET', PREFIX .. 'pool', 'pot:version') or '0') then return true end
@@ -72,10 +81,13 @@ function shares.outdated(plan)
   return false
 end
 
+-- no twin: adds to one field of the pool
 function shares.add(field, number)
   if number ~= 0 then call('HINCRBY', PREFIX .. 'pool', field, number) end
 end
 
+-- twin: stores/memory_rows.py MemoryRows.drop_share, MemoryRows._count_share
+-- twin: stores/shares.py _evicted
 function shares.drop(name)
   local s = shares.of(name)
   if not s then return end
@@ -91,11 +103,13 @@ function shares.drop(name)
 end
 
 -- Many at once, but not more than Lua can pass on.
+-- no twin: Lua passes on no more than so many arguments
 function shares.in_parts(command, key, list)
   for i = 1, #list, 1000 do call(command, PREFIX .. key, unpack(list, i, min(i + 999, #list))) end
 end
 
 -- Rows go only by this, and the plan begins where the last one ended: those it has targets for are there.
+-- twin: stores/redis/pool_image.py PoolImage._division
 function shares.divide(plan)
   if plan.divided == '' then return end
   desk.divided = true
@@ -108,12 +122,14 @@ function shares.divide(plan)
 end
 
 -- Who joined while a plan was made may be gone for good before the time which that plan names.
+-- twin: stores/pool_session.py PoolSession.look_by
 function shares.look_in_time()
   local v = call('HMGET', PREFIX .. 'pool', 'valid_until', 'pot:until')
   if tonumber(v[2]) < tonumber(v[1]) then call('HSET', PREFIX .. 'pool', 'valid_until', v[2]) end
 end
 
 -- What a plan of who should get how much is made from; nothing where none is due. ``surely``: it will be made.
+-- twin: stores/redis/script_runner.py state_of
 function shares.state(asked, surely)
   local v = pool and call('HMGET', PREFIX .. 'pool', 'pot:until', 'pot:epoch') or {}
   if not v[1] then return {}, {}, '' end

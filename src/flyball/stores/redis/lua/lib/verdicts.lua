@@ -1,6 +1,7 @@
 -- The whole answer, for programs and for people. Mirrors core/pool/verdict.py and stores/verdicts.py.
 local answers = {}
 
+-- twin: core/pool/verdict.py span_words
 function answers.span_words(seconds)
   if seconds < 90 then return format('%.0f s', max(1, tonumber(format('%.0f', seconds)))) end
   if seconds < 90 * 60 then return format('%.0f min', seconds / 60) end
@@ -9,10 +10,12 @@ function answers.span_words(seconds)
 end
 
 -- The braces of the keys hold it, with its own braces written as numbers.
+-- no twin: the keys carry the name; Python has it
 function answers.pool_name()
   return (string.gsub(match(PREFIX, '{(.*)}:$'), '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
+-- twin: core/pool/verdict.py Verdict.words, Verdict.why, Blocker.words
 function answers.words(v)
   local parts = {answers.pool_name() .. format(' %d/%d', v.in_use, v.cap)}
   if v.reserved ~= 0 then parts[#parts + 1] = format('%d reserved', v.reserved) end
@@ -27,6 +30,7 @@ function answers.words(v)
   return (v.kind == 'parked' and 'waiting' or 'refused') .. ': ' .. table.concat(parts, ', ') .. tail
 end
 
+-- twin: stores/redis/records.py verdict_of
 function answers.text(v)
   local b = v.blocker or {project = '', name = '', pid = '', host = '', age_s = nil}
   return table.concat({
@@ -37,6 +41,7 @@ function answers.text(v)
   }, '\t')
 end
 
+-- twin: stores/verdicts.py _blocker
 function answers.blocker(ask, reason)
   local holder
   if reason == 'trial' and pool.trial_id then
@@ -54,11 +59,13 @@ function answers.blocker(ask, reason)
 end
 
 -- The place in the line that matters: at its own maximum a project waits for its own leases alone.
+-- twin: core/pool/admission.py place_in_way
 function answers.place_in_way(ask, denial, use, position)
   if denial.reason ~= 'maximum' then return position end
   return min(position, use.waiting + (ask.id ~= 0 and 0 or 1))
 end
 
+-- twin: core/pool/admission.py estimate_s
 function answers.estimate_s(denial, use, position, oldest_s)
   if denial.reason == 'maximum' and oldest_s then
     local mean_s = pool.hold_mean_s > 0 and pool.hold_mean_s or oldest_s
@@ -73,6 +80,7 @@ function answers.estimate_s(denial, use, position, oldest_s)
   return known + max(1, position) * pool.hold_mean_s / pool.in_use
 end
 
+-- twin: stores/verdicts.py denied
 function answers.denied(ask, kind, denial, position)
   desk.rest()
   local use, blocker = desk.project(ask.project), answers.blocker(ask, denial.reason)
@@ -87,6 +95,7 @@ function answers.denied(ask, kind, denial, position)
   }
 end
 
+-- twin: stores/verdicts.py never
 function answers.never(ask)
   local why = admit.too_large(ask, desk.project(ask.project))
   return why and answers.denied(ask, 'refused', {reason = 'too-large', detail = why}, 0)

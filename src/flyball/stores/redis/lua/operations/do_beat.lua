@@ -1,6 +1,7 @@
 -- This host is there and looks after its leases. '1': whoever hears it looks at their holders now, for all
 -- processes of the host; one look in a while is enough. And what time it is.
 -- ARGV[2]: how often somebody looks
+-- no twin: only stores of many hosts keep it; PostgreSQL does in one statement, BEAT in postgres/queries.py
 local key, mine = PREFIX .. 'hosts', call('HGET', PREFIX .. 'hosts', desk.here)
 local looked_at = mine and tonumber(match(mine, '\t(.*)$'))
 local due = not looked_at or now - looked_at >= tonumber(ARGV[2]) or looked_at > now

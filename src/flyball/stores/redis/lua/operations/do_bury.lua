@@ -1,6 +1,7 @@
 -- Remove the claims of dead holders, if they still are the holders, leases that were not confirmed, and the
 -- demands of the dead. Mirrors StoreOperations.bury for one pool.
 -- ARGV[2], one to a line: "c", id, why, host, boot, pidns, pid, start; or "d" and a demand
+-- twin: stores/operations.py StoreOperations.bury, StoreOperations._bury_one
 local first = ARGV[3] == nil
 local index, stage, rest = match(ARGV[3] or '', '^(%d*) ?(%a*) ?(.*)$')
 index = tonumber(index) or 1

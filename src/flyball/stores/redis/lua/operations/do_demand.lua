@@ -1,4 +1,5 @@
--- Announce or drop a project's standing demand. Mirrors StoreOperations.demand.
+-- Announce or drop a project's standing demand.
+-- twin: stores/operations.py StoreOperations.demand
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
 local unready = desk.open()
 if unready then return unready end

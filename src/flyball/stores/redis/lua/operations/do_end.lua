@@ -1,4 +1,5 @@
--- End a lease or give up an ask; what it held goes to the next in line in the same step. Mirrors StoreOperations._end_in.
+-- End a lease or give up an ask; what it held goes to the next in line in the same step.
+-- twin: stores/operations.py StoreOperations._end_in
 local r = {}
 r.id, r.outcome, r.oks, r.rejected, r.used, r.buckets, r.asked_at, r.words =
   match(ARGV[2], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')

@@ -1,4 +1,5 @@
--- Record work that already runs; it may exceed the cap. Recorded twice, it counts once. Mirrors StoreOperations.hold.
+-- Record work that already runs; it may exceed the cap. Recorded twice, it counts once.
+-- twin: stores/operations.py StoreOperations.hold
 local unready = desk.open()
 if unready then return unready end
 local unnumbered = desk.needs_ids()

@@ -1,4 +1,6 @@
--- How an ask stands; looking with authority also hands out what time has freed. Mirrors StoreOperations.look.
+-- How an ask stands; looking with authority also hands out what time has freed.
+-- twin: stores/operations.py StoreOperations.look, StoreOperations._granted_already
+-- twin: stores/verdicts.py standing
 local id, asked_at, advance = match(ARGV[2], '^([^\t]*)\t([^\t]*)\t(.*)$')
 id = tonumber(id)
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')

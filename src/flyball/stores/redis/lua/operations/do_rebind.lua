@@ -1,4 +1,5 @@
 -- Another process is now the one whose life the lease follows.
+-- twin: stores/operations.py StoreOperations.rebind
 local f = record.fields(ARGV[2])
 local claim = claims.of(tonumber(f[1]), f[8])
 if not (claim and claim.granted_at) then return '0' end

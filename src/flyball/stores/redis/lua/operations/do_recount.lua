@@ -1,4 +1,6 @@
--- Set every count to what claims and share leases say. Mirrors stores/recount.py.
+-- Set every count to what claims and share leases say.
+-- twin: stores/admin_operations.py AdminOperations.recount
+-- twin: stores/recount.py recounted, _recounted_pot, write
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
 local unready = desk.open()
 if unready then return unready end

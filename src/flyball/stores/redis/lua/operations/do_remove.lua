@@ -1,5 +1,6 @@
--- Forget a pool that is not in use. Mirrors AdminOperations.remove_pool.
+-- Forget a pool that is not in use.
 -- ARGV[2]: "remove"; or "look" whether it could be, and the claims that will have ended by then
+-- twin: stores/admin_operations.py AdminOperations.remove_pool
 desk.read()
 if not pool then return 'none' end
 local words, leases, waiting, shared = {}, 0, 0, 0

@@ -1,5 +1,6 @@
 -- The world said something: the plan hears it at once, or, if somebody else plans just now, from the inbox.
 -- ARGV[2]: the lease whose call it answers (empty: none), when it was asked for, then the event as the planner reads it.
+-- twin: stores/operations.py StoreOperations.report
 if ARGV[3] == 'told' then
   desk.install(ARGV[4])
   desk.read()

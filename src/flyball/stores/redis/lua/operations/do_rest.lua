@@ -1,4 +1,5 @@
--- Show a run that waits out a limit: it holds nothing and is counted nowhere. Mirrors StoreOperations.rest.
+-- Show a run that waits out a limit: it holds nothing and is counted nowhere.
+-- twin: stores/operations.py StoreOperations.rest
 local unready = desk.open()
 if unready then return unready end
 local unnumbered = desk.needs_ids()

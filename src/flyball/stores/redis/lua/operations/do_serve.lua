@@ -1,4 +1,5 @@
 -- Swap in what a person set and hand out what that frees. 'moved': somebody planned meanwhile, look again.
+-- twin: stores/admin_operations.py AdminOperations._set_pool
 if ARGV[2] == 'state' then
   desk.read()
   return desk.state('', '', true)

@@ -1,6 +1,8 @@
 -- The grant that nothing stands in the way of: a pool that is open and fresh, nobody waits, nothing is spaced,
 -- windowed, reserved or shared strictly. Most grants are this one, so it is written out before the functions
 -- of the whole are made; what it leaves is judged by them. Both say the same: the traces see to that.
+-- twin: stores/operations.py StoreOperations._admit
+-- twin: stores/handoff.py grant_new, _grant, _after_grant, fold_soon
 do
   local call, match = redis.call, string.match
   local when, deadline = match(ARGV[1], '^([^\t]*)\t([^\t]*)')
@@ -9,7 +11,7 @@ do
   -- One that is not read goes the whole way.
   local v = project and not ARGV[3] and call('HMGET', KEYS[1] .. 'pool', 'valid_until', 'cap', 'ceiling', 'by_success',
     'in_use', 'low_in_use', 'next_id', 'use:' .. project, 'plain', 'waiting', 'events')
-  -- plain: the plan says that there is nothing to compare but the cap.
+  -- plain: the plan says that there is nothing to compare but the cap (stores/fast_path.py).
   if v and v[9] == '1' and v[10] == '0' and v[11] == '0' and v[8] then
     if when == '' then
       local time = call('TIME')

@@ -1,4 +1,7 @@
 -- The end that teaches nothing special: a plain pool (see fast_admit), nobody waits, no word was said about it.
+-- twin: stores/operations.py StoreOperations._end_in
+-- twin: stores/handoff.py note_end, fold_soon
+-- twin: core/pool/model.py Meters.note_hold
 do
   local call, match = redis.call, string.match
   local when, deadline = match(ARGV[1], '^([^\t]*)\t([^\t]*)')
