@@ -146,7 +146,7 @@ async def _trip_s(share: Any, eager_s: float) -> float:
     for _ in range(5):
         await asyncio.sleep(2 * eager_s)
         begin = time.monotonic()
-        assert await share.renew(PATIENCE_S)
+        assert await share.renew_async(PATIENCE_S)
         took.append(time.monotonic() - begin)
     return median(took)
 

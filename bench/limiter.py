@@ -142,7 +142,7 @@ def _sync_slot_ns(limiter: Limiter, pairs: int) -> float:
 async def _acquire_ns(limiter: Limiter, pairs: int) -> float:
     start = time.process_time()
     for _ in range(pairs):
-        (await limiter.acquire()).release()
+        (await limiter.acquire_async()).release()
     return (time.process_time() - start) / pairs * NS
 
 
@@ -162,7 +162,7 @@ class LimiterDoor:
         self._limiter = limiter
 
     async def acquire(self) -> Callable[[], Awaitable[None] | None]:
-        return (await self._limiter.acquire()).release
+        return (await self._limiter.acquire_async()).release
 
 
 class PeerDoor:

@@ -26,12 +26,12 @@ _WHERE = {
     "Status": "flyball.governor.status",
     "Pool": "flyball.integrations.gate",
     "httpx_client": "flyball.integrations.transport",
-    "async_httpx_client": "flyball.integrations.transport",
+    "httpx_async_client": "flyball.integrations.transport",
     "govern": "flyball.integrations.transport",
     "RetryPolicy": "flyball.integrations.retry",
     "RetryBudget": "flyball.governor.limiter.retry_budget",
     "retry": "flyball.integrations.retry",
-    "aretry": "flyball.integrations.retry",
+    "retry_async": "flyball.integrations.retry",
     "retried": "flyball.integrations.retry",
     "Outcome": "flyball.core.pool.model",
     "MachineSettings": "flyball.core.pool.settings",
@@ -49,28 +49,75 @@ _WHERE = {
     "TooLargeError": "flyball.errors",
     "StoreError": "flyball.errors",
     "Throttled": "flyball.errors",
+    # types that stand in the signatures of the names above
+    "Answer": "flyball.governor.limiter.limiter",
+    "Blocker": "flyball.core.pool.verdict",
+    "Body": "flyball.core.provider.error_body",
+    "Bucket": "flyball.core.signals",
+    "CallSlot": "flyball.governor.limiter.call_slot",
+    "Certainty": "flyball.core.signals",
+    "Cost": "flyball.core.pool.rate_window",
+    "Fact": "flyball.core.pool.model",
+    "Gate": "flyball.integrations.gate",
+    "HeaderLines": "flyball.core.provider.rate_limit_headers",
+    "Judge": "flyball.integrations.retry",
+    "Library": "flyball.integrations.transport",
+    "LimiterStats": "flyball.governor.limiter.limiter",
+    "MachineChanges": "flyball.core.pool.settings",
+    "MachineStatus": "flyball.governor.status",
+    "Observer": "flyball.governor.acquisition",
+    "OnWait": "flyball.governor.acquisition",
+    "PoolChanges": "flyball.core.pool.settings",
+    "PoolStatus": "flyball.governor.status",
+    "RetryEnvironment": "flyball.integrations.retry",
+    "RuleOptions": "flyball.integrations.transport",
+    "ShareOptions": "flyball.governor.share.share",
+    "Slot": "flyball.governor.lease",
 }
 
 __all__ = [
+    "Answer",
     "AskOptions",
     "AtCapacityError",
+    "Blocker",
+    "Body",
+    "Bucket",
+    "CallSlot",
+    "Certainty",
+    "Cost",
+    "Fact",
     "FlyballError",
+    "Gate",
     "Governor",
+    "HeaderLines",
+    "Judge",
     "Lease",
+    "Library",
     "Limiter",
+    "LimiterStats",
+    "MachineChanges",
     "MachineSettings",
+    "MachineStatus",
+    "Observer",
+    "OnWait",
     "Outcome",
     "Pool",
+    "PoolChanges",
     "PoolClosedError",
     "PoolInUseError",
+    "PoolStatus",
     "Reason",
     "RefusedError",
     "RetryBudget",
+    "RetryEnvironment",
     "RetryPolicy",
+    "RuleOptions",
     "Share",
+    "ShareOptions",
     "ShareStats",
     "Signal",
     "SignalKind",
+    "Slot",
     "Status",
     "StoreError",
     "Throttled",
@@ -78,20 +125,23 @@ __all__ = [
     "UsageError",
     "Verdict",
     "WaitTimeoutError",
-    "aretry",
-    "async_httpx_client",
     "govern",
+    "httpx_async_client",
     "httpx_client",
     "retried",
     "retry",
+    "retry_async",
     "slot",
 ]
 
 if TYPE_CHECKING:
-    from flyball.core.pool.model import Outcome
-    from flyball.core.pool.settings import MachineSettings
-    from flyball.core.pool.verdict import Reason, Verdict
-    from flyball.core.signals import Signal, SignalKind
+    from flyball.core.pool.model import Fact, Outcome
+    from flyball.core.pool.rate_window import Cost
+    from flyball.core.pool.settings import MachineChanges, MachineSettings, PoolChanges
+    from flyball.core.pool.verdict import Blocker, Reason, Verdict
+    from flyball.core.provider.error_body import Body
+    from flyball.core.provider.rate_limit_headers import HeaderLines
+    from flyball.core.signals import Bucket, Certainty, Signal, SignalKind
     from flyball.errors import (
         AtCapacityError,
         FlyballError,
@@ -104,17 +154,19 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeoutError,
     )
+    from flyball.governor.acquisition import Observer, OnWait
     from flyball.governor.ask import AskOptions
     from flyball.governor.default_governor import slot
     from flyball.governor.governor import Governor
-    from flyball.governor.lease import Lease
-    from flyball.governor.limiter.limiter import Limiter
+    from flyball.governor.lease import Lease, Slot
+    from flyball.governor.limiter.call_slot import CallSlot
+    from flyball.governor.limiter.limiter import Answer, Limiter, LimiterStats
     from flyball.governor.limiter.retry_budget import RetryBudget
-    from flyball.governor.share.share import Share, ShareStats
-    from flyball.governor.status import Status
-    from flyball.integrations.gate import Pool
-    from flyball.integrations.retry import RetryPolicy, aretry, retried, retry
-    from flyball.integrations.transport import async_httpx_client, govern, httpx_client
+    from flyball.governor.share.share import Share, ShareOptions, ShareStats
+    from flyball.governor.status import MachineStatus, PoolStatus, Status
+    from flyball.integrations.gate import Gate, Pool
+    from flyball.integrations.retry import Judge, RetryEnvironment, RetryPolicy, retried, retry, retry_async
+    from flyball.integrations.transport import Library, RuleOptions, govern, httpx_async_client, httpx_client
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists

@@ -203,5 +203,5 @@ def test_a_huge_node_name_is_named(governor: Governor) -> None:
 def test_names_as_long_as_they_may_be_are_kept_whole(cli: Cli, governor: Governor) -> None:
     node = "ü🚀" * 100
     with governor.share("p", node=node) as share:
-        assert share.renew_sync(10.0)
+        assert share.renew(10.0)
         assert node in json.dumps(cli("status", "--json").json, ensure_ascii=False)

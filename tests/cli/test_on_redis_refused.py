@@ -182,7 +182,7 @@ def test_a_share_on_a_server_that_is_gone_says_why_and_not_how_it_signed_in(
     caplog.set_level(logging.DEBUG)
     governor = Governor(f"redis://:{SECRET}@127.0.0.1:1/0")
     with governor.share("p", node="a") as share:
-        assert share.renew_sync(10.0) is False
+        assert share.renew(10.0) is False
         error = share.stats().error
         assert "is it running? FLYBALL_URL names it" in error
         assert SECRET not in error + repr(share) + caplog.text

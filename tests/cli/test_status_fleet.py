@@ -285,7 +285,7 @@ def test_status_shows_the_shares_of_running_processes(cli: Cli, governor: Govern
     with governor.share("anthropic", node="wörker 🚀", weight=2) as share:
         assert share.wait_ready(10)
         with share.slot():
-            assert share.renew_sync(10)
+            assert share.renew(10)
             out = cli("status").out
             (record,) = cli("status", "--json").json["pools"][0]["shares"]
         assert cli("doctor").code == 0

@@ -22,7 +22,7 @@ def test_who_waits_long_catches_up_with_a_higher_priority_and_never_overtakes_it
             order.append(name)
 
     async def story() -> None:
-        slot = await limiter.acquire()
+        slot = await limiter.acquire_async()
         tasks = []
         for n, (priority, name) in enumerate([(0, "old"), (1, "first"), (1, "second"), (0, "young")]):
             tasks.append(asyncio.create_task(work(priority, name)))
@@ -46,7 +46,7 @@ def test_without_time_priority_alone_decides() -> None:
             order.append(priority)
 
     async def story() -> None:
-        slot = await limiter.acquire()
+        slot = await limiter.acquire_async()
         tasks = [asyncio.create_task(work(priority)) for priority in (0, -1, 1)]
         await line_of(limiter, 3)
         slot.release()

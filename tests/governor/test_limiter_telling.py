@@ -40,7 +40,7 @@ def test_run_returns_the_answer_and_cuts_on_a_429() -> None:
         return 429, {}, "slow down"
 
     async def story() -> None:
-        assert await limiter.run(call) == (429, {}, "slow down")
+        assert await limiter.run_async(call) == (429, {}, "slow down")
 
     run(story())
     assert limiter.stats().cap == 4
@@ -51,7 +51,7 @@ def test_run_returns_the_answer_and_cuts_on_a_429() -> None:
 def test_run_takes_nothing_but_the_contract() -> None:
     limiter = limiter_of(1)
     with pytest.raises(UsageError, match="status, headers, body"):
-        limiter.run_sync(lambda: "hello")  # type: ignore[arg-type, return-value]
+        limiter.run(lambda: "hello")  # type: ignore[arg-type, return-value]
     assert empty(limiter)
 
 
@@ -63,7 +63,7 @@ def test_a_throttle_or_a_timeout_that_is_raised_cuts_and_goes_on_up(error: Excep
         raise error
 
     with pytest.raises(type(error)):
-        limiter.run_sync(call)
+        limiter.run(call)
     assert limiter.stats().cap == 4
     assert empty(limiter)
 
@@ -81,7 +81,7 @@ def test_other_errors_say_nothing_about_load(error: BaseException) -> None:
 def test_another_limiters_refusal_is_no_timeout_of_the_provider() -> None:
     limiter, other = article(cap=8), limiter_of(1)
     with other.slot(), pytest.raises(WaitTimeoutError), limiter.slot():
-        other.acquire_sync(timeout=0)
+        other.acquire(timeout=0)
     assert limiter.stats().cap == 8
 
 
@@ -187,7 +187,7 @@ def test_a_retry_after_lets_nobody_in_until_it_is_over() -> None:
     async def story() -> None:
         with limiter.slot() as slot:
             slot.report(429, {"Retry-After": "5"})
-        task = asyncio.create_task(limiter.acquire())
+        task = asyncio.create_task(limiter.acquire_async())
         await line_of(limiter, 1)
         clock.advance(4.9)
         limiter.look()
@@ -208,7 +208,7 @@ def test_time_alone_opens_the_gate() -> None:
     async def story() -> None:
         with limiter.slot() as slot:
             slot.report(Signal(SignalKind.THROTTLED, retry_after_s=0.03))
-        waiting = [asyncio.create_task(limiter.acquire()) for _ in range(3)]
+        waiting = [asyncio.create_task(limiter.acquire_async()) for _ in range(3)]
         await line_of(limiter, 3)
         waiting.pop().cancel()
         for task in waiting:
@@ -254,8 +254,8 @@ def test_a_cancelled_wait_gives_its_window_back() -> None:
     limiter = Limiter(cap=1, controller="fixed", clock=ManualClock(), windows={"tokens": "1k/min"})
 
     async def story() -> None:
-        slot = await limiter.acquire()
-        task = asyncio.create_task(limiter.acquire(cost={"tokens": 800}))
+        slot = await limiter.acquire_async()
+        task = asyncio.create_task(limiter.acquire_async(cost={"tokens": 800}))
         await line_of(limiter, 1)
         slot.release()
         task.cancel()
@@ -271,11 +271,11 @@ def test_a_trial_that_was_never_sent_leaves_the_trial_to_the_next() -> None:
     limiter = Limiter(cap=1, controller="article", clock=clock)
 
     async def story() -> None:
-        (await limiter.acquire()).release()
+        (await limiter.acquire_async()).release()
         with limiter.slot() as slot:
             slot.report(429)
         assert limiter.stats().phase == "open"
-        first, second = (asyncio.create_task(limiter.acquire()) for _ in range(2))
+        first, second = (asyncio.create_task(limiter.acquire_async()) for _ in range(2))
         await line_of(limiter, 2)
         clock.advance(3600)
         limiter.look()

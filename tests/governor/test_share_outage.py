@@ -38,7 +38,7 @@ def test_it_is_fenced_when_the_store_fails_and_comes_back(broken: FaultyStore, g
         until(lambda: share.stats().fenced, "the fence")
         until(lambda: fences, "on_fenced")
         with pytest.raises(PoolClosedError) as refused:
-            share.acquire()
+            share.acquire_nowait()
         assert refused.value.verdict.reason is Reason.FENCED
         assert "was not renewed" in str(refused.value)
         assert "broken on purpose" in share.stats().error
@@ -57,7 +57,7 @@ def test_it_is_fenced_though_the_store_hangs(hung: threading.Event, gov: Governo
         hung.set()
         assert fenced.wait(10.0)
         with pytest.raises(PoolClosedError):
-            share.acquire()
+            share.acquire_nowait()
         hung.clear()
         until(lambda: share.stats().limit == 2, "both slots again")
 
@@ -113,8 +113,8 @@ def test_before_the_first_answer_nothing_starts(broken: FaultyStore, gov: Govern
     gov.set_pool(POOL, heartbeat_s=BEAT_S)
     with gov.share(POOL, node="a", heartbeat_s=BEAT_S) as share:
         with pytest.raises(PoolClosedError, match="waits for the first answer"):
-            share.acquire()
-        assert share.renew_sync(5.0) is False
+            share.acquire_nowait()
+        assert share.renew(5.0) is False
         broken.mend()
         until(lambda: share.stats().limit == 1, "the store to have learned")
 
@@ -127,10 +127,10 @@ def test_renewing_never_raises(broken: FaultyStore, gov: Governor) -> None:
             broken.break_on("renew")
             # One that was already on its way when the store broke may still succeed.
             until(lambda: share.stats().misses > 0, "a renewal to fail")
-            failed = await share.renew(5.0)
+            failed = await share.renew_async(5.0)
             broken.mend()
             until(lambda: share.stats().limit == 1, "it to come back")
-            return [failed, await share.renew(5.0)]
+            return [failed, await share.renew_async(5.0)]
 
     assert asyncio.run(main()) == [False, True]
 

@@ -21,7 +21,7 @@ URL = "https://api.example.com/v1/messages"
 
 def client_of(limiter: Limiter, answers: Any, night: Night, **rules: Any) -> httpx2.Client:
     transport = httpx2_transport.GovernedTransport(
-        limiter, over=httpx2.MockTransport(answers), retry=PATIENT, world=night.world, **rules
+        limiter, over=httpx2.MockTransport(answers), retry=PATIENT, environment=night.world, **rules
     )
     return httpx2.Client(transport=transport)
 
@@ -44,7 +44,7 @@ def test_on_an_event_loop_too() -> None:
             limiter,
             over=httpx2.MockTransport(Scripted(httpx2, [429, 503, 429, 200])),
             retry=PATIENT,
-            world=night.world_async,
+            environment=night.world_async,
         )
         async with httpx2.AsyncClient(transport=transport) as client:
             return (await client.post(URL)).status_code
@@ -60,7 +60,7 @@ def test_an_error_that_is_repeated_is_heard_once(night: Night) -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        flyball.retry(late, gate=limiter, policy=PATIENT, world=night.world)
+        flyball.retry(late, gate=limiter, policy=PATIENT, environment=night.world)
     assert (limiter.stats().throttles, limiter.stats().in_use) == (1, 0)
 
 
@@ -75,7 +75,7 @@ def test_whoever_tries_again_behind_a_limiter_spends_the_limiters_budget(night: 
     for policy in (RetryPolicy(), RetryPolicy()):
         for _ in range(10):
             with pytest.raises(TimeoutError):
-                flyball.retry(dead, gate=limiter, policy=policy, world=night.world)
+                flyball.retry(dead, gate=limiter, policy=policy, environment=night.world)
     # Twenty calls, ten retries out of hand, and one for every ten attempts: not ten for each policy.
     assert 20 + 10 <= calls <= 20 + 14
     assert not limiter.may_retry()
@@ -89,9 +89,9 @@ def test_a_budget_that_a_policy_names_is_spent_instead(night: Night) -> None:
         return httpx2.Response(503)
 
     none = RetryPolicy(budget=RetryBudget(least=0, ratio=0))
-    assert flyball.retry(down, gate=limiter, policy=none, world=night.world).status_code == 503
+    assert flyball.retry(down, gate=limiter, policy=none, environment=night.world).status_code == 503
     assert (len(calls), limiter.stats().retries_left) == (1, 10)
-    flyball.retry(down, gate=limiter, world=night.world)
+    flyball.retry(down, gate=limiter, environment=night.world)
     assert (len(calls), limiter.stats().retries_left) == (6, 6)
 
 

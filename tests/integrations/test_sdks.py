@@ -95,9 +95,9 @@ def test_a_throttled_call_is_served_in_the_end_and_told_once(ask: Ask, gov: Gove
 
     night, is_async = Night(asleep), ask in ASYNC
     with provider_of("0,0.7:1", clock) as provider:
-        make: Any = flyball.async_httpx_client if is_async else flyball.httpx_client
+        make: Any = flyball.httpx_async_client if is_async else flyball.httpx_client
         world = night.world_async if is_async else night.world
-        assert ask(provider, make(gate, retry=PATIENT, world=world)) == "Done."
+        assert ask(provider, make(gate, retry=PATIENT, environment=world)) == "Done."
         tally = provider.tally()
     assert (tally.accepted, tally.rejected) == (1, 2)
     assert gate.kinds == [SignalKind.THROTTLED, SignalKind.OK]
@@ -121,7 +121,7 @@ def test_a_throttle_that_stays_is_the_sdks_own_error(
 ) -> None:
     gate = Listener(Pool(gov, "p"))
     with provider_of("0") as provider, pytest.raises(error, match="ate limit"):
-        ask(provider, flyball.httpx_client(gate, retry=PATIENT, world=night.world))
+        ask(provider, flyball.httpx_client(gate, retry=PATIENT, environment=night.world))
     assert (gate.kinds, len(night.slept)) == ([SignalKind.THROTTLED], 4)
     assert pool_of(gov).in_use == 0
 
@@ -143,7 +143,7 @@ def test_a_provider_that_is_not_there_is_a_timeout(gov: Governor, night: Night) 
         pass
     gate = Listener(Pool(gov, "p"))
     with pytest.raises(anthropic.APIConnectionError):
-        ask_anthropic(provider, flyball.httpx_client(gate, retry=PATIENT, world=night.world))
+        ask_anthropic(provider, flyball.httpx_client(gate, retry=PATIENT, environment=night.world))
     assert (gate.kinds, len(night.slept)) == ([SignalKind.TIMEOUT], 4)
     assert pool_of(gov).in_use == 0
 
@@ -167,7 +167,7 @@ def test_streams_hold_their_slot_until_they_are_over(gov: Governor) -> None:
 
 def test_streams_on_an_event_loop_do_too(gov: Governor) -> None:
     async def main(provider: Provider) -> None:
-        http_client = flyball.async_httpx_client(Pool(gov, "p"))
+        http_client = flyball.httpx_async_client(Pool(gov, "p"))
         async with anthropic.AsyncAnthropic(
             api_key="k", base_url=provider.url, http_client=http_client, max_retries=0
         ) as client:

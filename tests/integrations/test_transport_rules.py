@@ -116,9 +116,9 @@ def test_a_client_of_an_sdk_is_told_where_a_governed_one_goes() -> None:
 
 def test_the_door_opens_on_httpx2_and_on_httpx_if_asked() -> None:
     assert isinstance(flyball.httpx_client("p"), httpx2.Client)
-    assert isinstance(flyball.async_httpx_client("p"), httpx2.AsyncClient)
+    assert isinstance(flyball.httpx_async_client("p"), httpx2.AsyncClient)
     assert isinstance(flyball.httpx_client("p", library="httpx"), httpx.Client)
-    assert isinstance(flyball.async_httpx_client("p", library="httpx"), httpx.AsyncClient)
+    assert isinstance(flyball.httpx_async_client("p", library="httpx"), httpx.AsyncClient)
 
 
 def test_without_either_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

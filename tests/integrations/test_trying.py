@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from flyball import Governor, Pool, RetryBudget, RetryPolicy, Throttled, UsageError, aretry, retried, retry
+from flyball import (
+    Governor,
+    Pool,
+    RetryBudget,
+    RetryPolicy,
+    Throttled,
+    UsageError,
+    retried,
+    retry,
+    retry_async,
+)
 from flyball.core.signals import SignalKind
 from flyball.errors import StoreFullError, WaitTimeoutError
 from flyball.integrations.outcome import judge
@@ -48,7 +58,7 @@ def test_a_throttled_call_is_tried_again_with_its_slot_free_and_told_once(gov: G
     gate = Listener(Pool(gov, "p"))
     in_use: list[int] = []
     night = Night(lambda _: in_use.append(pool_of(gov).in_use))
-    answer = retry(script(429, 429, 429, 200), gate=gate, policy=POLICY, world=night.world)
+    answer = retry(script(429, 429, 429, 200), gate=gate, policy=POLICY, environment=night.world)
     assert answer.status_code == 200
     assert gate.kinds == [SignalKind.THROTTLED, SignalKind.OK]
     assert (in_use, night.slept) == ([0, 0, 0], [0.25, 0.5, 1.0])
@@ -64,7 +74,7 @@ def test_on_an_event_loop_too(gov: Governor) -> None:
     async def ask() -> Reply:
         return call()
 
-    answer = asyncio.run(aretry(ask, gate=gate, policy=POLICY, world=night.world_async))
+    answer = asyncio.run(retry_async(ask, gate=gate, policy=POLICY, environment=night.world_async))
     assert answer.status_code == 200
     assert gate.kinds == [SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.OK]
     assert (in_use, pool_of(gov).in_use) == ([0, 0], 0)
@@ -73,37 +83,37 @@ def test_on_an_event_loop_too(gov: Governor) -> None:
 def test_errors_that_carry_a_response_are_judged_by_it(night: Night) -> None:
     gate = Listener()
     error = RateLimitError(Reply(429, {"retry-after": "7"}))
-    retry(script(error, 200), gate=gate, policy=POLICY, world=night.world)
+    retry(script(error, 200), gate=gate, policy=POLICY, environment=night.world)
     assert night.slept == [7.25]
     assert gate.kinds == [SignalKind.THROTTLED, SignalKind.OK]
 
 
 def test_the_last_answer_is_handed_over_as_it_came(night: Night) -> None:
     gate = Listener()
-    assert retry(script(503), gate=gate, policy=POLICY, world=night.world).status_code == 503
+    assert retry(script(503), gate=gate, policy=POLICY, environment=night.world).status_code == 503
     assert (len(night.slept), gate.kinds) == (4, [SignalKind.OVERLOADED])
     with pytest.raises(RateLimitError):
-        retry(script(RateLimitError(Reply(429))), gate=gate, policy=POLICY, world=night.world)
+        retry(script(RateLimitError(Reply(429))), gate=gate, policy=POLICY, environment=night.world)
     assert gate.in_use == 0
 
 
 def test_an_error_of_ones_own_is_raised_at_once_and_tells_nothing(night: Night) -> None:
     gate = Listener()
     with pytest.raises(KeyError):
-        retry(script(KeyError("mine")), gate=gate, policy=POLICY, world=night.world)
+        retry(script(KeyError("mine")), gate=gate, policy=POLICY, environment=night.world)
     assert (gate.told, gate.ends, night.slept) == ([], ["KeyError"], [])
 
 
 def test_repeats_end_their_slots_as_neither_success_nor_failure(night: Night) -> None:
     gate = Listener()
-    retry(script(429, 429, 200), gate=gate, policy=POLICY, world=night.world)
+    retry(script(429, 429, 200), gate=gate, policy=POLICY, environment=night.world)
     assert gate.ends == ["", "RepeatedRelease", ""]
 
 
 def test_an_error_that_is_repeated_is_not_heard_again_when_its_slot_ends(night: Night) -> None:
     gate = Listener()
     with pytest.raises(TimeoutError):
-        retry(script(TimeoutError()), gate=gate, policy=POLICY, world=night.world)
+        retry(script(TimeoutError()), gate=gate, policy=POLICY, environment=night.world)
     assert gate.kinds == [SignalKind.TIMEOUT]
     assert gate.ends == ["", *["RepeatedRelease"] * 4]
 
@@ -118,21 +128,21 @@ def test_a_dead_provider_is_not_hammered(night: Night) -> None:
         return Reply(503)
 
     for _ in range(100):
-        retry(dead, policy=policy, world=night.world)
+        retry(dead, policy=policy, environment=night.world)
     assert calls == 100 + 2 + 10
 
 
 def test_a_throttle_that_a_gate_paces_spends_no_budget(night: Night) -> None:
     policy = RetryPolicy(budget=RetryBudget(ratio=0, least=0))
-    assert retry(script(429, 200), gate=Listener(), policy=policy, world=night.world).status_code == 200
-    assert retry(script(529, 200), gate=Listener(), policy=policy, world=night.world).status_code == 529
-    assert retry(script(429, 200), policy=policy, world=night.world).status_code == 429
+    assert retry(script(429, 200), gate=Listener(), policy=policy, environment=night.world).status_code == 200
+    assert retry(script(529, 200), gate=Listener(), policy=policy, environment=night.world).status_code == 529
+    assert retry(script(429, 200), policy=policy, environment=night.world).status_code == 429
 
 
 def test_a_forbidden_retry_is_not_made(night: Night) -> None:
     call = script(RateLimitError(Reply(429, {"x-should-retry": "false"})))
     with pytest.raises(RateLimitError):
-        retry(call, policy=POLICY, world=night.world)
+        retry(call, policy=POLICY, environment=night.world)
     assert night.slept == []
 
 
@@ -145,7 +155,7 @@ def test_cancelling_leaves_no_slot_behind(gov: Governor) -> None:
             await asyncio.sleep(60)
             return Reply(200)
 
-        task = asyncio.create_task(aretry(hang, gate=Pool(gov, "p")))
+        task = asyncio.create_task(retry_async(hang, gate=Pool(gov, "p")))
         await started.wait()
         assert pool_of(gov).in_use == 1
         task.cancel()
@@ -161,7 +171,7 @@ def test_cancelled_while_it_sleeps_it_holds_nothing(gov: Governor) -> None:
         async def full() -> Reply:
             return Reply(429, {"retry-after": "30"})
 
-        task = asyncio.create_task(aretry(full, gate=Pool(gov, "p")))
+        task = asyncio.create_task(retry_async(full, gate=Pool(gov, "p")))
         while not pool_of(gov).throttle_count or pool_of(gov).in_use:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -179,7 +189,10 @@ def test_a_report_that_cannot_be_written_costs_no_answer(
         raise StoreFullError("disk full")
 
     monkeypatch.setattr(gov, "report", full)
-    assert retry(script(429, 200), gate=Pool(gov, "p"), policy=POLICY, world=night.world).status_code == 200
+    assert (
+        retry(script(429, 200), gate=Pool(gov, "p"), policy=POLICY, environment=night.world).status_code
+        == 200
+    )
     assert "disk full" in caplog.text
     assert pool_of(gov).in_use == 0
 
@@ -187,14 +200,14 @@ def test_a_report_that_cannot_be_written_costs_no_answer(
 def test_the_decorator_knows_both_kinds_of_functions(night: Night) -> None:
     gate, call = Listener(), script(429, 200, 429, 200)
 
-    @retried(gate=gate, world=night.world)
+    @retried(gate=gate, environment=night.world)
     def ask(question: str) -> int:
         """Asks."""
         return call().status_code if question else 0
 
     assert (ask("?"), ask.__doc__) == (429, "Asks.")
 
-    @retried(gate=gate, world=night.world_async)
+    @retried(gate=gate, environment=night.world_async)
     async def ask_async() -> Reply:
         return call()
 
@@ -243,4 +256,4 @@ def test_a_throttled_is_tried_again(night: Night) -> None:
             raise error
         return "done"
 
-    assert retry(call, world=night.world) == "done"
+    assert retry(call, environment=night.world) == "done"

@@ -18,12 +18,12 @@ PATIENT = RetryPolicy(budget=RetryBudget(least=1000))
 
 
 def client_of(lib: Any, gate: Any, answers: Callable[[Any], Any], night: Night, **rules: Any) -> Any:
-    rules = {"retry": PATIENT, "world": night.world, **rules}
+    rules = {"retry": PATIENT, "environment": night.world, **rules}
     transport = OVER[lib].GovernedTransport(gate, over=lib.MockTransport(answers), **rules)
     return lib.Client(transport=transport)
 
 
 def async_client_of(lib: Any, gate: Any, answers: Callable[[Any], Any], night: Night, **rules: Any) -> Any:
-    rules = {"retry": PATIENT, "world": night.world_async, **rules}
+    rules = {"retry": PATIENT, "environment": night.world_async, **rules}
     transport = OVER[lib].AsyncGovernedTransport(gate, over=lib.MockTransport(answers), **rules)
     return lib.AsyncClient(transport=transport)

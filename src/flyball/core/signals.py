@@ -19,18 +19,32 @@ from enum import Enum
 
 
 class SignalKind(Enum):
+    """What an answer, or its absence, says about the provider."""
+
     OK = "ok"
+    """The call was served."""
     THROTTLED = "throttled"
+    """The caller sends too much: a 429, or an error of that type."""
     OVERLOADED = "overloaded"
+    """The provider is overloaded as a whole: a 529, or an error of that type."""
     NEAR_LIMIT = "near limit"
+    """The call was served, and its headers say that little is left."""
     SLOW = "slow"
+    """The call was served much more slowly than usual."""
     TIMEOUT = "timeout"
+    """No answer came in time, or the connection was lost."""
     WINDOW_USED_UP = "window used up"
+    """A budget over time is spent; it opens again at its reset."""
     CREDIT_GONE = "credit gone"
+    """The account has no money left. Waiting does not help."""
     AUTH = "auth"
+    """The key or the login was refused."""
     CLIENT_ERROR = "client error"
+    """The call itself was wrong. It says nothing about limits."""
     SERVER_ERROR = "server error"
+    """The provider failed for a reason of its own."""
     UNKNOWN = "unknown"
+    """Something was said that is not understood."""
 
 
 CONGESTION = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.TIMEOUT})

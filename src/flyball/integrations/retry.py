@@ -17,7 +17,7 @@ An ``Episode`` is the run of bad answers to one call. Each kind of signal is tol
 however often the call is tried: a retry that is throttled again is the same news and must not cut the cap
 twice.
 
-Put any function through the same attempts: ``retry``, ``aretry`` and the decorator ``retried``.
+Put any function through the same attempts: ``retry``, ``retry_async`` and the decorator ``retried``.
 
     answer = flyball.retry(lambda: client.post(url, json=question), gate=limiter)
 
@@ -200,14 +200,14 @@ class IoAdapter:
     sleep: Callable[[float], Any]
 
 
-def thread_hands(world: RetryEnvironment) -> IoAdapter:
-    return IoAdapter(Hold.of, world.sleep or time.sleep)
+def thread_hands(environment: RetryEnvironment) -> IoAdapter:
+    return IoAdapter(Hold.of, environment.sleep or time.sleep)
 
 
-def loop_hands(world: RetryEnvironment) -> IoAdapter:
+def loop_hands(environment: RetryEnvironment) -> IoAdapter:
     from asyncio import sleep
 
-    return IoAdapter(AsyncHold.of, world.sleep or sleep)
+    return IoAdapter(AsyncHold.of, environment.sleep or sleep)
 
 
 def pursue(
@@ -216,14 +216,14 @@ def pursue(
     *,
     policy: RetryPolicy,
     hands: IoAdapter,
-    world: RetryEnvironment = REAL,
+    environment: RetryEnvironment = REAL,
     ask: SlotOptions = _PLAIN,
     episode: Episode | None = None,
     drop: Callable[[AttemptResult[T]], Any] = lambda _: None,
 ) -> Flow[tuple[AttemptResult[T], Any]]:
     """The order of things; ends with an answer and its slot. ``drop`` closes one that is not handed over."""
     episode, number = episode or Episode(), 0
-    (policy.budget or policy.own).call(world.clock())
+    (policy.budget or policy.own).call(environment.clock())
     while True:
         number += 1
         hold = yield hands.take(gate, ask)
@@ -231,8 +231,8 @@ def pursue(
             answer = yield from attempt()
             news = episode.is_news(answer.judged.signal)
             yield hold.tell(answer.judged.signal, news=news)
-            wait_s = _wait_s(answer, number, policy, world)
-            if wait_s is None or not _affordable(answer, gate, policy, world, told=news):
+            wait_s = _wait_s(answer, number, policy, environment)
+            if wait_s is None or not _affordable(answer, gate, policy, environment, told=news):
                 return answer, hold
             yield drop(answer)
         except GeneratorExit:
@@ -246,14 +246,14 @@ def pursue(
 
 
 def _wait_s(
-    answer: AttemptResult[Any], number: int, policy: RetryPolicy, world: RetryEnvironment
+    answer: AttemptResult[Any], number: int, policy: RetryPolicy, environment: RetryEnvironment
 ) -> float | None:
     signal, forbidden = answer.judged.signal, answer.judged.forbidden or answer.final
-    return decide(policy, number, signal, chance=world.chance(), forbidden=forbidden).wait_s
+    return decide(policy, number, signal, chance=environment.chance(), forbidden=forbidden).wait_s
 
 
 def _affordable(
-    answer: AttemptResult[Any], gate: Gate, policy: RetryPolicy, world: RetryEnvironment, *, told: bool
+    answer: AttemptResult[Any], gate: Gate, policy: RetryPolicy, environment: RetryEnvironment, *, told: bool
 ) -> bool:
     """Pay for one more attempt. A throttle that a gate paces is free."""
     kind = answer.judged.signal.kind
@@ -262,7 +262,7 @@ def _affordable(
     if policy.budget is None and isinstance(gate, Budgeted):
         # A timeout that it was told of is charged when its slot ends.
         return gate.may_retry() if told and kind is SignalKind.TIMEOUT else gate.take_retry()
-    return (policy.budget or policy.own).take(world.clock())
+    return (policy.budget or policy.own).take(environment.clock())
 
 
 def run_sync(flow: Flow[T]) -> T:
@@ -302,22 +302,22 @@ def retry(
     gate: Gate | str | None = None,
     policy: RetryPolicy = USUAL,
     judge: Judge = judge,
-    world: RetryEnvironment = REAL,
+    environment: RetryEnvironment = REAL,
 ) -> T:
     """Call, and call again while that makes sense. Returns or raises what the last attempt did."""
-    return cast(T, run_sync(_tried(call, gate, policy, judge, thread_hands(world), world)))
+    return cast(T, run_sync(_tried(call, gate, policy, judge, thread_hands(environment), environment)))
 
 
-async def aretry(
+async def retry_async(
     call: Callable[[], Awaitable[T]],
     *,
     gate: Gate | str | None = None,
     policy: RetryPolicy = USUAL,
     judge: Judge = judge,
-    world: RetryEnvironment = REAL,
+    environment: RetryEnvironment = REAL,
 ) -> T:
     """``retry`` for an event loop."""
-    return cast(T, await run_async(_tried(call, gate, policy, judge, loop_hands(world), world)))
+    return cast(T, await run_async(_tried(call, gate, policy, judge, loop_hands(environment), environment)))
 
 
 @overload
@@ -330,7 +330,7 @@ def retried(
     gate: Gate | str | None = None,
     policy: RetryPolicy | None = None,
     judge: Judge = judge,
-    world: RetryEnvironment = REAL,
+    environment: RetryEnvironment = REAL,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 
 
@@ -341,7 +341,7 @@ def retried(
     gate: Gate | str | None = None,
     policy: RetryPolicy | None = None,
     judge: Judge = judge,
-    world: RetryEnvironment = REAL,
+    environment: RetryEnvironment = REAL,
 ) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
     """A decorator for functions of either kind, with or without parentheses.
 
@@ -354,15 +354,21 @@ def retried(
 
             @wraps(function)
             async def again(*args: P.args, **kwargs: P.kwargs) -> Any:
-                return await aretry(
-                    lambda: function(*args, **kwargs), gate=gate, policy=own, judge=judge, world=world
+                return await retry_async(
+                    lambda: function(*args, **kwargs),
+                    gate=gate,
+                    policy=own,
+                    judge=judge,
+                    environment=environment,
                 )
 
             return cast(Callable[P, T], again)
 
         @wraps(function)
         def once_more(*args: P.args, **kwargs: P.kwargs) -> T:
-            return retry(lambda: function(*args, **kwargs), gate=gate, policy=own, judge=judge, world=world)
+            return retry(
+                lambda: function(*args, **kwargs), gate=gate, policy=own, judge=judge, environment=environment
+            )
 
         return once_more
 
@@ -375,7 +381,7 @@ def _tried(
     policy: RetryPolicy,
     judge: Judge,
     hands: IoAdapter,
-    world: RetryEnvironment,
+    environment: RetryEnvironment,
 ) -> Flow[Any]:
     def attempt() -> Flow[AttemptResult[Any]]:
         try:
@@ -388,6 +394,6 @@ def _tried(
         return AttemptResult(judge(value) or _FINE, value)
 
     at = NoGate() if gate is None else gate_for(gate)
-    answer, hold = yield from pursue(at, attempt, policy=policy, hands=hands, world=world)
+    answer, hold = yield from pursue(at, attempt, policy=policy, hands=hands, environment=environment)
     yield hold.free(answer.error)
     return answer.unwrap()

@@ -96,7 +96,7 @@ class RuleOptions(TypedDict, total=False):
     """How long to wait for a slot; then a ``WaitTimeoutError``."""
     estimate: Callable[[Any], Mapping[str, float]]
     """What a request will use of the pool's or limiter's windows, such as ``{"tokens": 1200}``."""
-    world: RetryEnvironment
+    environment: RetryEnvironment
     """Time and chance, for tests."""
 
 
@@ -109,7 +109,7 @@ class Rules:
     only: Sequence[str] = ()
     slot_timeout_s: float | None = None
     estimate: Callable[[Any], Mapping[str, float]] | None = None
-    world: RetryEnvironment = REAL
+    environment: RetryEnvironment = REAL
 
     def __post_init__(self) -> None:
         if isinstance(self.only, str):
@@ -191,9 +191,11 @@ class Exchange:
         self._family, self._rules = family, rules
         self._slowness = LatencyTracker()
         self._gates: dict[str, Gate] = {}
-        world = rules.world
-        self._thread = _Reading(thread_hands(world), read_opening, lambda s: s.close(), family.relay)
-        self._loop = _Reading(loop_hands(world), read_opening_async, lambda s: s.aclose(), family.async_relay)
+        environment = rules.environment
+        self._thread = _Reading(thread_hands(environment), read_opening, lambda s: s.close(), family.relay)
+        self._loop = _Reading(
+            loop_hands(environment), read_opening_async, lambda s: s.aclose(), family.async_relay
+        )
 
     def send(self, request: Any, send: Callable[[Any], Resp]) -> Resp:
         if not self._rules.covers(request.url):
@@ -224,7 +226,7 @@ class Exchange:
             lambda: self._attempt(request, send, reading),
             policy=rules.retry or _ONCE,
             hands=reading.hands,
-            world=rules.world,
+            environment=rules.environment,
             ask=rules.ask(request),
             episode=Episode(repeats=_is_repeat(request)),
             drop=lambda answer: reading.close(answer.value.response.stream) if answer.value else None,
@@ -248,7 +250,7 @@ class Exchange:
     ) -> Flow[AttemptResult[Got]]:
         final = not isinstance(request.stream, self._family.resendable)
         response, body = None, _UNREAD
-        clock = self._rules.world.clock
+        clock = self._rules.environment.clock
         sent_at = clock()
         try:
             response = yield send(request)
@@ -305,7 +307,7 @@ def govern(client: C, gate: Gate | str | None = None, **rules: Unpack[RuleOption
     kind = type(client).__name__
     raise UsageError(
         f"{kind} is not a client of httpx or httpx2; an SDK is given a governed one when its client is made: "
-        f"{kind}(http_client=flyball.httpx_client(...), max_retries=0), async_httpx_client where it is async"
+        f"{kind}(http_client=flyball.httpx_client(...), max_retries=0), httpx_async_client where it is async"
     )
 
 
@@ -337,14 +339,14 @@ def httpx_client(gate: Gate | str | None = None, *, library: Library | None = No
 
 
 @overload
-def async_httpx_client(
+def httpx_async_client(
     gate: Gate | str | None = None, *, library: Literal["httpx"], **options: Any
 ) -> httpx.AsyncClient: ...
 @overload
-def async_httpx_client(
+def httpx_async_client(
     gate: Gate | str | None = None, *, library: Literal["httpx2"] | None = None, **options: Any
 ) -> httpx2.AsyncClient: ...
-def async_httpx_client(
+def httpx_async_client(
     gate: Gate | str | None = None, *, library: Library | None = None, **options: Any
 ) -> Any:
     """``httpx_client`` for an event loop."""

@@ -56,8 +56,8 @@ def test_a_freed_slot_goes_to_the_line_and_not_to_a_newcomer() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:
-        slot = await limiter.acquire()
-        waiting = asyncio.create_task(limiter.acquire())
+        slot = await limiter.acquire_async()
+        waiting = asyncio.create_task(limiter.acquire_async())
         await line_of(limiter, 1)
         slot.release()
         with pytest.raises(AtCapacityError):
@@ -92,7 +92,7 @@ def test_a_higher_cap_serves_those_who_wait_at_once() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:
-        tasks = [asyncio.create_task(limiter.acquire()) for _ in range(4)]
+        tasks = [asyncio.create_task(limiter.acquire_async()) for _ in range(4)]
         await line_of(limiter, 3)
         limiter.set(cap=3, cap_ceiling=3)
         await asyncio.sleep(0)
@@ -110,7 +110,7 @@ def test_a_cap_that_opens_wide_serves_everybody_in_a_few_steps() -> None:
 
     async def story() -> None:
         async with limiter.slot():
-            tasks = [asyncio.create_task(limiter.acquire()) for _ in range(450)]
+            tasks = [asyncio.create_task(limiter.acquire_async()) for _ in range(450)]
             await line_of(limiter, 450)
             limiter.set(cap=1000, cap_ceiling=1000)
             assert 300 < limiter.stats().waiting < 450, "one step must not serve so many that the loop waits"
@@ -125,9 +125,9 @@ def test_a_lower_cap_waits_for_those_who_run() -> None:
     limiter = limiter_of(4)
 
     async def story() -> None:
-        slots = [await limiter.acquire() for _ in range(4)]
+        slots = [await limiter.acquire_async() for _ in range(4)]
         limiter.set(cap=2)
-        waiting = asyncio.create_task(limiter.acquire())
+        waiting = asyncio.create_task(limiter.acquire_async())
         await line_of(limiter, 1)
         slots[0].release()
         slots[1].release()
@@ -171,7 +171,7 @@ def test_a_mad_controller_exceeds_neither_the_maximum_nor_the_ceiling(
     limiter = Limiter(maximum=maximum, clock=clock)
 
     async def story() -> None:
-        tasks = [asyncio.create_task(limiter.acquire()) for _ in range(100)]
+        tasks = [asyncio.create_task(limiter.acquire_async()) for _ in range(100)]
         held: list[CallSlot] = []
         for task in tasks:
             clock.advance(10)
@@ -224,7 +224,7 @@ def test_a_timeout_of_nothing_takes_what_is_free_and_no_more() -> None:
     async def story() -> None:
         async with limiter.slot(timeout=0):
             with pytest.raises(TimeoutError):
-                await limiter.acquire(timeout=0)
+                await limiter.acquire_async(timeout=0)
 
     run(story())
     assert empty(limiter)
@@ -234,8 +234,8 @@ def test_the_one_behind_a_cancelled_wait_is_served() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:
-        slot = await limiter.acquire()
-        first, second = (asyncio.create_task(limiter.acquire()) for _ in range(2))
+        slot = await limiter.acquire_async()
+        first, second = (asyncio.create_task(limiter.acquire_async()) for _ in range(2))
         await line_of(limiter, 2)
         first.cancel()
         await asyncio.sleep(0)
@@ -251,8 +251,8 @@ def test_a_slot_handed_to_a_task_that_is_cancelled_goes_to_the_next() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:
-        slot = await limiter.acquire()
-        first, second = (asyncio.create_task(limiter.acquire()) for _ in range(2))
+        slot = await limiter.acquire_async()
+        first, second = (asyncio.create_task(limiter.acquire_async()) for _ in range(2))
         await line_of(limiter, 2)
         slot.release()
         first.cancel()
@@ -270,7 +270,7 @@ def test_an_outer_time_limit_works() -> None:
         async with limiter.slot():
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await limiter.acquire()
+                    await limiter.acquire_async()
             assert limiter.stats().waiting == 0
 
     run(story())
@@ -280,7 +280,7 @@ def test_waiters_of_a_loop_that_was_closed_do_not_keep_the_slot() -> None:
     limiter = limiter_of(1)
     slot = limiter.acquire_nowait()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(limiter.acquire())
+    task = loop.create_task(limiter.acquire_async())
     loop.run_until_complete(line_of(limiter, 1))
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()

@@ -39,7 +39,7 @@ class Storm:
 
     async def step(self, what: str, number: int) -> None:
         if what == "ask":
-            self.tasks.append(asyncio.create_task(self.limiter.acquire(priority=number)))
+            self.tasks.append(asyncio.create_task(self.limiter.acquire_async(priority=number)))
         elif what == "resize":
             self.limiter.set(cap=number, cap_ceiling=6)
         elif what == "pass time":
@@ -144,8 +144,8 @@ def test_a_storm_of_ten_thousand_cancellations_leaves_the_line_empty() -> None:
     limiter = Limiter(cap=1, controller="fixed")
 
     async def story() -> None:
-        slot = await limiter.acquire()
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(limiter.acquire()) for _ in range(10_000)]
+        slot = await limiter.acquire_async()
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(limiter.acquire_async()) for _ in range(10_000)]
         await asyncio.sleep(0)
         assert limiter.stats().waiting == 10_000
         for task in tasks[:-1]:

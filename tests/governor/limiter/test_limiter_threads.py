@@ -27,8 +27,8 @@ def line_is(limiter: Limiter, length: int) -> None:
 
 def test_a_thread_waits_for_a_release_by_another() -> None:
     limiter = limiter_of(1)
-    slot = limiter.acquire_sync()
-    person = Person(limiter.acquire_sync)
+    slot = limiter.acquire()
+    person = Person(limiter.acquire)
     line_is(limiter, 1)
     slot.release()
     person.outcome().release()
@@ -57,7 +57,7 @@ def test_a_thread_that_waits_too_long_gives_up() -> None:
     limiter = limiter_of(1)
     with limiter.slot():
         with pytest.raises(WaitTimeoutError):
-            limiter.acquire_sync(timeout=0.01)
+            limiter.acquire(timeout=0.01)
         assert limiter.stats().waiting == 0
 
 
@@ -65,7 +65,7 @@ def test_time_alone_opens_the_gate_for_threads() -> None:
     limiter = Limiter(cap=4)
     with limiter.slot() as slot:
         slot.report(Signal(SignalKind.THROTTLED, retry_after_s=0.04))
-    people = [Person(limiter.acquire_sync) for _ in range(3)]
+    people = [Person(limiter.acquire) for _ in range(3)]
     for person in people:
         person.outcome().release()
     assert empty(limiter)
@@ -75,15 +75,15 @@ def test_the_watch_over_the_time_passes_on_when_the_watcher_gives_up() -> None:
     limiter = Limiter(cap=4)
     with limiter.slot() as slot:
         slot.report(Signal(SignalKind.THROTTLED, retry_after_s=0.06))
-    patient = Person(limiter.acquire_sync)
+    patient = Person(limiter.acquire)
     line_is(limiter, 1)
 
     async def impatient() -> None:
         with pytest.raises(WaitTimeoutError):
-            await limiter.acquire(priority=-1, timeout=0.01)
+            await limiter.acquire_async(priority=-1, timeout=0.01)
 
     with pytest.raises(WaitTimeoutError):
-        limiter.acquire_sync(priority=-1, timeout=0.01)
+        limiter.acquire(priority=-1, timeout=0.01)
     run(impatient())
     patient.outcome().release()
     assert empty(limiter)
@@ -94,9 +94,9 @@ def test_time_opens_the_gate_when_the_loop_that_watched_is_gone() -> None:
     with limiter.slot() as slot:
         slot.report(Signal(SignalKind.THROTTLED, retry_after_s=0.05))
     loop = asyncio.new_event_loop()
-    task = loop.create_task(limiter.acquire())
+    task = loop.create_task(limiter.acquire_async())
     loop.run_until_complete(line_of(limiter, 1))
-    patient = Person(limiter.acquire_sync)
+    patient = Person(limiter.acquire)
     line_is(limiter, 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -110,8 +110,8 @@ def test_a_release_in_a_thread_wakes_a_task() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:
-        slot = limiter.acquire_sync()
-        task = asyncio.create_task(limiter.acquire())
+        slot = limiter.acquire()
+        task = asyncio.create_task(limiter.acquire_async())
         await line_of(limiter, 1)
         await asyncio.to_thread(slot.release)
         (await task).release()
@@ -124,11 +124,11 @@ def test_a_release_in_a_task_wakes_a_thread_and_another_loop() -> None:
     limiter = limiter_of(1)
 
     async def waits() -> CallSlot:
-        return await limiter.acquire()
+        return await limiter.acquire_async()
 
     async def story() -> None:
-        slot = await limiter.acquire()
-        thread = Person(limiter.acquire_sync)
+        slot = await limiter.acquire_async()
+        thread = Person(limiter.acquire)
         await line_of(limiter, 1)
         loop = Person(lambda: asyncio.run(waits()))
         await line_of(limiter, 2)
@@ -185,9 +185,9 @@ def test_threads_and_tasks_together_never_exceed_the_maximum(cap: int, controlle
 
 def test_a_child_starts_with_an_empty_line_and_free_slots() -> None:
     limiter = limiter_of(2)
-    held = limiter.acquire_sync()
-    limiter.acquire_sync()
-    person = Person(limiter.acquire_sync)
+    held = limiter.acquire()
+    limiter.acquire()
+    person = Person(limiter.acquire)
     line_is(limiter, 1)
 
     def child() -> None:
@@ -229,7 +229,7 @@ def test_a_fork_while_another_thread_is_inside_does_not_deadlock() -> None:
     person = Person(busy)
     try:
         for _ in range(10):
-            in_child(lambda: limiter.acquire_sync(timeout=5).release())
+            in_child(lambda: limiter.acquire(timeout=5).release())
     finally:
         stop.set()
         person.outcome()

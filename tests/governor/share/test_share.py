@@ -22,7 +22,7 @@ def test_a_share_gets_the_whole_cap_and_gives_it_all_back(gov: Governor) -> None
         with share.slot(), share.slot(), share.slot():
             assert share.stats().in_flight == 3
             with pytest.raises(AtCapacityError, match="its share is used"):
-                share.acquire()
+                share.acquire_nowait()
         assert in_use(gov) == 3
     assert in_use(gov) == 0
     assert gov.store.miscounts() == []
@@ -41,7 +41,7 @@ def test_it_works_in_an_event_loop(gov: Governor) -> None:
                         await asyncio.sleep(0.001)
 
             await asyncio.gather(*(one() for _ in range(50)))
-            assert await share.renew()
+            assert await share.renew_async()
         return counter.most
 
     assert asyncio.run(main()) == 2
@@ -133,7 +133,7 @@ def test_a_retry_after_closes_the_pool_for_everybody(gov: Governor) -> None:
             raise Throttled(retry_after_s=30)
         until(lambda: _refused_for(gov, Reason.RETRY_AFTER), "single asks to be refused")
         with pytest.raises(PoolClosedError):
-            a.acquire()
+            a.acquire_nowait()
 
 
 def _refused_for(gov: Governor, reason: Reason) -> bool:
@@ -158,7 +158,7 @@ def test_a_signal_of_the_world_is_told_as_it_is(gov: Governor) -> None:
 def test_who_waits_when_it_closes_is_told(gov: Governor) -> None:
     divided(gov, 1)
     share = gov.share(POOL, node="a").open()
-    held, said = share.acquire(), list[str]()
+    held, said = share.acquire_nowait(), list[str]()
 
     def wait() -> None:
         try:
@@ -173,7 +173,7 @@ def test_who_waits_when_it_closes_is_told(gov: Governor) -> None:
     waiting.join(10.0)
     assert "the share is closed" in said[0]
     with pytest.raises(PoolClosedError, match="the share is closed"):
-        share.acquire()
+        share.acquire_nowait()
     held.release()
     assert share.close(timeout=10.0)
     assert share.close()
@@ -188,7 +188,7 @@ def test_a_forked_child_has_no_part_of_it(gov: Governor) -> None:
         if pid == 0:
             code = 1
             try:
-                share.acquire()
+                share.acquire_nowait()
             except PoolClosedError:
                 code = 0
             finally:
@@ -196,7 +196,7 @@ def test_a_forked_child_has_no_part_of_it(gov: Governor) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         with share.slot():
             assert share.stats().in_flight == 1
-        assert share.renew_sync(10.0)
+        assert share.renew(10.0)
 
 
 def test_all_holders_must_agree_on_the_settings(gov: Governor) -> None:
@@ -230,7 +230,7 @@ def test_a_limiter_beneath_keeps_the_lower_of_both(gov: Governor) -> None:
     divided(gov, 6)
     with gov.share(POOL, node="a", local={"cap": 2, "adaptive": False}) as share:
         with share.slot(), share.slot(), pytest.raises(AtCapacityError):
-            share.acquire()
+            share.acquire_nowait()
         assert share.stats().limit == 6
 
 

@@ -51,6 +51,7 @@ class Blocker:
     age_s: float
 
     def words(self) -> str:
+        """The work as a phrase: project, name and process."""
         return f"{self.project}/{self.name}, {f'pid {self.pid}' if self.pid else 'a remote client'}"
 
 
@@ -84,6 +85,7 @@ class Verdict:
 
     @property
     def granted(self) -> bool:
+        """Whether the ask may go on."""
         return self.kind is Kind.GRANTED
 
     @property

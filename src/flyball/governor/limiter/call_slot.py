@@ -170,14 +170,17 @@ class CallSlot:
     # Ordinary calls carry none of these; ``PendingCallSlot`` does.
     @property
     def priority(self) -> int:
+        """The priority with which it stands in line; higher first."""
         return 0
 
     @property
     def cost(self) -> Mapping[str, float]:
+        """What the call is expected to use of each window."""
         return NO_COST
 
     @property
     def timeout(self) -> float | None:
+        """How many seconds it waits for a slot; None: without end."""
         return None
 
     # -- telling ----------------------------------------------------------------------------------
@@ -212,6 +215,7 @@ class CallSlot:
 
     @property
     def held(self) -> bool:
+        """Whether it has a slot now."""
         return self._desk is not _ENDED and hasattr(self, "_notes")
 
     def _noted(self) -> CallRecord:

@@ -14,7 +14,7 @@ Whole calls through a turnstile: what a limiter and a share lease offer alike.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.model import Fact
+from flyball.core.pool.rate_window import Cost
 from flyball.core.pool.settings import PoolChanges, PoolSettings, check_name, merge_changes, resolve_pool
 from flyball.errors import UsageError
 from flyball.governor.limiter.admission_queue import AdmissionQueue
@@ -119,12 +120,12 @@ class LimiterStats:
             )
 
     def record(self) -> dict[str, Any]:
+        """The same as a dictionary, for JSON."""
         return asdict(self)
 
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Cost = Mapping[str, float]
 Answer = tuple[int, Any, Any]
 """Status, headers and body, as ``run`` takes them."""
 
@@ -148,13 +149,27 @@ class SlotMethods:
         slot._door = slot._desk = self._desk
         return slot
 
+    def acquire(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
+        """Wait for a slot in a thread. End it with ``release``."""
+        return self.slot(priority, cost, timeout).__enter__()
+
+    def acquire_async(
+        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
+    ) -> Coroutine[Any, Any, CallSlot]:
+        """Wait for a slot in an event loop. Cancelling it leaves nothing behind."""
+        return self.slot(priority, cost, timeout).__aenter__()
+
+    def acquire_nowait(self, cost: Cost | None = None) -> CallSlot:
+        """A slot now, or a RefusedError that says why not."""
+        return self.slot(0, cost).enter_nowait()
+
     def release(self, slot: CallSlot) -> None:
         """Give a slot back. A second time does nothing."""
         slot.release()
 
-    async def run(
+    def run(
         self,
-        call: Callable[[], Awaitable[Answer]],
+        call: Callable[[], Answer],
         *,
         priority: int = 0,
         cost: Cost | None = None,
@@ -164,20 +179,20 @@ class SlotMethods:
 
         A ``Throttled``, a timeout or a dropped connection that it raises is learned from and goes on up.
         """
-        async with self.slot(priority, cost, timeout) as slot:
-            return _reported(slot, await call())
+        with self.slot(priority, cost, timeout) as slot:
+            return _reported(slot, call())
 
-    def run_sync(
+    async def run_async(
         self,
-        call: Callable[[], Answer],
+        call: Callable[[], Awaitable[Answer]],
         *,
         priority: int = 0,
         cost: Cost | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """``run`` for threads."""
-        with self.slot(priority, cost, timeout) as slot:
-            return _reported(slot, call())
+        """``run`` for an event loop; ``call`` returns an awaitable."""
+        async with self.slot(priority, cost, timeout) as slot:
+            return _reported(slot, await call())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of the function takes a slot; what it raises is learned from."""
@@ -224,7 +239,7 @@ class Limiter(SlotMethods):
     >>> with limiter.slot() as slot:
     ...     slot.report(200).kind.value
     'ok'
-    >>> limiter.run_sync(lambda: (429, {"Retry-After": "2"}, ""))[0]
+    >>> limiter.run(lambda: (429, {"Retry-After": "2"}, ""))[0]
     429
     >>> limiter.stats().closed_for_s > 1
     True
@@ -254,26 +269,6 @@ class Limiter(SlotMethods):
         gate = LocalPool(pool, now, name=check_name("limiter", name))
         self._desk = AdmissionQueue(gate, clock, check_maximum(maximum))
         survive_forks(self)
-
-    # -- one call ---------------------------------------------------------------------------------
-
-    def acquire(
-        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
-    ) -> Coroutine[Any, Any, CallSlot]:
-        """Wait for a slot in an event loop. Cancelling it leaves nothing behind."""
-        return self.slot(priority, cost, timeout).__aenter__()
-
-    def acquire_sync(
-        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
-    ) -> CallSlot:
-        """Wait for a slot in a thread."""
-        return self.slot(priority, cost, timeout).__enter__()
-
-    def acquire_nowait(self, cost: Cost | None = None) -> CallSlot:
-        """A slot now, or a RefusedError that says why not."""
-        return self.slot(0, cost).enter_nowait()
-
-    # -- everything at once -----------------------------------------------------------------------
 
     def set(self, *, maximum: int | None = None, **changes: Unpack[PoolChanges]) -> None:
         """Change settings while calls run and wait. What is not named stays; running calls go on."""

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.settings import PoolChanges, check_name, resolve_pool
@@ -37,8 +37,7 @@ from flyball.core.share_lease.renewal import CallCounts
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, UsageError
 from flyball.governor.limiter.admission_queue import AdmissionQueue
-from flyball.governor.limiter.call_slot import CallSlot
-from flyball.governor.limiter.limiter import Cost, SlotMethods
+from flyball.governor.limiter.limiter import SlotMethods
 from flyball.governor.share.renewer import Outage, ShareRenewer, StoreClient, new_incarnation
 from flyball.host.clock import CLOCK
 from flyball.host.fork import survive_forks
@@ -137,28 +136,28 @@ def _nobody() -> None:
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
-    from typing import TypedDict
 
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Signal
     from flyball.governor.governor import Governor
 
-    class ShareOptions(TypedDict, total=False):
-        """What a share may be told beyond its pool."""
 
-        node: str
-        """The name of this holder for people; the host's name if none is given."""
-        weight: float
-        on_outage: str
-        """``refuse`` (default): nothing starts while the store cannot be heard. ``local``: ``local`` does."""
-        local: int | Mapping[str, Any]
-        """What this process may run at most by itself: a number, or settings of a limiter of its own."""
-        on_fenced: Callable[[], None]
-        """Called, in a thread of ours, when the time is up and work may still run: abort what you can."""
-        heartbeat_s: float
-        grace_s: float
-        allotment: str
-        estimates: str
+class ShareOptions(TypedDict, total=False):
+    """What a share may be told beyond its pool."""
+
+    node: str
+    """The name of this holder for people; the host's name if none is given."""
+    weight: float
+    on_outage: str
+    """``refuse`` (default): nothing starts while the store cannot be heard. ``local``: ``local`` does."""
+    local: int | Mapping[str, Any]
+    """What this process may run at most by itself: a number, or settings of a limiter of its own."""
+    on_fenced: Callable[[], None]
+    """Called, in a thread of ours, when the time is up and work may still run: abort what you can."""
+    heartbeat_s: float
+    grace_s: float
+    allotment: str
+    estimates: str
 
 
 R = TypeVar("R")
@@ -198,6 +197,7 @@ class ShareStats:
     overloads: int
 
     def record(self) -> dict[str, Any]:
+        """The same as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -256,7 +256,7 @@ class Share(SlotMethods):
         """Give everything back, running work as it ends; whether all is given back. Again is harmless."""
         return self._renewing.leave(timeout) if self._opened else True
 
-    async def aclose(self, timeout: float | None = CLOSE_S) -> bool:
+    async def close_async(self, timeout: float | None = CLOSE_S) -> bool:
         """``close`` for an event loop."""
         return await _in_thread(lambda: self.close(timeout))
 
@@ -274,24 +274,18 @@ class Share(SlotMethods):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
-
-    # -- work ---------------------------------------------------------------------------------------
-
-    def acquire(self, cost: Cost | None = None) -> CallSlot:
-        """A slot at once, without asking anybody, or a RefusedError that says why not."""
-        return self.slot(0, cost).enter_nowait()
+        await self.close_async()
 
     # -- renewing -----------------------------------------------------------------------------------
 
-    async def renew(self, timeout: float | None = None) -> bool:
+    def renew(self, timeout: float | None = None) -> bool:
         """Renew now and wait for the answer; whether there was one. Never raises."""
-        return await _in_thread(lambda: self.renew_sync(timeout))
-
-    def renew_sync(self, timeout: float | None = None) -> bool:
-        """``renew`` for a thread."""
         self.open()
         return self._renewing.renew(timeout)
+
+    async def renew_async(self, timeout: float | None = None) -> bool:
+        """``renew`` for an event loop."""
+        return await _in_thread(lambda: self.renew(timeout))
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until something may start here; False if that did not happen in time."""
