@@ -18,9 +18,8 @@ from flyball.governor.status import LeaseStatus, PoolStatus, Status
 from flyball.observe import metrics
 from flyball.observe.metrics import MetricRegistry
 
-_UNANSWERED = "did not answer"
-"""How the store's words end for a slot that was handed to a waiter who never took it."""
-_TAKEN_BACK = "taken back"
+_EXPIRIES = frozenset({"reclaimed", "unanswered", "share"})
+"""Kinds of facts that tell of slots or places taken back. ``unanswered``: a waiter never took its slot."""
 _COUNTED = (
     metrics.POOL_THROTTLES,
     metrics.POOL_EXPIRIES,
@@ -69,9 +68,9 @@ def tell_between(registry: MetricRegistry, before: Status, after: Status, facts:
 def tell_facts(registry: MetricRegistry, facts: Sequence[Fact]) -> None:
     """What was told since the last look."""
     for fact in facts:
-        if fact.kind == "reclaimed" or (fact.kind == "share" and _TAKEN_BACK in fact.words):
+        if fact.kind in _EXPIRIES:
             registry.add(metrics.POOL_EXPIRIES, pool=fact.pool)
-        if fact.kind == "reclaimed" and fact.words.endswith(_UNANSWERED):
+        if fact.kind == "unanswered":
             registry.add(metrics.POOL_WAKES_MISSED, pool=fact.pool)
 
 

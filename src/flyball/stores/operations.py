@@ -383,11 +383,12 @@ class StoreOperations(AdminOperations):
         if found.rests:
             rows.remove(found.id)
             return desk.done()
-        unconfirmed = found.expires_at is not None and found.expires_at <= now
-        gone = f"pid {found.holder.pid} {'did not answer' if unconfirmed else 'is gone'}"
+        overdue = found.expires_at is not None and found.expires_at <= now
+        unanswered = overdue and bool(found.holder.pid) and not why
+        gone = f"pid {found.holder.pid} {'did not answer' if unanswered else 'is gone'}"
         why = why or (gone if found.holder.pid else NOT_EXTENDED)
         words = f"{'slot taken back' if found.held else 'ask dropped'}: {why}"
-        desk.tell([ask_fact(found, now, "reclaimed", words)])
+        desk.tell([ask_fact(found, now, "unanswered" if unanswered else "reclaimed", words)])
         take_back(desk, found)
         return joined(desk.done(), self._elsewhere(desk, found))
 

@@ -218,7 +218,7 @@ class MachineUse:
     """Free units of each kind of resource that a person declared."""
 
 
-ASK_FACTS = frozenset({"granted", "refused", "gave up", "reclaimed", "held", "rests", "ended"})
+ASK_FACTS = frozenset({"granted", "refused", "gave up", "reclaimed", "unanswered", "held", "rests", "ended"})
 """Kinds of facts about one ask. They come by the thousand; those about a pool are rare and kept apart."""
 
 

@@ -5,7 +5,7 @@ import { byId, h, keyed, put, say, show } from "./dom.js";
 import { matches } from "./lists.js";
 import { clock, counted, who } from "./words.js";
 
-const ASK_KINDS = new Set(["granted", "refused", "gave up", "reclaimed", "held", "rests", "ended"]);
+const ASK_KINDS = new Set(["granted", "refused", "gave up", "reclaimed", "unanswered", "held", "rests", "ended"]);
 const TOLD = new Set(["open", "close", "person"]);
 const MOST = 1000;
 const FIRST_ROWS = 60;

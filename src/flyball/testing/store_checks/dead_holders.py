@@ -90,6 +90,18 @@ def who_dropped_a_lease_is_told(s: Scene) -> None:
 
 
 @store_check
+def a_slot_that_its_waiter_never_took_is_told_apart(s: Scene) -> None:
+    s.static(1)
+    lease = s.take()
+    s.park(holder=s.stranger())
+    s.release(lease)
+    s.wait(120)
+    s.store.bury([])
+    expect("unanswered" in s.fact_kinds(), "what became of the slot that was handed over")
+    expect("reclaimed" not in s.fact_kinds(), "no holder was found dead")
+
+
+@store_check
 def burying_the_same_claim_twice_frees_one_slot(s: Scene) -> None:
     s.static(2)
     lease = s.take()

@@ -51,11 +51,12 @@ if stage ~= 'last' then
     if claim.slots == 0 then
       claims.remove(claim)
     else
-      local why = claim.expires_at and claim.expires_at <= now and 'did not answer' or 'is gone'
+      local unanswered = claim.expires_at and claim.expires_at <= now and claim.pid ~= '0' and told == ''
+      local why = unanswered and 'did not answer' or 'is gone'
       local what = claim.granted_at and 'slot taken back' or 'ask dropped'
       if claim.pid == '0' then why = 'it was not extended in time' else why = 'pid ' .. claim.pid .. ' ' .. why end
       if told ~= '' then why = told end
-      desk.tell(claim, 'reclaimed', what .. ': ' .. why)
+      desk.tell(claim, unanswered and 'unanswered' or 'reclaimed', what .. ': ' .. why)
       if handout.take_back(claim) then
         desk.inform('left')
         return desk.state(text(index) .. ' serve ' .. text(claim.id))
