@@ -21,7 +21,7 @@ from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings, ShareRule, resolve_pool
 from flyball.core.share_lease.renewal import CallCounts, ShareBudget, ShareLease
-from flyball.errors import StoreUnreadableError
+from flyball.errors import StoreUnreadableError, invariant
 from flyball.stores.rows import Grant, PoolRow
 
 T = TypeVar("T")
@@ -80,10 +80,11 @@ LIMITS = (
     "version, valid_until, cap, ceiling, reserve, phase, closed_until,"
     " spacing_s, spacing_jitter, share, ageing_s"
 )
-METERS = (
+SCALAR_METERS = (
     "next_grant_at, bound_at, capped, bound_oks, "
-    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, high, turn, work, work_tokens, windows"
+    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, high, turn, work, work_tokens"
 )
+METERS = f"{SCALAR_METERS}, windows"
 COUNTS = "in_use, low_in_use, waiting"
 POOL = f"{LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id"
 USE = "name, in_use, waiting, weight, maximum, share, turn"
@@ -92,11 +93,28 @@ CLAIM = (
     f"id, pool, project, name, {WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
     " asked_at, granted_at, expires_at, why, level, cost, marks, unread"
 )
-CLAIM_WIDTH = 23
 
 
 def names(columns: str) -> list[str]:
     return [name.strip() for name in columns.split(",")]
+
+
+def place(column: str, columns: str) -> int:
+    """Where one column stands among these."""
+    return names(columns).index(column)
+
+
+def part(some: str, columns: str) -> slice:
+    """Where some columns, which follow each other, stand among these."""
+    found, whole = names(some), names(columns)
+    first = whole.index(found[0])
+    invariant(whole[first : first + len(found)] == found, f"{some} are not together in {columns}")
+    return slice(first, first + len(found))
+
+
+def between(after: str, before: str, columns: str) -> slice:
+    """The columns after one and before another."""
+    return slice(place(after, columns) + 1, place(before, columns))
 
 
 def of(table: str, columns: str) -> str:
@@ -104,18 +122,27 @@ def of(table: str, columns: str) -> str:
     return ", ".join(f"{table}.{name}" for name in names(columns))
 
 
+# Worked out once: rows are read on every step.
+_LIMITS = part(LIMITS, POOL)
+_SCALAR_METERS = part(SCALAR_METERS, POOL)
+_WINDOWS = place("windows", POOL)
+_COUNTS = part(COUNTS, POOL)
+_WATCHER_ID = place("watcher_id", POOL)
+_NEXT_ID = place("next_id", POOL)
+
+
 def pool_row(name: str, row: Sequence[Any], machine: MachineSettings) -> PoolRow:
     try:
-        limits = _limits(*row[:11])
+        limits = _limits(*row[_LIMITS])
     except ValueError as error:
         raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error}") from error
     return PoolRow(
         name,
         limits,
-        Meters(*(*row[11:24], load_windows(row[24]))),
-        PoolCounts(*row[25:28]),
-        row[28],
-        row[29],
+        Meters(*(*row[_SCALAR_METERS], load_windows(row[_WINDOWS]))),
+        PoolCounts(*row[_COUNTS]),
+        row[_WATCHER_ID],
+        row[_NEXT_ID],
         machine,
     )
 
@@ -123,7 +150,9 @@ def pool_row(name: str, row: Sequence[Any], machine: MachineSettings) -> PoolRow
 @lru_cache(maxsize=64)
 def _limits(*row: Any) -> Limits:
     """Every step reads them, inside the lock, and few find them changed."""
-    return Limits(*(*row[:5], Phase(row[5]), *row[6:9], ShareRule(row[9]), row[10]))
+    fields: dict[str, Any] = dict(zip(names(LIMITS), row, strict=True))
+    fields["phase"], fields["share"] = Phase(fields["phase"]), ShareRule(fields["share"])
+    return Limits(**fields)
 
 
 def of_limits(limits: Limits) -> tuple[object, ...]:
@@ -165,13 +194,25 @@ def of_holder(holder: Holder) -> tuple[str, str, int, int, int]:
     return (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
 
 
+_BEFORE_WHO = slice(0, part(WHO, CLAIM).start)
+_WHO = part(WHO, CLAIM)
+_SIZE = part("slots, priority", CLAIM)
+_RESOURCES = place("resources", CLAIM)
+_COURSE = between("resources", "cost", CLAIM)
+_COST = place("cost", CLAIM)
+_MARKS = place("marks", CLAIM)
+_UNREAD = place("unread", CLAIM)
+CLAIM_PART = part(CLAIM, CLAIM)
+AFTER_CLAIM = slice(CLAIM_PART.stop, None)
+"""What a statement reads beside a claim."""
+_CONFIRMED_AT = slice(CLAIM_PART.stop, CLAIM_PART.stop + 1)
+
+
 def claim_of(row: Sequence[Any]) -> Claim:
     """From the columns of ``CLAIM``, and where there is one more: when its host was last heard."""
-    cost, marks = amounts_of(row[20]), amounts_of(row[21])
-    resources, unread, confirmed_at = amounts_of(row[11]), bool(row[22]), row[23:24]
-    return Claim(
-        *(*row[:4], Holder(*row[4:9]), *row[9:11], resources, *row[12:20], cost, marks, unread, *confirmed_at)
-    )
+    resources, cost, marks = amounts_of(row[_RESOURCES]), amounts_of(row[_COST]), amounts_of(row[_MARKS])
+    before, course = (*row[_BEFORE_WHO], Holder(*row[_WHO]), *row[_SIZE]), row[_COURSE]
+    return Claim(*(*before, resources, *course, cost, marks, bool(row[_UNREAD]), *row[_CONFIRMED_AT]))
 
 
 def of_ask(
@@ -257,23 +298,25 @@ def of_pot(pot: ShareBudget) -> tuple[object, ...]:
 
 
 def share_of(row: Sequence[Any]) -> ShareLease:
+    node, incarnation, seq, slots, owed, target, in_flight, wants, weight, draining, since, *rest = row
+    expires_at, successes, throttles, overloads, peak, estimate, mailbox = rest
     return ShareLease(
-        node=row[0],
-        incarnation=row[1],
-        seq=row[2],
-        slots=row[3],
-        owed=row[4],
-        target=row[5],
-        in_flight=row[6],
-        wants=row[7],
-        weight=row[8],
-        draining=bool(row[9]),
-        since=row[10],
-        expires_at=row[11],
-        tally=CallCounts(*row[12:15]),
-        peak=row[15],
-        estimate=row[16],
-        mailbox=row[17],
+        node=node,
+        incarnation=incarnation,
+        seq=seq,
+        slots=slots,
+        owed=owed,
+        target=target,
+        in_flight=in_flight,
+        wants=wants,
+        weight=weight,
+        draining=bool(draining),
+        since=since,
+        expires_at=expires_at,
+        tally=CallCounts(successes, throttles, overloads),
+        peak=peak,
+        estimate=estimate,
+        mailbox=mailbox,
     )
 
 

@@ -7,7 +7,7 @@ does but ``PUT_COUNTS`` and ``PUT_USE``, which are the doctor's.
 from __future__ import annotations
 
 from flyball.stores import codec as shares
-from flyball.stores.codec import CLAIM, CLAIM_WIDTH, COUNTS, LIMITS, METERS, POOL, USE, WHO, names, of
+from flyball.stores.codec import CLAIM, COUNTS, LIMITS, METERS, POOL, USE, WHO, names, of
 
 
 def _marks(number: int) -> str:
@@ -106,7 +106,7 @@ def _moving(change: str, *, sign: str, asks: str, more: str = "") -> str:
 
 _IS_ASK = "CASE WHEN granted_at IS NULL THEN 1 ELSE 0 END"
 ADD = _moving(
-    f"INSERT INTO claim ({CLAIM}, tag) VALUES ({_marks(CLAIM_WIDTH + 1)})",
+    f"INSERT INTO claim ({CLAIM}, tag) VALUES ({_marks(len(names(CLAIM)) + 1)})",
     sign="",
     asks=_IS_ASK,
     more=", next_id = moved.id + 1",

@@ -32,7 +32,7 @@ from flyball.core.pool.settings import MachineSettings
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
-from flyball.stores.codec import CLAIM_WIDTH, claim_of, of_holder, of_limits, of_meters
+from flyball.stores.codec import AFTER_CLAIM, CLAIM_PART, claim_of, of_holder, of_limits, of_meters
 from flyball.stores.fast_path import is_fast_path
 from flyball.stores.port import Demand
 from flyball.stores.postgres import queries as sql
@@ -345,7 +345,7 @@ class PostgresRows(ShareRows):
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._all(sql.LINE_HEADS, {"pool": pool})
-        return [(claim_of(row[:CLAIM_WIDTH]), ProjectUse(*row[CLAIM_WIDTH:])) for row in found]
+        return [(claim_of(row[CLAIM_PART]), ProjectUse(*row[AFTER_CLAIM])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
         return self._claim(sql.LINE_HEAD, (pool, project, priority, after))

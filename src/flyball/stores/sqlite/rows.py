@@ -28,27 +28,44 @@ from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
 from flyball.stores import codec as columns
-from flyball.stores.codec import CLAIM, CLAIM_WIDTH, COUNTS, LIMITS, METERS, USE, WHO
-from flyball.stores.codec import CLAIM_WIDTH as WIDTH
+from flyball.stores.codec import (
+    AFTER_CLAIM,
+    CLAIM,
+    CLAIM_PART,
+    COUNTS,
+    LIMITS,
+    METERS,
+    USE,
+    WHO,
+    names,
+    of,
+    place,
+)
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
 
-POOL = f"""
-    SELECT {LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id, settings
-    FROM pool, machine WHERE name = ?"""
-POOL_COLUMNS = 32
-OF_POOL = ", ".join(f"pool.{name.strip()}" for name in f"{LIMITS}, {METERS}, {COUNTS}".split(","))
-ADD_POOL = f"INSERT INTO pool (name, next_id, {LIMITS}, {METERS}) VALUES ({', '.join('?' * 27)})"
+
+def _insertion(table: str, columns: str, verb: str = "INSERT INTO") -> str:
+    return f"{verb} {table} ({columns}) VALUES ({', '.join('?' for _ in names(columns))})"
+
+
+POOL_AND_MACHINE = f"{codec.POOL}, settings"
+SETTINGS = place("settings", POOL_AND_MACHINE)
+AFTER_POOL = slice(SETTINGS + 1, None)
+"""What a statement reads beside a pool and the machine's settings."""
+POOL = f"SELECT {POOL_AND_MACHINE} FROM pool, machine WHERE name = ?"
+OF_POOL = of("pool", codec.POOL)
+ADD_POOL = _insertion("pool", f"name, next_id, {LIMITS}, {METERS}")
 
 
 ENTRY = f"""
-    SELECT {OF_POOL}, watcher_id, next_id, settings,
+    SELECT {OF_POOL}, settings,
         project.name, project.in_use, project.waiting, weight, maximum, project.share, project.turn
     FROM machine, pool LEFT JOIN project ON project.pool = ?1 AND project.name = ?2 WHERE pool.name = ?1"""
 
 
 def _assignments(columns: str) -> str:
-    return ", ".join(f"{name.strip()} = ?" for name in columns.split(","))
+    return ", ".join(f"{name} = ?" for name in names(columns))
 
 
 PUT_PLAN = f"UPDATE pool SET {_assignments(LIMITS)}, {_assignments(METERS)} WHERE name = ?"
@@ -74,10 +91,11 @@ DROP_POOL = [
     "DELETE FROM pool WHERE name = ?",
 ]
 
-ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join('?' * CLAIM_WIDTH)})"
-OF_CLAIM = ", ".join(f"claim.{name.strip()}" for name in CLAIM.split(","))
+ADD = _insertion("claim", CLAIM)
+OF_CLAIM = of("claim", CLAIM)
+PROJECT_OF_CLAIM = place("project", CLAIM)
 LEAVING = f"""
-    SELECT {OF_POOL}, watcher_id, next_id, settings, {OF_CLAIM}
+    SELECT {OF_POOL}, settings, {OF_CLAIM}
     FROM claim JOIN pool ON pool.name = claim.pool, machine WHERE claim.id = ?"""
 BY_ID = f"SELECT {CLAIM} FROM claim WHERE id = ?"
 ALL = f"SELECT {CLAIM} FROM claim ORDER BY id"
@@ -141,26 +159,25 @@ SWEEP_POOL_FACTS = f"""
         ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
 
 DEMANDS = f"SELECT pool, project, {WHO}, until FROM demand"
-PUT_DEMAND = f"INSERT OR REPLACE INTO demand (pool, project, {WHO}, until) VALUES ({', '.join('?' * 8)})"
+PUT_DEMAND = _insertion("demand", f"pool, project, {WHO}, until", "INSERT OR REPLACE INTO")
 DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = (?, ?, ?, ?, ?, ?, ?)"
 
 LIFE = "SELECT epoch, since FROM life"
 PUT_LIFE = "INSERT OR REPLACE INTO life (one, epoch, since) VALUES (1, ?, ?)"
 POT = f"SELECT {columns.POT} FROM pot WHERE pool = ?"
-PUT_POT = f"INSERT OR REPLACE INTO pot (pool, {columns.POT}) VALUES ({', '.join('?' * 12)})"
+PUT_POT = _insertion("pot", f"pool, {columns.POT}", "INSERT OR REPLACE INTO")
 SHARES = f"SELECT {columns.SHARE} FROM share WHERE pool = ? ORDER BY name"
 SHARE = f"SELECT {columns.SHARE} FROM share WHERE pool = ? AND name = ?"
 # Not "replace": that would be a removal and an insertion, without a word to the trigger of the first.
 PUT_SHARE = f"""
-    INSERT INTO share (pool, name, {columns.SHARE}) VALUES ({", ".join("?" * 20)})
+    {_insertion("share", f"pool, name, {columns.SHARE}")}
     ON CONFLICT (pool, name) DO UPDATE
-    SET {", ".join(f"{name.strip()} = excluded.{name.strip()}" for name in columns.SHARE.split(","))}"""
+    SET {", ".join(f"{name} = excluded.{name}" for name in names(columns.SHARE))}"""
 DROP_SHARE = "DELETE FROM share WHERE pool = ? AND name = ?"
 
-RECEIPT = """
-    SELECT fingerprint, claim_id, granted, in_use, cap, until, asked_at FROM receipt
-    WHERE pool = ? AND key = ?"""
-PUT_RECEIPT = f"INSERT OR REPLACE INTO receipt VALUES ({', '.join('?' * 9)})"
+_RECEIPT = "fingerprint, claim_id, granted, in_use, cap, until, asked_at"
+RECEIPT = f"SELECT {_RECEIPT} FROM receipt WHERE pool = ? AND key = ?"
+PUT_RECEIPT = _insertion("receipt", f"pool, key, {_RECEIPT}", "INSERT OR REPLACE INTO")
 # A few at a time: each that comes takes more away than it adds.
 DROP_OLD_RECEIPTS = """
     DELETE FROM receipt WHERE (pool, key) IN (SELECT pool, key FROM receipt WHERE until <= ? LIMIT 8)"""
@@ -192,14 +209,14 @@ class SqliteRows:
         row = self._run(ENTRY, (pool, project)).fetchone()
         if row is None:
             return None
-        use = row[POOL_COLUMNS - 1 :]
+        use = row[AFTER_POOL]
         return _pool_row(pool, row), ProjectUse(*use) if use[0] is not None else None
 
     def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
         row = self._run(LEAVING, (claim_id,)).fetchone()
         if row is None:
             return None
-        claim = codec.claim_of(row[POOL_COLUMNS - 1 :])
+        claim = codec.claim_of(row[AFTER_POOL])
         return claim, _pool_row(claim.pool, row)
 
     def pools(self) -> list[str]:
@@ -350,7 +367,10 @@ class SqliteRows:
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._run(LINE_HEADS, (pool,)).fetchall()
-        return [(codec.claim_of(row[:WIDTH]), ProjectUse(row[2], *row[WIDTH:])) for row in found]
+        return [
+            (codec.claim_of(row[CLAIM_PART]), ProjectUse(row[PROJECT_OF_CLAIM], *row[AFTER_CLAIM]))
+            for row in found
+        ]
 
     def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
         return _one(self._run(LINE_HEAD, (pool, project, priority, after)).fetchall())
@@ -472,7 +492,7 @@ class SqliteRows:
 
 
 def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
-    return codec.pool_row(name, row, codec.load_machine(row[30]))
+    return codec.pool_row(name, row, codec.load_machine(row[SETTINGS]))
 
 
 def _one(found: list[tuple[object, ...]]) -> Claim | None:
