@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from flyball import Governor, Share, ShareStats
-from flyball.cli.ui.pool_settings import _FLAGS, value_words
+from flyball.cli.ui.pool_settings import value_words
 from flyball.core.pool.settings import PROFILES, PoolChanges, resolve_pool
+from flyball.core.pool.settings import SETTINGS as TABLE
 from flyball.core.share_lease.timing import BEATS_PER_TTL, terms_for
 from flyball.governor import inherited_lease
 from flyball.governor.state_url import SERVERS, resolve
@@ -68,9 +69,8 @@ def test_every_setting_of_a_pool_is_listed_with_its_option_and_defaults() -> Non
     assert set(listed) == set(PoolChanges.__annotations__)
     for key, (option, _, default, _) in listed.items():
         assert default == "; ".join(_defaults(key)), key
-        assert names(option) == (
-            [_FLAGS[key]] if key in _FLAGS else ["--adaptive", "--static"][: 2 * (key == "adaptive")]
-        )
+        flags = [TABLE[key].flag, *(TABLE[key].negation or [])[:1]]
+        assert names(option) == [flag for flag in flags if flag is not None]
 
 
 def _defaults(key: str) -> list[str]:

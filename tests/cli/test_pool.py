@@ -145,7 +145,7 @@ def test_naming_nothing_is_wrong_usage_with_an_example(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--cap", "0"], "cap must be at least 1"),
+        (["--cap", "0"], "cap must be a whole number of at least 1"),
         (["--cap", "many"], "'many' is not a whole number"),
         (["--cap", "4", "--ceiling", "3"], "raise the ceiling or lower the cap"),
         (["--reserve", "8"], "reserve must be between 0 and cap - 1"),
@@ -178,7 +178,7 @@ def test_an_error_is_an_object_with_json(cli: Cli) -> None:
     result = cli("pool", "set", "anthropic", "--cap", "0", "--json")
     assert result.json == {
         "error": "UsageError",
-        "message": "cap must be at least 1, not 0",
+        "message": "cap must be a whole number of at least 1, not 0",
         "exit": 2,
     }
 

@@ -41,17 +41,17 @@ from flyball.service.state import Service
 from flyball.service.static import page_routes
 from flyball.service.tokens import Scope
 
-_MODULES = (settings, status, status, bodies, timeline, problems, timeline)
-_SAME = {bodies.PoolSettingsBody.__name__: settings.PoolSettings.__name__}
+_MODULES = (status, status, bodies, timeline, problems, timeline)
+_HELP = {name: setting.help for name, setting in settings.SETTINGS.items()}
 
 
 def describe(schemas: dict[str, Any]) -> None:
     """Add what is known to the properties of OpenAPI schemas."""
-    known: dict[str, dict[str, str]] = {}
+    known = {PoolSettingsBody.__name__: _HELP, settings.PoolChanges.__name__: _HELP}
     for module in _MODULES:
         known.update(_classes(module, known))
     for name, schema in schemas.items():
-        for field, words in known.get(_SAME.get(name, name), {}).items():
+        for field, words in known.get(name, {}).items():
             if field in schema.get("properties", {}):
                 schema["properties"][field].setdefault("description", words)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, fields
+from enum import Enum
+from typing import Any, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from flyball.core.pool.settings import (
     NAME_LIMIT,
+    PROFILES,
+    SETTINGS,
     Growth,
     MachineSettings,
     PoolChanges,
@@ -110,6 +114,22 @@ def test_a_refusal_names_the_setting_and_the_way_out() -> None:
 
 def test_zero_turns_spacing_off() -> None:
     assert pool(profile="agents", spacing_s=0.0).spacing_s == 0.0
+
+
+def test_the_table_has_the_names_and_types_of_the_changes_and_the_defaults_of_the_settings() -> None:
+    assert {name: row.type for name, row in SETTINGS.items()} == get_type_hints(PoolChanges)
+    assert SETTINGS.keys() == {field.name for field in fields(PoolSettings)}
+    defaults = asdict(PoolSettings())
+    for row in SETTINGS.values():
+        value = defaults[row.name]
+        row.check(value.value if isinstance(value, Enum) else value)
+        assert isinstance(value, get_origin(row.type) or row.type | Enum), row.name
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_a_profile_says_may_be_said(profile: str) -> None:
+    for name, value in PROFILES[profile].items():
+        SETTINGS[name].check(value)
 
 
 # -- merging ----------------------------------------------------------------------------------------

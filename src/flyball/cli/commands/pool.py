@@ -29,15 +29,15 @@ from flyball.cli.ui.units import duration, key_limit, key_rate, key_weight, size
 from flyball.core.pool.control.port import cap_of
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import (
-    CONTROLLERS,
-    PROFILES,
+    SETTING_GROUPS,
+    SETTINGS,
     MachineChanges,
     MachineSettings,
     PoolChanges,
+    Setting,
     check_name,
 )
 from flyball.core.pool.verdict import span_words
-from flyball.core.share_lease.timing import AllotRule, FoldRule
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.governor import koryph_import
@@ -216,108 +216,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the pool; any name, made when first used")
-    cap = parser.add_argument_group("cap")
-    cap.add_argument(
-        "--cap", type=whole, metavar="N", help="slots usable at once; an adaptive cap starts here"
-    )
-    kind = cap.add_mutually_exclusive_group()
-    kind.add_argument("--adaptive", action="store_true", default=None, help="find the real limit by itself")
-    kind.add_argument("--static", dest="adaptive", action="store_false", default=None, help="stay at the cap")
-    cap.add_argument("--floor", dest="cap_floor", type=whole, metavar="N", help="never below (1)")
-    cap.add_argument("--ceiling", dest="cap_ceiling", type=whole, metavar="N", help="never above (2 x cap)")
-    cap.add_argument("--profile", choices=list(PROFILES), help="a set of constants for this kind of work")
-    cap.add_argument("--controller", choices=CONTROLLERS, help="the algorithm that moves the cap")
-    cap.add_argument(
-        "--confirm",
-        dest="confirm_s",
-        type=duration,
-        metavar="30s",
-        help="silence that makes a new level trusted, until a refusal has been timed",
-    )
-    cap.add_argument("--settle", dest="settle_s", type=duration, metavar="120s", help="freeze after a change")
-    cap.add_argument("--probe", dest="probe_s", type=duration, metavar="5m", help="quiet time before growing")
-    closing = parser.add_argument_group("breaker and pace")
-    for flag, dest, example, words in _CLOSING:
-        closing.add_argument(f"--{flag}", dest=dest, type=duration, metavar=example, help=words)
-    closing.add_argument(
-        "--window",
-        dest="windows",
-        type=key_rate,
-        action="append",
-        metavar="NAME=RATE",
-        help="a budget over time, such as tokens=200k/min; 0 removes it; repeatable",
-    )
-    sharing = parser.add_argument_group("sharing")
-    sharing.add_argument("--share", choices=["strict", "lend"], help="how projects compete")
-    sharing.add_argument(
-        "--weight",
-        dest="weights",
-        type=key_weight,
-        action="append",
-        metavar="PROJECT=W",
-        help="a larger share for a project; 0 removes it; repeatable",
-    )
-    sharing.add_argument(
-        "--max",
-        dest="maxima",
-        type=key_limit,
-        action="append",
-        metavar="PROJECT=N",
-        help="at most N slots for a project; 0 removes it; repeatable",
-    )
-    sharing.add_argument("--reserve", type=whole, metavar="N", help="slots kept for priority above 0")
-    sharing.add_argument(
-        "--ageing",
-        dest="ageing_s",
-        type=duration,
-        metavar="60s",
-        help="waiting this long raises priority by 1",
-    )
-    _add_fleet(parser.add_argument_group("share leases (processes that hold many slots each)"))
+    for title, settings in SETTING_GROUPS.items():
+        group = parser.add_argument_group(title)
+        for setting in settings:
+            _add_flag(group, setting)
     parser.add_argument("--json", action="store_true", help="the result as JSON")
 
 
-def _add_fleet(fleet: argparse._ArgumentGroup) -> None:
-    fleet.add_argument(
-        "--heartbeat",
-        dest="heartbeat_s",
-        type=duration,
-        metavar="1s",
-        help="how often a holder renews; one that is silent for 4 of these has lost its slots",
-    )
-    fleet.add_argument(
-        "--grace",
-        dest="grace_s",
-        type=duration,
-        metavar="0s",
-        help="count the slots of a silent holder this much longer: for work that nobody can interrupt",
-    )
-    fleet.add_argument(
-        "--allotment",
-        choices=[rule.value for rule in AllotRule],
-        help="who gets how much: as much as it can use (demand), or even parts",
-    )
-    fleet.add_argument(
-        "--estimates",
-        choices=[rule.value for rule in FoldRule],
-        help="how the limits that holders measure by themselves become one, where they do",
-    )
-
-
-_CLOSING = (
-    ("break", "break_s", "300s", "how long the breaker opens"),
-    ("break-max", "break_max_s", "1h", "the longest break; each re-opening doubles it up to here"),
-    ("trial-clean", "trial_clean_s", "120s", "a trial that runs this long without a throttle closes it"),
-    ("trial-timeout", "trial_timeout_s", "30m", "if the trial disappears, it opens again after this time"),
-    ("spacing", "spacing_s", "3s", "time between two starts; 0 turns it off"),
-    (
-        "retry-after-max",
-        "retry_after_max_s",
-        "15m",
-        "believe a provider's Retry-After up to this; 0: not at all",
-    ),
-)
-_KEYS = tuple(PoolChanges.__annotations__)
+def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
+    name, flag, help_ = setting.name, setting.flag, setting.help
+    if flag is None:
+        return
+    if setting.negation is not None:
+        no, no_help = setting.negation
+        either = group.add_mutually_exclusive_group()
+        either.add_argument(flag, dest=name, action="store_true", default=None, help=help_)
+        either.add_argument(no, dest=name, action="store_false", default=None, help=no_help)
+    elif setting.choices:
+        group.add_argument(flag, dest=name, choices=setting.choices, help=help_)
+    elif setting.named_by is not None:
+        pair = {float: key_weight, int: key_limit, str: key_rate}[setting.value_type]
+        help_ += "; 0 removes it; repeatable"
+        group.add_argument(flag, dest=name, type=pair, action="append", metavar=setting.metavar, help=help_)
+    else:
+        parse = duration if name.endswith("_s") else whole
+        group.add_argument(flag, dest=name, type=parse, metavar=setting.metavar, help=help_)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -348,11 +271,9 @@ def _set(args: argparse.Namespace, governor: Governor) -> int:
 
 def _changes(args: argparse.Namespace) -> PoolChanges:
     """What the command line names, and nothing else."""
-    named = {key: value for key in _KEYS if (value := getattr(args, key, None)) is not None}
-    for key in ("weights", "maxima", "windows"):
-        if key in named:
-            named[key] = dict(named[key])
-    return cast(PoolChanges, named)
+    named = {key: value for key in SETTINGS if (value := getattr(args, key, None)) is not None}
+    pairs = {key: dict(value) for key, value in named.items() if SETTINGS[key].named_by}
+    return cast(PoolChanges, named | pairs)
 
 
 def _show(args: argparse.Namespace, governor: Governor) -> int:

@@ -12,53 +12,18 @@ from flyball.core.pool.control.port import TUNING, cap_of
 from flyball.core.pool.control.registry import controller_of
 from flyball.core.pool.control.registry import named as controller_named
 from flyball.core.pool.plan import first_memory
-from flyball.core.pool.settings import CONTROLLERS, PROFILES, PoolChanges, PoolSettings, resolve_pool
+from flyball.core.pool.settings import (
+    CONTROLLERS,
+    PROFILES,
+    SETTINGS,
+    PoolChanges,
+    PoolSettings,
+    resolve_pool,
+)
 from flyball.core.pool.verdict import span_words
 from flyball.core.provider.rate_limit_headers import COUNTED
 from flyball.core.suggestions import did_you_mean
 from flyball.stores.port import PoolSnapshot
-
-_FLAGS = {
-    "cap": "--cap",
-    "cap_floor": "--floor",
-    "cap_ceiling": "--ceiling",
-    "profile": "--profile",
-    "controller": "--controller",
-    "confirm_s": "--confirm",
-    "settle_s": "--settle",
-    "probe_s": "--probe",
-    "break_s": "--break",
-    "break_max_s": "--break-max",
-    "trial_clean_s": "--trial-clean",
-    "trial_timeout_s": "--trial-timeout",
-    "spacing_s": "--spacing",
-    "retry_after_max_s": "--retry-after-max",
-    "windows": "--window",
-    "share": "--share",
-    "weights": "--weight",
-    "maxima": "--max",
-    "reserve": "--reserve",
-    "ageing_s": "--ageing",
-    "heartbeat_s": "--heartbeat",
-    "grace_s": "--grace",
-    "allotment": "--allotment",
-    "estimates": "--estimates",
-}
-_ADAPTIVE_ONLY = frozenset(
-    [
-        "cap_floor",
-        "cap_ceiling",
-        "controller",
-        "confirm_s",
-        "settle_s",
-        "probe_s",
-        "break_s",
-        "break_max_s",
-        "trial_clean_s",
-        "trial_timeout_s",
-        "spacing_s",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +58,9 @@ def _view(name: str, named: PoolChanges, settings: PoolSettings, *, used: bool, 
 
 
 def _why_unused(key: str, settings: PoolSettings) -> str:
-    if key in _ADAPTIVE_ONLY | TUNING and not settings.adaptive:
+    if SETTINGS[key].adaptive_only and not settings.adaptive:
         return "unused while static"
-    if key in _ADAPTIVE_ONLY | TUNING and not settings.adapts and key != "controller":
+    if SETTINGS[key].adaptive_only and not settings.adapts and key != "controller":
         return f"unused by the controller {settings.controller}"
     if key in TUNING and key not in controller_of(settings).heeds:
         users = [name for name in CONTROLLERS if key in controller_named(name).heeds]
@@ -127,7 +92,7 @@ def one_line(view: PoolView) -> str:
 
 def _flag(key: str) -> str:
     """What Python can set and the command line cannot goes by its own name."""
-    return _FLAGS.get(key, key)
+    return SETTINGS[key].flag or key
 
 
 _SAID = ("adaptive", "cap", "cap_floor", "cap_ceiling")
@@ -153,18 +118,11 @@ def pool_screen(view: PoolView) -> Iterator[Block]:
     state = slots if view.used else "nobody has used it yet; it starts like this"
     yield Line([Piece(view.name, Style.STRONG), f"  {kind}, {state}"])
     rows: list[list[Words]] = [[f"--{kind}", "yes", _source(view, "adaptive")]]
-    for key, flag in _FLAGS.items():
-        if key not in _ADAPTIVE_ONLY or view.settings["adaptive"] or key in view.named:
-            rows.append([flag, _in_force(view, key, briefly=True), _source(view, key)])
+    for key, setting in SETTINGS.items():
+        used = view.settings["adaptive"] or key in view.named or not setting.adaptive_only
+        if setting.flag is not None and setting.negation is None and used:
+            rows.append([setting.flag, _in_force(view, key, briefly=True), _source(view, key)])
     yield Table([Column("SETTING"), Column("VALUE"), Column("FROM", wraps=True)], rows)
-
-
-_AT_ZERO = {
-    "retry_after_max_s": "0 s: no Retry-After is heeded",
-    "trial_clean_s": "0 s: at once",
-    "trial_timeout_s": "0 s: at once",
-}
-"""Where 0 does not turn the setting off, but is the shortest time of all."""
 
 
 def value_words(key: str, value: object) -> str:
@@ -172,7 +130,7 @@ def value_words(key: str, value: object) -> str:
         words = (f"{name}={v:g}" if not isinstance(v, str) else f"{name}={v}" for name, v in value.items())
         return ", ".join(sorted(words)) or "none"
     if key.endswith("_s") and isinstance(value, (int, float)):
-        return _AT_ZERO[key] if value == 0 and key in _AT_ZERO else span_exactly(value)
+        return SETTINGS[key].at_zero if value == 0 else span_exactly(value)
     return str(value)
 
 
@@ -195,5 +153,4 @@ def _source(view: PoolView, key: str) -> Words:
         return f"profile {profile}"
     if key == "cap_ceiling" and view.settings[key] == PROFILES[profile].get(key):
         return f"profile {profile}"
-    derived = {"cap_ceiling": "2 x cap", "trial_clean_s": "one settle"}
-    return Piece(derived.get(key, "default"), Style.QUIET)
+    return Piece(SETTINGS[key].derived or "default", Style.QUIET)

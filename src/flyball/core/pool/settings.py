@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
-from typing import TypedDict, TypeVar, cast
+from typing import Any, TypedDict, cast, get_args
 
 from flyball.core.pool.rate_window import rate
 from flyball.core.share_lease.timing import AllotRule, FoldRule, ShareTiming, terms_for
@@ -83,7 +83,6 @@ def check_timeout(timeout: float | None) -> None:
         )
 
 
-V = TypeVar("V")
 DEFAULT_POOL = "anthropic"
 RESERVED = "flyball:"
 """Pools whose names begin like this are flyball's own; what is shown to people leaves them out."""
@@ -152,7 +151,8 @@ class PoolChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
-    """Everything the plan needs to know that a person decided. Durations in seconds."""
+    """Everything the plan needs to know that a person decided. Durations in seconds. ``SETTINGS`` says what
+    each field means and may be."""
 
     profile: str = "mixed"
     controller: str = "measured"
@@ -161,8 +161,6 @@ class PoolSettings:
     cap_floor: int = 1
     cap_ceiling: int = 16
     confirm_s: float = 30.0
-    """How long a new level has to stay without a throttle to be trusted, until it is known how long one
-    takes."""
     step: float = 1.0
     cut_factor: float = 2.0
     burst_factor: float = 4.0
@@ -184,17 +182,12 @@ class PoolSettings:
     weights: Mapping[str, float] = field(default_factory=dict)
     maxima: Mapping[str, int] = field(default_factory=dict)
     windows: Mapping[str, str] = field(default_factory=dict)
-    """Budgets over time by name, as people write them: ``60/min``."""
     reserve: int = 0
     ageing_s: float = 60.0
     heartbeat_s: float = 1.0
-    """Of share leases: how often each holder renews. All their other times follow from it."""
     grace_s: float = 0.0
-    """How much longer a share lease counts than its holder may use it, for work that nobody can interrupt."""
     allotment: AllotRule = AllotRule.DEMAND
-    """Who of the holders of share leases should get how much."""
     estimates: FoldRule = FoldRule.MEDIAN
-    """How what the holders believe about the pool becomes one figure, where they report it."""
 
     @property
     def share_terms(self) -> ShareTiming:
@@ -215,7 +208,7 @@ CONTROLLERS = ("measured", "article", "koryph", "gradient2", "fixed")
 
 _DEFAULTS = PoolSettings()
 
-PROFILES: Mapping[str, Mapping[str, object]] = {
+PROFILES: Mapping[str, Mapping[str, Any]] = {
     "mixed": {},
     "agents": {"spacing_s": 3.0, "confirm_s": 60.0},
     # The windows, the break and the trial keep the ratio to settle that the agents' have.
@@ -234,81 +227,284 @@ PROFILES: Mapping[str, Mapping[str, object]] = {
     },
 }
 
-_CHOICES: Mapping[str, type[Enum]] = {"share": ShareRule, "allotment": AllotRule, "estimates": FoldRule}
-_NEVER_NEGATIVE = (
-    "grace_s",
-    "settle_s",
-    "trial_clean_s",
-    "trial_timeout_s",
-    "spacing_s",
-    "retry_after_max_s",
-)
-_POSITIVE = (
-    "confirm_s",
-    "ageing_s",
-    "heartbeat_s",
-    "break_s",
-    "break_max_s",
-    "probe_s",
-    "burst_window_s",
-    "trip_window_s",
-    "rotation_s",
-)
-_AT_LEAST = {
-    "step": 0.01,
-    "cut_factor": 1.1,
-    "burst_factor": 1.1,
-    "burst_count": 1,
-    "trip_cuts": 1,
-    "spacing_jitter": 0,
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a pool: what it may be, what it means, and what it is called on the command line.
+
+    Its default is that of its field in ``PoolSettings``.
+    """
+
+    name: str
+    type: Any
+    """As in ``PoolChanges``. A setting whose name ends in ``_s`` is in seconds."""
+    flag: str | None
+    """None: it is set from Python or over HTTP."""
+    metavar: str | None
+    help: str
+    _: KW_ONLY
+    negation: tuple[str, str] | None = None
+    """Of a yes or no: the flag that says no, and its help."""
+    choices: tuple[str, ...] = ()
+    named_by: str | None = None
+    """It has an entry for each of these, by name. 0 removes an entry."""
+    above: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    derived: str | None = None
+    """What it follows from while it is not named."""
+    at_zero: str = "off"
+    """What 0 seconds mean."""
+    adaptive_only: bool = False
+    """It has no effect on a cap that stays where it is."""
+
+    @property
+    def value_type(self) -> Any:
+        """Of the setting, or of each of its entries."""
+        return get_args(self.type)[1] if self.named_by else self.type
+
+    @property
+    def expected(self) -> str:
+        """What it may be, in the words that follow "must be"."""
+        if self.choices:
+            return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
+        if self.name.endswith("_s"):
+            return "above 0 seconds" if self.above == 0 else f"{self.at_least:g} or more seconds"
+        words = _TYPE_WORDS[self.value_type]
+        if self.at_most is not None:
+            words += f" from {self.at_least:g} to {self.at_most:g}"
+        elif self.at_least is not None:
+            words += f" of at least {self.at_least:g}"
+        elif self.above is not None:
+            words += f" above {self.above:g}"
+        return words
+
+    def check(self, value: object) -> None:
+        """Refuse what the setting cannot be, whatever the others are."""
+        if self.named_by is None:
+            self._check_one(self.name, value)
+        else:
+            for name, entry in _entries(self.name, self.named_by, value).items():
+                self._check_one(f"{self.name} of {name!r}", entry)
+
+    def _check_one(self, what: str, value: object) -> None:
+        if self.value_type is int:
+            _whole(what, value, setting=self.name)
+        if not self._fits(value):
+            raise UsageError(f"{what} must be {self.expected}, not {value!r:.80}", settings=(self.name,))
+
+    def _fits(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if self.value_type in (bool, str):
+            return isinstance(value, self.value_type)
+        return (
+            _is_number(value)
+            and (self.above is None or value > self.above)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+        )
+
+
+_TYPE_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a rate such as 60/min"}
+
+
+def _words_of(rule: type[Enum]) -> tuple[str, ...]:
+    return tuple(str(word.value) for word in rule)
+
+
+# fmt: off
+SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
+    "cap": (
+        Setting(
+            "cap", int, "--cap", "N",
+            "slots usable at once; an adaptive cap starts here, and anew when named",
+            at_least=1
+        ),
+        Setting(
+            "adaptive", bool, "--adaptive", None, "find the real limit by itself",
+            negation=("--static", "stay at the cap")
+        ),
+        Setting(
+            "cap_floor", int, "--floor", "N", "an adaptive cap never goes below (1)",
+            at_least=1, adaptive_only=True
+        ),
+        Setting(
+            "cap_ceiling", int, "--ceiling", "N", "an adaptive cap never goes above (2 x cap)",
+            derived="2 x cap", adaptive_only=True
+        ),
+        Setting(
+            "profile", str, "--profile", None, "a set of constants for this kind of work",
+            choices=tuple(PROFILES)
+        ),
+        Setting(
+            "controller", str, "--controller", None, "the algorithm that moves the cap",
+            choices=CONTROLLERS, adaptive_only=True
+        ),
+        Setting(
+            "confirm_s", float, "--confirm", "30s",
+            "silence that makes a new level trusted, until a refusal has been timed; at most one hold",
+            above=0, adaptive_only=True
+        ),
+        Setting(
+            "settle_s", float, "--settle", "120s", "freeze after a change", at_least=0, adaptive_only=True
+        ),
+        Setting("probe_s", float, "--probe", "5m", "quiet time before growing", above=0, adaptive_only=True),
+        Setting(
+            "step", float, None, None, "the cap grows by this per success (article) or quiet period (koryph)",
+            at_least=0.01, adaptive_only=True
+        ),
+        Setting(
+            "cut_factor", float, None, None, "a throttle divides the cap by this",
+            at_least=1.1, adaptive_only=True
+        ),
+        Setting(
+            "burst_factor", float, None, None, "a burst of throttles divides the cap by this",
+            at_least=1.1, adaptive_only=True
+        ),
+        Setting(
+            "burst_count", int, None, None, "so many tasks throttled within the burst's window are a burst",
+            at_least=1, adaptive_only=True
+        ),
+        Setting(
+            "burst_window_s", float, None, None, "the window of a burst", above=0, adaptive_only=True
+        ),
+    ),
+    "breaker and pace": (
+        Setting(
+            "break_s", float, "--break", "300s", "how long the breaker opens", above=0, adaptive_only=True
+        ),
+        Setting(
+            "break_max_s", float, "--break-max", "1h",
+            "the longest break; each re-opening doubles it up to here",
+            above=0, adaptive_only=True
+        ),
+        Setting(
+            "trip_cuts", int, None, None, "so many cuts within the trip window open the breaker",
+            at_least=1, adaptive_only=True
+        ),
+        Setting(
+            "trip_window_s", float, None, None, "the window of those cuts", above=0, adaptive_only=True
+        ),
+        Setting(
+            "trial_clean_s", float, "--trial-clean", "120s",
+            "a trial that runs this long without a throttle closes the breaker (one settle)",
+            at_least=0, derived="one settle", at_zero="0 s: at once", adaptive_only=True
+        ),
+        Setting(
+            "trial_timeout_s", float, "--trial-timeout", "30m",
+            "if the trial disappears, the breaker opens again after this time",
+            at_least=0, at_zero="0 s: at once", adaptive_only=True
+        ),
+        Setting(
+            "spacing_s", float, "--spacing", "3s", "time between two starts; 0 turns it off",
+            at_least=0, adaptive_only=True
+        ),
+        Setting(
+            "spacing_jitter", float, None, None,
+            "how far the spacing is varied by chance, up and down, as a part of it",
+            at_least=0, at_most=1
+        ),
+        Setting(
+            "retry_after_max_s", float, "--retry-after-max", "15m",
+            "believe a provider's Retry-After up to this; 0: not at all",
+            at_least=0, at_zero="0 s: no Retry-After is heeded"
+        ),
+        Setting(
+            "windows", dict[str, str], "--window", "NAME=RATE",
+            "a budget over time, such as tokens=200k/min",
+            named_by="window"
+        ),
+    ),
+    "sharing between projects": (
+        Setting(
+            "share", str, "--share", None,
+            "how projects compete: idle shares are lent (lend) or kept (strict)",
+            choices=_words_of(ShareRule)
+        ),
+        Setting(
+            "weights", dict[str, float], "--weight", "PROJECT=W", "a larger share for a project",
+            named_by="project", above=0
+        ),
+        Setting(
+            "maxima", dict[str, int], "--max", "PROJECT=N", "at most N slots for a project",
+            named_by="project", at_least=1
+        ),
+        Setting("reserve", int, "--reserve", "N", "slots kept for priority above 0", at_least=0),
+        Setting("ageing_s", float, "--ageing", "60s", "waiting this long raises priority by 1", above=0),
+        Setting(
+            "rotation_s", float, None, None,
+            "how often the remainder moves on where shares are kept (strict)",
+            above=0
+        ),
+    ),
+    "share leases (processes that hold many slots each)": (
+        Setting(
+            "heartbeat_s", float, "--heartbeat", "1s",
+            "how often a holder renews; one that is silent for 4 of these has lost its slots",
+            above=0
+        ),
+        Setting(
+            "grace_s", float, "--grace", "0s",
+            "count the slots of a silent holder this much longer: for work that nothing can interrupt",
+            at_least=0
+        ),
+        Setting(
+            "allotment", str, "--allotment", None,
+            "which holder gets how much: as much as it can use (demand), or even parts",
+            choices=_words_of(AllotRule)
+        ),
+        Setting(
+            "estimates", str, "--estimates", None,
+            "how the limits that holders measure by themselves become one, where they do",
+            choices=_words_of(FoldRule)
+        ),
+    ),
+}
+# fmt: on
+"""The table of the settings, in the order in which help, screens and the reference show them. The checks, the
+flags, the body over HTTP and docs/reference/pool-settings.md are made from it."""
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting for group in SETTING_GROUPS.values() for setting in group
 }
 
 
 def resolve_pool(changes: PoolChanges) -> PoolSettings:
     """The whole settings of a pool from the values a person named."""
-    profile = changes.get("profile", "mixed")
-    if profile not in PROFILES:
+    for name in sorted(changes.keys() - SETTINGS.keys()):
         raise UsageError(
-            f"unknown profile {profile!r}; choose one of {', '.join(PROFILES)}", settings=("profile",)
+            f"unknown pool setting {name!r}; known: {', '.join(sorted(SETTINGS))}", settings=(name,)
         )
-    values: dict[str, object] = {**PROFILES[profile], **changes, "profile": profile}
-    cap = values.get("cap", _DEFAULTS.cap)
-    _whole("cap", cap)
-    if "cap_ceiling" not in changes and ("cap" in changes or "cap_ceiling" not in PROFILES[profile]):
+    for name, value in changes.items():
+        SETTINGS[name].check(value)
+    profile = PROFILES[changes.get("profile", _DEFAULTS.profile)]
+    values: dict[str, Any] = {**profile, **changes}
+    if "cap_ceiling" not in changes and ("cap" in changes or "cap_ceiling" not in profile):
         # A cap named above the profile's own ceiling still needs room to probe.
-        values["cap_ceiling"] = max(cast(int, cap) * 2, cast(int, PROFILES[profile].get("cap_ceiling", 0)))
+        values["cap_ceiling"] = max(values.get("cap", _DEFAULTS.cap) * 2, profile.get("cap_ceiling", 0))
     if "trial_clean_s" not in changes:
         values["trial_clean_s"] = values.get("settle_s", _DEFAULTS.settle_s)
-    for name, words in _CHOICES.items():
-        if name in changes:
-            values[name] = _choice(name, cast(str, values[name]), words)
-    if values.get("controller", _DEFAULTS.controller) not in CONTROLLERS:
-        raise UsageError(
-            f"unknown controller {values['controller']!r}; choose one of {', '.join(CONTROLLERS)}",
-            settings=("controller",),
-        )
-    unknown = sorted(set(changes) - set(PoolChanges.__annotations__))
-    if unknown:
-        known = ", ".join(sorted(PoolChanges.__annotations__))
-        raise UsageError(f"unknown pool setting {unknown[0]!r}; known: {known}", settings=(unknown[0],))
-    settings = PoolSettings(**values)  # type: ignore[arg-type]
-    _check(settings)
+    for name in changes:
+        default = getattr(_DEFAULTS, name)
+        if isinstance(default, Enum):
+            values[name] = type(default)(values[name])
+    settings = PoolSettings(**values)
+    _check_relations(settings)
     return settings
 
 
 def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
-    """``old`` with what ``new`` names. Weights, maxima and windows merge by name; 0 removes an entry."""
-    merged: PoolChanges = {**old, **new}
-    for key in ("weights", "maxima", "windows"):
-        if key in new:
-            entries = {**old.get(key, {}), **_by_name(key, new[key])}
-            merged[key] = {  # type: ignore[typeddict-item]
-                name: value for name, value in entries.items() if value not in (0, "0")
-            }
-    settings = resolve_pool(merged)
+    """``old`` with what ``new`` names. What has entries by name merges by name; 0 removes an entry."""
+    merged: dict[str, Any] = {**old, **new}
+    for key, given in new.items():
+        named_by = SETTINGS[key].named_by if key in SETTINGS else None
+        if named_by is not None:
+            entries = {**cast(dict[str, Any], old.get(key, {})), **_said(key, named_by, given)}
+            merged[key] = {name: value for name, value in entries.items() if value not in (0, "0")}
+    settings = resolve_pool(cast(PoolChanges, merged))
     if new.keys() & {"break_s", "break_max_s", "profile"}:
         _check_break(settings)
-    return merged
+    return cast(PoolChanges, merged)
 
 
 def _check_break(s: PoolSettings) -> None:
@@ -321,66 +517,33 @@ def _check_break(s: PoolSettings) -> None:
         )
 
 
-_NAMED_BY = {"weights": "project", "maxima": "project", "windows": "window", "resources": "resource"}
-
-
-def _by_name(what: str, given: Mapping[str, V]) -> Mapping[str, V]:
-    """What a person says by name. Looked at when it is said: what is stored already is never in the way."""
+def _entries(what: str, named_by: str, given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise UsageError(
-            f"{what} must say a value for each {_NAMED_BY[what]}, not {given!r:.80}", settings=(what,)
-        )
-    for name, value in given.items():
-        if value not in (0, "0"):
-            check_name(_NAMED_BY[what], name)
+        raise UsageError(f"{what} must say a value for each {named_by}, not {given!r:.80}", settings=(what,))
     return given
 
 
-def _choice(name: str, word: str, words: type[Enum]) -> Enum:
-    try:
-        return words(word)
-    except ValueError:
-        known = " or ".join(str(choice.value) for choice in words)
-        raise UsageError(f"{name} must be {known}, not {word!r}", settings=(name,)) from None
+def _said(what: str, named_by: str, given: object) -> Mapping[str, Any]:
+    """What a person says by name. Checked when it is said: what is stored already is never in the way."""
+    entries = _entries(what, named_by, given)
+    for name, value in entries.items():
+        if value not in (0, "0"):
+            check_name(named_by, name)
+    return entries
 
 
-def _check(s: PoolSettings) -> None:
-    for name in ("cap", "cap_floor", "cap_ceiling", "reserve", "burst_count", "trip_cuts"):
-        _whole(name, getattr(s, name))
-    for name, least in _AT_LEAST.items():
-        if not _is_number(getattr(s, name)) or getattr(s, name) < least:
-            words = f"{name} must be a number of at least {least:g}, not {getattr(s, name)!r}"
-            raise UsageError(words, settings=(name,))
-    if s.spacing_jitter > 1:
-        words = f"spacing_jitter must be between 0 and 1, not {s.spacing_jitter!r}"
-        raise UsageError(words, settings=("spacing_jitter",))
-    if not isinstance(s.adaptive, bool):
-        raise UsageError(f"adaptive must be true or false, not {s.adaptive!r}", settings=("adaptive",))
-    if s.cap < 1:
-        raise UsageError(f"cap must be at least 1, not {s.cap}", settings=("cap",))
-    if s.cap_floor < 1:
-        raise UsageError(f"cap_floor must be at least 1, not {s.cap_floor}", settings=("cap_floor",))
+def _check_relations(s: PoolSettings) -> None:
+    """What no setting can say about itself alone."""
     if s.cap_ceiling < s.cap:
         words = f"cap_ceiling {s.cap_ceiling} is below cap {s.cap}; raise the ceiling or lower the cap"
         raise UsageError(words, settings=("cap_ceiling", "cap"))
     if s.cap_floor > s.cap:
         words = f"cap_floor {s.cap_floor} is above cap {s.cap}; lower the floor or raise the cap"
         raise UsageError(words, settings=("cap_floor", "cap"))
-    if not 0 <= s.reserve < s.cap:
+    if s.reserve >= s.cap:
         words = f"reserve must be between 0 and cap - 1 ({s.cap - 1}), not {s.reserve}"
         raise UsageError(words, settings=("reserve", "cap"))
-    for name in (*_NEVER_NEGATIVE, *_POSITIVE):
-        _duration(name, getattr(s, name), positive=name in _POSITIVE)
     _check_windows(s.windows)
-    for project, weight in s.weights.items():
-        if not _is_number(weight) or not weight > 0:
-            words = f"weight of {project!r} must be a positive number, not {weight!r}"
-            raise UsageError(words, settings=("weights",))
-    for project, maximum in s.maxima.items():
-        _whole(f"maximum of {project!r}", maximum, setting="maxima")
-        if maximum < 1:
-            words = f"maximum of {project!r} must be at least 1, not {maximum}"
-            raise UsageError(words, settings=("maxima",))
 
 
 def _check_windows(windows: Mapping[str, str]) -> None:
@@ -403,12 +566,6 @@ def _whole(name: str, value: object, *, setting: str = "") -> None:
         raise UsageError(f"{name} must be a whole number, not {value!r}", settings=(setting or name,))
     if value > 1_000_000_000:
         raise UsageError(f"{name} is absurdly large: {value}", settings=(setting or name,))
-
-
-def _duration(name: str, value: object, *, positive: bool) -> None:
-    if not _is_number(value) or cast(float, value) < 0 or (positive and value == 0):
-        words = f"{name} must be {'above 0' if positive else '0 or more'} seconds, not {value!r}"
-        raise UsageError(words, settings=(name,))
 
 
 class MachineChanges(TypedDict, total=False):
@@ -443,7 +600,7 @@ def merge_machine(old: MachineSettings, new: MachineChanges) -> MachineSettings:
     if unknown:
         known = ", ".join(sorted(MachineChanges.__annotations__))
         raise UsageError(f"unknown machine limit {unknown[0]!r}; known: {known}")
-    resources = {**old.resources, **_by_name("resources", new.get("resources", {}))}
+    resources = {**old.resources, **_said("resources", "resource", new.get("resources", {}))}
     return MachineSettings(
         ceiling=new.get("ceiling", old.ceiling),
         memory_floor_bytes=new.get("memory_floor_bytes", old.memory_floor_bytes),
@@ -460,4 +617,4 @@ def check_machine(machine: MachineSettings) -> None:
     """Refuse what does not say which limits are meant."""
     if not isinstance(machine, MachineSettings):
         raise UsageError(f"the machine's limits are a MachineSettings, not {machine!r:.80}")
-    _by_name("resources", machine.resources)
+    _said("resources", "resource", machine.resources)
