@@ -20,11 +20,7 @@ from typing import Protocol, cast
 from flyball import __version__
 from flyball.cli.parser import Parser
 from flyball.errors import AgentError, FlyballError, InvariantError, RefusedError, StoreError, UsageError
-
-EXIT_USAGE = 2
-EXIT_BUG = 70
-EXIT_STORE = 74
-EXIT_LIMITED = 75
+from flyball.host import exit_status
 
 VERBS = {
     "exec": "run a command under a slot",
@@ -88,13 +84,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except UsageError as error:
-        return _fail(words, error, EXIT_USAGE)
+        return _fail(words, error, exit_status.USAGE)
     except RefusedError as error:
-        return _fail(words, error, EXIT_LIMITED)
+        return _fail(words, error, exit_status.LIMITED)
     except StoreError as error:
-        return _fail(words, error, EXIT_STORE)
+        return _fail(words, error, exit_status.STORE)
     except InvariantError as error:
-        return _fail(words, error, EXIT_BUG)
+        return _fail(words, error, exit_status.BUG)
     except AgentError as error:
         return _fail(words, error, error.exit_code)
     except FlyballError as error:
@@ -107,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         _forget_output()
-        return _fail(words, OSError(_os_words(error)), EXIT_STORE)
+        return _fail(words, OSError(_os_words(error)), exit_status.STORE)
 
 
 def _forget_output() -> None:

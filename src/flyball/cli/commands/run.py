@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from flyball.cli.ui.render import print_json, show
 from flyball.cli.ui.units import whole
+from flyball.host import exit_status
 
 if TYPE_CHECKING:
     from flyball.factory.project.config import ProjectConfig
@@ -25,7 +26,7 @@ flyball run --budget-guard advisory
 exit status: 0 all landed, or waiting for a person; 1 something is blocked, or the gate is red on the
 default branch itself; 75 paused by a limit, or left
 undone because somebody drained or stopped it"""
-BLOCKED, PAUSED = 1, 75
+BLOCKED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +152,7 @@ def _exit_code(report: RunReport, signalled: int | None) -> int:
     if signalled is not None:
         return 128 + signalled
     if report.paused or report.stopped or (report.left and not report.red_base):
-        return PAUSED
+        return exit_status.LIMITED
     stuck = report.red_base or report.blocked or report.waiting or report.problems
     return BLOCKED if stuck else 0
 

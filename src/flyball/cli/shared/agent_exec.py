@@ -37,8 +37,10 @@ from flyball.governor.launch.output_files import (
     sweep,
 )
 from flyball.governor.state_url import mail_home
+from flyball.host import exit_status
 from flyball.host.clock import boot_seconds
 from flyball.host.process import identify
+from flyball.runtimes.outcome import outcome_of
 from flyball.runtimes.port import End, Ending, Progress, Reader, Runtime
 from flyball.runtimes.registry import STREAMING
 
@@ -46,10 +48,7 @@ if TYPE_CHECKING:
     from flyball.governor.governor import Governor
     from flyball.governor.lease import Lease
 
-EXIT_LIMITED = 75
 BACKOFF_S = 15.0
-_OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
-"""Limited, killed and unknown say nothing about the work; what limited it was reported by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +80,7 @@ class AgentRun:
             if wait_s is None:
                 self._say(ending, given_up(ending) if tries <= self.retries else "")
                 thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
-                return EXIT_LIMITED if ending.end is End.LIMITED else die_like(status)
+                return exit_status.LIMITED if ending.end is End.LIMITED else die_like(status)
             with stopped_by_signals():
                 how = "" if ending.progress.session is not None else ", from the start"
                 again = f"; trying again in {span_words(wait_s)}{how} ({tries} of {self.retries})"
@@ -113,7 +112,7 @@ class AgentRun:
             lease.note_answer()
         # How long a refused run took says nothing about how long work takes.
         lease.rejected = ending.end is End.LIMITED
-        lease.release(_OUTCOMES.get(ending.end, Outcome.ABANDONED), words=ending_words(ending))
+        lease.release(outcome_of(ending.end), words=ending_words(ending))
         return ending, status
 
     def _resting(self, wait_s: float, why: str) -> AbstractContextManager[object]:

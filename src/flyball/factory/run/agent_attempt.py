@@ -43,11 +43,9 @@ from flyball.governor import inherited_lease
 from flyball.governor.ask import AskRequest
 from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
 from flyball.governor.lease import Lease
+from flyball.runtimes.outcome import outcome_of
 from flyball.runtimes.port import Assignment, End, Ending, Progress, Reader
 from flyball.runtimes.registry import COMMAND, TELLING
-
-# A limit has told the pool of itself by its signal; released as throttled it would count twice.
-_OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +147,7 @@ async def follow(shop: RunContext, agent: AgentWatcher, lease: Lease) -> Ending:
     if ending.end is End.FINISHED and shop.runtime.name != COMMAND:
         lease.note_answer()
     lease.rejected = ending.end is End.LIMITED
-    outcome = _OUTCOMES.get(ending.end, Outcome.ABANDONED)
+    outcome = outcome_of(ending.end)
     words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
     await shop.governor.release_async(lease, outcome, words=words)
     return ending
