@@ -14,6 +14,7 @@ import pytest
 from flyball import errors
 from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.errors import FlyballError, GitError, PoolInUseError, RefusedError, Throttled, WaitTimeoutError
+from tests.cases import every
 
 VERDICT = Verdict(kind=Kind.REFUSED, pool="p", reason=Reason.CAP, in_use=1, cap=1)
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, FlyballError)]
@@ -36,8 +37,8 @@ def pickled(error: FlyballError) -> Any:
     return pickle.loads(pickle.dumps(error))
 
 
-@pytest.mark.parametrize("again", [pickled, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("kind", CLASSES)
+@every("again", [pickled, copy.copy, copy.deepcopy])
+@every("kind", CLASSES)
 def test_an_error_that_is_pickled_or_copied_says_the_same(
     kind: type[FlyballError], again: Callable[[FlyballError], Any]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.cases import every
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs" / "explanation" / "failure-modes.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ def test_every_row_is_shown_by_something() -> None:
     assert len(NOTES) > 20
 
 
-@pytest.mark.parametrize(("number", "note"), NOTES)
+@every("number, note", NOTES)
 def test_what_shows_it_exists(number: str, note: str) -> None:
     for group in note.split("; "):
         *names, file = re.findall(r"`([^`]+)`", group)

@@ -15,6 +15,7 @@ from flyball.governor.governor import Governor
 from flyball.governor.state_url import open_reader
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Provider
+from tests.cases import every
 
 PAGES = sorted((Path(__file__).parents[1] / "docs" / "how-to").glob("*.md"))
 
@@ -70,7 +71,7 @@ def test_the_examples_set_nothing_and_refuse_nothing_in_a_providers_pool(
     ]
 
 
-@pytest.mark.parametrize("line", commands())
+@every("line", commands())
 def test_the_commands_parse(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     verb_parser(words[0], load_verb(words[0])).parse_args(words[1:])

@@ -16,6 +16,7 @@ from bench import service
 from bench.__main__ import OWN_RESULTS, RESULTS
 from bench.quote import RUNBOOK, quoted, runbook, table
 from flyball.cli.main import load_verb, verb_parser
+from tests.cases import every
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -45,9 +46,7 @@ def test_the_examples_leave_only_a_pool_of_their_own(tmp_path: Path) -> None:
     assert [pool["name"] for pool in shown["pools"]] == ["demo"]
 
 
-@pytest.mark.parametrize(
-    "line", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("flyball ")]
-)
+@every("line", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("flyball ")])
 def test_the_commands_parse(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     verb_parser(words[0], load_verb(words[0])).parse_args(words[1:])
@@ -74,7 +73,7 @@ WRITTEN = ("*.md", "docs/**/*.md", "bench/**/*.md")
 """Where our pages are. Whatever was installed beside them brings pages of its own."""
 
 
-@pytest.mark.parametrize(
+@every(
     "page",
     sorted(path.relative_to(REPOSITORY) for folder in WRITTEN for path in REPOSITORY.glob(folder)),
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from flyball.core.server_url import check_server, shown
 from flyball.errors import UsageError
+from tests.cases import every
 
 PASSWORDS = ["s3cret", "a/s3cret", "a?s3cret", "a#s3cret", "a@s3cret", "a://s3cret", "a:s3cret"]
 FORMS = [
@@ -22,8 +23,8 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("password", PASSWORDS)
-@pytest.mark.parametrize("form", FORMS)
+@every("password", PASSWORDS)
+@every("form", FORMS)
 def test_no_password_is_shown_however_it_is_written(form: str, password: str) -> None:
     assert "s3cret" not in shown(form.format(password))
 
@@ -41,8 +42,8 @@ def test_a_password_that_ends_too_soon_is_refused_with_the_way_out(password: str
     assert "s3cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("address", "words"),
+@every(
+    "address, words",
     [
         ("redis://box:port", "port in FLYBALL_URL"),
         ("redis://box:0", "port in FLYBALL_URL"),
@@ -59,8 +60,8 @@ def test_a_host_that_cannot_be_read_is_refused(address: str, words: str) -> None
     assert "s3cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("address", "words"),
+@every(
+    "address, words",
     [
         ("redis://box", "redis://box"),
         ("redis://me:pw@[::1]:6379/2", "redis://[::1]:6379/2"),

@@ -11,6 +11,7 @@ from flyball.core.durations import LONGEST_WAIT_S
 from flyball.core.provider.error_body import BODY_CHARS
 from flyball.core.provider.http_response import from_http
 from flyball.core.signals import Certainty, SignalKind
+from tests.cases import every
 from tests.core.bodies import DAY_ID, MINUTE_ID, Body, anthropic, gemini, openai
 
 INPUT_TOKENS = (
@@ -27,7 +28,7 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
 # -- bodies that say nothing ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "body",
     [
         b"",
@@ -63,8 +64,8 @@ def test_the_body_of_a_success_is_not_looked_at() -> None:
     assert from_http(200, None, anthropic("overloaded_error")).kind is SignalKind.OK
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
+@every(
+    "status, body, kind",
     [
         (400, anthropic("invalid_request_error", "prompt is too long: 429 tokens"), "client error"),
         (400, anthropic("invalid_request_error", f"Invalid value: '{CREDIT_LOW}'"), "client error"),
@@ -80,8 +81,8 @@ def test_words_about_limits_in_another_error_mean_nothing(status: int, body: Bod
 # -- what the errors mean ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
+@every(
+    "status, body, kind",
     [
         (401, anthropic("authentication_error", "invalid x-api-key"), "auth"),
         (403, anthropic("permission_error", "Your API key does not have permission."), "auth"),
@@ -127,8 +128,8 @@ def test_the_name_of_an_error_beats_its_status(status: int, body: Body, kind: st
     assert (signal.kind.value, signal.certainty) == (kind, Certainty.STATED)
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
+@every(
+    "status, body, kind",
     [
         (400, anthropic("invalid_request_error", CREDIT_LOW), "credit gone"),
         (400, anthropic("invalid_request_error", SPENT), "credit gone"),
@@ -142,7 +143,7 @@ def test_what_only_the_message_says_is_marked_as_words(status: int, body: Body, 
     assert (signal.kind.value, signal.certainty) == (kind, Certainty.WORDED)
 
 
-@pytest.mark.parametrize("shape", ["text", "bytes", "marked", "mapping", "list"])
+@every("shape", ["text", "bytes", "marked", "mapping", "list"])
 def test_a_body_comes_in_many_shapes(shape: str) -> None:
     given = gemini(429, "RESOURCE_EXHAUSTED", quota=DAY_ID)
     text = json.dumps(given)
@@ -155,8 +156,8 @@ def test_a_body_comes_in_many_shapes(shape: str) -> None:
 # -- which quota ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "scope"),
+@every(
+    "body, scope",
     [
         (anthropic("rate_limit_error", "Rate limited"), ""),
         (openai("rate_limit_error", "slow_down", "Slow down"), ""),
@@ -186,8 +187,8 @@ def test_a_throttle_names_its_quota_where_the_provider_does(body: Body, scope: s
 # -- when to come back ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "seconds"),
+@every(
+    "body, seconds",
     [
         (gemini(429, "RESOURCE_EXHAUSTED", quota=MINUTE_ID), None),
         (gemini(429, "RESOURCE_EXHAUSTED", delay="-1s"), None),
@@ -222,8 +223,8 @@ def test_words_give_a_wait_only_in_an_error_about_rates(body: Any) -> None:
 # -- what people read -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("headers", "body", "detail"),
+@every(
+    "headers, body, detail",
     [
         ({}, anthropic("rate_limit_error", "x" * 500), "HTTP 429 rate_limit_error: " + "x" * 120),
         ({}, openai("tokens", "rate_limit_exceeded", "Slow."), "HTTP 429 rate_limit_exceeded: Slow."),

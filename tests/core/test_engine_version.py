@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from flyball.errors import UsageError
 from flyball.factory.project.config_reader import minimum, satisfies, too_old_words
+from tests.cases import every
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "latest",
@@ -39,8 +40,8 @@ def test_a_number_with_thousands_of_digits_is_refused_like_any_other_nonsense() 
         minimum("9" * 5000)
 
 
-@pytest.mark.parametrize(
-    ("version", "required"),
+@every(
+    "version, required",
     [
         ("0.1.0", "0.2+"),
         ("0.2.2", ">=0.2.3"),
@@ -54,8 +55,8 @@ def test_an_older_flyball_will_not_do(version: str, required: str) -> None:
     assert not satisfies(version, required)
 
 
-@pytest.mark.parametrize(
-    ("version", "required"),
+@every(
+    "version, required",
     [
         ("0.2.0", "0.2+"),
         ("0.2", ">=0.2.0"),

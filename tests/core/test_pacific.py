@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flyball.core.durations import until_midnight_s
 from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
+from tests.cases import every
 from tests.core.bodies import DAY_ID, MINUTE_ID, gemini
 
 try:
@@ -31,8 +32,8 @@ def test_a_spent_day_without_any_clock_says_not_when() -> None:
     assert (signal.kind, signal.retry_after_s) == (SignalKind.WINDOW_USED_UP, None)
 
 
-@pytest.mark.parametrize(
-    ("local", "hours"),
+@every(
+    "local, hours",
     [
         ("2026-03-07T12:00-08:00", 12),
         ("2026-03-08T00:00-08:00", 23),

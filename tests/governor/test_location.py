@@ -10,6 +10,7 @@ import pytest
 from flyball import Governor
 from flyball.errors import FlyballError, UsageError
 from flyball.governor.state_url import path_of, resolve
+from tests.cases import every
 
 
 def test_without_a_word_it_is_a_file_in_the_home(home: Path) -> None:
@@ -35,7 +36,7 @@ def test_an_empty_address_in_the_environment_means_the_default(
     assert path_of(resolve()) == home / "governor.db"
 
 
-@pytest.mark.parametrize(
+@every(
     "url", ["", "memory", "sqlite://", "sqlite:///", "sqlite://relative.db", "mysql://x", "/a/path.db", "x"]
 )
 def test_an_address_that_cannot_be_used_is_refused_with_the_ones_that_can(url: str) -> None:

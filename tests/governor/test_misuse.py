@@ -14,6 +14,7 @@ from flyball import Governor, Limiter, MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
 from flyball.testing import FaultyStore
+from tests.cases import every
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 
 NO_AMOUNTS: list[Any] = [float("nan"), float("inf"), -1, None, "12", True, 10**400]
@@ -40,7 +41,7 @@ def test_what_was_used_is_a_number_or_refused_and_the_slot_goes_back(gov: Govern
     assert [window.spent for window in pool(gov).windows] == [10]
 
 
-@pytest.mark.parametrize("amount", NO_AMOUNTS, ids=lambda a: f"{a!r:.5}")
+@every("amount", NO_AMOUNTS)
 def test_a_limiter_is_told_of_numbers_only(amount: Any) -> None:
     limiter = Limiter(maximum=1, windows={"tokens": "1000/min"})
     with pytest.raises(UsageError, match="'tokens' must be a number"), limiter.slot() as slot:
@@ -64,7 +65,7 @@ def test_a_throttle_with_a_senseless_wait_is_still_a_throttle(gov: Governor, wai
     assert pool(gov).throttle_count == 2
 
 
-@pytest.mark.parametrize("wait", NO_WAITS, ids=lambda w: f"{w!r:.5}")
+@every("wait", NO_WAITS)
 def test_a_limiter_outlives_a_throttle_with_a_senseless_wait(wait: Any) -> None:
     limiter = Limiter(maximum=1)
     with pytest.raises(Throttled, match="slow"), limiter.slot():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from flyball import RetryBudget, RetryPolicy, UsageError
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.integrations.retry import BACKED_OFF, FINE, Episode, RetryReason, backoff_s, decide
+from tests.cases import every
 
 POLICY = RetryPolicy()
 kinds = st.sampled_from(SignalKind)
@@ -137,7 +138,7 @@ def test_what_somebody_above_repeats_was_told_before() -> None:
     assert episode.is_news(Signal(SignalKind.AUTH))
 
 
-@pytest.mark.parametrize(
+@every(
     "make",
     [
         lambda: RetryPolicy(attempts=0),

@@ -15,6 +15,7 @@ import pytest
 from flyball import Governor, Pool
 from flyball.core.signals import SignalKind
 from flyball.integrations import asgi, wsgi
+from tests.cases import every
 from tests.integrations.kit import Listener, drop, pool_of
 
 # -- asgi -------------------------------------------------------------------------------------------
@@ -77,8 +78,8 @@ def test_asgi_may_wait_a_moment(gov: Governor) -> None:
     assert pool_of(gov).in_use == 0
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
+@every(
+    "status, kind",
     [
         (200, SignalKind.OK),
         (404, SignalKind.OK),

@@ -9,10 +9,11 @@ import pytest
 
 from flyball.errors import UsageError
 from flyball.runtimes.registry import load, pool_of, runtime_of
+from tests.cases import every
 
 
-@pytest.mark.parametrize(
-    ("command", "runtime"),
+@every(
+    "command, runtime",
     [
         ("claude -p x", "claude"),
         ("/opt/homebrew/bin/claude", "claude"),
@@ -40,8 +41,8 @@ def test_the_runtime_is_recognised_through_what_launches_it(command: str, runtim
     assert runtime_of(command.split()) == runtime
 
 
-@pytest.mark.parametrize(
-    ("command", "pool"),
+@every(
+    "command, pool",
     [
         ("claude", "anthropic"),
         ("npx @openai/codex", "openai"),
@@ -56,8 +57,8 @@ def test_a_command_lines_pool_is_its_runtimes(command: str, pool: str) -> None:
     assert pool_of(command.split()) == pool
 
 
-@pytest.mark.parametrize(
-    ("argv", "resumed"),
+@every(
+    "argv, resumed",
     [
         (
             ["claude", "-p", "fix it", "--output-format", "stream-json", "--verbose"],

@@ -7,12 +7,13 @@ import pytest
 from flyball.runtimes.port import End
 from flyball.runtimes.registry import load
 from flyball.testing.runtime_checks import read
+from tests.cases import every
 from tests.runtimes.recorded import recordings
 from tests.runtimes.test_readers import judged, line, said
 
 
-@pytest.mark.parametrize(
-    ("name", "turns"),
+@every(
+    "name, turns",
     [
         ("claude/ok_text", 1),
         ("claude/ok_tool", 2),
@@ -73,8 +74,8 @@ def test_what_a_resumed_claude_cost_is_not_its_sessions_total() -> None:
     assert said("claude", init + line(**result), 0).progress.cost_usd == 4.0
 
 
-@pytest.mark.parametrize(
-    ("name", "exit_code", "stdout", "stderr"),
+@every(
+    "name, exit_code, stdout, stderr",
     [
         (
             "claude",
@@ -149,7 +150,7 @@ def test_claude_tells_how_full_the_windows_of_its_account_are() -> None:
     assert windows("claude/ok_text__oauth") == {}
 
 
-@pytest.mark.parametrize(
+@every(
     "info",
     [
         {"unifiedWindows": 7},

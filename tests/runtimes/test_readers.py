@@ -12,6 +12,7 @@ from flyball.core.signals import Certainty, Signal, SignalKind
 from flyball.runtimes.port import End, Ending, Tokens
 from flyball.runtimes.registry import NAMES, load
 from flyball.testing.runtime_checks import WALL_S, read
+from tests.cases import every
 from tests.runtimes.recorded import of, recording, recordings
 
 GREP = re.compile(rb"429|rate.?limit", re.IGNORECASE)
@@ -95,8 +96,8 @@ def test_claudes_first_long_wait_is_the_providers_and_its_own_backoff_is_not() -
     assert judged("claude/err_429_noheader")[1][0].retry_after_s is None
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
+@every(
+    "name, kind",
     [
         ("claude/err_credit", SignalKind.CREDIT_GONE),
         ("claude/err_api_usage_cap", SignalKind.CREDIT_GONE),
@@ -245,11 +246,11 @@ def test_an_opencode_retry_after_comes_from_the_answers_headers() -> None:
     assert ending.signal.retry_after_s == 2.0
 
 
-@pytest.mark.parametrize(
-    ("exit_code", "end"),
+@every(
+    "exit_code, end",
     [(0, End.FINISHED), (1, End.FAILED), (-9, End.KILLED), (143, End.KILLED), (None, End.UNKNOWN)],
 )
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_run_that_nobody_read_is_judged_by_its_exit_status(
     name: str, exit_code: int | None, end: End
 ) -> None:
@@ -273,8 +274,8 @@ def test_a_character_cut_in_two_is_whole_again() -> None:
         assert ending.signal.kind is SignalKind.WINDOW_USED_UP
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "command"])
-@pytest.mark.parametrize("stream", ["feed", "feed_stderr"])
+@every("name", [name for name in NAMES if name != "command"])
+@every("stream", ["feed", "feed_stderr"])
 def test_a_line_of_100_mb_takes_a_bounded_amount_of_memory(name: str, stream: str) -> None:
     reader = load(name).reader()
     piece = b"x" * 65536

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from flyball.observe.metrics import METRICS
 from flyball.service.app import ROUTES, document
 from flyball.service.reference import PAGE, main, reference_page
 from flyball.service.tokens import Scope
+from tests.cases import every
 from tests.service.kit import Running
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
@@ -62,7 +61,7 @@ def test_every_reference_leads_somewhere() -> None:
     check(document())
 
 
-@pytest.mark.parametrize(("path", "method", "operation"), operations())
+@every("path, method, operation", operations())
 def test_every_operation_says_what_it_does_and_what_it_needs(
     path: str, method: str, operation: dict[str, Any]
 ) -> None:

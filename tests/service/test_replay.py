@@ -13,6 +13,7 @@ from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.service.problems import ProblemError
 from flyball.service.run_contract import fingerprint, key_of, retry_after_s, wait_of
 from flyball.service.tokens import Scope
+from tests.cases import every
 from tests.service.kit import Running, until
 from tests.service.leases_kit import STORES, Desk, Later, serving_on, together
 
@@ -148,7 +149,7 @@ def test_the_order_and_space_of_json_do_not_matter(value: dict[str, object], cha
     assert fingerprint(json.dumps(value).encode()) == fingerprint(json.dumps(dict(items), indent=3).encode())
 
 
-@pytest.mark.parametrize("key", ["", " ", "k" * 256, "schlüssel", "a\x01b", '""'])
+@every("key", ["", " ", "k" * 256, "schlüssel", "a\x01b", '""'])
 def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
     with pytest.raises(ProblemError, match="1 to 255"):
         key_of({"idempotency-key": key}, b"{}", tenant="", route="r")
@@ -179,8 +180,8 @@ def test_those_refused_together_come_back_apart() -> None:
     assert len(waits) == 5
 
 
-@pytest.mark.parametrize(
-    ("prefer", "wait_s"),
+@every(
+    "prefer, wait_s",
     [("wait=3", 3), ("wait=61", 60), ("WAIT = 7", 7), ("wait=-1", 0), ("await=9", 0), ("wait=x", 0), ("", 0)],
 )
 def test_how_long_to_wait_is_read_from_prefer(prefer: str, wait_s: float) -> None:

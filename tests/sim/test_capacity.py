@@ -6,6 +6,7 @@ import pytest
 
 from flyball.errors import UsageError
 from flyball.sim.provider.capacity import Capacity, Turnstile
+from tests.cases import every
 
 
 def test_a_capacity_holds_from_its_step_until_the_next() -> None:
@@ -13,7 +14,7 @@ def test_a_capacity_holds_from_its_step_until_the_next() -> None:
     assert [capacity.at(t_s) for t_s in (-1, 0, 4.9, 5, 9.9, 10, 1000)] == [6, 6, 6, 3, 3, 6, 6]
 
 
-@pytest.mark.parametrize("text", ["", "six", "5:3", "6,5:3,5:4", "6,5:3,2:4", "-1"])
+@every("text", ["", "six", "5:3", "6,5:3,5:4", "6,5:3,2:4", "-1"])
 def test_a_capacity_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Capacity.of(text)

@@ -14,6 +14,7 @@ from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT, OURS, PEERS
 from flyball.sim.simulator.held_out import EVERY_SCENARIO
 from flyball.sim.simulator.plot import draw, picture
 from flyball.sim.simulator.scenario import Goal
+from tests.cases import every
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -64,7 +65,7 @@ def test_settings_reach_flyballs_own_and_nobody_else() -> None:
     assert theirs.goodput_pct == pytest.approx(100 * 8 / 24, rel=0.03)
 
 
-@pytest.mark.parametrize("contender", CONTENDERS)
+@every("contender", CONTENDERS)
 def test_everyone_gets_something_done(contender: str) -> None:
     run = play(EVERY_SCENARIO["constant"].shortened(0.05), contender, 1)
     assert run.total.done > 0
@@ -152,7 +153,7 @@ def test_flyballs_own_have_the_names_that_settings_have() -> None:
 # -- pictures -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["step", "bucket-shared", "outages", "agents", "processes-apart"])
+@every("name", ["step", "bucket-shared", "outages", "agents", "processes-apart"])
 def test_a_picture_is_valid_and_has_everything_in_it(name: str) -> None:
     shown = picture(EVERY_SCENARIO[name].shortened(0.05), [DEFAULT], 1)
     root = ElementTree.fromstring(draw(shown))

@@ -15,6 +15,7 @@ from flyball.sim.simulator.jobs import Job, Mix, jobs
 from flyball.sim.simulator.limits import Flaky, Seats
 from flyball.sim.simulator.rivals import Fixed
 from flyball.sim.simulator.scenario import Scenario
+from tests.cases import every
 
 PART = 0.03
 SHORT = [scenario.shortened(0.05) for scenario in EVERY_SCENARIO.values()]
@@ -28,8 +29,8 @@ def looks(run: SimulatedRun) -> object:
     return run.clients, run.moments, run.rejected_at_s, run.in_service
 
 
-@pytest.mark.parametrize("contender", ["measured", "botocore", "inspect", ORACLE])
-@pytest.mark.parametrize("name", ["neighbour", "bucket-shared", "processes-apart"])
+@every("contender", ["measured", "botocore", "inspect", ORACLE])
+@every("name", ["neighbour", "bucket-shared", "processes-apart"])
 def test_the_same_seed_is_the_same_run(name: str, contender: str) -> None:
     scenario = EVERY_SCENARIO[name].shortened(PART)
     first, again = (play(scenario, contender, 5, moments=50) for _ in range(2))
@@ -37,7 +38,7 @@ def test_the_same_seed_is_the_same_run(name: str, contender: str) -> None:
     assert looks(first) != looks(play(scenario, contender, 6, moments=50))
 
 
-@pytest.mark.parametrize("scenario", SHORT, ids=named)
+@every("scenario", SHORT)
 def test_the_oracle_fails_only_with_jobs_that_nobody_could_save(scenario: Scenario) -> None:
     run = play(scenario, ORACLE, 7)
     tried = islice(jobs(scenario.mix, 7), run.total.accepted + 1) if scenario.clients == 1 else ()
@@ -45,8 +46,8 @@ def test_the_oracle_fails_only_with_jobs_that_nobody_could_save(scenario: Scenar
     assert run.total.done > 0
 
 
-@pytest.mark.parametrize("scenario", SHORT, ids=named)
-@pytest.mark.parametrize("contender", ["measured", "fixed-high", "netflix-aimd"])
+@every("scenario", SHORT)
+@every("contender", ["measured", "fixed-high", "netflix-aimd"])
 def test_nobody_beats_the_oracle(scenario: Scenario, contender: str) -> None:
     best = play(scenario, ORACLE, 7)
     found = score(scenario, play(scenario, contender, 7).clients, best.clients)
@@ -54,8 +55,8 @@ def test_nobody_beats_the_oracle(scenario: Scenario, contender: str) -> None:
     assert found.goodput_pct <= 103
 
 
-@pytest.mark.parametrize("contender", [*CONTENDERS, ORACLE])
-@pytest.mark.parametrize("name", ["outages", "stale", "bucket-bare", "processes-4"])
+@every("contender", [*CONTENDERS, ORACLE])
+@every("name", ["outages", "stale", "bucket-bare", "processes-4"])
 def test_what_is_accepted_is_done_or_still_in_service(name: str, contender: str) -> None:
     run = play(EVERY_SCENARIO[name].shortened(PART), contender, 3)
     assert run.total.accepted == run.total.done + run.in_service

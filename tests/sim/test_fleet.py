@@ -19,6 +19,7 @@ from flyball.sim.simulator.controllers import Governed
 from flyball.sim.simulator.engine import Engine, SimulatedProvider
 from flyball.sim.simulator.jobs import Mix, jobs
 from flyball.sim.simulator.limits import Outages, Rule, Seats
+from tests.cases import every
 from tests.sim.fleet import Fleet, Moment
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
@@ -60,9 +61,9 @@ def alone(controller: str, seed: int, count: int = SEATS) -> float:
 # -- convergence ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", (8, SEATS, 60) if SOAK else (SEATS,))
-@pytest.mark.parametrize("nodes", NODES)
-@pytest.mark.parametrize("controller", CONTROLLERS)
+@every("count", (8, SEATS, 60) if SOAK else (SEATS,))
+@every("nodes", NODES)
+@every("controller", CONTROLLERS)
 def test_a_fleet_finds_the_cap_that_one_process_finds_alone(controller: str, nodes: int, count: int) -> None:
     seeds = SEEDS[: 1 if nodes == 20 and not SOAK else None]
     found = []
@@ -74,8 +75,8 @@ def test_a_fleet_finds_the_cap_that_one_process_finds_alone(controller: str, nod
     assert fmean(found) == pytest.approx(wanted, rel=CLOSE), f"seeds {seeds}: {found}, alone {wanted}"
 
 
-@pytest.mark.parametrize("controller", CONTROLLERS)
-@pytest.mark.parametrize("nodes", [2, 5, 20])
+@every("controller", CONTROLLERS)
+@every("nodes", [2, 5, 20])
 def test_growth_does_not_stop_where_every_node_sees_only_its_own_part(controller: str, nodes: int) -> None:
     fleet = saturated(nodes, controller)
     fleet.play(100)

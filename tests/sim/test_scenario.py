@@ -12,6 +12,7 @@ from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
 from flyball.sim.simulator.jobs import Mix, jobs
 from flyball.sim.simulator.plot import at, curve
 from flyball.sim.simulator.scenario import FINAL_SEEDS, GOALS, SCENARIOS, TUNING_SEEDS, ScenarioKind
+from tests.cases import every
 
 
 def test_nobody_tunes_on_what_the_final_table_is_made_of() -> None:
@@ -25,20 +26,20 @@ def test_every_class_has_a_goal_and_a_scenario() -> None:
     assert judged == ["processes-apart"]
 
 
-@pytest.mark.parametrize("name", EVERY_SCENARIO)
+@every("name", EVERY_SCENARIO)
 def test_a_scenario_has_words_and_settings_that_hold(name: str) -> None:
     scenario = EVERY_SCENARIO[name]
     assert (scenario.name, scenario.title != "", scenario.words != "") == (name, True, True)
     resolve_pool(scenario.pool)
 
 
-@pytest.mark.parametrize("name", EVERY_SCENARIO)
+@every("name", EVERY_SCENARIO)
 def test_the_same_seed_is_the_same_provider(name: str) -> None:
     scenario = EVERY_SCENARIO[name]
     assert curve(scenario, 1) == curve(scenario, 1)
 
 
-@pytest.mark.parametrize("name", ["neighbour", "bucket-shared", "square", "walk", "outages-mixed"])
+@every("name", ["neighbour", "bucket-shared", "square", "walk", "outages-mixed"])
 def test_another_seed_is_another_provider(name: str) -> None:
     assert curve(EVERY_SCENARIO[name], 1) != curve(EVERY_SCENARIO[name], 2)
 

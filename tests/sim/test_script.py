@@ -18,6 +18,7 @@ from flyball.sim.provider.dialect import ANSWER, DEFAULT_TOKENS, Dialect
 from flyball.sim.provider.dialect_gemini import GeminiDialect
 from flyball.sim.provider.script import KINDS, ProviderScript
 from flyball.sim.provider.server import BODY_LIMIT, DIALECTS, Manner, Provider, read_body
+from tests.cases import every
 from tests.sim.test_provider import post
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: type(dialect).__name__)
@@ -62,7 +63,7 @@ def test_a_star_is_for_ever() -> None:
     assert ProviderScript.of("ok,creditx*", usual_s=None).at(10**9).kind is SignalKind.CREDIT_GONE
 
 
-@pytest.mark.parametrize("text", ["430", "429x", "429:x2", "429x-1", "429 529", "*"])
+@every("text", ["430", "429x", "429:x2", "429x-1", "429 529", "*"])
 def test_a_script_that_cannot_be_read_says_so(text: str) -> None:
     with pytest.raises(UsageError, match="in a script"):
         ProviderScript.of(text, usual_s=None)
@@ -122,8 +123,8 @@ def test_a_body_may_come_in_chunks_and_packed() -> None:
     assert read_body(headers, io.BytesIO(chunked)) == b'{"a": 1}'
 
 
-@pytest.mark.parametrize(
-    ("headers", "raw"),
+@every(
+    "headers, raw",
     [
         ({"content-length": str(BODY_LIMIT + 1)}, b""),
         ({"content-length": "-1"}, b""),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from flyball.core.budget.estimate import (
     quantiles,
     score,
 )
+from tests.cases import every
 
 
 def past(
@@ -34,8 +34,8 @@ def test_nobody_knows_anything() -> None:
     assert (found.basis, found.samples) == ("default", 0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "model", "cost", "basis"),
+@every(
+    "kind, model, cost, basis",
     [
         ("bug", "opus", 9.0, "type and model"),
         ("bug", "haiku", 9.0, "type"),

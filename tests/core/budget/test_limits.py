@@ -31,6 +31,7 @@ from flyball.core.budget.usage_windows import (
     WindowUsage,
     stand,
 )
+from tests.cases import every
 
 HOUR = 3600.0
 NOW = 1_000_000 * 18_000.0 + HOUR
@@ -59,8 +60,8 @@ def full(
 # -- levels -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("five", "seven", "level", "width"),
+@every(
+    "five, seven, level, width",
     [
         (0.00, 0.00, Level.OK, 10),
         (0.79, 0.10, Level.OK, 10),
@@ -247,9 +248,9 @@ def test_the_run_s_word_the_project_s_the_baseline() -> None:
     assert guard_of(None, None) is BudgetAction.ENFORCE
 
 
-@pytest.mark.parametrize("flag", [True, False])
-@pytest.mark.parametrize("setting", ["explicit", "never"])
-@pytest.mark.parametrize(("env", "there"), [("WORK_KEY", True), ("WORK_KEY", False), ("", False)])
+@every("flag", [True, False])
+@every("setting", ["explicit", "never"])
+@every("env, there", [("WORK_KEY", True), ("WORK_KEY", False), ("", False)])
 def test_an_api_key_needs_all_three(flag: bool, setting: str, env: str, there: bool) -> None:
     refused = api_spend_refused(flag=flag, setting=setting, key_env=env, key_there=there)
     assert (refused == "") is (flag and setting == "explicit" and there)

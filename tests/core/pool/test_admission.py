@@ -10,6 +10,7 @@ from flyball.core.pool.admission import Candidate, Denial, estimate_s, judge, pl
 from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.settings import ShareRule
 from flyball.core.pool.verdict import Reason
+from tests.cases import every
 from tests.core.kit import LIMITS, T0
 
 ASK = Candidate(1, "a")
@@ -94,8 +95,8 @@ def test_spacing_denies_until_its_time() -> None:
     assert why(meters=Meters(next_grant_at=T0)) is None
 
 
-@pytest.mark.parametrize(
-    ("priority", "low", "high", "reason"),
+@every(
+    "priority, low, high, reason",
     [
         (0, 2, 0, None),
         (0, 3, 0, Reason.RESERVE),
@@ -197,8 +198,8 @@ def test_the_first_thing_in_the_way_is_named_in_a_fixed_order() -> None:
 # -- never ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("slots", "priority", "project", "machine", "hopeless"),
+@every(
+    "slots, priority, project, machine, hopeless",
     [
         (8, 1, ALONE, MACHINE, False),
         (9, 1, ALONE, MACHINE, True),

@@ -10,6 +10,7 @@ from flyball.core.pool.breaker import TRANSITIONS, BreakerEvent, BreakerState, s
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import PoolSettings
 from flyball.errors import InvariantError
+from tests.cases import every
 from tests.core.kit import T0, pool
 
 S = pool()
@@ -24,8 +25,8 @@ def stepped(
 OPEN, TRIAL = BreakerState(Phase.OPEN, T0 + 300, since=T0), BreakerState(Phase.TRIAL, T0, since=T0)
 
 
-@pytest.mark.parametrize("phase", Phase)
-@pytest.mark.parametrize("event", BreakerEvent)
+@every("phase", Phase)
+@every("event", BreakerEvent)
 def test_every_phase_and_event_is_listed_or_refused(phase: Phase, event: BreakerEvent) -> None:
     state = BreakerState(phase)
     if (phase, event) in TRANSITIONS:

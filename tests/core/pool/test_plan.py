@@ -21,6 +21,7 @@ from flyball.core.pool.plan import (
 )
 from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import Signal, SignalKind
+from tests.cases import every
 from tests.core.kit import PROBE_S, SETTLE_S, T0, at, cut, pool
 
 MIXED = pool()
@@ -240,8 +241,8 @@ def test_the_end_of_a_trial(outcome: Outcome, phase: Phase) -> None:
     assert memory.breaker.phase is phase
 
 
-@pytest.mark.parametrize(
-    ("project", "name", "claim_id", "fails"),
+@every(
+    "project, name, claim_id, fails",
     [
         ("a", "trial", None, True),
         ("a", "", None, True),
@@ -281,9 +282,9 @@ def test_the_version_moves_with_every_plan() -> None:
     assert planned(CALM).limits.version == 8
 
 
-@pytest.mark.parametrize("memory", [CALM, OPEN, HALF_OPEN, LearnedState(cut(4, failed=8))])
-@pytest.mark.parametrize("s", [MIXED, STATIC, pool(profile="calls"), pool(settle_s=0.0)])
-@pytest.mark.parametrize("later_s", [0, 119, 120, 300, 5000])
+@every("memory", [CALM, OPEN, HALF_OPEN, LearnedState(cut(4, failed=8))])
+@every("s", [MIXED, STATIC, pool(profile="calls"), pool(settle_s=0.0)])
+@every("later_s", [0, 119, 120, 300, 5000])
 def test_a_plan_is_good_for_a_while_but_not_for_ever(
     memory: LearnedState, s: PoolSettings, later_s: int
 ) -> None:

@@ -15,6 +15,7 @@ from flyball.core.pool.rate_window import LEVEL_RESERVE, REQUESTS, Source, Windo
 from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores.codec import dump_windows, load_windows
+from tests.cases import every
 from tests.core.kit import T0
 
 TOKENS = "tokens"
@@ -325,8 +326,8 @@ def test_a_quota_that_nobody_waits_for_explains_nothing() -> None:
 # -- what people declare ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "amount", "per_s"),
+@every(
+    "text, amount, per_s",
     [
         ("60/min", 60, 60),
         ("80k/min", 80_000, 60),
@@ -340,9 +341,7 @@ def test_rates_are_read_as_people_write_them(text: str, amount: float, per_s: fl
     assert windowing.rate(text) == (amount, per_s)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "60", "60/", "/min", "60/year", "-1/min", "1e3/min", "60/min/s", "\uff160/min", 60, None]
-)
+@every("text", ["", "60", "60/", "/min", "60/year", "-1/min", "1e3/min", "60/min/s", "\uff160/min", 60, None])
 def test_what_is_no_rate_is_refused_with_the_way_to_write_one(text: object) -> None:
     with pytest.raises(UsageError, match="60/min"):
         windowing.rate(text)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from flyball.core.pool.settings import (
     resolve_pool,
 )
 from flyball.errors import UsageError
+from tests.cases import every
 from tests.core.kit import pool
 
 
@@ -71,7 +72,7 @@ def test_the_share_rule_is_a_word() -> None:
     assert pool(share="lend").share is ShareRule.LEND
 
 
-@pytest.mark.parametrize(
+@every(
     "changes",
     [
         {"profile": "fast"},
@@ -205,7 +206,7 @@ def test_a_machine_limit_that_makes_no_sense_is_refused(fields: dict[str, object
         MachineSettings(**fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@every(
     "new",
     [
         {"weights": {"a\nb": 2.0}},
@@ -230,13 +231,13 @@ def test_a_change_of_the_machines_limits_that_makes_no_sense_is_refused(new: Any
         merge_machine(MachineSettings(ceiling=3), new)
 
 
-@pytest.mark.parametrize("machine", [None, 5, "x", {"ceiling": 3}, MachineSettings(resources={"": 1})])
+@every("machine", [None, 5, "x", {"ceiling": 3}, MachineSettings(resources={"": 1})])
 def test_only_limits_replace_the_machines_limits(machine: Any) -> None:
     with pytest.raises(UsageError):
         check_machine(machine)
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     ["a", "my app/ü 🚀", "👩\u200d🚀", "a\u00a0b", "x" * NAME_LIMIT, "provider:account", "'; DROP TABLE"],
 )
@@ -244,7 +245,7 @@ def test_any_printable_name_is_fine(name: str) -> None:
     assert check_name("pool", name) == name
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         *("", "a\nb", "\x00", "x" * (NAME_LIMIT + 1), "\ud83d", 7, None),

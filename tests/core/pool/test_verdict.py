@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, span_words
+from tests.cases import every
 
 
 def _verdict(reason: Reason, kind: Kind = Kind.REFUSED, **fields: object) -> Verdict:
@@ -29,7 +28,7 @@ def test_a_grant_needs_few_words() -> None:
     assert _verdict(Reason.FREE, Kind.GRANTED).words() == "granted: anthropic 6/6"
 
 
-@pytest.mark.parametrize("reason", [r for r in Reason if r not in (Reason.FREE, Reason.CAP)])
+@every("reason", [r for r in Reason if r not in (Reason.FREE, Reason.CAP)])
 def test_every_reason_has_words_of_its_own(reason: Reason) -> None:
     assert len(_verdict(reason).words()) > len(_verdict(Reason.CAP).words())
 
@@ -41,13 +40,13 @@ def test_a_detail_replaces_the_general_phrase() -> None:
     )
 
 
-@pytest.mark.parametrize("reason", Reason)
+@every("reason", Reason)
 def test_the_first_in_line_is_not_told_its_place(reason: Reason) -> None:
     assert "place" not in _verdict(reason, position=1).words()
 
 
-@pytest.mark.parametrize(
-    ("reason", "estimate_s", "look_again_s", "retry_after_s"),
+@every(
+    "reason, estimate_s, look_again_s, retry_after_s",
     [
         (Reason.CAP, 12.0, 60.0, 12.0),
         (Reason.CAP, None, 60.0, None),
@@ -68,8 +67,8 @@ def test_an_ask_that_is_too_large_is_not_promised_a_slot() -> None:
     assert "next slot" not in _verdict(Reason.TOO_LARGE, estimate_s=5.0).words()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
+@every(
+    "seconds, words",
     [(0, "1 s"), (89, "89 s"), (90, "2 min"), (3600, "60 min"), (5400, "2 h"), (129_600, "2 d")],
 )
 def test_spans_are_said_as_people_say_them(seconds: float, words: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from flyball.core.provider.http_response import from_http
 from flyball.core.signals import SignalKind
+from tests.cases import every
 from tests.core.bodies import DAY_ID, Body, anthropic, gemini, openai
 
 NOW_S = 1_790_000_000.0
@@ -15,8 +16,8 @@ def unified(**fields: str) -> dict[str, str]:
     return {f"anthropic-ratelimit-unified-{name.replace('_', '-')}": value for name, value in fields.items()}
 
 
-@pytest.mark.parametrize(
-    ("headers", "kind", "scope", "seconds"),
+@every(
+    "headers, kind, scope, seconds",
     [
         (unified(status="allowed"), "throttled", "", 9.0),
         (unified(status="allowed", reset="1790000060"), "throttled", "", 9.0),
@@ -64,8 +65,8 @@ def test_a_bad_request_says_nothing_about_the_window_beside_it() -> None:
     assert from_http(400, unified(status="rejected"), body).kind is SignalKind.CLIENT_ERROR
 
 
-@pytest.mark.parametrize(
-    ("fields", "seconds"),
+@every(
+    "fields, seconds",
     [
         ({}, None),
         ({"resets_at": NOW_S - 5}, None),

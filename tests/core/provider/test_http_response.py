@@ -8,14 +8,15 @@ from flyball.core.durations import LONGEST_WAIT_S
 from flyball.core.provider.http_response import from_http
 from flyball.core.provider.rate_limit_headers import HeaderLines
 from flyball.core.signals import Bucket, Certainty, Signal, SignalKind
+from tests.cases import every
 
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 DATE_S = 1445412480.0
 YEAR_S = "31536000"
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
+@every(
+    "status, kind",
     [
         (-1, "unknown"),
         (0, "unknown"),
@@ -59,8 +60,8 @@ def test_no_headers_and_no_body_are_fine() -> None:
 # -- when to come back ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
+@every(
+    "value, seconds",
     [
         ("", None),
         ("0", None),
@@ -90,8 +91,8 @@ def test_retry_after_is_a_sensible_wait_at_most_a_month_or_nothing(value: str, s
     assert from_http(429, {"Retry-After": value, "Date": DATE}).retry_after_s == seconds
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
+@every(
+    "value, seconds",
     [("2, 9", 9.0), ("9,2", 9.0), (f"2, {YEAR_S}", 2.0), ("soon, 2", 2.0), (f"{DATE}, 2", 2.0)],
 )
 def test_of_two_waits_the_longest_sensible_one_counts(value: str, seconds: float) -> None:
@@ -102,16 +103,16 @@ def test_a_header_may_come_twice() -> None:
     assert from_http(429, [("Retry-After", "2"), ("retry-after", "5")]).retry_after_s == 5.0
 
 
-@pytest.mark.parametrize(
-    ("millis", "seconds"),
+@every(
+    "millis, seconds",
     [("soon", 9.0), ("0", 9.0), ("-1", 9.0), ("250", 0.25), ("1500.5", 1.5005), ("250, 500", 0.5)],
 )
 def test_milliseconds_are_the_finer_word_for_the_same_wait(millis: str, seconds: float) -> None:
     assert from_http(429, {"RETRY-AFTER-MS": millis, "retry-after": "9"}).retry_after_s == seconds
 
 
-@pytest.mark.parametrize(
-    ("date", "wall_s", "seconds"),
+@every(
+    "date, wall_s, seconds",
     [
         (None, None, None),
         (None, float("nan"), None),
@@ -137,7 +138,7 @@ def test_an_answer_that_is_no_refusal_asks_nobody_to_wait() -> None:
 # -- the shapes of headers --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "headers",
     [
         {"Retry-After": "7"},
@@ -160,8 +161,8 @@ def anthropic(**fields: str) -> dict[str, str]:
     return {f"anthropic-ratelimit-input-tokens-{field}": value for field, value in fields.items()}
 
 
-@pytest.mark.parametrize(
-    ("fields", "bucket"),
+@every(
+    "fields, bucket",
     [
         ({}, None),
         ({"limit": "50"}, None),
@@ -183,8 +184,8 @@ def test_a_bucket_is_read_as_far_as_it_makes_sense(fields: dict[str, str], bucke
     assert found == (() if bucket is None else (bucket,))
 
 
-@pytest.mark.parametrize(
-    ("reset", "reset_s"),
+@every(
+    "reset, reset_s",
     [
         ("-1s", None),
         ("2 moons", None),
@@ -215,7 +216,7 @@ def test_the_providers_own_word_counts_more_than_a_gateways() -> None:
     assert from_http(200, headers).buckets == (Bucket("requests", None, 3),)
 
 
-@pytest.mark.parametrize("status", [400, 401, 429, 500, 529])
+@every("status", [400, 401, 429, 500, 529])
 def test_a_refusal_tells_its_buckets_too(status: int) -> None:
     headers = {"x-ratelimit-limit-requests": "500", "x-ratelimit-remaining-requests": "499"}
     assert from_http(status, headers).buckets == (Bucket("requests", 500, 499),)
@@ -229,9 +230,7 @@ def test_a_provider_that_says_there_is_room_and_refuses_has_refused() -> None:
 # -- near the limit ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("remaining", "kind"), [("x", "ok"), ("", "ok"), ("5", "ok"), ("4", "near limit"), ("-1", "near limit")]
-)
+@every("remaining, kind", [("x", "ok"), ("", "ok"), ("5", "ok"), ("4", "near limit"), ("-1", "near limit")])
 def test_little_quota_left_is_a_warning_not_a_throttle(remaining: str, kind: str) -> None:
     assert from_http(200, {"X-Quota-Remaining": remaining}).kind.value == kind
 

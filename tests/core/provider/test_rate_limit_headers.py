@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,10 +9,11 @@ from flyball.core.pool.rate_window import learn
 from flyball.core.provider.http_response import from_http
 from flyball.core.provider.rate_limit_headers import told_buckets
 from flyball.core.signals import Bucket, SignalKind
+from tests.cases import every
 
 
-@pytest.mark.parametrize(
-    ("field", "policy"),
+@every(
+    "field, policy",
     [
         ("", ""),
         (",;=,", "default"),
@@ -30,8 +30,8 @@ def test_what_says_nothing_that_can_be_counted_is_left_out(field: str, policy: s
     assert told_buckets(field, policy) == {}
 
 
-@pytest.mark.parametrize(
-    ("field", "policy", "bucket"),
+@every(
+    "field, policy, bucket",
     [
         ('"default";r=50;t=30', '"default";q=100;w=60', Bucket("requests", 100, 50, 30, 60)),
         ("default;r=50;t=30", "default;l=100;w=60", Bucket("requests", 100, 50, 30, 60)),

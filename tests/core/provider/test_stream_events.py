@@ -6,13 +6,13 @@ import json
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flyball.core.provider.http_response import from_event
 from flyball.core.provider.stream_events import EVENT_BYTES, SseErrorScanner
 from flyball.core.signals import Signal, SignalKind
+from tests.cases import every
 
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
@@ -35,7 +35,7 @@ def kinds(*parts: bytes) -> list[SignalKind]:
     return [signal.kind for signal in heard(*parts)]
 
 
-@pytest.mark.parametrize(
+@every(
     "stream",
     [
         b"",
@@ -71,8 +71,8 @@ def test_of_an_event_that_never_ends_nothing_is_kept() -> None:
     assert said.kind is SignalKind.OVERLOADED
 
 
-@pytest.mark.parametrize(
-    ("said", "kind"),
+@every(
+    "said, kind",
     [
         (OVERLOADED, SignalKind.OVERLOADED),
         ({"type": "error", "error": {"type": "rate_limit_error", "message": "m"}}, SignalKind.THROTTLED),

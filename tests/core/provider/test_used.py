@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flyball.core.pool.settings import check_amounts
 from flyball.core.provider.stream_events import TokenCounter
+from tests.cases import every
 
 
-@pytest.mark.parametrize("count", [10**13 - 1, 10**15, 2**60, -1, True, "9", None])
+@every("count", [10**13 - 1, 10**15, 2**60, -1, True, "9", None])
 def test_whatever_an_answer_counts_its_use_is_an_amount(count: object) -> None:
     meter = TokenCounter()
     meter.note({"usage": {"input_tokens": count, "prompt_tokens": count, "output_tokens": count}})

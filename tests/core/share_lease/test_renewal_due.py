@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from flyball.core.share_lease.holder import (
     Due,
     HolderState,
@@ -20,6 +18,7 @@ from flyball.core.share_lease.holder import (
 )
 from flyball.core.share_lease.renewal import Reply
 from flyball.core.share_lease.timing import ShareTiming
+from tests.cases import every
 
 TERMS = ShareTiming()
 
@@ -133,7 +132,7 @@ def test_leaving_is_told_at_once_and_then_as_work_ends() -> None:
     assert next_due(heard, in_flight=4).why is RenewalReason.PUSH
 
 
-@pytest.mark.parametrize("why", list(RenewalReason))
+@every("why", list(RenewalReason))
 def test_only_renewals_ahead_of_the_beat_are_eager(why: RenewalReason) -> None:
     assert why.eager == (
         why in {RenewalReason.CONFIRM, RenewalReason.PUSH, RenewalReason.PULL, RenewalReason.NOTICED}

@@ -16,6 +16,7 @@ from flyball.core.tasks.footprint import (
     footprint_of,
 )
 from flyball.errors import UsageError
+from tests.cases import every
 
 AREAS = {"api": ["src/api/**", "docs/api"], "web": ["web/"], "empty": []}
 
@@ -71,8 +72,8 @@ def test_one_of_many_tokens_is_enough() -> None:
     assert conflict(mine, theirs) == Clash("lib/**", "lib/a.py", i_write=False)
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs", "words"),
+@every(
+    "mine, theirs, words",
     [
         (writes("pages/hello*"), reads("pages/**"), "writes pages/hello*, which t-3 reads as pages/**"),
         (reads("lib"), writes("lib"), "reads lib, which t-3 writes"),
@@ -153,8 +154,8 @@ def test_an_answer_changes_when_something_is_taken() -> None:
 # -- where a footprint comes from --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("declared", "labels", "expected"),
+@every(
+    "declared, labels, expected",
     [
         (None, [], None),
         (None, ["backend", "res:docker"], None),

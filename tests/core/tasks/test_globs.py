@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from flyball.core.tasks.footprint import overlap
 from flyball.core.tasks.globs import NAMES_LIMIT, TOKEN_LIMIT, check_token
 from flyball.errors import UsageError
+from tests.cases import every
 
 REFUSED = {
     "": "must not be empty",
@@ -42,13 +43,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("token", REFUSED, ids=lambda token: repr(token[:20]))
+@every("token", REFUSED)
 def test_a_token_that_nobody_can_mean_is_refused_with_words(token: str) -> None:
     with pytest.raises(UsageError, match=re.escape(REFUSED[token])):
         check_token(token)
 
 
-@pytest.mark.parametrize("token", REFUSED, ids=lambda token: repr(token[:20]))
+@every("token", REFUSED)
 def test_a_token_that_would_be_refused_meets_everything(token: str) -> None:
     assert overlap(token, "some/where")
     assert overlap("some/where", token)
@@ -60,8 +61,8 @@ def test_what_is_not_text_is_refused() -> None:
         check_token(7)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("token", "normal"),
+@every(
+    "token, normal",
     [
         ("./x", "x"),
         ("x//y", "x/y"),
@@ -150,20 +151,20 @@ APART = [
 ]
 
 
-@pytest.mark.parametrize(("a", "b"), MEET)
+@every("a, b", MEET)
 def test_two_tokens_meet_if_a_path_could_be_in_both(a: str, b: str) -> None:
     assert overlap(a, b)
     assert overlap(b, a)
 
 
-@pytest.mark.parametrize(("a", "b"), APART)
+@every("a, b", APART)
 def test_two_tokens_stay_apart_if_no_path_could_be_in_both(a: str, b: str) -> None:
     assert not overlap(a, b)
     assert not overlap(b, a)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
+@every(
+    "a, b",
     [
         ("/".join(["**/*a*"] * 20), "/".join(["**/*b*"] * 20)),
         ("/".join(["**", "*a*"] * 20 + ["x.py"]), "/".join(["**", "*b*"] * 20 + ["y.py"])),

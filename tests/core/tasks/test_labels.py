@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flyball.core.tasks.labels import POLICIES, LandingPolicy, Spelling, policy_of, retry_tier
 from flyball.core.tasks.task import Task
+from tests.cases import every
 
 
 def task(*labels: str) -> Task:
     return Task(id="t-1", title="x", labels=labels)
 
 
-@pytest.mark.parametrize("label", ["merge:manuel", "merge:", "merge: auto", "merge:Auto", "MERGE:auto"])
-@pytest.mark.parametrize("others", [(), ("merge:auto",)])
+@every("label", ["merge:manuel", "merge:", "merge: auto", "merge:Auto", "MERGE:auto"])
+@every("others", [(), ("merge:auto",)])
 def test_a_policy_that_cannot_be_made_out_never_lands_by_itself(label: str, others: tuple[str, ...]) -> None:
     assert policy_of([task(*others, label), task("merge:auto")], otherwise="auto") == LandingPolicy(
         "manual", label

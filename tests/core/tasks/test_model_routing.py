@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from flyball.core.tasks.model_routing import EXPLICIT_ONLY, STAGE_TIERS, TIERS, Routing, resolve, tier_of
 from flyball.errors import UsageError
+from tests.cases import every
 
 LABELS = ["area:api", "model:haiku", "model:review:opus"]
 
@@ -27,8 +28,8 @@ def test_the_last_try_of_a_program_without_a_model_has_none_either() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("routing", "stage", "labels", "model", "why"),
+@every(
+    "routing, stage, labels, model, why",
     [
         (Routing(flag="opus"), "review", LABELS, "opus", "--model opus"),
         (Routing(), "review", LABELS, "opus", "label model:review:opus"),

@@ -19,6 +19,7 @@ from flyball.core.tasks.next_step import (
     on_resume,
 )
 from flyball.core.tasks.task_run import FINAL, Cause, State, TaskRunState
+from tests.cases import every
 
 BUDGETS = Budgets()
 
@@ -233,7 +234,7 @@ def test_what_no_agent_could_help_with_waits_for_a_person_whatever_its_word() ->
     assert (found.move, found.why) == (Action.PARK, "no-remote: why")
 
 
-@pytest.mark.parametrize("state", State)
+@every("state", State)
 def test_only_a_trip_that_has_not_begun_to_land_is_let_go(state: State) -> None:
     before = {State.CLAIMED, State.READY, State.RUNNING, State.ENDED, State.CHECKING}
     assert may_let_go(trip(state)) is (state in before)

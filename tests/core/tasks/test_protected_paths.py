@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.tasks.protected_paths import DEFAULT_PROTECTED, protected_among
+from tests.cases import every
 
 
 def is_protected(path: str, *patterns: str, link: str | None = None) -> bool:
     return bool(protected_among([path], patterns or DEFAULT_PROTECTED, {path: link} if link else None))
 
 
-@pytest.mark.parametrize(
+@every(
     "path",
     [
         "flyball.toml",
@@ -50,15 +51,15 @@ def test_whatever_steers_agents_or_checks_is_protected_by_default(path: str) -> 
     assert is_protected(path.swapcase())
 
 
-@pytest.mark.parametrize(
+@every(
     "path", ["src/main.py", "tasks.py", "mytasks/x", "docs/tasks.md", "flyball.toml.md", "lib/flyball.toml"]
 )
 def test_what_only_sounds_like_it_is_free(path: str) -> None:
     assert not is_protected(path)
 
 
-@pytest.mark.parametrize("path", ["secrets", "secrets/key", "secrets/a/b", "SECRETS/key", "Secrets"])
-@pytest.mark.parametrize("pattern", ["secrets", "secrets/", "/secrets", "./secrets"])
+@every("path", ["secrets", "secrets/key", "secrets/a/b", "SECRETS/key", "Secrets"])
+@every("pattern", ["secrets", "secrets/", "/secrets", "./secrets"])
 def test_a_name_means_the_path_and_all_beneath_it_with_or_without_a_slash(path: str, pattern: str) -> None:
     assert is_protected(path, pattern)
 
@@ -76,10 +77,8 @@ def test_whatever_the_pattern_looks_like_all_beneath_is_protected_too(path: str,
     assert is_protected(path, pattern)
 
 
-@pytest.mark.parametrize(
-    "path", ["lib/secrets/key", "secrets.txt", "secrets2/x", "mysecrets/x", "lib/secrets"]
-)
-@pytest.mark.parametrize("pattern", ["secrets", "secrets/"])
+@every("path", ["lib/secrets/key", "secrets.txt", "secrets2/x", "mysecrets/x", "lib/secrets"])
+@every("pattern", ["secrets", "secrets/"])
 def test_a_pattern_stands_at_the_top_unless_it_says_otherwise(path: str, pattern: str) -> None:
     assert not is_protected(path, pattern)
 
@@ -111,8 +110,8 @@ def test_letters_that_some_file_systems_do_not_see_hide_nothing(path: str) -> No
     assert is_protected(path)
 
 
-@pytest.mark.parametrize(
-    ("path", "target"),
+@every(
+    "path, target",
     [
         ("link", "secrets"),
         ("link", "secrets/"),
@@ -127,15 +126,15 @@ def test_letters_that_some_file_systems_do_not_see_hide_nothing(path: str) -> No
         ("a/link", "b/../../../other"),
     ],
 )
-@pytest.mark.parametrize("pattern", ["secrets", "secrets/"])
+@every("pattern", ["secrets", "secrets/"])
 def test_a_link_into_a_protected_place_or_out_of_the_repository_is_refused(
     path: str, target: str, pattern: str
 ) -> None:
     assert is_protected(path, pattern, link=target)
 
 
-@pytest.mark.parametrize(
-    ("path", "pattern"),
+@every(
+    "path, pattern",
     [
         ("conf", "conf/secret.toml"),
         ("CONF", "conf/secret.toml"),
@@ -154,8 +153,8 @@ def test_a_link_in_the_place_of_a_folder_above_a_protected_path_is_refused(path:
     assert protected_among([path], [pattern], {path: "lib"}) == [(path, pattern)]
 
 
-@pytest.mark.parametrize(
-    ("path", "pattern"),
+@every(
+    "path, pattern",
     [
         ("con", "conf/secret.toml"),
         ("lib/conf", "conf/secret.toml"),

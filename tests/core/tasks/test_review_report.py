@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.tasks.review_report import ParsedReview, criteria_of, read_review
+from tests.cases import every
 
 TWO = ("the page is there", "it has a title")
 
@@ -36,7 +36,7 @@ def wrong(**fields: Any) -> str:
 # -- finding it -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "{}",
@@ -58,9 +58,7 @@ def test_the_last_of_several_counts() -> None:
     assert not reading.review.passed
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Looks good to me!", "[]", "null", json.dumps(answer())[:-9], "{" * 9999]
-)
+@every("text", ["", "Looks good to me!", "[]", "null", json.dumps(answer())[:-9], "{" * 9999])
 def test_prose_and_what_is_cut_off_are_no_review(text: str) -> None:
     reading = read_review(text, TWO)
     assert reading.review is None
@@ -97,17 +95,15 @@ def test_a_block_says_what_is_against_it() -> None:
     assert review.words() == "- not met: it has a title (no heading)\n- pages/a:1: it is empty"
 
 
-@pytest.mark.parametrize(
-    "named", [1, "1", "1.", "#1", "criterion 1", "1. The page is there", "The  page is there."]
-)
+@every("named", [1, "1", "1.", "#1", "criterion 1", "1. The page is there", "The  page is there."])
 def test_a_criterion_is_named_by_number_or_words(named: object) -> None:
     fields = answer()
     fields["criteria"][0]["criterion"] = named
     assert read_review(json.dumps(fields), TWO).review is not None
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
+@every(
+    "fields, said",
     [
         ({"verdict": "approve"}, '"verdict" is "approve"'),
         ({"verdict": None}, '"verdict" is missing'),
@@ -136,8 +132,8 @@ def test_whatever_is_not_plainly_meant_is_refused_in_words(fields: dict[str, Any
 # -- criteria ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@every(
+    "text, found",
     [
         ("- one\n- two", ("one", "two")),
         ("It is done when:\n\n1. one\n2) two\n   and more", ("one", "two and more")),

@@ -14,6 +14,7 @@ from flyball.core.tasks.readiness import Deferral, DeferReason, TaskIndex
 from flyball.core.tasks.scheduler import PATIENCE, RunningTask, Selection, choose
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import InvariantError
+from tests.cases import every
 
 NOTHING = Footprint()
 """Touches nothing, so it is in nobody's way."""
@@ -275,9 +276,7 @@ def test_a_kind_without_a_capacity_has_no_limit_here() -> None:
     assert picked(choose([task("t-1", labels=("res:gpu=900",))], room=1)) == ["t-1"]
 
 
-@pytest.mark.parametrize(
-    "label", ["res:", "res:docker=", "res:docker=0", "res:docker=-1", "res:docker=two", "res:=2"]
-)
+@every("label", ["res:", "res:docker=", "res:docker=0", "res:docker=-1", "res:docker=two", "res:=2"])
 def test_a_resource_label_that_cannot_be_read_is_said_so(label: str) -> None:
     deferral = why(choose([task("t-1", labels=(label,))], room=1), "t-1")
     assert deferral.reason is DeferReason.LABEL

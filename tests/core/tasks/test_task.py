@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from flyball.core.tasks.task import ID_BYTES_LIMIT, Task, ancestors, check_task_id
 from flyball.errors import UsageError
+from tests.cases import every
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         "t-1",
@@ -32,8 +33,8 @@ def test_letters_digits_and_a_few_signs_make_an_id(name: str) -> None:
     assert check_task_id(name) == name
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
+@every(
+    "name, why",
     [
         ("", "it is empty"),
         ("two words", "a space"),

@@ -21,6 +21,7 @@ from flyball.core.tasks.task_run import (
     fold,
 )
 from flyball.errors import InvariantError
+from tests.cases import every
 
 AGENT = {"host": "h", "boot": "b", "pidns": 1, "pid": 42, "start": 7}
 PAIRS = sorted({(step, mark) for _, step, mark in TRANSITIONS}, key=str)
@@ -61,7 +62,7 @@ def test_nothing_happens_to_a_task_before_it_is_claimed() -> None:
         fold(None, entry(Step.WORKTREE))
 
 
-@pytest.mark.parametrize("state", State)
+@every("state", State)
 def test_what_the_table_does_not_list_cannot_happen(state: State) -> None:
     slot = TaskRunState(task="t-1", state=state)
     for step, mark in PAIRS:
@@ -123,8 +124,8 @@ def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(
 # -- what they add up to ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("cause", "counts"),
+@every(
+    "cause, counts",
     [
         (Cause.FAILED, (2, 1, 0, 0, 0)),
         (Cause.LIMITED, (1, 0, 1, 0, 0)),

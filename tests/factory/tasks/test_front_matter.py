@@ -20,6 +20,7 @@ from flyball.factory.tasks.front_matter import (
     split,
     with_value,
 )
+from tests.cases import every
 
 
 @pytest.fixture(params=["libyaml", "python"], autouse=True)
@@ -35,8 +36,8 @@ def values(text: str) -> dict[str, Value]:
     return parse(text).values
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
+@every(
+    "line, value",
     [
         ("x: 007", "007"),
         ("x: 1", "1"),
@@ -72,8 +73,8 @@ def test_no_front_matter_at_all_says_nothing() -> None:
     assert values("") == values("# only a comment\n") == values("---\n") == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@every(
+    "text, words",
     [
         ("a: 1\nb: 2\na: 3", "line 3: 'a' is there twice"),
         ("a: {b: 1, b: 2}", "'b' is there twice"),
@@ -126,7 +127,7 @@ def test_any_text_is_read_or_malformed_and_nothing_else(text: str) -> None:
 # -- where it lies --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "",
@@ -141,8 +142,8 @@ def test_a_text_that_does_not_begin_with_three_dashes_has_none(text: str) -> Non
     assert split(text) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "front", "rest"),
+@every(
+    "text, front, rest",
     [
         ("---\na: 1\n---\nbody", "a: 1\n", "body"),
         ("---\r\na: 1\r\n---\r\nbody", "a: 1\r\n", "body"),
@@ -173,8 +174,8 @@ def test_a_huge_one_is_refused() -> None:
 # -- changing one value ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
+@every(
+    "before, after",
     [
         ("status: open", "status: closed"),
         ("status: 'open'  # why", "status: closed  # why"),
@@ -199,8 +200,8 @@ def test_a_huge_one_is_refused() -> None:
         ("status: &s open", "status: closed"),
     ],
 )
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize("tail", ["", "\nstatus: open\n---\n", "\nno newline at the end, \u2028 ü"])
+@every("newline", ["\n", "\r\n"])
+@every("tail", ["", "\nstatus: open\n---\n", "\nno newline at the end, \u2028 ü"])
 def test_only_the_value_changes(before: str, after: str, newline: str, tail: str) -> None:
     def text(front: str) -> str:
         whole = f"---\n{front}\n---{tail}" if front else f"---\n---{tail}"
@@ -209,7 +210,7 @@ def test_only_the_value_changes(before: str, after: str, newline: str, tail: str
     assert with_value(text(before), "status", "closed") == text(after)
 
 
-@pytest.mark.parametrize("front", ["status: [open]", "status: {a: b}", "status: a\nstatus: b", "- x"])
+@every("front", ["status: [open]", "status: {a: b}", "status: a\nstatus: b", "- x"])
 def test_what_cannot_be_changed_safely_is_refused(front: str) -> None:
     with pytest.raises(MalformedError):
         with_value(f"---\n{front}\n---\n", "status", "closed")

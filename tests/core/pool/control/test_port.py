@@ -7,13 +7,14 @@ import pytest
 from flyball.core.pool.control.aimd import freeze, grow, next_move_at, resume_at_floor
 from flyball.core.pool.control.port import HISTORY_LIMIT, cap_of
 from flyball.core.pool.learned import CapEvent, CooldownState
+from tests.cases import every
 from tests.core.kit import PROBE_S, SETTLE_S, T0, at, cut, pool, probed, throttle
 
 MIXED = pool()
 IDLE = float("-inf")
 
 
-@pytest.mark.parametrize(("before", "after"), [(16, 8), (8, 4), (7, 3), (4, 2), (3, 1), (2, 1)])
+@every("before, after", [(16, 8), (8, 4), (7, 3), (4, 2), (3, 1), (2, 1)])
 def test_a_throttle_halves_the_cap(before: int, after: int) -> None:
     state, event = throttle(at(before), MIXED, T0 + 1)
     assert (cap_of(state, MIXED), event) == (after, CapEvent.CUT)
