@@ -56,8 +56,21 @@ def run_exec(address: None, tmp_path: Path) -> Iterator[Exec]:
     yield run
     for process in started:
         process.send_signal(signal.SIGCONT)
+        end(process)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Terminate it, and again each second: a signal that comes while it starts its command may be lost."""
+    for _ in range(60):
         process.terminate()
-        process.wait(timeout=60)
+        try:
+            process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    process.kill()
+    process.wait()
+    raise AssertionError(f"pid {process.pid} outlived sixty signals")
 
 
 def stop(process: subprocess.Popen[str]) -> None:
