@@ -74,7 +74,7 @@ class RefusedError(FlyballError):
 
     @property
     def retry_after_s(self) -> float | None:
-        """When asking again could help, in seconds; None where nobody knows."""
+        """When asking again could help, in seconds; None where it is not known."""
         return self.verdict.retry_after_s
 
 
@@ -92,7 +92,7 @@ class WaitTimeoutError(RefusedError, TimeoutError):
 
 
 class PoolClosedError(RefusedError):
-    """The pool admits nobody now: breaker open, trial running, or Retry-After not over."""
+    """The pool admits no ask now: breaker open, trial running, or Retry-After not over."""
 
 
 class TooLargeError(RefusedError):

@@ -250,7 +250,7 @@ class PoolStatus:
     breaker_why: str
     breaker_reopens: int
     closed_for_s: float | None
-    """Nobody is admitted for this long: the breaker's break, a Retry-After, or a pause after refusals."""
+    """No ask is admitted for this long: the breaker's break, a Retry-After, or a pause after refusals."""
     closed_why: str
     trial: str
     trial_since_s: float | None

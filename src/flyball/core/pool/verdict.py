@@ -33,7 +33,7 @@ class Reason(Enum):
     FENCED = "fenced"
     KEY_USED = "key-used"
     OUTAGE = "outage"
-    """The store does not answer; whoever stood in line waits for it."""
+    """The store does not answer; asks in line wait for it."""
 
 
 CLOSED_REASONS = frozenset({Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL, Reason.FENCED})
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def retry_after_s(self) -> float | None:
-        """When asking again could help; None where nobody knows."""
+        """When asking again could help; None where it is not known."""
         if self.reason is Reason.TOO_LARGE or self.estimate_s is not None:
             return self.estimate_s
         return self.look_again_s if self.reason in _TIMED_REASONS else None

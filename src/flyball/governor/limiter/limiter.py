@@ -82,7 +82,7 @@ class LimiterStats:
     phase: str
     """Of the breaker: closed (all is well), open, or trial."""
     closed_for_s: float | None
-    """How long nobody is let in yet; None while it is open."""
+    """How long no call may start yet; None while it is open."""
     hold_mean_s: float
     successes: int
     throttles: int

@@ -184,7 +184,7 @@ class ShareStats:
     waiting: int
     fenced: bool
     learning: bool
-    """The store has just begun and nobody grows yet."""
+    """The store has just begun, and no share grows yet."""
     leaving: bool
     renewals: int
     misses: int
