@@ -176,7 +176,7 @@ class AskStatus:
     stopped: bool = False
     """Its process is stopped (Ctrl-Z, SIGSTOP): it is passed over until it goes on."""
     why: str = ""
-    """What stands in its way: ``words`` without the pool and the place in line."""
+    """What stands in its way: ``words`` without the pool, the place in line and the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +422,7 @@ def _asking(ask: WaitingAsk, now: float) -> AskStatus:
         verdict.estimate_s,
         alive(claim.holder),
         stands_still(claim.holder),
-        verdict.why(place=False),
+        verdict.why(place=False, estimate=False),
     )
 
 

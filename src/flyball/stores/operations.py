@@ -159,16 +159,17 @@ class StoreOperations(AdminOperations):
         refusal = verdicts.never(desk, wanted)
         if refusal is None:
             return self._not_now(desk, ask, denial, park=park)
-        desk.tell([ask_fact(ask, desk.now, "refused", refusal.words())])
+        desk.tell([ask_fact(ask, desk.now, "refused", f"{refusal.pool} {refusal.why()}")])
         return refusal
 
     def _not_now(self, desk: PoolSession, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
         wanted, kind = candidate(0, ask, desk.now), Kind.PARKED if park else Kind.REFUSED
         verdict = verdicts.denied(desk, wanted, kind, denial, position=verdicts.place_of(desk, wanted))
+        why = f"{verdict.pool} {verdict.why()}"
         if not park:
-            desk.tell([ask_fact(ask, desk.now, "refused", verdict.words())])
+            desk.tell([ask_fact(ask, desk.now, "refused", why)])
             return verdict
-        claim_id = stand_in_line(desk, ask, why=verdict.words())
+        claim_id = stand_in_line(desk, ask, why=why)
         return replace(verdict, claim_id=claim_id, watch=True)
 
     @verb

@@ -21,7 +21,7 @@ def test_a_waiting_verdict_says_what_why_when_and_who() -> None:
 def test_what_is_in_the_way_can_be_told_without_the_pool_and_the_place() -> None:
     verdict = _verdict(Reason.QUEUE, Kind.PARKED, estimate_s=170.0, position=3)
     assert verdict.why() == "6/6, others are first, place 3 in line, next slot ~3 min"
-    assert verdict.why(place=False) == "6/6, others are first, next slot ~3 min"
+    assert verdict.why(place=False, estimate=False) == "6/6, others are first"
 
 
 def test_a_grant_needs_few_words() -> None:

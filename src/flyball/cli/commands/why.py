@@ -70,7 +70,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class AskReason:
+class WhyAnswer:
     query: str
     matches: tuple[Match, ...]
     nearest: tuple[str, ...]
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         status, facts, now = status_of(reader, resolve()), reader.facts(limit=_ALL_FACTS), reader.now()
     finally:
         reader.close()
-    answer = answer_for(args.query, status, facts, now=now, limit=args.limit)
+    answer = find(args.query, status, facts, now=now, limit=args.limit)
     if args.json:
         print_json(answer)
     else:
@@ -100,58 +100,51 @@ def run(args: argparse.Namespace) -> int:
 
 # -- finding --------------------------------------------------------------------------------------
 
+Claimed = LeaseStatus | AskStatus | RestStatus | Fact
+"""What belongs to a task: it has a project, a name and a pid."""
 
-def answer_for(query: str, status: Status, facts: list[Fact], *, now: float, limit: int) -> AskReason:
+
+def find(query: str, status: Status, facts: list[Fact], *, now: float, limit: int) -> WhyAnswer:
     """``facts`` come newest first."""
     leases = [Running(pool.name, lease) for pool in status.pools for lease in pool.leases]
     asks = [WaitingAsk(pool.name, ask) for pool in status.pools for ask in pool.asks]
     rests = [Resting(pool.name, rest) for pool in status.pools for rest in pool.resting]
-    owners = {
-        **{(r.lease.project, r.lease.name): () for r in leases if _is(query, r.lease)},
-        **{(w.ask.project, w.ask.name): () for w in asks if _is(query, w.ask)},
-        **{(r.rest.project, r.rest.name): () for r in rests if _is(query, r.rest)},
-        **{(f.project, f.name): () for f in reversed(facts) if f.name and _is(query, f)},
-    }
-    matches = tuple(_match(owner, leases, asks, rests, facts, now, limit) for owner in owners)
-    if matches:
-        return AskReason(query, matches, ())
-    known = {(r.lease.project, r.lease.name) for r in leases} | {(w.ask.project, w.ask.name) for w in asks}
-    known |= {(f.project, f.name) for f in facts if f.name}
-    return AskReason(query, (), tuple(_nearest(query, known)))
+    about: list[Claimed] = [*(r.lease for r in leases), *(w.ask for w in asks), *(r.rest for r in rests)]
+    about += [fact for fact in reversed(facts) if fact.name]
+    owners = dict.fromkeys(_owner(each) for each in about if _is_meant(query, each))
+    matches = []
+    for owner in owners:
+        running = tuple(r for r in leases if _owner(r.lease) == owner)
+        waiting = tuple(w for w in asks if _owner(w.ask) == owner)
+        resting = tuple(r for r in rests if _owner(r.rest) == owner)
+        own = [fact for fact in facts if _owner(fact) == owner]
+        pools = {r.pool for r in running} | {w.pool for w in waiting} | {fact.pool for fact in own[:1]}
+        of_pools = [
+            fact
+            for fact in facts
+            if fact.pool in pools and fact.kind in _POOL_KINDS and _owner(fact) != owner
+            if now - fact.at <= _LATELY_S
+        ]
+        told, pools_told = _past_facts(own[:limit], now), _past_facts(of_pools[:_POOL_FACTS], now)
+        matches.append(Match(*owner, running, waiting, resting, told, pools_told))
+    close = () if matches else tuple(_nearest(query, {_owner(each) for each in about}))
+    return WhyAnswer(query, tuple(matches), close)
 
 
-def _is(query: str, claim: LeaseStatus | AskStatus | RestStatus | Fact) -> bool:
-    pids = {claim.pid, getattr(claim, "launcher_pid", 0)} - {0}
+def _owner(claimed: Claimed) -> tuple[str, str]:
+    return claimed.project, claimed.name
+
+
+def _is_meant(query: str, claimed: Claimed) -> bool:
+    pids = {claimed.pid, getattr(claimed, "launcher_pid", 0)} - {0}
     by_pid = query.isascii() and query.isdigit() and int(query) in pids
-    return by_pid or query in (claim.name, f"{claim.project}/{claim.name}")
+    return by_pid or query in (claimed.name, f"{claimed.project}/{claimed.name}")
 
 
-def _match(
-    owner: tuple[str, str],
-    leases: list[Running],
-    asks: list[WaitingAsk],
-    rests: list[Resting],
-    facts: list[Fact],
-    now: float,
-    limit: int,
-) -> Match:
-    running = tuple(r for r in leases if (r.lease.project, r.lease.name) == owner)
-    waiting = tuple(w for w in asks if (w.ask.project, w.ask.name) == owner)
-    resting = tuple(r for r in rests if (r.rest.project, r.rest.name) == owner)
-    own = [f for f in facts if (f.project, f.name) == owner]
-    pools = {r.pool for r in running} | {w.pool for w in waiting} | {f.pool for f in own[:1]}
-    others = [
-        f
-        for f in facts
-        if f.pool in pools and f.kind in _POOL_KINDS and f not in own and now - f.at <= _LATELY_S
-    ]
-    return Match(*owner, running, waiting, resting, _past(own[:limit], now), _past(others[:_POOL_FACTS], now))
-
-
-def _past(facts: Iterable[Fact], now: float) -> tuple[PastFact, ...]:
+def _past_facts(facts: Iterable[Fact], now: float) -> tuple[PastFact, ...]:
     """Newest last, as a story is told."""
-    told = [PastFact(max(0.0, now - f.at), f.pool, f.kind, f.words, f.pid) for f in facts]
-    return tuple(reversed(told))
+    past = [PastFact(max(0.0, now - f.at), f.pool, f.kind, f.words, f.pid) for f in facts]
+    return tuple(reversed(past))
 
 
 def _nearest(query: str, known: set[tuple[str, str]]) -> list[str]:
@@ -164,18 +157,21 @@ def _nearest(query: str, known: set[tuple[str, str]]) -> list[str]:
 # -- telling --------------------------------------------------------------------------------------
 
 
-def screen(answer: AskReason, status: Status) -> Iterator[Block]:
+def screen(answer: WhyAnswer, status: Status) -> Iterator[Block]:
     if not answer.matches:
         yield from _nothing_found(answer, status)
     pools = {pool.name: pool for pool in status.pools}
     for n, match in enumerate(answer.matches):
         if n:
             yield BLANK
-        yield from _standing(match, pools)
-        yield from _history(match)
+        yield from _state(match, pools)
+        if match.facts:
+            yield _table("WHAT HAPPENED", match.facts)
+        if match.pool_facts:
+            yield _table("AND TO ITS POOL", match.pool_facts)
 
 
-def _nothing_found(answer: AskReason, status: Status) -> Iterator[Block]:
+def _nothing_found(answer: WhyAnswer, status: Status) -> Iterator[Block]:
     yield Line(f"{answer.query!r} neither runs nor waits, and nothing is remembered about it.")
     if _is_task_here(answer.query):
         yield Line(f"{command('task', 'why', answer.query)} says how the task stands", label="next")
@@ -199,10 +195,10 @@ def _is_task_here(name: str) -> bool:
     return False
 
 
-def _standing(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
+def _state(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
     who = Piece(f"{match.project}/{match.name}", Style.STRONG)
     for running in match.running:
-        yield Line([who, *_runs(running)])
+        yield Line([who, *_run_words(running)])
         yield from (Line(words, label=label, indent=2) for label, words in _details(running.lease))
     for waiting in match.waiting:
         ask = waiting.ask
@@ -227,12 +223,12 @@ def _standing(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
 
 
 def _last_words(last: PastFact) -> str:
-    words = f"; last {last.kind} {span_words(last.s_ago)} ago: {_told(last)}"
-    # Whoever comes back from a rest runs or waits, and is then remembered for how that ended.
+    words = f"; last {last.kind} {span_words(last.s_ago)} ago: {last.words}"
+    # A run that comes back from its rest runs or waits, and its last fact is then how that ended.
     return f"{words}; it was killed before that" if last.kind == "rests" else words
 
 
-def _runs(running: Running) -> list[str | Piece]:
+def _run_words(running: Running) -> list[str | Piece]:
     lease = running.lease
     if lease.alive is False:
         return [" ", Piece("is dead", Style.BAD), f" and still counted in {running.pool}, pid {lease.pid}"]
@@ -263,20 +259,8 @@ def _ask_words(pool: str, ask: AskStatus) -> Words:
     return f"{pool} {ask.why}"
 
 
-def _history(match: Match) -> Iterator[Block]:
-    if match.facts:
-        yield _table("WHAT HAPPENED", match.facts)
-    if match.pool_facts:
-        yield _table("AND TO ITS POOL", match.pool_facts)
-
-
-def _told(fact: PastFact) -> str:
-    """The fact without the word that the table already shows."""
-    return fact.words.removeprefix("waiting: ").removeprefix("refused: ")
-
-
 def _table(title: str, facts: tuple[PastFact, ...]) -> Table:
     rows: list[list[Words]] = [
-        [f"{span_words(fact.s_ago)} ago", fact.pool, fact.kind, _told(fact)] for fact in facts
+        [f"{span_words(fact.s_ago)} ago", fact.pool, fact.kind, fact.words] for fact in facts
     ]
     return Table([Column("", right=True), Column("POOL"), Column(""), Column(title, wraps=True)], rows)

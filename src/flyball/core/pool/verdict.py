@@ -108,8 +108,8 @@ class Verdict:
         opening = "waiting" if self.kind is Kind.PARKED else "refused"
         return f"{opening}: {self.pool} {self.why()}"
 
-    def why(self, *, place: bool = True) -> str:
-        """What stands in the way of an ask, without its pool; ``place``: with its place in line.
+    def why(self, *, place: bool = True, estimate: bool = True) -> str:
+        """What stands in the way of an ask, without its pool; with its place in line and the estimate.
 
         >>> Verdict(kind=Kind.PARKED, reason=Reason.CAP, pool="anthropic", in_use=6, cap=6, position=3).why()
         '6/6, place 3 in line'
@@ -122,7 +122,7 @@ class Verdict:
             parts.append(phrase)
         if place and self.position > 1:
             parts.append(f"place {self.position} in line")
-        if self.estimate_s is not None and self.reason is not Reason.TOO_LARGE:
+        if estimate and self.estimate_s is not None and self.reason is not Reason.TOO_LARGE:
             parts.append(f"next slot ~{span_words(self.estimate_s)}")
         tail = f" ({self.blocker.words()})" if self.blocker else ""
         return f"{', '.join(parts)}{tail}"

@@ -41,7 +41,7 @@ const waiting = new Table("waiting", {
       kind: (ask) => (ask.estimate_s === null ? "quiet" : ""),
     },
     { id: "reason", title: "Reason", always: true, text: (ask) => ask.reason, cell: reasonCell() },
-    { id: "words", title: "Why", always: true, text: (ask) => askWords(ask, ask.pool.name) },
+    { id: "words", title: "Why", always: true, text: askWords },
   ],
 });
 

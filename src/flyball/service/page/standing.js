@@ -82,16 +82,11 @@ export function windowWords(window) {
 }
 
 /** Why an ask waits, without what the table says in other columns. */
-export function askWords(ask, pool) {
+export function askWords(ask) {
   if (ask.alive === false) return "dead, will be dropped";
   const slots = ask.slots > 1 ? `${ask.slots} slots; ` : "";
   const priority = ask.priority ? `priority ${ask.priority}; ` : "";
-  const opening = `waiting: ${pool} `;
-  const words = ask.words.startsWith(opening) ? ask.words.slice(opening.length) : ask.words;
-  const why = words
-    .replace(`, place ${ask.position} in line`, "")
-    .replace(/, next slot ~\d+ (s|min|h|d)(?= \(|$)/, "");
-  return `${slots}${priority}${why}`;
+  return `${slots}${priority}${ask.why}`;
 }
 
 /** What a person should know about a lease; empty where all is well. */

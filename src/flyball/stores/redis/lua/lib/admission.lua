@@ -66,7 +66,7 @@ function admit.run(argument)
   end
   local refusal = answers.never(ask)
   local verdict = refusal or answers.denied(ask, park == '1' and 'parked' or 'refused', denial, answers.place_of(ask))
-  local why = answers.words(verdict)
+  local why = answers.why(verdict)
   if refusal or park ~= '1' then
     desk.tell(ask, 'refused', why)
     return nil, answers.text(verdict)

@@ -15,8 +15,8 @@ function answers.pool_name()
   return (string.gsub(match(PREFIX, '{(.*)}:$'), '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
--- twin: core/pool/verdict.py Verdict.words, Verdict.why, Blocker.words
-function answers.words(v)
+-- twin: core/pool/verdict.py Verdict.why, Blocker.words
+function answers.why(v)
   local parts = {answers.pool_name() .. format(' %d/%d', v.in_use, v.cap)}
   if v.reserved ~= 0 then parts[#parts + 1] = format('%d reserved', v.reserved) end
   local phrase = v.detail ~= '' and v.detail or (PHRASES)[v.reason]
@@ -27,7 +27,7 @@ function answers.words(v)
   end
   local b = v.blocker
   local tail = b and ' (' .. b.project .. '/' .. b.name .. (tostring(b.pid) == '0' and ', a remote client)' or ', pid ' .. b.pid .. ')') or ''
-  return (v.kind == 'parked' and 'waiting' or 'refused') .. ': ' .. table.concat(parts, ', ') .. tail
+  return table.concat(parts, ', ') .. tail
 end
 
 -- twin: stores/redis/records.py verdict_of
