@@ -10,22 +10,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 UNFINISHED = ".flyball-*.tmp"
-"""What somebody leaves behind who is killed while writing."""
+"""What a process leaves behind that is killed while writing."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system without hard links answers."""
 _FRONT, _BACK = UNFINISHED.split("*")
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Put this content in the place of what is there, if anything."""
-    with _beside(path, content, mode) as made:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+    """Put this content in the place of what is there, if anything.
+
+    ``durable=False`` does not wait for the disk: for what is written often and worth nothing after a crash of
+    the machine.
+    """
+    with _beside(path, content, mode, durable) as made:
         os.replace(made, path)
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
 
 
 def create_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Make a new file. FileExistsError if anything is there already, a dangling link included."""
-    with _beside(path, content, mode) as made:
+    with _beside(path, content, mode, durable=True) as made:
         try:
             # A link fails where the name is taken; a rename would take it.
             os.link(made, path)
@@ -39,15 +44,16 @@ def create_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 
 
 @contextmanager
-def _beside(path: Path, content: bytes, mode: int) -> Iterator[str]:
-    """The content in a file of another name in the same folder, safely on disk; gone afterwards."""
+def _beside(path: Path, content: bytes, mode: int, durable: bool) -> Iterator[str]:
+    """The content in a file of another name in the same folder; gone afterwards."""
     descriptor, made = tempfile.mkstemp(prefix=_FRONT, suffix=_BACK, dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
             file.write(content)
             os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         yield made
     finally:
         with suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from flyball.cli.ui.progress import PIECE_BYTES, StreamCopy, shown
+from flyball.cli.ui.progress import StreamCopy, shown
 from flyball.cli.ui.render import allow_any_name, print_json, safe
 from flyball.cli.ui.units import command, count_or_all, size_words
 from flyball.core.tasks.task_run import State
@@ -26,6 +26,7 @@ from flyball.factory.run.session import running
 from flyball.factory.state.run_folders import last_folder
 from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
 from flyball.host.file_watch import FileWatcher
+from flyball.host.growing_file import PIECE_BYTES, GrowingFile
 from flyball.host.process import alive
 
 SUMMARY = """Show the end of what a task's agent prints, or printed in its last run; with --follow go on until
@@ -201,7 +202,7 @@ def _as_text(printed: Printed, file: BinaryIO, *, follow: bool, cut: int) -> Non
     allow_any_name(sys.stdout)
     if cut:
         _remark(f"lines this long are not all read: {size_words(cut)} before this are left out; --lines all")
-    passage = StreamCopy(file)
+    passage = _copy(file)
     for text in pieces(printed, passage, follow=follow):
         sys.stdout.write(shown(text))
         sys.stdout.flush()
@@ -209,6 +210,10 @@ def _as_text(printed: Printed, file: BinaryIO, *, follow: bool, cut: int) -> Non
         sys.stdout.write("\n")
     for words in _ending(printed, nothing=os.fstat(file.fileno()).st_size == 0, follow=follow):
         _remark(words)
+
+
+def _copy(file: BinaryIO) -> StreamCopy:
+    return StreamCopy(GrowingFile(file.fileno(), at=file.tell()))
 
 
 def _remark(words: str) -> None:
@@ -241,7 +246,7 @@ def _elsewhere(printed: Printed) -> str:
 
 def _as_json(printed: Printed, file: BinaryIO, *, follow: bool) -> None:
     record = {"task": printed.task, "stream": printed.stream, "path": str(printed.path)}
-    lines = _whole_lines(pieces(printed, StreamCopy(file), follow=follow))
+    lines = _whole_lines(pieces(printed, _copy(file), follow=follow))
     if not follow:
         ended = {"over": printed.exit is not None or not printed.alive(), "exit": printed.exit}
         print_json({**record, **ended, "lines": list(lines)})

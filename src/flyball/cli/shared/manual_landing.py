@@ -27,6 +27,7 @@ from flyball.factory.project_view import Project, history_of
 from flyball.factory.run.manual_actions import ManualAction
 from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.session import ask, conduct, running
+from flyball.host.growing_file import GrowingFile
 
 _LOOK_EVERY_S = 0.15
 _STEPS: Mapping[tuple[Step, RunPhase], str] = {
@@ -80,7 +81,7 @@ class LandingLines:
             return
         # A landing that starts over throws the log away; what was told of it is told.
         with contextlib.suppress(OSError):
-            self._gate = StreamCopy((folder / LOG).open("rb"))
+            self._gate = StreamCopy(GrowingFile.open(folder / LOG))
 
     def _pass_on_gate(self) -> None:
         if self._gate is None or self._out is None:

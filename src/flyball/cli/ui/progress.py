@@ -10,9 +10,10 @@ import codecs
 import io
 import time
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from flyball.cli.ui.render import safe
+from flyball.host.growing_file import GrowingFile
 
 FIRST_S = 1.0
 EVERY_S = 5.0
@@ -43,13 +44,10 @@ class ProgressLine:
         self._stream.flush()
 
 
-PIECE_BYTES = 1 << 16
-
-
 class StreamCopy:
-    """Text of a file that may still grow, from where the file stands, with one kind of line end."""
+    """Text of a file that may still grow, with one kind of line end."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: GrowingFile) -> None:
         self._file = file
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
@@ -58,7 +56,7 @@ class StreamCopy:
 
     def new(self) -> Iterator[str]:
         """What has come since the last time."""
-        while piece := self._file.read(PIECE_BYTES):
+        while piece := self._file.read():
             yield self._passed(self._decoder.decode(piece))
 
     def rest(self) -> Iterator[str]:

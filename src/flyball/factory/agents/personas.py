@@ -31,6 +31,7 @@ from pathlib import Path
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.factory.tasks.front_matter import MalformedError, split
+from flyball.host.atomic_file import replace_file
 
 CLAUDE, AGENTS = ".claude/agents", ".agents/personas"
 PLACES = (CLAUDE, AGENTS)
@@ -172,9 +173,7 @@ def write_install(root: Path, plan: Sequence[Planned]) -> list[str]:
         path = root / planned.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_suffix(".md.new")
-            fresh.write_text(planned.content, encoding="utf-8")
-            fresh.replace(path)
+            replace_file(path, planned.content.encode(), mode=0o644)
         except OSError as error:
             so_far = f"; written so far: {', '.join(written)}" if written else ""
             raise UsageError(f"cannot write {path}: {error.strerror}{so_far}") from error

@@ -13,20 +13,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.pool.verdict import span_words
 from flyball.core.signals import Signal
 from flyball.factory.agents.process import Process, ProcessWatch
 from flyball.governor.launch.supervised_child import STDERR, STDOUT
+from flyball.host.atomic_file import replace_file
+from flyball.host.growing_file import GrowingFile
 from flyball.runtimes.port import End, Ending, Progress, Reader
 
-_PIECE_BYTES = 1 << 18
 _PIECES = 64
 _BATCH_S = 0.03
 """Lines come in bursts: wait this long after the first, and read them together."""
@@ -49,21 +48,6 @@ class AgentLimits:
     silence_s: float | None = None
     stuck_s: float | None = None
     grace_s: float = 10.0
-
-
-class _Tail:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.at = 0
-
-    def read(self) -> bytes:
-        piece = os.pread(self._file, _PIECE_BYTES, self.at)
-        self.at += len(piece)
-        return piece
-
-    def close(self) -> None:
-        os.close(self._file)
 
 
 class AgentWatcher:
@@ -95,7 +79,7 @@ class AgentWatcher:
         self._ended = False
         self._known_session: str | None = None
         self._known_money: tuple[float | None, tuple[UsageReport, ...]] = (None, ())
-        self._tails = {name: _Tail(process.folder / name) for name in (STDOUT, STDERR)}
+        self._files = {name: GrowingFile.open(process.folder / name) for name in (STDOUT, STDERR)}
 
     @property
     def progress(self) -> Progress:
@@ -112,7 +96,7 @@ class AgentWatcher:
         """Read until it is gone; how it ended."""
         over = asyncio.ensure_future(self.process.over(self._watch))
         over.add_done_callback(self._is_over)
-        told = [self._watch.tell(tail.path, self._news.set) for tail in self._tails.values()]
+        told = [self._watch.tell(self.process.folder / name, self._news.set) for name in self._files]
         try:
             while not over.done():
                 if await self._read():
@@ -124,9 +108,9 @@ class AgentWatcher:
             return self._ending(over.result())
         finally:
             over.cancel()
-            for tail in self._tails.values():
-                self._watch.forget(tail.path)
-                tail.close()
+            for name, file in self._files.items():
+                self._watch.forget(self.process.folder / name)
+                file.close()
             if self._stopping is not None:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._stopping
@@ -152,9 +136,9 @@ class AgentWatcher:
         An agent may print faster than we read: its ceilings are looked at all the same.
         """
         feeds, more = {STDOUT: self._reader.feed, STDERR: self._reader.feed_stderr}, False
-        for name, tail in self._tails.items():
+        for name, file in self._files.items():
             for _ in range(_PIECES):
-                piece = tail.read()
+                piece = file.read()
                 if not piece:
                     break
                 now = time.time()
@@ -192,10 +176,8 @@ class AgentWatcher:
             "cost_usd": progress.cost_usd,
             "stuck": self.stuck,
         }
-        path = self.process.folder / PROGRESS
         with contextlib.suppress(OSError):
-            path.with_suffix(".new").write_text(json.dumps(record), encoding="utf-8")
-            path.with_suffix(".new").rename(path)
+            replace_file(self.process.folder / PROGRESS, json.dumps(record).encode(), durable=False)
         self._changed()
 
     # -- ceilings -------------------------------------------------------------------------------------
@@ -220,7 +202,7 @@ class AgentWatcher:
             return f"it took more turns than agent.max_turns allows ({limits.max_turns})"
         if limits.max_cost_usd and (progress.cost_usd or 0.0) > limits.max_cost_usd:
             return f"it cost more than {limits.cost_key} allows (${limits.max_cost_usd:g})"
-        if sum(tail.at for tail in self._tails.values()) > OUTPUT_LIMIT_BYTES:
+        if sum(file.at for file in self._files.values()) > OUTPUT_LIMIT_BYTES:
             return f"it printed more than {OUTPUT_LIMIT_BYTES >> 30} GB"
         return ""
 

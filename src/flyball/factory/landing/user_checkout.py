@@ -26,6 +26,7 @@ from flyball.factory.git.git import Git, named
 from flyball.factory.git.repository import Repository
 from flyball.factory.tasks.front_matter import MalformedError
 from flyball.factory.tasks.task_text import closed
+from flyball.host.atomic_file import replace_file
 
 NOTE = "checkout.json"
 
@@ -69,9 +70,7 @@ class UserCheckout:
         # Behind already, unless its owner has brought it here meanwhile.
         if known is not None and known.path == path and not _has_followed(Git(path), known.at, tip):
             return
-        fresh = self._note.with_suffix(".new")
-        fresh.write_text(json.dumps({"path": str(path), "at": tip}), encoding="utf-8")
-        fresh.rename(self._note)
+        replace_file(self._note, json.dumps({"path": str(path), "at": tip}).encode())
 
     def _path(self) -> Path | None:
         return self._repository.checked_out(self._repository.default, outside=self._worktrees)

@@ -22,6 +22,7 @@ from flyball.factory.agents.watcher import PROGRESS
 from flyball.factory.run.run import Run
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.tasks.port import TaskProblem
+from flyball.host.atomic_file import replace_file
 
 FILE_NAME = "board.json"
 _EVERY_S = 1.0
@@ -185,11 +186,9 @@ class BoardFile:
         if not now and early_s > 0:
             return early_s
         self._written_at = time.monotonic()
-        fresh = self._path.with_suffix(".new")
         # A full disk must not stop a run that only wants to be looked at.
         with contextlib.suppress(OSError):
-            fresh.write_text(json.dumps(asdict(make())), encoding="utf-8")
-            fresh.rename(self._path)
+            replace_file(self._path, json.dumps(asdict(make())).encode(), durable=False)
         return 0.0
 
     def read(self) -> Board | None:

@@ -26,10 +26,10 @@ from stat import S_ISREG
 from flyball.core.pool.model import Holder
 from flyball.errors import AgentError
 from flyball.governor.launch.gated_child import GatedChild
+from flyball.host.growing_file import PIECE_BYTES, GrowingFile
 from flyball.host.process import DeathWatch, alive, identify
 
 LEFTOVER_S = 86400.0
-_PIECE_BYTES = 1 << 18
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
 """Between two looks: short while output comes, longer while it is silent, never long enough to be noticed."""
 STDOUT, STDERR = 1, 2
@@ -72,17 +72,15 @@ class FileTail:
     """One growing file, passed on to a descriptor of ours and shown to ``look``."""
 
     def __init__(self, file: int, sink: int, look: Callable[[bytes], None], path: Path) -> None:
-        self._file, self._sink, self._look, self._path = file, sink, look, path
-        self._at = 0
+        self._file, self._sink, self._look, self._path = GrowingFile(file), sink, look, path
         self.broken = False
         """Nobody reads what we pass on any more."""
 
     def pump(self) -> int:
         """Pass on what has come, up to a piece; how much it was."""
-        piece = os.pread(self._file, _PIECE_BYTES, self._at)
+        piece = self._file.read()
         if not piece:
             return 0
-        self._at += len(piece)
         if not self.broken:
             try:
                 _write_all(self._sink, piece)
@@ -96,8 +94,8 @@ class FileTail:
 
     def drain(self) -> None:
         """Pass on all that is there now; what the command's own children still write is not waited for."""
-        end = os.fstat(self._file).st_size
-        while self._at < end and self.pump():
+        end = self._file.size()
+        while self._file.at < end and self.pump():
             pass
 
 
@@ -118,7 +116,7 @@ def follow(child: GatedChild, tails: Sequence[FileTail]) -> int:
                 for tail in tails:
                     tail.drain()
                 return status
-            if moved < _PIECE_BYTES:
+            if moved < PIECE_BYTES:
                 pause_s = _SHORTEST_S if moved else min(pause_s * 2, _LONGEST_S)
                 select.select(watch.fds, [], [], pause_s)
     finally:

@@ -201,7 +201,10 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _write(folder: str, text: str) -> None:
-    """A full disk may have room again in a moment; a folder that is gone is nobody's any more."""
+    """A full disk may have room again in a moment; a folder that is gone is wanted by no process.
+
+    Not ``host/atomic_file.py``: this script imports nothing of flyball.
+    """
     path = os.path.join(folder, "status")
     for _ in range(_FULL_DISK_TRIES):
         try:

@@ -33,6 +33,16 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_need_not_survive_the_machine_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", fails)
+    replace_file(tmp_path / "a", b"old", durable=False)
+    replace_file(tmp_path / "a", b"new", durable=False)
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert not left_over(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
 def test_what_is_there_is_never_replaced_by_a_new_file(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a"
