@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import get_type_hints
 
 import pytest
 
 from flyball import Governor, Share, ShareStats
-from flyball.cli.ui.pool_settings import value_words
-from flyball.core.pool.settings import PROFILES, PoolChanges, resolve_pool
-from flyball.core.pool.settings import SETTINGS as TABLE
-from flyball.core.share_lease.timing import BEATS_PER_TTL, terms_for
+from flyball.core.pool.settings import SETTINGS, PoolChanges
 from flyball.governor import inherited_lease
 from flyball.governor.state_url import SERVERS, resolve
 from flyball.host.process import HOST_VARIABLE
+from tests.pool_settings_reference import PAGE, reference_page
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
-SHARES, SETTINGS, ADDRESSES = (
-    (REFERENCE / name).read_text(encoding="utf-8")
-    for name in ("shares.md", "pool-settings.md", "addresses.md")
-)
+SHARES, ADDRESSES = ((REFERENCE / name).read_text(encoding="utf-8") for name in ("shares.md", "addresses.md"))
 
 
 def rows(text: str) -> list[list[str]]:
@@ -64,37 +58,13 @@ def test_what_is_listed_of_a_share_is_there_and_nothing_is_left_out() -> None:
         assert f"`{field.name}`" in section
 
 
-def test_every_setting_of_a_pool_is_listed_with_its_option_and_defaults() -> None:
-    listed = {row[1].strip("`"): row for row in rows(SETTINGS) if len(row) == 4 and row[1].startswith("`")}
-    assert set(listed) == set(PoolChanges.__annotations__)
-    for key, (option, _, default, _) in listed.items():
-        assert default == "; ".join(_defaults(key)), key
-        flags = [TABLE[key].flag, *(TABLE[key].negation or [])[:1]]
-        assert names(option) == [flag for flag in flags if flag is not None]
-
-
-def _defaults(key: str) -> list[str]:
-    found = {profile: _words(key, profile) for profile in PROFILES}
-    common = found.pop("mixed")
-    others = [f"{profile}: {words}" for profile, words in found.items() if words != common]
-    return [common, *([] if key == "profile" else others)]
-
-
-def _words(key: str, profile: str) -> str:
-    value: Any = getattr(resolve_pool({"profile": profile}), key)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value_words(key, value.value if isinstance(value, Enum) else value)
-
-
-def test_the_times_of_a_share_lease_are_those_of_the_code() -> None:
-    beats = {row[0]: row[1] for row in rows(SETTINGS) if len(row) == 2}
-    terms = terms_for(1.0)
-    assert beats["after one that failed, again after"] == f"1/{1 / terms.retry_s:g}"
-    apart = beats["renewals that do not wait for the beat are apart by at least"]
-    assert apart == f"1/{1 / terms.eager_s:g}"
-    assert f"{terms.fence_s:g}" in beats.values()
-    assert f"{BEATS_PER_TTL}, and the grace" in beats.values()
+def test_the_page_of_the_pool_settings_says_what_the_code_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference_page(), (
+        "stale; run: python -m tests.pool_settings_reference"
+    )
+    assert set(PoolChanges.__annotations__) == set(SETTINGS)
+    for name, kind in get_type_hints(PoolChanges).items():
+        assert SETTINGS[name].type == kind, name
 
 
 def test_every_kind_of_address_is_listed_and_can_be_used() -> None:

@@ -7,7 +7,6 @@ writes it; a test fails while it does not say what the code says.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -159,7 +158,10 @@ def _kind(schema: Mapping[str, Any]) -> str:
         return f"list of {_kind(schema.get('items', {}))}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
         return f"object of {_kind(schema['additionalProperties'])}"
-    return json.dumps(schema["enum"]) if "enum" in schema else str(kind)
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "maximum": "≤"}
+    return " ".join([str(kind), *(f"{sign} {schema[key]:g}" for key, sign in signs.items() if key in schema)])
 
 
 def _metrics() -> str:

@@ -1,17 +1,16 @@
 """What goes over the wire beyond the status itself: small msgspec structs, and the settings of a pool.
 
-The body of a set has the names of ``PoolChanges``, one source for Python, the command line and HTTP. It is
-read strictly: ``"3"`` is no number, a name that nobody knows is refused with the nearest one.
+The body of a change has the names and bounds of the table of settings, as Python and the command line have.
+It is read strictly: ``"3"`` is not a number, an unknown name is refused with the nearest one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast, get_type_hints
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from flyball.core.pool.settings import NAME_LIMIT, PoolChanges, check_name
+from flyball.core.pool.settings import NAME_LIMIT, SETTINGS, PoolChanges, Setting, check_name
 from flyball.core.suggestions import did_you_mean, nearest
 from flyball.errors import UsageError
 from flyball.governor.status import PoolStatus
@@ -21,12 +20,24 @@ from flyball.stores.port import PoolSnapshot
 
 ENCODED_SLASH = "\x1f"
 """Stands for a slash inside a name while a path is taken apart (middleware.py); no name contains it."""
-_KEYS: Mapping[str, Any] = get_type_hints(PoolChanges)
-_NAMED_INSIDE = {"weights": "project", "maxima": "project", "windows": "window"}
+
+
+def _type_with_bounds(setting: Setting) -> Any:
+    """The type of a setting for the OpenAPI document."""
+    if setting.choices:
+        return Literal[setting.choices]
+    bounds = {"gt": setting.above, "ge": setting.at_least, "le": setting.at_most}
+    given: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
+    # An entry may also be 0, which removes it.
+    return Annotated[setting.type, msgspec.Meta(**given)] if given and not setting.named_by else setting.type
+
 
 PoolSettingsBody = msgspec.defstruct(
     "PoolSettingsBody",
-    [(name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in _KEYS.items()],
+    [
+        (name, _type_with_bounds(setting) | msgspec.UnsetType, msgspec.UNSET)
+        for name, setting in SETTINGS.items()
+    ],
     forbid_unknown_fields=True,
     kw_only=True,
     module=__name__,
@@ -129,7 +140,7 @@ def pool_changes(body: bytes) -> PoolChanges:
     if not isinstance(given, dict):
         raise ProblemError(400, "malformed", 'the body must be an object, such as {"cap": 12}')
     for name in given:
-        if name not in _KEYS:
+        if name not in SETTINGS:
             raise _unknown(name)
     if not given:
         raise UsageError('nothing to set; for example: {"cap": 12}')
@@ -138,9 +149,9 @@ def pool_changes(body: bytes) -> PoolChanges:
 
 
 def _unknown(name: str) -> ProblemError:
-    close = nearest(name, _KEYS, at_most=1)
+    close = nearest(name, SETTINGS, at_most=1)
     shown = name if len(name) <= NAME_LIMIT else f"{name[:NAME_LIMIT]}..."
-    hint = did_you_mean(name, _KEYS) or f"known: {', '.join(sorted(_KEYS))}"
+    hint = did_you_mean(name, SETTINGS) or f"known: {', '.join(sorted(SETTINGS))}"
     return ProblemError(
         400,
         "unknown-setting",
@@ -153,9 +164,10 @@ def _unknown(name: str) -> ProblemError:
 def _check_types(given: dict[str, Any]) -> None:
     for name, value in given.items():
         try:
-            msgspec.convert(value, _KEYS[name])
-            for inside in value if name in _NAMED_INSIDE else ():
-                check_name(_NAMED_INSIDE[name], inside)
+            setting = SETTINGS[name]
+            msgspec.convert(value, setting.type)
+            for entry in value if setting.named_by else ():
+                check_name(setting.named_by or "", entry)
         except (msgspec.ValidationError, UsageError) as error:
             words = str(error)[:1].lower() + str(error)[1:]
             raise ProblemError(400, "bad-setting", f"{name}: {words}", setting=name) from error

@@ -10,14 +10,15 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
 from flyball.cli.parser import add_action
 from flyball.cli.ui.pool_settings import (
     PoolView,
+    add_flag,
     default_view,
+    named_changes,
     one_line,
     pool_screen,
     view_of,
@@ -25,16 +26,14 @@ from flyball.cli.ui.pool_settings import (
     window_note,
 )
 from flyball.cli.ui.render import BLANK, Block, print_json, say, show
-from flyball.cli.ui.units import duration, key_limit, key_rate, key_weight, size_words, whole
+from flyball.cli.ui.units import size_words
 from flyball.core.pool.control.port import cap_of
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import (
     SETTING_GROUPS,
-    SETTINGS,
     MachineChanges,
     MachineSettings,
     PoolChanges,
-    Setting,
     check_name,
 )
 from flyball.core.pool.verdict import span_words
@@ -219,28 +218,8 @@ def _add_set(parser: argparse.ArgumentParser) -> None:
     for title, settings in SETTING_GROUPS.items():
         group = parser.add_argument_group(title)
         for setting in settings:
-            _add_flag(group, setting)
+            add_flag(group, setting)
     parser.add_argument("--json", action="store_true", help="the result as JSON")
-
-
-def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
-    name, flag, help_ = setting.name, setting.flag, setting.help
-    if flag is None:
-        return
-    if setting.negation is not None:
-        no, no_help = setting.negation
-        either = group.add_mutually_exclusive_group()
-        either.add_argument(flag, dest=name, action="store_true", default=None, help=help_)
-        either.add_argument(no, dest=name, action="store_false", default=None, help=no_help)
-    elif setting.choices:
-        group.add_argument(flag, dest=name, choices=setting.choices, help=help_)
-    elif setting.named_by is not None:
-        pair = {float: key_weight, int: key_limit, str: key_rate}[setting.value_type]
-        help_ += "; 0 removes it; repeatable"
-        group.add_argument(flag, dest=name, type=pair, action="append", metavar=setting.metavar, help=help_)
-    else:
-        parse = duration if name.endswith("_s") else whole
-        group.add_argument(flag, dest=name, type=parse, metavar=setting.metavar, help=help_)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -251,7 +230,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _set(args: argparse.Namespace, governor: Governor) -> int:
-    changes = _changes(args)
+    changes = named_changes(args)
     if not changes:
         raise UsageError(f"nothing to set; for example: flyball pool set {args.name} --cap 12")
     known = [pool.name for pool in governor.status().pools]
@@ -267,13 +246,6 @@ def _set(args: argparse.Namespace, governor: Governor) -> int:
     if args.name not in known and (meant := did_you_mean(args.name, known)):
         say(f"this is a new pool; {meant}")
     return 0
-
-
-def _changes(args: argparse.Namespace) -> PoolChanges:
-    """What the command line names, and nothing else."""
-    named = {key: value for key in SETTINGS if (value := getattr(args, key, None)) is not None}
-    pairs = {key: dict(value) for key, value in named.items() if SETTINGS[key].named_by}
-    return cast(PoolChanges, named | pairs)
 
 
 def _show(args: argparse.Namespace, governor: Governor) -> int:

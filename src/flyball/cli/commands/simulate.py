@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from flyball.cli.ui.pool_settings import add_flag, named_changes
 from flyball.cli.ui.progress import ProgressLine
 from flyball.cli.ui.render import (
     BLANK,
@@ -25,8 +26,8 @@ from flyball.cli.ui.render import (
     say,
     show,
 )
-from flyball.cli.ui.units import duration, whole
-from flyball.core.pool.settings import PROFILES, PoolChanges, resolve_pool
+from flyball.cli.ui.units import whole
+from flyball.core.pool.settings import SETTINGS, PoolChanges, resolve_pool
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.sim.simulator.compare import ScenarioResult, compare, cores
@@ -188,15 +189,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare", action="store_true", help="every controller and every peer, and which settings to choose"
     )
     pool = parser.add_argument_group("settings of the pool, where they differ from the scenario's own")
-    pool.add_argument("--profile", choices=list(PROFILES), help="a set of constants for this kind of work")
-    pool.add_argument("--cap", type=whole, metavar="N", help="where the cap starts")
-    pool.add_argument("--floor", dest="cap_floor", type=whole, metavar="N", help="never below")
-    pool.add_argument("--ceiling", dest="cap_ceiling", type=whole, metavar="N", help="never above")
-    pool.add_argument("--settle", dest="settle_s", type=duration, metavar="8s", help="freeze after a change")
-    pool.add_argument(
-        "--probe", dest="probe_s", type=duration, metavar="20s", help="quiet time before growing"
-    )
-    pool.add_argument("--spacing", dest="spacing_s", type=duration, metavar="3s", help="between two starts")
+    for name in _SETTINGS:
+        add_flag(pool, SETTINGS[name])
     running = parser.add_argument_group("running")
     running.add_argument(
         "--seed", dest="seeds", type=whole, action="append", metavar="N", help="repeatable (default 1)"
@@ -220,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     names = _known("scenario", args.scenarios, EVERY_SCENARIO)
     chosen = _known("controller", args.contenders or [DEFAULT], CONTENDERS)
-    changes = _changes(args)
+    changes = named_changes(args)
     if not 0 < args.part <= 1:
         raise UsageError(f"--part must be above 0 and at most 1, not {args.part:g}")
     scenarios = names or list(ORDINARY if args.compare else SCENARIOS)
@@ -258,12 +252,6 @@ def _known(what: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
             hint = did_you_mean(name, known) or "flyball simulate --list shows them"
             raise UsageError(f"there is no {what} {name!r}; {hint}")
     return list(dict.fromkeys(names))
-
-
-def _changes(args: argparse.Namespace) -> PoolChanges:
-    """What the command line names, and nothing else."""
-    named = {key: value for key in _SETTINGS if (value := getattr(args, key)) is not None}
-    return cast(PoolChanges, named)
 
 
 def _plot(

@@ -1,13 +1,15 @@
-"""A pool's settings as a person reads them: each value, and who decided it."""
+"""A pool's settings as people write and read them: the flags, and each value with where it comes from."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from typing import cast
 
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words
-from flyball.cli.ui.units import counted
+from flyball.cli.ui.units import counted, duration, key_limit, key_rate, key_weight, whole
 from flyball.core.pool.control.port import TUNING, cap_of
 from flyball.core.pool.control.registry import controller_of
 from flyball.core.pool.control.registry import named as controller_named
@@ -18,12 +20,41 @@ from flyball.core.pool.settings import (
     SETTINGS,
     PoolChanges,
     PoolSettings,
+    Setting,
     resolve_pool,
 )
 from flyball.core.pool.verdict import span_words
 from flyball.core.provider.rate_limit_headers import COUNTED
 from flyball.core.suggestions import did_you_mean
 from flyball.stores.port import PoolSnapshot
+
+
+def add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
+    """The option of a setting, if it has one."""
+    name, flag, help_ = setting.name, setting.flag, setting.help
+    if flag is None:
+        return
+    if setting.negation is not None:
+        no, no_help = setting.negation
+        either = group.add_mutually_exclusive_group()
+        either.add_argument(flag, dest=name, action="store_true", default=None, help=help_)
+        either.add_argument(no, dest=name, action="store_false", default=None, help=no_help)
+    elif setting.choices:
+        group.add_argument(flag, dest=name, choices=setting.choices, help=help_)
+    elif setting.named_by is not None:
+        pair = {float: key_weight, int: key_limit, str: key_rate}[setting.value_type]
+        help_ += "; 0 removes it; repeatable"
+        group.add_argument(flag, dest=name, type=pair, action="append", metavar=setting.metavar, help=help_)
+    else:
+        parse = duration if name.endswith("_s") else whole
+        group.add_argument(flag, dest=name, type=parse, metavar=setting.metavar, help=help_)
+
+
+def named_changes(args: argparse.Namespace) -> PoolChanges:
+    """The settings that the command line names, and no others."""
+    named = {key: value for key in SETTINGS if (value := getattr(args, key, None)) is not None}
+    pairs = {key: dict(value) for key, value in named.items() if SETTINGS[key].named_by}
+    return cast(PoolChanges, named | pairs)
 
 
 @dataclass(frozen=True, slots=True)
