@@ -55,7 +55,7 @@ def land(run: Run, task_id: str, how: str) -> RequestAnswer:
     _forget(run, task_id)
     trip = run.trip_of(task_id)
     begun = slot.state is State.LANDING
-    trip.last_leg.how, trip.first = how, Decision(move=Action.LAND_ON if begun else Action.LAND)
+    trip.finish.how, trip.first = how, Decision(move=Action.LAND_ON if begun else Action.LAND)
     run.start(trip)
     return done(f"{task_id} is being landed")
 

@@ -32,9 +32,9 @@ from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import ReviewAsk, compile_review
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.git.review_worktree import ReviewTree, ReviewWorktree
+from flyball.factory.git.review_worktree import ReviewTree
+from flyball.factory.run.agent_run import AgentJob, AgentRuns, Completed, Instructions, Purpose
 from flyball.factory.run.context import RunContext
-from flyball.factory.run.helper_agent import Completed, HelperAgents, HelperTask
 from flyball.factory.state.threads import off_loop
 from flyball.governor.launch.supervised_child import refusal
 from flyball.runtimes.port import End
@@ -51,7 +51,7 @@ class Reviewing:
 
     shop: RunContext
     task: Task
-    errands: HelperAgents
+    agents: AgentRuns
     notes: list[str] = field(default_factory=list)
     """What a person may want to know of it."""
 
@@ -61,7 +61,7 @@ class Reviewing:
 
     async def review(self) -> Decision:
         """Have the branch reviewed as it stands now, unless this very commit has passed; what is next."""
-        self.errands.waits.say(REVIEW)
+        self.agents.waits.say(REVIEW)
         tip = await self._tip()
         if tip is None:
             return self._unreviewed(f"the branch {BRANCHES}{self.task.id} is gone")
@@ -93,9 +93,9 @@ class Reviewing:
             self.notes.append(f"{self.task.id}: its review noted {found.notes[0].words}{more}")
         return found
 
-    async def of_pull(self, head: str) -> Review | str:
+    async def review_pull(self, head: str) -> Review | str:
         """What a pull request is about, whatever the trip's own review came to; or why none could be had."""
-        self.errands.waits.say(REVIEW)
+        self.agents.waits.say(REVIEW)
         found = await self._had(head)
         if isinstance(found, Review):
             self.shop.ledger.note(
@@ -137,7 +137,7 @@ class Reviewing:
         wrong = ""
         for _ in range(_TRIES):
             try:
-                ran, reading = await self._asked(tip, wrong)
+                ran, reading = await self._ask(tip, wrong)
             except (UsageError, GitError, AgentError) as error:
                 return str(error)
             if reading.review is not None:
@@ -147,45 +147,40 @@ class Reviewing:
                 break
         return wrong
 
-    async def _asked(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
+    async def _ask(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
         place = ReviewTree(self.shop.worktrees, self.task.id)
-        criteria = criteria_of(self.task.acceptance)
+        criteria, part = criteria_of(self.task.acceptance), self.shop.config.review
+        base = self.slot.base or self.shop.repository.default
         try:
-            desk = await off_loop(lambda: place.make(base=self._base, commit=tip))
-            ran = await self.errands.run(self._errand(place.path, desk, tip, criteria, wrong))
+            desk = await off_loop(lambda: place.make(base=base, commit=tip))
+            persona = find_persona(self.shop.root, part.persona)
+            ask = ReviewAsk(
+                base=base,
+                tip=tip,
+                criteria=criteria,
+                file=str(desk.answer),
+                diff=desk.diff.name,
+                variable=FILE_VARIABLE,
+                before=self.slot.lesson if self.slot.lesson_cause is Cause.REVIEW else "",
+                wrong=wrong,
+            )
+            instructions = Instructions(
+                prompt=compile_review(self.shop.terms, self.task, persona=persona.text, ask=ask),
+                tree=place.path,
+                effort=persona.effort,
+                variables={FILE_VARIABLE: str(desk.answer)},
+            )
+            job = AgentJob(
+                purpose=Purpose.REVIEW,
+                stage=REVIEW,
+                route=self.shop.route_for(self.task, REVIEW),
+                max_s=part.max_s,
+                max_s_key="review.max_s",
+            )
+            ran = await self.agents.run_to_end(job, lambda: instructions)
             return ran, await off_loop(_read, ran, desk.answer, criteria)
         finally:
             await off_loop(place.remove)
-
-    @property
-    def _base(self) -> str:
-        return self.slot.base or self.shop.repository.default
-
-    def _errand(
-        self, tree: Path, desk: ReviewWorktree, tip: str, criteria: tuple[str, ...], wrong: str
-    ) -> HelperTask:
-        part = self.shop.config.review
-        persona = find_persona(self.shop.root, part.persona)
-        ask = ReviewAsk(
-            base=self._base,
-            tip=tip,
-            criteria=criteria,
-            file=str(desk.answer),
-            diff=desk.diff.name,
-            variable=FILE_VARIABLE,
-            before=self.slot.lesson if self.slot.lesson_cause is Cause.REVIEW else "",
-            wrong=wrong,
-        )
-        return HelperTask(
-            step=Step.REVIEW,
-            stage=REVIEW,
-            prompt=compile_review(self.shop.terms, self.task, persona=persona.text, ask=ask),
-            tree=tree,
-            max_s=part.max_s,
-            max_s_key="review.max_s",
-            effort=persona.effort,
-            variables={FILE_VARIABLE: str(desk.answer)},
-        )
 
     async def _tip(self) -> str | None:
         return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")

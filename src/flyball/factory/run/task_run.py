@@ -1,23 +1,13 @@
-"""One task's trip: worktree, slot, agent, landing, and again if need be.
+"""One task's way through a run: worktree, slot, agent, checks, landing, and again if need be.
 
 The order of things is here; what to do next is decided in ``core/tasks/next_step.py`` and every step is in
-the ledger before it happens. A trip ends merged, parked or blocked; or it is left where it stands, to be gone
-on with by the next run.
+the ledger before it happens. A task run ends merged, parked or blocked; or it is left where it stands, and
+the next run goes on with it.
 
     place in the run's width -> worktree -> slot of the pool -> agent -> how it ended
-        -> check (stages, review) -> land -> merged
-        -> again: after a pause, with its session or fresh, through admission like everyone
+        -> check (stages, review) -> land -> merged                                    ``finish.py``
+        -> again: after a pause, with its session or fresh, through admission like every launch
         -> blocked, parked
-
-The last leg of a trip: finished work is looked at, and lands.
-
-    check: its stages, its review -> land: as a person said, or as the policy does
-                                       merge   into the default branch, behind the gate
-                                       pr      pushed, and opened as a pull request
-                                       manual  it waits for a person
-
-Where reviews are on, work lands by itself only as it was when it passed. What a person says to land, lands
-whatever a review said, and comes back to them whatever comes of it.
 """
 
 from __future__ import annotations
@@ -25,149 +15,39 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flyball.core.tasks.labels import MANUAL
-from flyball.core.tasks.next_step import (
-    NO_RETRIES,
-    Action,
-    Decision,
-    after_end,
-    after_landing,
-    may_let_go,
-    on_resume,
-    pull_words,
-)
+from flyball.core.tasks.model_routing import IMPLEMENT
+from flyball.core.tasks.next_step import Action, Decision, after_end, may_let_go, on_resume
 from flyball.core.tasks.readiness import ReadyTask
-from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunState
-from flyball.errors import AccountError, FlyballError, GitError, InvariantError, StoreError, StoreFullError
+from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
+from flyball.factory.agents.personas import IMPLEMENTER, find_persona
+from flyball.factory.agents.prompt import News, compile_news, compile_prompt
 from flyball.factory.agents.watcher import AgentWatcher
 from flyball.factory.git.git import full_words
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.git.worktree import Worktree
 from flyball.factory.landing.default_branch import MovedError
-from flyball.factory.landing.result import Landed, LandingResult
-from flyball.factory.run.agent_attempt import Attempts, spent
-from flyball.factory.run.checks import Checking
+from flyball.factory.run.agent_run import AgentJob, AgentRuns, Instructions, Purpose, ending_fields
 from flyball.factory.run.context import RunContext
-from flyball.factory.run.helper_agent import HelperAgents, Stopped
-from flyball.factory.run.review import Reviewing, still_reviewed
+from flyball.factory.run.finish import Finish
 from flyball.factory.run.waiting import Waits
-from flyball.factory.state import run_folders
 from flyball.factory.state.threads import off_loop
 from flyball.governor.launch.supervised_child import exit_code, refusal
 from flyball.host.process import alive
 from flyball.runtimes.port import End, Ending
+from flyball.runtimes.registry import COMMAND
 
-
-@dataclass(slots=True, kw_only=True)
-class Finish:
-    shop: RunContext
-    task: Task
-    errands: HelperAgents
-    waits: Waits
-    how: str = ""
-    """What a person said to do with it, whatever the policy: ``merge``; ``pr``, open a pull request;
-    ``approved`` or ``unapproved``, land the one that is open, if people approved it or not; ``review`` it."""
-    notes: list[str] = field(default_factory=list)
-    result: str | None = None
-    """What its landing came to."""
-
-    @property
-    def slot(self) -> TaskRunState:
-        return self.shop.ledger.slots[self.task.id]
-
-    @property
-    def by_hand(self) -> bool:
-        return bool(self.how)
-
-    async def check(self) -> Decision:
-        """Its stages and its review."""
-        checking = Checking(shop=self.shop, task=self.task, errands=self.errands)
-        try:
-            return await checking.check()
-        finally:
-            self.waits.give_place_back()
-            self.notes += checking.notes
-
-    async def land(self) -> Decision:
-        if self.how == "review":
-            return await self._review_pull()
-        on = self.shop.config.review.on and not self.by_hand
-        if on and (why := await off_loop(still_reviewed, self.shop, self.slot)):
-            return Decision(move=Action.PARK, why=why)
-        policy = self.shop.policy_for(self.task)
-        if policy.name == MANUAL and not self.by_hand:
-            doubt = f"the label {policy.unknown} names no policy, so " if policy.unknown else ""
-            why = f"{doubt}finished work waits for you: flyball merge {self.task.id}"
-            return Decision(move=Action.PARK, why=why)
-        self.waits.say("")
-        return await self._landed(self._landing())
-
-    async def land_on(self) -> Decision:
-        """A landing that was cut short. Who began it without a review was told to by a person."""
-        landing, slot = self.shop.landing, self.slot
-        bound = slot.passed and not self.by_hand and not await off_loop(landing.has_advanced, slot)
-        if bound and (why := await off_loop(still_reviewed, self.shop, slot)):
-            await landing.gate.end_leftover(slot)
-            return Decision(move=Action.PARK, why=why)
-        return await self._landed(landing.go_on(self.task, slot, self._landing))
-
-    def _landing(self) -> Awaitable[Landed]:
-        """As a person said, or the policy does."""
-        task, folder, pulls, say = self.task, self._folder(), self.shop.pulls, self.waits.say
-        how = self.how or self.shop.policy_for(task).name
-        if how == "pr":
-            return pulls.open(task, folder, say)
-        if how in ("approved", "unapproved"):
-            return pulls.land(task, folder, say, unapproved=how == "unapproved")
-        return self.shop.landing.land(task, folder, say, by_hand=self.by_hand)
-
-    async def _landed(self, landing: Awaitable[Landed]) -> Decision:
-        landed = await landing
-        self.notes += landed.notes
-        self.result = landed.result.value
-        # Whoever lands by hand looks at what came of it; no agent is set to work behind their back.
-        budgets = NO_RETRIES if self.by_hand else self.shop.budgets_for(self.task)
-        return after_landing(
-            self.slot,
-            budgets,
-            result=landed.result.value,
-            why=landed.commit[:12] if landed.result is LandingResult.MERGED else landed.why,
-            detail=landed.detail,
-            waits=landed.waits,
-        )
-
-    async def _review_pull(self) -> Decision:
-        """A person wants to know what a reviewer says; its pull request stays open whatever that is."""
-        self.result = LandingResult.PR_OPENED.value
-        self.shop.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN)
-        try:
-            head = await off_loop(self.shop.pulls.head_of, self.task.id)
-            reviewing = Reviewing(shop=self.shop, task=self.task, errands=self.errands)
-            found = await reviewing.of_pull(head)
-        except Stopped as cut:
-            if cut.step.move is Action.LEAVE:
-                return cut.step
-            return replace(self._open_still(cut.step.why), pause=cut.step.pause)
-        except GitError as error:
-            return self._open_still(str(error))
-        finally:
-            self.waits.give_place_back()
-        return self._open_still(f"unreviewed: {found}" if isinstance(found, str) else found.why())
-
-    def _open_still(self, why: str) -> Decision:
-        return Decision(move=Action.PARK, why=f"{pull_words(self.slot)}; {why}")
-
-    def _folder(self) -> Path:
-        known = self.slot.folder
-        return Path(known) if known else run_folders.new_folder(self.shop.state, self.task.id)
-
-
+_OPENINGS: Mapping[Cause | None, str] = {
+    Cause.GATE: "The gate was red on your branch",
+    Cause.CONFLICT: "Your branch clashes with {branch}: rebase it onto {branch} here, resolve the conflicts",
+    Cause.FAILED: "The last try failed",
+    Cause.REVIEW: "Your work was looked at and may not land like this",
+    Cause.REJECTED: "A person looked at your work and sends it back",
+}
 _OVER = {Action.MERGED: Step.MERGED, Action.PARK: Step.PARK, Action.BLOCK: Step.BLOCK}
 _STOPPED = "the run was stopped"
 
@@ -182,22 +62,23 @@ class TaskRun:
         nudges: Callable[[str], list[str]] = lambda _: [],
     ) -> None:
         self.shop, self.task, self.item = shop, item.task, item
-        self.attempts = Attempts(
-            shop=shop, task=item.task, resources=item.resources, nudges=nudges, changed=changed
-        )
         self.first = Decision(move=Action.PREPARE)
         self.waits = Waits(shop, changed=changed)
-        self.errands = HelperAgents(
-            shop=shop, task=item.task, resources=item.resources, waits=self.waits, changed=changed
+        self.agents = AgentRuns(
+            shop=shop,
+            task=item.task,
+            resources=item.resources,
+            waits=self.waits,
+            changed=self._agent_changed,
         )
-        self.last_leg = Finish(shop=shop, task=item.task, errands=self.errands, waits=self.waits)
+        self.finish = Finish(shop=shop, task=item.task, agents=self.agents, waits=self.waits)
         self.stopped = ""
         """Why its agent was ended and it is left where it stands."""
         self.dropped = False
         """A person closed its task: whatever it does is ended, and it is let go."""
         self.paused = ""
         """Why the whole run cannot go on: only a person changes that, or time that nobody can tell."""
-        self._changed = changed
+        self._changed, self._nudges = changed, nudges
         self._interrupted = False
         self._task: asyncio.Task[None] | None = None
 
@@ -208,12 +89,12 @@ class TaskRun:
     @property
     def notes(self) -> list[str]:
         """Said to whoever runs it, though nothing went wrong."""
-        return self.last_leg.notes
+        return self.finish.notes
 
     @property
     def agent(self) -> AgentWatcher | None:
-        """Whoever runs for it now: its own, a stage's, a reviewer."""
-        return self.attempts.agent or self.errands.agent
+        """What runs for it now: an attempt, a stage, a reviewer."""
+        return self.agents.agent
 
     @property
     def doing(self) -> str:
@@ -249,7 +130,7 @@ class TaskRun:
         self.waits.leaving = True
         before = self.slot.state in (State.CLAIMED, State.READY)
         waits = self.slot.state is State.CHECKING and self.waits.waiting
-        if (before or waits) and not self._launching and self._task:
+        if (before or waits) and not self.agents.launching and self._task:
             self._task.cancel()
 
     def stop(self, why: str = _STOPPED) -> None:
@@ -258,7 +139,7 @@ class TaskRun:
         self.stopped = why
         if self.agent is not None:
             self.agent.stop(why)
-        elif not self._launching and self._task is not None:
+        elif not self.agents.launching and self._task is not None:
             self._task.cancel()
 
     def drop(self) -> None:
@@ -266,15 +147,11 @@ class TaskRun:
         self.dropped = True
         self.stop("its task was closed")
 
-    @property
-    def _launching(self) -> bool:
-        return self.attempts.launching or self.errands.launching
-
     def interrupt(self) -> None:
-        """Have its own agent take up a message at once; nobody else is concerned by it."""
-        if self.attempts.agent is not None:
+        """Have an attempt take up a message at once; stages and reviews get none."""
+        if self.agent is not None and self.agents.job is not None and self.agents.job.is_attempt:
             self._interrupted = True
-            self.attempts.agent.stop("interrupted for a message")
+            self.agent.stop("interrupted for a message")
 
     def _agent_changed(self) -> None:
         if self.agent is not None:
@@ -287,7 +164,6 @@ class TaskRun:
     # -- the story --------------------------------------------------------------------------------------
 
     async def _go(self, step: Decision) -> None:
-        self.attempts.changed = self.errands.changed = self._agent_changed
         try:
             while not self.dropped and step.move is not Action.LEAVE and step.move not in _OVER:
                 step = await self._one(step)
@@ -323,12 +199,12 @@ class TaskRun:
 
     async def _last(self, move: Action) -> Decision:
         if move is Action.CHECK:
-            return await self.last_leg.check()
-        return await (self.last_leg.land_on() if move is Action.LAND_ON else self.last_leg.land())
+            return await self.finish.check()
+        return await (self.finish.land_on() if move is Action.LAND_ON else self.finish.land())
 
     async def _over(self, step: Decision) -> None:
         if step.move in _OVER:
-            fields = {"reason": step.why, "result": self.last_leg.result, "said": step.said}
+            fields = {"reason": step.why, "result": self.finish.result, "said": step.said}
             self.shop.ledger.note(self.task.id, _OVER[step.move], **fields)
         if step.move is Action.BLOCK:
             await self._tell_source(self.shop.source.unclaim)
@@ -353,18 +229,31 @@ class TaskRun:
             self.waits.say("waits for the gate on the base")
         if await self.shop.base_gate.is_red():
             return Decision(move=Action.LEAVE)
-        if overspent := await self.waits.paid_for(self.attempts.admitted):
-            return Decision(move=Action.BLOCK, why=overspent)
-        try:
-            await self.waits.take_place()
+        job = self._job()
+        async with self.agents.place(job):
             tree = await self._worktree()
-            lease = await self.waits.slot_of_pool(self.attempts.asking())
-            self.waits.say("")
-            ending = await self.attempts.run(tree.path, lease)
-        finally:
-            self.waits.give_place_back()
-            self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
-        return await self._judged(ending)
+            ran = await self.agents.run(job, lambda: self._instructions(tree.path))
+        return await self._judged(ran.ending)
+
+    def _job(self) -> AgentJob:
+        """The next attempt. A last try may ask for a larger model."""
+        attempts = self.shop.budgets_for(self.task).attempts
+        last_try = self.slot.failures > 0 and self.slot.failures + 1 >= attempts
+        route = self.shop.route_for(self.task, last_try=last_try)
+        return AgentJob(purpose=Purpose.ATTEMPT, stage=IMPLEMENT, route=route)
+
+    def _instructions(self, tree: Path) -> Instructions:
+        slot, persona = self.slot, find_persona(self.shop.root, IMPLEMENTER)
+        why_back = ""
+        if slot.lesson:
+            opening = _OPENINGS.get(slot.lesson_cause, "The last try was stopped")
+            why_back = f"{opening.format(branch=self.shop.repository.default)}: {slot.lesson}"
+        news = News(attempt=slot.attempt, why_back=why_back, nudges=self._nudges(self.task.id))
+        if slot.session is not None and self.shop.runtime.name != COMMAND:
+            prompt = compile_news(self.task, news)
+        else:
+            prompt = compile_prompt(self.shop.terms, self.task, news, persona=persona.text)
+        return Instructions(prompt=prompt, tree=tree, effort=persona.effort, session=slot.session)
 
     def _sent_back(self, step: Decision) -> None:
         self.shop.ledger.note(
@@ -400,7 +289,7 @@ class TaskRun:
         self.shop.ledger.note(
             self.task.id,
             Step.END,
-            **spent(ending),
+            **ending_fields(ending),
             signal=signal.kind.value if signal else None,
             retry_after_s=signal.retry_after_s if signal else None,
         )
@@ -442,7 +331,7 @@ class TaskRun:
 
     async def recovered(self, *, known: bool) -> Decision:
         """What to do with a trip that another engine left behind. ``known``: its task is still there."""
-        await self.errands.end_leftover()
+        await self.agents.end_leftover_check()
         slot = self.slot
         if not known and slot.state in (State.CLAIMED, State.READY, State.CHECKING):
             return Decision(move=Action.BLOCK, why="its task is gone; its branch is kept")
@@ -458,8 +347,8 @@ class TaskRun:
 
     async def let_go(self) -> str:
         """Its task was closed meanwhile: end what still runs for it and keep its work; says so in words."""
-        await self.errands.end_leftover()
-        await self.attempts.end_leftover()
+        await self.agents.end_leftover_check()
+        await self.agents.end_leftover_attempt()
         kept = f"; its branch {self.slot.branch} is kept" if self.slot.branch else ""
         await self._over(Decision(move=Action.BLOCK, why=f"its task was closed{kept}"))
         by_hand = f", flyball merge {self.task.id} lands what is there" if kept else ""
@@ -470,20 +359,13 @@ class TaskRun:
         return any(each is not None and alive(each) is not False for each in (slot.holder, slot.keeper))
 
     async def _reattached(self) -> Decision:
-        self.waits.has_place()
-        self.attempts.admitted()
-        try:
-            ending = await self.attempts.reattach()
-        finally:
-            self.waits.give_place_back()
-            self.shop.purse.ended(self.task.id, self.attempts.cost_usd)
-        return await self._judged(ending)
+        return await self._judged(await self.agents.reattach(self._job()))
 
     async def _judged_from_files(self) -> Decision:
         """It ended while nobody looked: read what it left."""
         slot = self.slot
         if slot.state is State.RUNNING:
-            return await self._judged(await self.attempts.read_from_files())
+            return await self._judged(await self.agents.read_from_files())
         if slot.end == End.FINISHED.value:
             return await self._next_after(Ending(end=End.FINISHED, reason=slot.reason))
         why = slot.reason or "the run ended before this was judged"

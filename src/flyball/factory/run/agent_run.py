@@ -1,0 +1,463 @@
+"""One way to run an agent, whatever it is for: an attempt at the task, a stage of it, its review.
+
+    money -> a place in the run's width -> its worktree -> a slot of the pool -> started -> followed
+
+The start is one stretch that is not cut in two: a stop waits for it (``launching``). Before it nothing
+runs; after it there is an agent to stop.
+
+    the account is verified -> environment and guards -> the prompt is written to a file
+    -> the process waits at its gate -> the lease is bound to it -> it is in the ledger -> the gate opens
+
+What fails before the last of these leaves no agent behind. The lease is given back when the agent is gone,
+with how it ended; what the provider said meanwhile went to the pool as it came.
+
+An attempt is the task's own process: an engine that comes back follows it again. A stage or a review has no
+state that is worth going on with: one that outlived its engine is ended, and its step is done again. It is
+part of what runs, so no usage window holds it up; a limit is waited out here, as often in a row as the
+task's budget of limits allows. A drain lets it finish and starts no further one. Then its task run stays
+where it is, and the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from flyball.core.budget.limits import Refusal
+from flyball.core.pool.model import Holder, Outcome
+from flyball.core.signals import Signal
+from flyball.core.tasks.model_routing import Route
+from flyball.core.tasks.next_step import Action, Decision, after_limit
+from flyball.core.tasks.task import Task
+from flyball.core.tasks.task_run import RunPhase, State, Step, TaskRunState
+from flyball.errors import AgentError, InvariantError, StoreError, UsageError
+from flyball.factory.agents.process import Process
+from flyball.factory.agents.watcher import AgentWatcher
+from flyball.factory.budget.ledger_usage import API_KEY, expected_fields
+from flyball.factory.git.repository import BRANCHES
+from flyball.factory.run.context import GIT_COMMANDS, RunContext
+from flyball.factory.run.waiting import Waits
+from flyball.factory.state import run_folders
+from flyball.factory.state.threads import off_loop
+from flyball.governor import inherited_lease
+from flyball.governor.ask import AskRequest
+from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
+from flyball.governor.lease import Lease
+from flyball.runtimes.outcome import outcome_of
+from flyball.runtimes.port import Assignment, End, Ending, Progress
+from flyball.runtimes.registry import COMMAND, TELLING
+
+
+class Purpose(Enum):
+    """What an agent is for, by the step that the ledger has of it."""
+
+    ATTEMPT = Step.LAUNCH
+    STAGE = Step.STAGE
+    REVIEW = Step.REVIEW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentJob:
+    """One agent that is to run for a task."""
+
+    purpose: Purpose
+    stage: str
+    """Names the model's tier, and the ask of a stage or a review."""
+    route: Route
+    max_s: float | None = None
+    """None: as long as ``agent.max_s`` allows."""
+    max_s_key: str = ""
+    """The key of ``flyball.toml`` that says so."""
+
+    @property
+    def is_attempt(self) -> bool:
+        return self.purpose is Purpose.ATTEMPT
+
+    @property
+    def label(self) -> str:
+        """Named where a task run says what it waits for; an attempt needs no name beside its task."""
+        return "" if self.is_attempt else self.stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """What an agent is told."""
+
+    prompt: str
+    tree: Path
+    """Where it works."""
+    effort: str = ""
+    session: str | None = None
+    """Go on with this one."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    ending: Ending
+    folder: Path
+
+    @property
+    def finished(self) -> bool:
+        return self.ending.end is End.FINISHED
+
+
+class Stopped(Exception):  # noqa: N818 - an answer on its way out, not an error
+    """The task run is left as it stands."""
+
+    def __init__(self, step: Decision) -> None:
+        super().__init__(step.why)
+        self.step = step
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentRuns:
+    """The agents of one task, one after the other."""
+
+    shop: RunContext
+    task: Task
+    resources: Mapping[str, int]
+    waits: Waits
+    changed: Callable[[], None]
+    agent: AgentWatcher | None = None
+    job: AgentJob | None = None
+    """What ``agent`` runs for."""
+    launching: bool = False
+    _cost_usd: float | None = None
+    """Of the agent that has just ended, as far as it said."""
+
+    @property
+    def slot(self) -> TaskRunState:
+        return self.shop.ledger.slots[self.task.id]
+
+    # -- an attempt -------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def place(self, job: AgentJob) -> AsyncIterator[None]:
+        """In the block the job is paid for and has its place in the run's width. AgentError if no waiting
+        helps to pay for it."""
+        if overspent := await self.waits.paid_for(lambda: self._admit(job), purpose=job.label):
+            raise AgentError(overspent)
+        with self._until_over():
+            await self.waits.take_place(purpose=job.label)
+            yield
+
+    @contextmanager
+    def _until_over(self) -> Iterator[None]:
+        self._cost_usd = None
+        try:
+            yield
+        finally:
+            self.waits.give_place_back()
+            self.shop.purse.ended(self.task.id, self._cost_usd)
+
+    def _admit(self, job: AgentJob) -> Refusal | None:
+        """None: it may be paid for, and its cost is reserved until it is over. A stage or a review is paid
+        out of what the task may cost; no window holds up work that lacks nothing else."""
+        finishing = not job.is_attempt
+        return self.shop.purse.admit(self.task.id, self._kind(job), job.route.model, finishing=finishing)
+
+    def _kind(self, job: AgentJob) -> str:
+        """What its cost is estimated from: earlier agents of the same kind."""
+        return self.task.type if job.is_attempt else job.stage
+
+    def _ask(self, job: AgentJob) -> AskRequest:
+        return AskRequest(
+            pool=self.shop.pool,
+            project=self.shop.project,
+            name=f"{self.task.id}/{job.label}" if job.label else self.task.id,
+            priority=self.shop.config.run.priority,
+            resources=self.resources,
+            model=job.route.model,
+            pid=os.getpid(),
+            unread=self.shop.runtime.name not in TELLING,
+        )
+
+    async def run(self, job: AgentJob, instruct: Callable[[], Instructions]) -> Completed:
+        """Wait for a slot, start the agent, follow it to its end. ``instruct`` is called when it starts:
+        messages that came until then go with its prompt."""
+        lease = await self.waits.slot_of_pool(self._ask(job), purpose=job.label)
+        self.waits.say(job.label)
+        try:
+            await self.shop.staggered()
+            self.launching = True
+            process = await self._start(job, instruct, lease)
+        except BaseException:
+            await self.shop.governor.release_async(lease, Outcome.ABANDONED)
+            raise
+        finally:
+            self.launching = False
+        return await self._follow(job, process, lease)
+
+    async def run_to_end(self, job: AgentJob, instruct: Callable[[], Instructions]) -> Completed:
+        """Run a stage or a review, limits waited out. Raises Stopped if the task run is to be left."""
+        limits = 0
+        while True:
+            if self.waits.leaving:
+                raise Stopped(Decision(move=Action.LEAVE))
+            async with self.place(job):
+                ran = await self.run(job, instruct)
+            ending = ran.ending
+            self._record_end(job.purpose.value, job.stage, ending)
+            if self.waits.stopping and ending.end is End.KILLED:
+                raise Stopped(Decision(move=Action.LEAVE))
+            if ending.end is not End.LIMITED:
+                return ran
+            again = after_limit(
+                self.shop.budgets_for(self.task), limits=limits, reason=ending.reason, signal=ending.signal
+            )
+            if again.pause:
+                raise Stopped(Decision(move=Action.LEAVE, pause=again.pause))
+            if again.move is not Action.AGAIN:
+                return Completed(replace(ending, reason=again.why), ran.folder)
+            limits += 1
+            await self.waits.until(time.time() + again.wait_s, f"{job.stage}: {again.why}")
+
+    # -- the start --------------------------------------------------------------------------------------
+
+    async def _start(self, job: AgentJob, instruct: Callable[[], Instructions], lease: Lease) -> Process:
+        """AccountError if the account is not (any more) the one that was named: nothing was started then."""
+        shop, purse = self.shop, self.shop.purse
+        folder = await off_loop(run_folders.new_folder, shop.state, self.task.id)
+        if job.is_attempt:
+            shop.ledger.note(self.task.id, Step.LAUNCH, RunPhase.BEGUN, folder=str(folder))
+        charged = purse.charged(self._kind(job), job.route.model)
+        told = instruct()
+        await off_loop(shop.account.verified)
+        prompt = folder / run_folders.PROMPT
+        prompt.write_text(told.prompt, encoding="utf-8")
+        launch = shop.runtime.launch(self._assignment(job, told))
+        env = {
+            **shop.account.environment(launch.env),
+            "FLYBALL_ATTEMPT": str(self.slot.attempt),
+            "FLYBALL_STAGE": job.stage,
+            **told.variables,
+            **charged,
+            "FLYBALL_TASK": self.task.id,
+            # A rebase that goes on must not wait for an editor.
+            "GIT_EDITOR": "true",
+            "FLYBALL_PROMPT_FILE": str(prompt),
+            "FLYBALL_RUN": f"{shop.ledger.run}/{folder}",
+            inherited_lease.VARIABLE: inherited_lease.exported(shop.governor.address, lease.pool, lease.id),
+        }
+        branch = f"{BRANCHES}{self.task.id}"
+        fenced = await off_loop(
+            shop.fence.around, launch.argv, env, tree=told.tree, branch=branch, folder=folder
+        )
+        if fenced.mended:
+            shop.said(f"guards had been changed and were put right: {', '.join(fenced.mended)}")
+        process = await off_loop(
+            Process.start, fenced.argv, env=fenced.env, cwd=told.tree, folder=folder, stdin=prompt
+        )
+        try:
+            if not await off_loop(shop.governor.rebind, lease, process.holder.pid):
+                raise AgentError(f"the lease on {lease.pool} was taken away before the agent could start")
+            self._record_start(job, process, lease, billing=API_KEY if charged else None)
+        except BaseException:
+            process.cancel()
+            raise
+        process.open_gate()
+        return process
+
+    def _assignment(self, job: AgentJob, told: Instructions) -> Assignment:
+        agent = self.shop.config.agent
+        return Assignment(
+            program=agent.command,
+            model=job.route.model,
+            args=agent.args,
+            max_turns=agent.max_turns,
+            max_cost_usd=self.shop.ceilings(self.task.id).max_cost_usd,
+            session=told.session,
+            effort=told.effort,
+            commands=self.shop.terms.gate,
+            command_beginnings=GIT_COMMANDS,
+        )
+
+    def _record_start(self, job: AgentJob, process: Process, lease: Lease, *, billing: str | None) -> None:
+        """In the ledger before the agent may do anything."""
+        route, paid = job.route, {"identity": self.shop.account.words, "billing": billing}
+        if job.is_attempt:
+            purse = self.shop.purse
+            self.shop.ledger.note(
+                self.task.id,
+                Step.LAUNCH,
+                holder=process.holder,
+                keeper=process.keeper,
+                claim_id=lease.id,
+                pool=lease.pool,
+                model=route.model,
+                rationale=route.rationale,
+                kind=self.task.type,
+                account=purse.payer.name,
+                **paid,
+                **expected_fields(purse.estimate(self.task.type, route.model)),
+            )
+        else:
+            self.shop.ledger.note(
+                self.task.id,
+                job.purpose.value,
+                RunPhase.BEGUN,
+                stage=job.stage,
+                errand=process.holder,
+                errand_keeper=process.keeper,
+                errand_folder=str(process.folder),
+                errand_model=route.model,
+                errand_rationale=route.rationale,
+                **paid,
+            )
+
+    # -- following --------------------------------------------------------------------------------------
+
+    async def _follow(
+        self, job: AgentJob, process: Process, lease: Lease, *, found_again: bool = False
+    ) -> Completed:
+        """To its end; the lease is given back."""
+        limits = self.shop.ceilings(self.task.id)
+        if job.max_s is not None:
+            limits = replace(limits, max_s=job.max_s, max_s_key=job.max_s_key)
+        self.job = job
+        self.agent = AgentWatcher(
+            process,
+            self.shop.runtime.reader(),
+            watch=self.shop.watch,
+            ceilings=limits,
+            tell=lambda signal, progress: _report(lease, signal, progress),
+            session=self._record_session if job.is_attempt else lambda _: None,
+            changed=self.changed,
+            started=self.slot.since if found_again else time.time(),
+            found_again=found_again,
+        )
+        self.changed()
+        try:
+            ending = await self.agent.follow()
+            await self._release(lease, ending)
+        finally:
+            self.agent = self.job = None
+        self._cost_usd = ending.progress.cost_usd
+        self._write_summary(process.folder, job.label, ending)
+        return Completed(ending, process.folder)
+
+    async def _release(self, lease: Lease, ending: Ending) -> None:
+        self.shop.purse.hear(ending.progress.windows)
+        if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
+            _report(lease, ending.signal, ending.progress)
+        if ending.end is End.FINISHED and self.shop.runtime.name != COMMAND:
+            lease.note_answer()
+        lease.rejected = ending.end is End.LIMITED
+        words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
+        await self.shop.governor.release_async(lease, outcome_of(ending.end), words=words)
+
+    def _record_session(self, session: str) -> None:
+        if session != self.slot.session:
+            self.shop.ledger.note(self.task.id, Step.SESSION, session=session)
+
+    def _record_end(self, step: Step, stage: str, ending: Ending) -> None:
+        """A stage or a review is gone and has cost this; what comes of it is decided where it was needed."""
+        fields = ending_fields(ending)
+        self.shop.ledger.note(
+            self.task.id,
+            step,
+            RunPhase.BEGUN,
+            stage=stage,
+            ended=fields["end"],
+            ended_why=fields["reason"],
+            **{name: fields[name] for name in ("tokens", "cost_usd", "denials")},
+        )
+
+    def _write_summary(self, folder: Path, stage: str, ending: Ending) -> None:
+        named = {"stage": stage} if stage else {}
+        fields = ending_fields(ending)
+        run_folders.write_summary(folder, task=self.task.id, **named, attempt=self.slot.attempt, **fields)
+
+    # -- after the engine was gone ------------------------------------------------------------------------
+
+    async def reattach(self, job: AgentJob) -> Ending:
+        """Follow an attempt that outlived the engine which launched it."""
+        slot = self.slot
+        if slot.holder is None or slot.keeper is None:
+            raise InvariantError(f"{self.task.id} is alive, and its process is not in the ledger")
+        self.waits.has_place()
+        with self._until_over():
+            self._admit(job)
+            try:
+                lease = await off_loop(
+                    self.shop.governor.take_over, slot.holder.pid, self._ask(job), slot.claim_id
+                )
+            except UsageError:
+                # It has just ended; its supervisor still ends what it left behind, and needs no slot for it.
+                await self.shop.watch.death_of(slot.keeper)
+                return await self.read_from_files()
+            process = Process(Path(slot.folder), slot.holder, slot.keeper)
+            return (await self._follow(job, process, lease, found_again=True)).ending
+
+    async def read_from_files(self) -> Ending:
+        """How an attempt ended that no engine followed."""
+        folder = Path(self.slot.folder)
+        ending = await self._read(folder)
+        self._write_summary(folder, "", ending)
+        return ending
+
+    async def end_leftover_attempt(self) -> None:
+        """End one that outlived its engine and is not wanted any more; what it cost is written down."""
+        slot = self.slot
+        if slot.state is State.RUNNING:
+            await self._end_process(slot.folder, slot.holder, slot.keeper)
+            self.shop.ledger.note(self.task.id, Step.END, **ending_fields(await self.read_from_files()))
+
+    async def end_leftover_check(self) -> None:
+        """End a stage or a review that outlived its engine: its step is done again, and two would meet in one
+        worktree."""
+        slot = self.slot
+        if slot.errand is not None and slot.errand_keeper is not None:
+            await self._end_process(slot.errand_folder, slot.errand, slot.errand_keeper)
+            self._record_end(Step.STAGE, "", await self._read(Path(slot.errand_folder)))
+
+    async def _end_process(self, folder: str, holder: Holder | None, keeper: Holder | None) -> None:
+        if holder is None or keeper is None:
+            return
+        process = Process(Path(folder), holder, keeper)
+        await process.stop(self.shop.watch, grace_s=self.shop.config.agent.grace_s)
+        await process.over(self.shop.watch)
+        # Its slot comes back now, not when another ask needs it.
+        await off_loop(self.shop.governor.reap)
+
+    async def _read(self, folder: Path) -> Ending:
+        """How an agent ended that left this behind."""
+        reader = self.shop.runtime.reader()
+
+        def read() -> Ending:
+            for name, feed in ((STDOUT, reader.feed), (STDERR, reader.feed_stderr)):
+                with suppress(OSError), open(folder / name, "rb") as file:
+                    while piece := file.read(1 << 18):
+                        feed(piece, wall_s=time.time())
+            return reader.finish(exit_code(folder), wall_s=time.time())
+
+        return await off_loop(read)
+
+
+def _report(lease: Lease, signal: Signal, progress: Progress) -> None:
+    if progress.turns:
+        lease.note_answer()
+    # The agent runs on whether or not the pool can be told just now.
+    with suppress(StoreError):
+        lease.report(signal)
+
+
+def ending_fields(ending: Ending) -> dict[str, object]:
+    """An ending as the ledger and the summary have it."""
+    progress = ending.progress
+    return {
+        "end": ending.end.value,
+        "reason": ending.reason,
+        "session": progress.session,
+        "model": progress.model,
+        "tokens": progress.tokens.total if progress.tokens else None,
+        "cost_usd": progress.cost_usd,
+        "turns": progress.turns,
+        "denials": list(progress.denials) or None,
+    }
