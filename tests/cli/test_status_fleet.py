@@ -13,14 +13,14 @@ from flyball.cli.doctor.pool_checks import DoctorFinding, Severity, of_fleet
 from flyball.cli.ui.pool_status import ROWS, host_words, pool_blocks, status_screen
 from flyball.cli.ui.render import plain, plain_words
 from flyball.governor.governor import Governor
-from flyball.governor.status import SILENT_S, HostStatus, PoolStatus, ShareStatus, Status, status_of
+from flyball.governor.status import SILENT_S, HostStatus, PoolStatus, ShareStatus, Status, status_from
 from flyball.testing import Scene
 from flyball.testing.store_checks.share_leases import Node, learned, settle
 from tests.cli.kit import Cli
 
 
 def pool_of(scene: Scene) -> PoolStatus:
-    return status_of(scene.store, "").pools[0]
+    return status_from(scene.store.snapshot(), "").pools[0]
 
 
 def screen(scene: Scene) -> str:
@@ -143,7 +143,9 @@ def test_the_nodes_are_summed_up(scene: Scene) -> None:
         "  shares    6 slots in 2 nodes, 5 in flight; divided evenly, a beat every 1 s, grace 30 s\n"
         in screen(scene)
     )
-    assert "1 pool, 0 leases, 0 waiting, 2 nodes" in plain(status_screen(status_of(scene.store, "")))
+    assert "1 pool, 0 leases, 0 waiting, 2 nodes" in plain(
+        status_screen(status_from(scene.store.snapshot(), ""))
+    )
 
 
 def test_weights_are_shown_where_there_are_any(scene: Scene) -> None:
@@ -188,7 +190,7 @@ def test_two_processes_of_one_name_are_told_apart_by_their_incarnations(scene: S
 def test_the_record_is_json_and_back(scene: Scene) -> None:
     ready(scene, 6)
     settle(Node(scene, "größe", wants=2))
-    status = status_of(scene.store, "")
+    status = status_from(scene.store.snapshot(), "")
     text = msgspec.json.encode(status)
     assert msgspec.json.decode(text, type=Status) == status
     (share,) = [share for share in json.loads(text)["pools"][0]["shares"] if not share["draining"]]

@@ -18,7 +18,7 @@ from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.heartbeat import BEAT_S, LOOK_S, Heartbeat, HeldLease
 from flyball.governor.state_url import on_server
-from flyball.governor.status import SILENT_S, LeaseStatus, status_of
+from flyball.governor.status import SILENT_S, LeaseStatus, status_from
 from flyball.testing import FakeWorld, Scene, make_postgres, make_redis
 from flyball.testing.world import HERE
 from tests.governor.people import pool
@@ -42,7 +42,7 @@ class Fleet:
         return acquisition.is_gone(claim, self.scene.store.now())
 
     def shown(self) -> LeaseStatus:
-        return status_of(self.scene.store, "").pools[0].leases[0]
+        return status_from(self.scene.store.snapshot(), "").pools[0].leases[0]
 
 
 @pytest.fixture(params=["redis", "postgres"])

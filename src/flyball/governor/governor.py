@@ -405,13 +405,13 @@ class Governor:
 
     def status(self) -> Status:
         """Everything as it is now. Writes nothing, makes nothing, advances nothing."""
-        from flyball.governor.status import status_of
+        from flyball.governor.status import status_from
 
         if self._store is not None:
-            return status_of(self._store, self.place)
+            return status_from(self._store.snapshot(), self.place)
         reader = open_reader(self.address)
         try:
-            return status_of(reader, self.place)
+            return status_from(reader.snapshot(), self.place)
         finally:
             reader.close()
 

@@ -22,7 +22,7 @@ from flyball.core.share_lease.renewal import ShareLease, expired
 from flyball.core.share_lease.timing import ShareTiming
 from flyball.governor.acquisition import HEARD_S
 from flyball.host.process import alive, here, stands_still
-from flyball.stores.port import Demand, PoolSnapshot, ProjectUsage, Store, WaitingAsk
+from flyball.stores.port import Demand, PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
 
 SILENT_S = HEARD_S
 """A host beats once a second. One that says nothing for so long is shown as silent, no more than that."""
@@ -291,9 +291,11 @@ class Status:
     machine: MachineStatus
 
 
-def status_of(store: Store, location: str, *, reserved: bool = False) -> Status:
-    """``reserved``: with the pools that are flyball's own."""
-    snapshot = store.snapshot()
+def status_from(snapshot: Snapshot, location: str, *, reserved: bool = False) -> Status:
+    """The one record of how everything stands; screens and answers select from it.
+
+    ``reserved``: with the pools that are flyball's own.
+    """
     shown = (pool for pool in snapshot.pools if reserved or not pool.name.startswith(RESERVED))
     pools = tuple(_pool(pool, snapshot.now) for pool in shown)
     machine = MachineStatus(

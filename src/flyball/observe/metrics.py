@@ -191,17 +191,15 @@ class MetricRegistry:
 
     def add(self, metric: Metric, amount: float = 1.0, **labels: str) -> None:
         """Count. Adding 0 makes a series known before anything happened."""
-        invariant(metric.kind is MetricKind.COUNTER and amount >= 0, f"{metric.name} counts upwards")
         with self._lock:
-            values = self._values(metric, labels)
+            values = self._values(metric, MetricKind.COUNTER, labels, at_least_0=amount)
             series = self._numbers[metric.name]
             series[values] = series.get(values, 0.0) + amount
 
     def observe(self, metric: Metric, value: float, **labels: str) -> None:
         """One more value of a histogram."""
-        invariant(metric.kind is MetricKind.HISTOGRAM, f"{metric.name} is a histogram")
         with self._lock:
-            values = self._values(metric, labels)
+            values = self._values(metric, MetricKind.HISTOGRAM, labels)
             found = self._histograms[metric.name].get(values)
             if found is None:
                 found = Histogram([0] * (len(metric.buckets) + 1))
@@ -213,11 +211,10 @@ class MetricRegistry:
 
     def set(self, metric: Metric, series: Iterable[tuple[Mapping[str, str], float]]) -> None:
         """All series of a gauge; those beyond the bound add up under ``other``."""
-        invariant(metric.kind is MetricKind.GAUGE, f"{metric.name} is a gauge")
         with self._lock:
             numbers: dict[Values, float] = {}
             for labels, value in series:
-                values = self._values(metric, labels)
+                values = self._values(metric, MetricKind.GAUGE, labels)
                 numbers[values] = numbers.get(values, 0.0) + value
             self._numbers[metric.name] = numbers
 
@@ -241,8 +238,11 @@ class MetricRegistry:
                 for metric in METRICS
             ]
 
-    def _values(self, metric: Metric, labels: Mapping[str, str]) -> Values:
-        invariant(set(labels) == set(metric.labels), f"{metric.name} has the labels {metric.labels}")
+    def _values(
+        self, metric: Metric, kind: MetricKind, labels: Mapping[str, str], *, at_least_0: float = 0.0
+    ) -> Values:
+        fits = metric.kind is kind and at_least_0 >= 0 and labels.keys() == set(metric.labels)
+        invariant(fits, f"{metric.name} is a {metric.kind.value} with the labels {metric.labels}")
         return tuple(self._bounded(name, labels[name]) for name in metric.labels)
 
     def _bounded(self, label: str, value: str) -> str:

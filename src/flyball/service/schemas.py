@@ -6,7 +6,7 @@ It is read strictly: ``"3"`` is not a number, an unknown name is refused with th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -97,25 +97,13 @@ class Whoami(msgspec.Struct, frozen=True):
     """Of flyball."""
 
 
-def brief(pool: PoolStatus, snapshot: PoolSnapshot) -> PoolBrief:
-    return PoolBrief(**_members(pool, snapshot))
+Brief = TypeVar("Brief", bound=PoolBrief)
 
 
-def record(pool: PoolStatus, snapshot: PoolSnapshot, notes: list[str]) -> PoolRecord:
-    return PoolRecord(**_members(pool, snapshot), status=pool, notes=notes)
-
-
-def _members(pool: PoolStatus, snapshot: PoolSnapshot) -> dict[str, Any]:
-    return {
-        "name": pool.name,
-        "cap": pool.cap,
-        "in_use": pool.in_use,
-        "free": pool.free,
-        "waiting": pool.waiting,
-        "breaker": pool.breaker,
-        "named": snapshot.named,
-        "settings": msgspec.to_builtins(snapshot.settings),
-    }
+def brief(kind: type[Brief], pool: PoolStatus, snapshot: PoolSnapshot, **more: Any) -> Brief:
+    """What a view of this kind shows of a pool's status, with its settings."""
+    shown = {name: getattr(pool, name) for name in kind.__struct_fields__ if hasattr(pool, name)}
+    return kind(**shown, named=snapshot.named, settings=msgspec.to_builtins(snapshot.settings), **more)
 
 
 # -- what clients send ------------------------------------------------------------------------------

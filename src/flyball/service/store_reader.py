@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 
@@ -21,9 +21,9 @@ from flyball.core.pool.settings import RESERVED
 from flyball.errors import StoreError
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import open_reader, path_of
-from flyball.governor.status import PoolStatus, Status, status_of
+from flyball.governor.status import PoolStatus, Status, status_from
 from flyball.stores.memory import MemoryStore
-from flyball.stores.port import PoolSnapshot, Snapshot, Store
+from flyball.stores.port import PoolSnapshot, Store
 
 FACTS_SEEN = 500
 """How many of the newest facts a look reads: more than happen between two looks."""
@@ -75,7 +75,7 @@ class StoreReader:
         except StoreError:
             self.close()
             raise
-        status = status_of(cast(Store, _Taken(snapshot)), self._governor.place)
+        status = status_from(snapshot, self._governor.place)
         return StoreSnapshot(
             status=status,
             body=_encoder.encode(status),
@@ -106,16 +106,6 @@ class StoreReader:
             with suppress(StoreError):
                 self._reader.close()
         self._reader = None
-
-
-class _Taken:
-    """A snapshot that was taken, in the place of the store that would take it."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def snapshot(self) -> Snapshot:
-        return self._snapshot
 
 
 def _identity(path: os.PathLike[str]) -> tuple[int, int] | None:

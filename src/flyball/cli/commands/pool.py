@@ -17,12 +17,10 @@ from flyball.cli.parser import add_action
 from flyball.cli.ui.pool_settings import (
     PoolView,
     add_flag,
-    default_view,
     named_changes,
     one_line,
     pool_screen,
-    view_of,
-    view_of_changes,
+    pool_view,
     window_note,
 )
 from flyball.cli.ui.render import BLANK, Block, print_json, say, show
@@ -30,6 +28,7 @@ from flyball.cli.ui.units import size_words
 from flyball.core.pool.control.port import cap_of
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import (
+    DEFAULT_POOL,
     SETTING_GROUPS,
     MachineChanges,
     MachineSettings,
@@ -135,7 +134,7 @@ def _report(args: argparse.Namespace, imported: koryph_import.Imported) -> Impor
 
 def _pool_report(pool: koryph_import.ImportedPool) -> PoolReport:
     cap_now = cap_of(pool.memory.cap, pool.settings)
-    words = [one_line(view_of_changes(pool.name, pool.changes, cap_now)), *_learned(pool)]
+    words = [one_line(pool_view(pool.name, pool.changes, cap_now=cap_now)), *_learned(pool)]
     return PoolReport(pool.name, pool.changes, cap_now, "; ".join(words))
 
 
@@ -267,8 +266,12 @@ def _views(governor: Governor, name: str | None) -> list[PoolView]:
         snapshot = reader.snapshot()
     finally:
         reader.close()
-    views = [view_of(pool) for pool in snapshot.pools if name in (None, pool.name)]
-    return views or [default_view(name or "anthropic")]
+    views = [
+        pool_view(pool.name, pool.named, cap_now=pool.cap)
+        for pool in snapshot.pools
+        if name in (None, pool.name)
+    ]
+    return views or [pool_view(name or DEFAULT_POOL, {}, cap_now=None)]
 
 
 def _reset(args: argparse.Namespace, governor: Governor) -> int:

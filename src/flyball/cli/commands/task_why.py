@@ -38,7 +38,7 @@ from flyball.factory.run.context import pool_for
 from flyball.factory.run.dry_run import Wait, planned_run
 from flyball.factory.run.options import RunRequest
 from flyball.governor.state_url import home, open_reader, resolve
-from flyball.governor.status import PoolStatus, status_of
+from flyball.governor.status import PoolStatus, status_from
 
 READY, WAITING, CLOSED, UNREADABLE = "ready", "waiting", "closed", "unreadable"
 _STYLES = {
@@ -282,7 +282,7 @@ def pool_words(project: Project) -> str:
     with suppress(StoreError):
         reader = open_reader(resolve())
         try:
-            pools = status_of(reader, resolve()).pools
+            pools = status_from(reader.snapshot(), resolve()).pools
         finally:
             reader.close()
         return next((_standing(pool) for pool in pools if pool.name == name), "")

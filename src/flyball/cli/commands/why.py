@@ -16,7 +16,7 @@ from flyball.core.pool.verdict import span_words
 from flyball.core.suggestions import nearest
 from flyball.errors import FlyballError
 from flyball.governor.state_url import open_reader, resolve
-from flyball.governor.status import AskStatus, LeaseStatus, PoolStatus, RestStatus, Status, status_of
+from flyball.governor.status import AskStatus, LeaseStatus, PoolStatus, RestStatus, Status, status_from
 
 SUMMARY = "Say in words why a task or process runs or waits, and what happened to it lately."
 EXAMPLE = """flyball why t-14
@@ -87,7 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     reader = open_reader(resolve())
     try:
-        status, facts, now = status_of(reader, resolve()), reader.facts(limit=_ALL_FACTS), reader.now()
+        status = status_from(reader.snapshot(), resolve())
+        facts, now = reader.facts(limit=_ALL_FACTS), reader.now()
     finally:
         reader.close()
     answer = find(args.query, status, facts, now=now, limit=args.limit)

@@ -14,7 +14,7 @@ from flyball.cli.doctor.pool_checks import DoctorFinding, Severity
 from flyball.errors import StoreError, StoreFullError, StoreUnreadableError
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import mail_home, on_server, open_reader, path_of, resolve, shown
-from flyball.governor.status import Status, status_of
+from flyball.governor.status import Status, status_from
 from flyball.stores.port import Store
 from flyball.stores.sqlite.schema import Diagnosis, Examination, examine, set_aside
 from flyball.wake.mailbox import folder_for, sweep
@@ -82,7 +82,7 @@ class StateDoctor:
     def _status(self, reader: Store, *, miscounted: bool) -> Status | None:
         """None where rows are missing: pools cannot be judged before they are counted again."""
         try:
-            return status_of(reader, self.address)
+            return status_from(reader.snapshot(), self.address)
         except LookupError:
             if not miscounted:
                 raise

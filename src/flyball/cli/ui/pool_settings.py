@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from enum import Enum
+from dataclasses import dataclass
 from typing import cast
+
+import msgspec
 
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words
 from flyball.cli.ui.units import counted, duration, key_limit, key_rate, key_weight, whole
@@ -26,7 +27,6 @@ from flyball.core.pool.settings import (
 from flyball.core.pool.verdict import span_words
 from flyball.core.provider.rate_limit_headers import COUNTED
 from flyball.core.suggestions import did_you_mean
-from flyball.stores.port import PoolSnapshot
 
 
 def add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
@@ -70,22 +70,14 @@ class PoolView:
     """What was named, and changes nothing with the others as they are."""
 
 
-def view_of(pool: PoolSnapshot) -> PoolView:
-    return _view(pool.name, pool.named, pool.settings, used=True, cap_now=pool.cap)
-
-
-def view_of_changes(name: str, changes: PoolChanges, cap_now: int) -> PoolView:
-    return _view(name, changes, resolve_pool(changes), used=True, cap_now=cap_now)
-
-
-def default_view(name: str) -> PoolView:
-    settings = resolve_pool({})
-    return _view(name, {}, settings, used=False, cap_now=cap_of(first_memory(settings, 0.0).cap, settings))
-
-
-def _view(name: str, named: PoolChanges, settings: PoolSettings, *, used: bool, cap_now: int) -> PoolView:
+def pool_view(name: str, named: PoolChanges, *, cap_now: int | None) -> PoolView:
+    """``cap_now``: None for a pool that was never used."""
+    settings = resolve_pool(named)
     unused = tuple(key for key in named if _why_unused(key, settings))
-    return PoolView(name, used, cap_now, named, _as_mapping(settings), unused)
+    used, cap = cap_now is not None, cap_now
+    if cap is None:
+        cap = cap_of(first_memory(settings, 0.0).cap, settings)
+    return PoolView(name, used, cap, named, msgspec.to_builtins(settings), unused)
 
 
 def _why_unused(key: str, settings: PoolSettings) -> str:
@@ -97,11 +89,6 @@ def _why_unused(key: str, settings: PoolSettings) -> str:
         users = [name for name in CONTROLLERS if key in controller_named(name).heeds]
         return f"unused by the controller {settings.controller}; it is for {', '.join(users)}"
     return ""
-
-
-def _as_mapping(settings: PoolSettings) -> dict[str, object]:
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
 
 
 def one_line(view: PoolView) -> str:

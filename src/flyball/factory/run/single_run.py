@@ -24,7 +24,7 @@ from flyball.factory.state.locks import LongLock, holder_of
 from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease
 from flyball.governor.state_url import home, on_server, path_of, resolve
-from flyball.governor.status import status_of
+from flyball.governor.status import status_from
 
 FOLDER = "runs"
 
@@ -57,7 +57,7 @@ class OnlyRun:
         try:
             self._lease = governor.acquire_nowait(pool, project=self.project, name=str(self.root)[-100:])
         except RefusedError as refused:
-            pools = status_of(governor.store, governor.place, reserved=True).pools
+            pools = status_from(governor.store.snapshot(), governor.place, reserved=True).pools
             leases = [lease for each in pools if each.name == pool for lease in each.leases]
             if not leases:
                 words = f"it cannot be told yet whether another run of {self.project} goes on"

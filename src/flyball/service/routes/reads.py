@@ -18,7 +18,7 @@ from flyball.core.suggestions import did_you_mean, nearest
 from flyball.governor.status import Status
 from flyball.service.auth import ANYBODY, Caller
 from flyball.service.problems import ProblemError
-from flyball.service.schemas import FactList, PoolList, PoolRecord, Whoami, brief, name_in_path, record
+from flyball.service.schemas import FactList, PoolBrief, PoolList, PoolRecord, Whoami, brief, name_in_path
 from flyball.service.state import Serving
 from flyball.service.store_reader import FACTS_SEEN, StoreSnapshot
 from flyball.service.timeline import KEPT_S, HistoryView
@@ -42,7 +42,7 @@ async def get_status(service: Serving) -> Response[bytes]:
 async def get_pools(service: Serving) -> PoolList:
     """Every pool in a few words, with its settings."""
     look = await service.watch.fresh()
-    return PoolList([brief(pool, look.snapshots[pool.name]) for pool in look.status.pools])
+    return PoolList([brief(PoolBrief, pool, look.snapshots[pool.name]) for pool in look.status.pools])
 
 
 @get("/v1/pools/{pool:str}", operation_id="pool", tags=["read"])
@@ -56,7 +56,7 @@ def known_pool(look: StoreSnapshot, name: str, notes: list[str] | None = None) -
     found = look.pool(name)
     if found is None:
         raise unknown_pool(look, name)
-    return record(found, look.snapshots[name], notes or [])
+    return brief(PoolRecord, found, look.snapshots[name], status=found, notes=notes or [])
 
 
 def unknown_pool(look: StoreSnapshot, name: str) -> ProblemError:
