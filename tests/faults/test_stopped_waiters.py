@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import flyball
 from flyball.host.process import is_stopped
 from tests.faults.people_kit import REPOSITORY, Start, cap_of, pool, said, starting, until
 from tests.postgres_server import PostgresServer
@@ -56,21 +58,8 @@ def run_exec(address: None, tmp_path: Path) -> Iterator[Exec]:
     yield run
     for process in started:
         process.send_signal(signal.SIGCONT)
-        end(process)
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    """Terminate it, and again each second: a signal that comes while it starts its command may be lost."""
-    for _ in range(60):
         process.terminate()
-        try:
-            process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            continue
-        return
-    process.kill()
-    process.wait()
-    raise AssertionError(f"pid {process.pid} outlived sixty signals")
+        process.wait(timeout=60)
 
 
 def stop(process: subprocess.Popen[str]) -> None:
@@ -98,6 +87,22 @@ def test_exec_that_was_stopped_in_line_is_passed_over_and_runs_when_it_goes_on(
     os.kill(stopped.pid, signal.SIGCONT)
     awake.terminate()
     until(lambda: ran() == ["holder", "awake", "stopped"])
+
+
+def test_a_signal_reaches_the_command_also_right_after_another_one(run_exec: Exec, tmp_path: Path) -> None:
+    """Sent to the process while it handles the first, the second may be taken by a thread that listens."""
+    ran = tmp_path / "ran"
+    cap_of(1)
+    for count in range(1, 9):
+        holder = flyball.Governor().acquire(name="holder")
+        process = run_exec("waiter")
+        until(lambda: pool().waiting == 1)
+        holder.release()
+        while not ran.exists() or len(ran.read_text().split()) < count:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        assert process.wait(timeout=10) == -signal.SIGTERM
 
 
 def test_a_stopped_waiter_does_not_stop_the_others(person: Start) -> None:

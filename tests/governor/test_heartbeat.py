@@ -150,13 +150,13 @@ def test_it_beats_for_the_pools_it_holds_leases_of_in_a_thread_of_its_own(
 ) -> None:
     for name in ("a", "a", "b"):
         heart.keep(name)
-    until(lambda: {"a in flyball-heart", "b in flyball-heart"} <= set(store.beaten))
+    until(lambda: {"a in flyball-heartbeat", "b in flyball-heartbeat"} <= set(store.beaten))
     heart.let_go("a")
     heart.let_go("b")
     store.wait()
     store.beaten.clear()
     store.wait()
-    assert set(store.beaten) == {"a in flyball-heart"}, "one lease of it is left"
+    assert set(store.beaten) == {"a in flyball-heartbeat"}, "one lease of it is left"
 
 
 def test_a_server_that_is_gone_is_tried_again(heart: Heartbeat, store: Recorder) -> None:

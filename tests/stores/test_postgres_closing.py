@@ -44,7 +44,7 @@ def test_a_governor_that_is_forgotten_leaves_no_socket_and_no_listener(url: str)
     before = sockets()
     gov = busy(url)
     gov._heart.close()  # type: ignore[union-attr]
-    until(lambda: "flyball-heart" not in [thread.name for thread in threading.enumerate()], "it beats")
+    until(lambda: "flyball-heartbeat" not in [thread.name for thread in threading.enumerate()], "it beats")
     del gov
     gc.collect()
     until(lambda: sockets() <= before, "something stayed open")

@@ -26,7 +26,9 @@ SOON_S = 10.0
 def sockets() -> int:
     """Sockets of this process, and its threads that could open some."""
     links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_there(fd)]
-    ours = [thread for thread in threading.enumerate() if thread.name in ("flyball-ear", "flyball-heart")]
+    ours = [
+        thread for thread in threading.enumerate() if thread.name in ("flyball-listener", "flyball-heartbeat")
+    ]
     return sum(link.startswith("socket:") for link in links) + len(ours)
 
 
@@ -59,7 +61,7 @@ def busy(url: str) -> Governor:
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    names = ("flyball-ear", "flyball-heart")
+    names = ("flyball-listener", "flyball-heartbeat")
     until(lambda: {thread.name for thread in threading.enumerate()}.issuperset(names), "nobody listens")
     waiter.join()
     return gov
@@ -77,7 +79,7 @@ def test_a_governor_that_is_forgotten_leaves_no_socket_and_no_listener(url: str)
     before = sockets()
     gov = busy(url)
     gov._heart.close()  # type: ignore[union-attr]
-    until(lambda: "flyball-heart" not in [thread.name for thread in threading.enumerate()], "it beats")
+    until(lambda: "flyball-heartbeat" not in [thread.name for thread in threading.enumerate()], "it beats")
     del gov
     gc.collect()
     until(lambda: sockets() <= before, "something stayed open")
@@ -166,7 +168,7 @@ def wait():
     except BaseException:
         pass
 threading.Thread(target=wait, daemon=True).start()
-while not any(thread.name == "flyball-ear" for thread in threading.enumerate()):
+while not any(thread.name == "flyball-listener" for thread in threading.enumerate()):
     time.sleep(0.01)
 time.sleep(0.1)
 if sys.argv[2] == "fork":

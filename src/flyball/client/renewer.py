@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flyball.client.requests import GONE
+from flyball.host.background_thread import start_thread
 
 if TYPE_CHECKING:
     from flyball.client.lease import Held
@@ -37,8 +38,7 @@ class Heart:
         with self._changed:
             self._due[lease] = time.monotonic() + lease.ttl_s / BEATS
             if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="flyball-heart", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._beat, name="flyball-heartbeat")
             self._changed.notify()
 
     def let_go(self, lease: Held) -> None:

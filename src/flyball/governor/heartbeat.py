@@ -24,6 +24,7 @@ from typing import Protocol
 from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync
+from flyball.host.background_thread import start_thread
 from flyball.stores.port import Store
 
 BEAT_S = 1.0
@@ -85,8 +86,7 @@ class Heartbeat:
 
     def _live(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="flyball-heart", daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._run, name="flyball-heartbeat")
 
     # -- in the thread ------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -125,6 +126,8 @@ class HostAgent:
 
 def main() -> int:
     address = resolve()
+    # The thread that started this process blocks signals, and this process inherited that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if os.fork():
         # Nobody has to wait for a process that lives as long as leases do.
         os._exit(0)

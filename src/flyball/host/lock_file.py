@@ -21,6 +21,7 @@ import time
 from typing import NamedTuple
 
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
+from flyball.host.background_thread import start_thread
 
 _GLANCE_S = 1.0
 _POLITE_TRIES = 120
@@ -222,7 +223,7 @@ class _Helper:
         self._go, self._done = threading.Lock(), threading.Lock()
         self._go.acquire()
         self._done.acquire()
-        threading.Thread(target=self._run, name="flyball-lock", daemon=True).start()
+        start_thread(self._run, name="flyball-lock")
 
     def start_waiting(self) -> None:
         with self._state:

@@ -29,6 +29,7 @@ from types import MethodType
 from typing import Any, Protocol
 
 from flyball.errors import StoreClosedError
+from flyball.host.background_thread import start_thread
 from flyball.wake.mailbox import LOOK
 
 _PING_S = 5.0
@@ -150,8 +151,7 @@ class Subscriptions:
             return
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._listen, name="flyball-ear", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._listen, name="flyball-listener")
 
     # -- in the thread ------------------------------------------------------------------------------
 

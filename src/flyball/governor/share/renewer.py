@@ -26,6 +26,7 @@ from flyball.core.share_lease import holder
 from flyball.core.share_lease.holder import HolderState, OnOutage
 from flyball.core.share_lease.timing import BEATS_PER_TTL, ShareTiming, terms_for
 from flyball.errors import FlyballError, StoreError
+from flyball.host.background_thread import start_thread
 
 if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
@@ -75,10 +76,7 @@ class ShareRenewer:
         self._box: Box | None = None
         self._sleeps_until = -INFINITY
         self._over = False
-        self._threads = [
-            threading.Thread(target=work, name=f"flyball-{work.__name__.strip('_')}", daemon=True)
-            for work in (self._renewing, self._fencing)
-        ]
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         self._bell, self._ear = socket.socketpair()
@@ -87,8 +85,8 @@ class ShareRenewer:
         with self.desk.lock:
             self._limit(self.desk.clock())
             self.desk.stir = self._stir
-        for thread in self._threads:
-            thread.start()
+        for work in (self._renewing, self._fencing):
+            self._threads.append(start_thread(work, name=f"flyball-{work.__name__.strip('_')}"))
 
     # -- from outside -----------------------------------------------------------------------------------
 
@@ -112,10 +110,10 @@ class ShareRenewer:
                 self._limit(self.desk.clock())
                 self.desk.end_all_waits()
                 self._ring()
-        renewing = self._threads[0]
-        if renewing.ident is not None and renewing is not threading.current_thread():
-            renewing.join(timeout_s)
-            return not renewing.is_alive()
+        for renewing in self._threads[:1]:
+            if renewing is not threading.current_thread():
+                renewing.join(timeout_s)
+                return not renewing.is_alive()
         return True
 
     def abandon(self) -> None:
@@ -125,7 +123,7 @@ class ShareRenewer:
         self.desk.stir = _nobody
         self.desk.allow(0, until=-INFINITY, why="the share belongs to the parent process")
         self.desk.end_all_waits()
-        self._threads = [threading.Thread()]
+        self._threads = []
 
     # -- with the lock held -------------------------------------------------------------------------------
 
