@@ -54,7 +54,7 @@ class Client:
 
     def clear(self) -> None:
         """Give everything back."""
-        for claim in self.store.watched(POOL).claims:
+        for claim in self.store.pool_census(POOL).claims:
             self.store.release(Release(claim.id))
 
     def server_us(self) -> float:

@@ -253,7 +253,7 @@ def test_a_run_that_waits_out_a_limit_is_seen_and_holds_nothing(cli: Cli, govern
 def test_a_dead_run_that_rested_will_not_go_on(cli: Cli, governor: Governor, people: People) -> None:
     pid = people.start()
     ask = Ask(pool="anthropic", project="blog", name="t-14", holder=identify(pid))
-    governor.store.rest(ask, for_s=2700, why="limited")
+    governor.store.pause(ask, for_s=2700, why="limited")
     people.dies(pid)
     assert "dead, will not be tried again" in cli("status").out
     governor.reap()

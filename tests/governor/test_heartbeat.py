@@ -38,7 +38,7 @@ class Fleet:
         self.other = make(other)
 
     def gone(self, claim_id: int) -> bool:
-        (claim,) = [claim for claim in self.scene.store.watched(POOL).claims if claim.id == claim_id]
+        (claim,) = [claim for claim in self.scene.store.pool_census(POOL).claims if claim.id == claim_id]
         return acquisition.is_gone(claim, self.scene.store.now())
 
     def shown(self) -> LeaseStatus:

@@ -88,7 +88,7 @@ def test_a_verb_that_an_exception_cuts_off_at_any_call_leaves_its_store_to_the_o
             verdict, _ = store.admit(ask, park=False)
             finished = flyball.core.pool.model.Outcome.FINISHED
             store.release(flyball.stores.port.Release(verdict.claim_id, finished))
-            store.look(verdict.claim_id, advance=False)
+            store.poll(verdict.claim_id, advance=False)
 
         def cut_off_at(n, ask):
             seen = 0

@@ -24,7 +24,7 @@ def url(home: Path) -> str:
 def found(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The looks that found a claim granted: did they also hand out what time had freed?"""
     found: list[bool] = []
-    look = gov.store.look
+    look = gov.store.poll
 
     def looks(
         claim_id: int, *, advance: bool, asked_at: float | None = None
@@ -34,7 +34,7 @@ def found(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             found.append(advance)
         return verdict, after
 
-    monkeypatch.setattr(gov.store, "look", looks)
+    monkeypatch.setattr(gov.store, "poll", looks)
     return found
 
 

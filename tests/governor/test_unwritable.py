@@ -112,7 +112,7 @@ def test_an_ask_that_could_not_be_withdrawn_never_counts_as_work_that_finished(
     broken.mend()
     (ask,), other = pool(gov, "q").asks, Governor(url)
     wait_until(lambda: pool(gov, "q").breaker == Phase.TRIAL.value)
-    verdict, _ = other.store.look(ask.id, advance=True)
+    verdict, _ = other.store.poll(ask.id, advance=True)
     assert verdict is not None
     assert verdict.granted
     gov.acquire_nowait("p").release()
@@ -128,7 +128,7 @@ def test_an_ask_that_cannot_be_written_is_an_error(broken: FaultyStore, gov: Gov
 
 def test_a_wait_that_cannot_be_looked_at_leaves_nothing_behind(broken: FaultyStore, gov: Governor) -> None:
     lease = gov.acquire("p")
-    broken.break_on("look", "holders", "watched")
+    broken.break_on("poll", "holders", "pool_census")
     with pytest.raises(StoreError):
         gov.acquire("p", timeout=1)
     broken.mend()

@@ -12,7 +12,7 @@ from flyball.errors import StoreError, StoreUnreadableError
 from flyball.testing import FaultyStore
 from tests.governor.people import Person, nothing_left, wait_until
 
-LOOKING = ("look", "holders", "watched")
+LOOKING = ("poll", "holders", "pool_census")
 
 
 def test_a_waiter_is_served_once_the_store_answers_again(broken: FaultyStore, gov: Governor) -> None:

@@ -34,7 +34,7 @@ def test_throttled_work_that_asks_again_passes_admission(scene: Scene) -> None:
     scene.refused(Reason.BREAKER)
     again = scene.park(priority=10)
     scene.wait(299)
-    assert not scene.look(again).granted
+    assert not scene.poll(again).granted
 
 
 def test_a_healthy_trial_that_runs_for_hours_closes_the_breaker_after_its_clean_period(scene: Scene) -> None:
@@ -44,10 +44,10 @@ def test_a_healthy_trial_that_runs_for_hours_closes_the_breaker_after_its_clean_
     trial = scene.take()
     waiting = scene.park()
     scene.wait(120)
-    assert not scene.look(waiting).granted
+    assert not scene.poll(waiting).granted
     assert scene.seen().phase is Phase.CLOSED
     scene.wait(1800)
-    scene.look(waiting)
+    scene.poll(waiting)
     assert scene.held(waiting)
     assert scene.held(trial)
     assert scene.seen().memory.breaker.reopens == 0
@@ -59,7 +59,7 @@ def _grown_to_nine(s: Scene) -> None:
     waiting = s.park()
     while s.seen().cap == 8:
         s.wait(30)
-        s.look(waiting)
+        s.poll(waiting)
 
 
 def test_a_throttle_right_after_an_increase_undoes_it(scene: Scene) -> None:
@@ -104,7 +104,7 @@ def test_after_an_outage_the_cap_is_back_within_minutes(scene: Scene) -> None:
     minutes: dict[int, int] = {}
     for minute in range(1, 30):
         scene.wait(60)
-        scene.look(waiting[-1])
+        scene.poll(waiting[-1])
         minutes.setdefault(scene.seen().cap, minute)
     assert minutes[7] <= 10
     assert minutes[8] <= 20
@@ -199,12 +199,12 @@ def test_after_an_outage_the_measured_cap_is_back_within_minutes(scene: Scene) -
         for lease in held:
             scene.answered(lease, SignalKind.THROTTLED)
         scene.wait(scene.seen().settings.confirm_s)
-        scene.look(waiting[-1])
+        scene.poll(waiting[-1])
     assert scene.seen().cap == 1
     minutes: dict[int, int] = {}
     for minute in range(1, 30):
         scene.wait(60)
-        scene.look(waiting[-1])
+        scene.poll(waiting[-1])
         minutes.setdefault(scene.seen().cap, minute)
     assert min(minute for cap, minute in minutes.items() if cap >= 8) <= 15
 
@@ -229,9 +229,9 @@ def test_a_recycled_pid_holds_nothing(scene: Scene) -> None:
     """Mistake 8: pid liveness without start time."""
     old = scene.holder(4121)
     lease = scene.take(holder=old)
-    scene.store.bury([(lease, replace(old, start=old.start + 1))])
+    scene.store.reclaim([(lease, replace(old, start=old.start + 1))])
     assert scene.held(lease)
-    scene.store.bury([(lease, old)])
+    scene.store.reclaim([(lease, old)])
     assert not scene.held(lease)
 
 
@@ -239,7 +239,7 @@ def test_a_lease_older_than_a_day_stays_with_its_living_agent(scene: Scene) -> N
     """Mistake 8: a lease older than 24 h vanished under a live agent."""
     lease = scene.take()
     scene.wait(LEASE_BACKSTOP_S * 3)
-    scene.store.bury([])
+    scene.store.reclaim([])
     scene.take()
     assert scene.held(lease)
 

@@ -257,7 +257,7 @@ def test_the_slot_of_a_zombie_goes_to_the_next_in_line(running: Running) -> None
 def test_a_holder_that_cannot_be_checked_from_here_can_be_released(running: Running) -> None:
     elsewhere = Holder("another-host", "another-boot", 1, 4121, 1)
     ask = Ask(pool="far", project="p", name="n", holder=elsewhere)
-    lease, _ = running.service.governor.store.hold(ask)
+    lease, _ = running.service.governor.store.record_running(ask)
     assert running.client.delete(f"/v1/leases/{lease}").status_code == 204
 
 

@@ -36,7 +36,7 @@ def busy(scene: Scene) -> Scene:
     scene.throttle("blog", "t")
     scene.park("shop")
     scene.demand("site")
-    scene.store.rest(scene.ask("blog", name="rests"), for_s=500.0, why="limited")
+    scene.store.pause(scene.ask("blog", name="rests"), for_s=500.0, why="limited")
     scene.wait(1)
     return scene
 

@@ -106,7 +106,7 @@ def test_work_recorded_as_running_is_no_over_admission(scene: Scene, story: Stor
     scene.static(1)
     scene.take()
     story.look()
-    scene.store.hold(scene.ask("a", name="ran-already"))
+    scene.store.record_running(scene.ask("a", name="ran-already"))
     story.look()
     story.look()
     assert story.number(metrics.POOL_IN_USE) == 2
@@ -132,7 +132,7 @@ def test_a_dead_holder_is_an_expiry(scene: Scene, story: Story) -> None:
     scene.static(1)
     lease = scene.take()
     story.look()
-    scene.bury(lease)
+    scene.reclaim(lease)
     story.look()
     assert story.number(metrics.POOL_EXPIRIES) == 1
     assert story.number(metrics.POOL_WAKES_MISSED) == 0
@@ -145,7 +145,7 @@ def test_a_slot_that_a_waiter_never_took_is_a_missed_wake(scene: Scene, story: S
     story.look()
     scene.release(lease)
     scene.wait(120)
-    scene.store.bury([])
+    scene.store.reclaim([])
     story.look()
     assert story.number(metrics.POOL_WAKES_MISSED) == 1
     assert story.number(metrics.POOL_EXPIRIES) == 1

@@ -84,7 +84,7 @@ class Served(OneStore):
             # What is owed to a window that was learned is owed, if need be for days.
             self.scene.wait(max(200.0, self.until_full_s()))
             for claim_id in waiting:
-                self.scene.store.look(claim_id, advance=True)
+                self.scene.store.poll(claim_id, advance=True)
         super().teardown()
         assert not waiting, f"lost for good: {waiting}"
 

@@ -69,7 +69,7 @@ def test_what_it_says_is_what_a_step_says(scene: Scene, monkeypatch: pytest.Monk
     short = ask()
     first = scene.claim(short.claim_id)
     scene.release(short.claim_id)
-    monkeypatch.setattr(fast_path, "grant_of", lambda ask: None)
+    monkeypatch.setattr(fast_path, "grant_values", lambda ask: None)
     whole = ask()
     assert replace(short, claim_id=whole.claim_id) == whole
     assert replace(first, id=whole.claim_id) == scene.claim(whole.claim_id)
@@ -104,7 +104,7 @@ def test_what_is_in_the_way_is_judged(scene: Scene, what: str) -> None:
 
 @pytest.mark.parametrize("words", [{"resources": {"gpu": 1}}, {"key": "k", "ttl_s": 9.0}, {"ttl_s": 9.0}])
 def test_an_ask_that_is_more_than_an_ask_is_judged(scene: Scene, words: dict[str, Any]) -> None:
-    assert fast_path.grant_of(replace(scene.ask(), **words)) is None
+    assert fast_path.grant_values(replace(scene.ask(), **words)) is None
 
 
 def test_a_project_that_is_new_is_judged(scene: Scene) -> None:
@@ -121,7 +121,7 @@ def test_a_project_that_is_new_is_judged(scene: Scene) -> None:
     ],
 )
 def test_an_end_that_says_something_is_a_step(release: Release) -> None:
-    assert fast_path.end_of(release) is None
+    assert fast_path.end_values(release) is None
 
 
 def test_an_end_that_teaches_the_pool_something_is_a_step(scene: Scene) -> None:

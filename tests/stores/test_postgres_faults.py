@@ -173,7 +173,7 @@ def test_a_paused_server_is_reported_in_time_and_nothing_it_was_told_then_happen
         durable.resume()
     scene.take()
     assert scene.seen().in_use == 1
-    assert store._unheard == []
+    assert store._lost_replies == []
     scene.close()
 
 

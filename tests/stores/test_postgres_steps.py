@@ -141,7 +141,7 @@ def test_threads_that_bury_and_ask_in_many_pools_do_not_stop_each_other(scene: S
             for _ in range(10):
                 leases = [scene.store.admit(scene.ask(pool=pool), park=True)[0].claim_id for pool in pools]
                 claims = [claim for claim_id in leases if (claim := scene.store.claim(claim_id)) is not None]
-                scene.store.bury([(claim.id, claim.holder) for claim in claims])
+                scene.store.reclaim([(claim.id, claim.holder) for claim in claims])
         except Exception as error:
             errors.append(error)
 
@@ -242,7 +242,7 @@ def test_an_ask_that_failed_for_certain_is_not_looked_for(
     )
     with pytest.raises(StoreError):
         scene.take()
-    assert store._unheard == []
+    assert store._lost_replies == []
     postgres_server.run(f'DROP SCHEMA "{space}" CASCADE')
 
 
@@ -277,18 +277,18 @@ def test_a_grant_that_was_interrupted_is_given_back(scene: Scene, monkeypatch: p
 
 
 def test_a_process_of_the_server_that_is_still_busy_with_a_lost_ask_is_told_to_end(scene: Scene) -> None:
-    from flyball.stores.postgres.transaction import LostReplies
+    from flyball.stores.postgres.transaction import LostReply
 
     scene.static(1)
     store: Any = scene.store
     with store._server.lend() as busy:
-        store._unheard = [LostReplies("p", 42, busy.backend)]
+        store._lost_replies = [LostReply("p", 42, busy.backend)]
         scene.take()
         deadline = time.monotonic() + 10
         while busy.usable:
             assert time.monotonic() < deadline
     scene.park()
-    assert store._unheard == []
+    assert store._lost_replies == []
 
 
 def test_what_comes_after_its_sender_gave_up_changes_nothing(postgres_server: PostgresServer) -> None:
@@ -331,7 +331,7 @@ def test_the_scripts_are_numbered_without_gaps() -> None:
 def test_looking_makes_nothing(postgres_server: PostgresServer, fresh: str) -> None:
     store = make_postgres(FakeWorld(), postgres_server.url, space=fresh)
     assert store.snapshot().pools == ()
-    assert (store.claim(7), store.look(7, advance=False)[0], store.facts(limit=5)) == (None, None, [])
+    assert (store.claim(7), store.poll(7, advance=False)[0], store.facts(limit=5)) == (None, None, [])
     assert store.miscounts() == []
     assert postgres_server.run(f"SELECT 1 FROM pg_namespace WHERE nspname = '{fresh}'") == []
     store.set_pool("p", {"cap": 1})
@@ -422,7 +422,7 @@ def test_ten_thousand_leases_are_carried(scene: Scene, space: str, postgres_serv
     scene.pool(cap=10_001)
     waiting = scene.park()
     assert len(scene.store.holders("p")) == 2, "all of them are of one process; and who watches"
-    assert len(scene.store.watched("p").claims) == 10_002
+    assert len(scene.store.pool_census("p").claims) == 10_002
     scene.release(1_000_500)
     assert scene.held(waiting)
     assert scene.seen().in_use == 10_001

@@ -210,7 +210,7 @@ def test_what_arrives_after_its_sender_gave_up_changes_nothing(redis_server: Red
     scene = Scene(lambda _: store, world)
     scene.static(1)
     store._server.deadline = lambda: time.time() - 1.0  # type: ignore[method-assign]
-    key = store._registry.key_of("p")
+    key = store._registry.pool_key("p")
     before = store._server.ask("HGETALL", f"{key}pool")
     reply = store._run(
         "do_admit", "p", store._context(), "1\ta\tt\t1\t1\t0\t\ttag\ta\tt\th\tb\t1\t1\t1\t1\t0\t\t\t1"
@@ -261,7 +261,7 @@ def test_a_removed_pool_leaves_no_key_behind(redis_server: RedisServer) -> None:
     waiting = scene.park("b")
     scene.throttle()
     scene.demand("c")
-    resting, _ = store.rest(scene.ask(), for_s=60.0, why="limited")
+    resting, _ = store.pause(scene.ask(), for_s=60.0, why="limited")
     store.beat("p", look_s=1.0)
     node = Node(scene, "a", wants=1)
     node.renew()

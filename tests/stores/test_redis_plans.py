@@ -124,7 +124,7 @@ def test_a_thousand_idle_projects_are_not_kept(scene: Scene) -> None:
     for n in range(1300):
         scene.release(scene.take(f"project-{n}"))
     store: Any = scene.store
-    assert store._server.ask("HLEN", f"{store._registry.key_of('p')}pool") < 1100
+    assert store._server.ask("HLEN", f"{store._registry.pool_key('p')}pool") < 1100
 
 
 def test_reports_from_many_threads_are_all_heard(scene: Scene) -> None:
@@ -176,15 +176,15 @@ def pair(redis_server: RedisServer) -> Iterator[tuple[Scene, Scene]]:
 def meanwhile(scene: Scene, work: Callable[[], object]) -> None:
     """Do this once, after the next change of this handle has read the pool and before it is swapped in."""
     store: Any = scene.store
-    state = store._state
+    state = store._read_state
 
     def interrupted(pool: str) -> Any:
         found = state(pool)
-        store._state = state
+        store._read_state = state
         work()
         return found
 
-    store._state = interrupted
+    store._read_state = interrupted
 
 
 def test_two_who_set_a_pool_at_once_both_have_their_way(pair: tuple[Scene, Scene]) -> None:
@@ -214,7 +214,7 @@ def test_successes_counted_while_a_plan_is_made_count_in_the_next(pair: tuple[Sc
     meanwhile(one, lambda: other.release(leases[1], oks=2))
     one.pool(ageing_s=7.0)
     store: Any = one.store
-    assert store._server.ask("HGET", f"{store._registry.key_of('p')}pool", "bound_oks") == "2"
+    assert store._server.ask("HGET", f"{store._registry.pool_key('p')}pool", "bound_oks") == "2"
 
 
 def test_a_window_from_headers_that_comes_while_a_plan_is_made_is_not_overlooked(

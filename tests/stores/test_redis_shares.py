@@ -13,7 +13,7 @@ import pytest
 from flyball.core.share_lease.renewal import CallCounts, Renewal
 from flyball.errors import StoreError
 from flyball.stores.redis.connection import RedisConnections
-from flyball.stores.redis.store import RedisStore, channels_of
+from flyball.stores.redis.store import RedisStore, channel_prefix
 from flyball.testing import FakeWorld, Scene, make_redis
 from flyball.testing.store_checks.share_leases import Node, learned, settle
 from tests.redis_server import RedisServer
@@ -38,7 +38,7 @@ def scene(pair: tuple[Scene, Scene]) -> Scene:
 
 def pool_field(scene: Scene, field: str, value: str | None = None) -> str:
     store: Any = scene.store
-    key = f"{store._registry.key_of('p')}pool"
+    key = f"{store._registry.pool_key('p')}pool"
     if value is not None:
         store._server.ask("HSET", key, field, value)
     return str(store._server.ask("HGET", key, field))
@@ -91,7 +91,7 @@ def test_a_renewal_looks_at_no_other_row(scene: Scene) -> None:
     a, b = Node(scene, "a", wants=2), Node(scene, "b", wants=2)
     settle(a, b)
     store: Any = scene.store
-    key = f"{store._registry.key_of('p')}shares"
+    key = f"{store._registry.pool_key('p')}shares"
     store._server.ask("HSET", key, f"b\x1f{b.holding.incarnation}", "nonsense")
     scene.wait(0.3)
     assert a.give(a.renewal()).slots >= 2
@@ -161,10 +161,10 @@ def test_a_server_that_was_promoted_learns_again(server: RedisServer) -> None:
 def test_who_should_renew_is_told_by_the_script_itself(scene: Scene, redis_server: RedisServer) -> None:
     link = RedisConnections(redis_server.url)
     ears = link.listener()
-    ears.subscribe(f"{channels_of(scene.store)}x")
+    ears.subscribe(f"{channel_prefix(scene.store)}x")
     assert ears.get_message(timeout=5)["type"] == "subscribe"
     a, b = Node(scene, "a", wants=9), Node(scene, "b", wants=9)
-    scene.store.renew("p", _with_mailbox(a, f"{channels_of(scene.store)}x#7"))
+    scene.store.renew("p", _with_mailbox(a, f"{channel_prefix(scene.store)}x#7"))
     scene.wait(0.1)
     b.renew()
     message = ears.get_message(timeout=5)

@@ -10,8 +10,8 @@ SCRIPT = """\
 local box = {}
 
 -- Why.
--- twin: stores/handoff.py hand_out, _asks
--- twin: stores/verdicts.py waiting
+-- twin: stores/handoff.py hand_off, _asks
+-- twin: stores/verdicts.py waiting_verdict
 function box.open(a)
   if a then return '-- no comment' end -- a comment
 end
@@ -59,9 +59,9 @@ def test_a_script_is_cut_into_its_functions() -> None:
     opened, closed = parts_of("lib/box.lua", SCRIPT)
     assert opened.place == "lib/box.lua box.open"
     assert opened.twins == (
-        "stores/handoff.py hand_out",
+        "stores/handoff.py hand_off",
         "stores/handoff.py _asks",
-        "stores/verdicts.py waiting",
+        "stores/verdicts.py waiting_verdict",
     )
     assert closed.has_no_twin
     assert not closed.twins

@@ -77,7 +77,7 @@ def test_a_waiter_that_looks_reads_its_project_once(scene: Scene) -> None:
     scene.take()
     waiting = scene.park()
     with statements_of(scene) as seen:
-        scene.store.look(waiting, advance=False)
+        scene.store.poll(waiting, advance=False)
     assert len(reads_of_projects(seen)) == 1, seen
 
 

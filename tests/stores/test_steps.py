@@ -10,7 +10,7 @@ from flyball.stores.admin_operations import AdminOperations
 from flyball.stores.memory import MemoryStore
 from flyball.stores.operations import StoreOperations
 from flyball.stores.sqlite.store import SqliteStore
-from flyball.stores.transaction import verb
+from flyball.stores.transaction import operation
 
 WITHOUT_A_STEP = {
     "after_fork_in_child",
@@ -27,8 +27,8 @@ WITHOUT_A_STEP = {
 
 
 @pytest.mark.parametrize("part", [AdminOperations, StoreOperations, MemoryStore, SqliteStore])
-def test_every_public_method_that_opens_a_step_is_marked_as_a_verb(part: type) -> None:
-    marked = verb(lambda _self: None).__code__
+def test_every_public_method_that_opens_a_step_is_marked_as_an_operation(part: type) -> None:
+    marked = operation(lambda _self: None).__code__
     methods = {name: found for name, found in vars(part).items() if isfunction(found) and name[0] != "_"}
     unmarked = {name for name, found in methods.items() if found.__code__ is not marked}
     assert unmarked <= WITHOUT_A_STEP

@@ -134,7 +134,7 @@ class Trace(RuleBasedStateMachine):
         claim_id = self.pick(number)
 
         def step(s: Scene) -> Told:
-            verdict, after = s.store.look(claim_id, advance=advance)
+            verdict, after = s.store.poll(claim_id, advance=advance)
             return (verdict, *told(after))
 
         self.do(step)
@@ -232,7 +232,7 @@ class Trace(RuleBasedStateMachine):
             holders: list[tuple[int, Holder]] = [
                 (c.id, replace(c.holder, start=-1) if wrong else c.holder) for c in found
             ]
-            return told(s.store.bury(holders, s.store.census().demands if demands else ()))
+            return told(s.store.reclaim(holders, s.store.census().demands if demands else ()))
 
         self.do(step)
 
@@ -248,7 +248,7 @@ class Trace(RuleBasedStateMachine):
     @rule(pool=pools, project=projects, slots=st.sampled_from([1, 1, 3]))
     def hold(self, pool: str, project: str, slots: int) -> None:
         def step(s: Scene) -> Told:
-            claim_id, after = s.store.hold(s.ask(project, pool=pool, slots=slots))
+            claim_id, after = s.store.record_running(s.ask(project, pool=pool, slots=slots))
             return (claim_id, *told(after))
 
         claim_id = self.do(step)[0]

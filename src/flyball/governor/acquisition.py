@@ -205,7 +205,7 @@ class _Waiter:
     def _look(self, *, advance: bool) -> Flow[None]:
         claim_id, asked_at = self.verdict.claim_id, self.verdict.asked_at
         verdict, after = yield StoreCall(
-            lambda: self.store.look(claim_id, advance=advance, asked_at=asked_at)
+            lambda: self.store.poll(claim_id, advance=advance, asked_at=asked_at)
         )
         yield from settle(self.store, after, self.observers)
         if verdict is None:
@@ -285,10 +285,10 @@ def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:
     holders = yield StoreCall(lambda: store.holders(pool))
     if all(alive(holder) for holder in holders):
         return 0
-    census: HolderCensus = yield StoreCall(lambda: store.watched(pool))
+    census: HolderCensus = yield StoreCall(lambda: store.pool_census(pool))
     if any(_being_released(claim) for claim in census.claims):
         yield StoreCall(lambda: time.sleep(RELEASING_S))
-        census = yield StoreCall(lambda: store.watched(pool))
+        census = yield StoreCall(lambda: store.pool_census(pool))
     return (yield from bury(store, census, observers))
 
 
@@ -305,7 +305,7 @@ def bury(store: Store, census: HolderCensus, observers: Sequence[Observer]) -> F
     demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
     unconfirmed = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
     if claims or demands or unconfirmed:
-        after = yield StoreCall(lambda: store.bury(claims, demands))
+        after = yield StoreCall(lambda: store.reclaim(claims, demands))
         yield from settle(store, after, observers)
     return len(claims) + len(demands) + unconfirmed
 
@@ -344,7 +344,7 @@ def settle(store: Store, after: AfterCommit, observers: Sequence[Observer]) -> F
             return
         # Nobody listens: that waiter is dead. Take the slot back and hand it on.
         dead = [(wake.claim_id, wake.holder) for wake in gone]
-        after = yield StoreCall(lambda dead=dead: store.bury(dead))  # type: ignore[misc]
+        after = yield StoreCall(lambda dead=dead: store.reclaim(dead))  # type: ignore[misc]
 
 
 def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:

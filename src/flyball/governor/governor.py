@@ -209,7 +209,7 @@ class Governor:
         loop, store = asyncio.get_running_loop(), self.store
         with self._lock:
             now = store.is_granted_now if isinstance(store, AtHand) else lambda _claim_id: False
-            return self._loops.of(loop, lambda: open_box(self.address, store), store.granted, now)
+            return self._loops.of(loop, lambda: open_box(self.address, store), store.granted_ids, now)
 
     # -- ending -----------------------------------------------------------------------------------
 
@@ -315,7 +315,9 @@ class Governor:
 
     def _hold(self, pid: int, asking: AskRequest) -> int:
         # What it already used of the windows is not known, and was not reserved.
-        claim_id, after = self.store.hold(replace(ask_of(asking, ""), holder=identify(pid), cost={}))
+        claim_id, after = self.store.record_running(
+            replace(ask_of(asking, ""), holder=identify(pid), cost={})
+        )
         self._settle(after)
         return claim_id
 
@@ -331,7 +333,7 @@ class Governor:
 
     def rest(self, asking: AskRequest, *, for_s: float, why: str) -> Lease:
         """Show a run that waits out a limit: a lease of no slots, to be released when it goes on."""
-        claim_id, after = self.store.rest(ask_of(asking, ""), for_s=for_s, why=one_line(why))
+        claim_id, after = self.store.pause(ask_of(asking, ""), for_s=for_s, why=one_line(why))
         self._settle(after)
         return self._recorded(asking, claim_id)
 
@@ -365,7 +367,7 @@ class Governor:
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
     ) -> None:
         """Remove these claims, if they still belong to these holders, and these demands."""
-        self._settle(self.store.bury(claims, demands, why=why))
+        self._settle(self.store.reclaim(claims, demands, why=why))
 
     # -- settings and seeing ------------------------------------------------------------------------
 

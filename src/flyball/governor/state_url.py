@@ -154,10 +154,10 @@ def open_box(address: str, store: Store) -> Box | None:
         from flyball.stores.postgres import store as postgres
         from flyball.stores.postgres import transaction
 
-        return switchboard(address, postgres.listener_of(store), transaction.CHANNEL).open_box()
-    from flyball.stores.redis.store import channels_of, listener_of
+        return switchboard(address, postgres.listener_factory(store), transaction.CHANNEL).open_box()
+    from flyball.stores.redis.store import channel_prefix, listener_factory
 
-    return switchboard(address, listener_of(store), channels_of(store)).open_box()
+    return switchboard(address, listener_factory(store), channel_prefix(store)).open_box()
 
 
 def mail_home(address: str) -> Path:

@@ -24,11 +24,11 @@ from flyball.core.pool.settings import (
 from flyball.core.pool.token_quota import Quota
 from flyball.errors import PoolInUseError, UsageError
 from flyball.stores import codec
-from flyball.stores.handoff import hand_out
+from flyball.stores.handoff import hand_off
 from flyball.stores.pool_session import PoolSession
 from flyball.stores.port import AfterCommit
 from flyball.stores.rows import Rows
-from flyball.stores.transaction import Transactions, joined, verb
+from flyball.stores.transaction import Transactions, merge_effects, operation
 
 if TYPE_CHECKING:
     from flyball.stores.port import CountMismatch
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class AdminOperations(Transactions):
     """The part of the port that changes what a person decided."""
 
-    @verb
+    @operation
     def set_pool(self, pool: str, changes: PoolChanges) -> AfterCommit:
         return self._set_pool(pool, changes, None)
 
@@ -47,53 +47,53 @@ class AdminOperations(Transactions):
         check_name("pool", pool)
         with self._write() as rows:
             carried = self._carry(rows)
-            desk = self._desk(rows, pool)
-            before = desk.settings
-            settings = desk.put_settings(merge_changes(codec.load_changes(rows.settings(pool)), changes))
-            self._apply_to_projects(desk, settings)
-            memory = desk.memory
+            session = self._session(rows, pool)
+            before = session.settings
+            settings = session.put_settings(merge_changes(codec.load_changes(rows.settings(pool)), changes))
+            self._apply_to_projects(session, settings)
+            memory = session.memory
             if learned is not None:
                 memory = learned
             elif "cap" in changes or _starts_anew(before, settings):
-                memory = planning.reseeded(memory, settings, desk.now)
+                memory = planning.reseeded(memory, settings, session.now)
             elif before.controller != settings.controller:
-                memory = replace(memory, cap=handed_over(memory.cap, desk.now), quota=Quota())
+                memory = replace(memory, cap=handed_over(memory.cap, session.now), quota=Quota())
             if not settings.adaptive or settings.spacing_s == 0:
-                desk.row.meters.next_grant_at = 0.0
-            desk.refresh(memory)
-            hand_out(desk)
-            return joined(carried, desk.done())
+                session.row.meters.next_grant_at = 0.0
+            session.refresh(memory)
+            hand_off(session)
+            return merge_effects(carried, session.finish())
 
-    def _apply_to_projects(self, desk: PoolSession, settings: PoolSettings) -> None:
-        pool = desk.row.name
-        known = {use.name: use for use in desk.rows.projects(pool)}
+    def _apply_to_projects(self, session: PoolSession, settings: PoolSettings) -> None:
+        pool = session.row.name
+        known = {use.name: use for use in session.rows.projects(pool)}
         for name in dict.fromkeys((*known, *settings.weights, *settings.maxima)):
             use, weight, maximum = known.get(name), settings.weights.get(name, 1.0), settings.maxima.get(name)
             # There may be thousands, and one call changes one of them.
             if use is None or (use.weight, use.maximum) != (weight, maximum):
                 use = use or ProjectUse(name)
                 use.weight, use.maximum = weight, maximum
-                desk.rows.put_project(pool, use)
+                session.rows.put_project(pool, use)
 
-    @verb
+    @operation
     def reset_pool(self, pool: str, *, settings: bool = False) -> AfterCommit:
         with self._write() as rows:
             carried = self._carry(rows)
             if rows.pool(pool) is None:
                 raise UsageError(no_pool_words(pool))
-            desk = self._desk(rows, pool)
+            session = self._session(rows, pool)
             if settings:
-                self._apply_to_projects(desk, desk.put_settings({}))
-            meters = desk.row.meters
+                self._apply_to_projects(session, session.put_settings({}))
+            meters = session.row.meters
             meters.trial_id, meters.next_grant_at, meters.bound_oks, meters.hold_mean_s = None, 0.0, 0, 0.0
             meters.high, meters.work, meters.work_tokens = 0, 0.0, 0.0
             # What was spent of a window that a person declared is a fact, not something learned.
             meters.windows = tuple(window for window in meters.windows if window.source is Source.DECLARED)
-            desk.refresh(planning.first_memory(desk.settings, desk.now))
-            hand_out(desk)
-            return joined(carried, desk.done())
+            session.refresh(planning.first_memory(session.settings, session.now))
+            hand_off(session)
+            return merge_effects(carried, session.finish())
 
-    @verb
+    @operation
     def remove_pool(self, pool: str) -> AfterCommit:
         with self._write() as rows:
             if rows.pool(pool) is None:
@@ -108,45 +108,45 @@ class AdminOperations(Transactions):
             rows.drop_pool(pool)
             return carried
 
-    @verb
+    @operation
     def import_pool(self, pool: str, changes: PoolChanges, memory: planning.LearnedState) -> AfterCommit:
         return self._set_pool(pool, changes, memory)
 
-    @verb
+    @operation
     def set_machine(self, machine: MachineSettings) -> AfterCommit:
         with self._write() as rows:
-            return joined(self._carry(rows), self._put_machine(rows, machine))
+            return merge_effects(self._carry(rows), self._put_machine(rows, machine))
 
     def _put_machine(self, rows: Rows, machine: MachineSettings) -> AfterCommit:
         rows.put_machine(machine)
         after = AfterCommit()
         for name in rows.pools():
-            desk = self._desk(rows, name)
-            hand_out(desk)
-            after = joined(after, desk.done())
+            session = self._session(rows, name)
+            hand_off(session)
+            after = merge_effects(after, session.finish())
         return after
 
-    @verb
+    @operation
     def change_machine(self, changes: MachineChanges) -> AfterCommit:
         with self._write() as rows:
             machine = merge_machine(rows.machine(), changes)
-            return joined(self._carry(rows), self._put_machine(rows, machine))
+            return merge_effects(self._carry(rows), self._put_machine(rows, machine))
 
-    @verb
+    @operation
     def machine(self) -> MachineSettings:
         with self._read() as rows:
             return rows.machine()
 
     # -- the doctor's ------------------------------------------------------------------------------
 
-    @verb
+    @operation
     def miscounts(self) -> list[CountMismatch]:
         from flyball.stores import recount
 
         with self._read() as rows:
-            return [wrong for pool in rows.pools() for wrong in recount.recounted(rows, pool).wrong]
+            return [wrong for pool in rows.pools() for wrong in recount.recount_pool(rows, pool).wrong]
 
-    @verb
+    @operation
     def recount(self) -> tuple[list[CountMismatch], AfterCommit]:
         from flyball.stores import recount
 
@@ -154,14 +154,14 @@ class AdminOperations(Transactions):
             found: list[CountMismatch] = []
             after = self._carry(rows)
             for pool in rows.pools():
-                recounted = recount.recounted(rows, pool)
-                if recounted.wrong:
-                    found += recounted.wrong
-                    recount.write(rows, recounted)
-                    desk = self._desk(rows, pool)
-                    desk.refresh()
-                    hand_out(desk)
-                    after = joined(after, desk.done())
+                counted = recount.recount_pool(rows, pool)
+                if counted.wrong:
+                    found += counted.wrong
+                    recount.write_counts(rows, counted)
+                    session = self._session(rows, pool)
+                    session.refresh()
+                    hand_off(session)
+                    after = merge_effects(after, session.finish())
             return found, after
 
 

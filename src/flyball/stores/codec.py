@@ -35,7 +35,7 @@ def dump(value: PoolChanges | LearnedState | MachineSettings) -> str:
 
 
 def load_changes(text: str) -> PoolChanges:
-    return _decoded(text, PoolChanges, "stored pool settings") if text != NOTHING_NAMED else PoolChanges()
+    return _decode(text, PoolChanges, "stored pool settings") if text != NOTHING_NAMED else PoolChanges()
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +45,7 @@ def load_settings(text: str) -> PoolSettings:
 
 
 def load_memory(text: str) -> LearnedState:
-    return _decoded(text, LearnedState, "the pool's learned state")
+    return _decode(text, LearnedState, "the pool's learned state")
 
 
 def dump_windows(windows: tuple[Window, ...]) -> str:
@@ -57,17 +57,17 @@ def dump_windows(windows: tuple[Window, ...]) -> str:
 
 
 def load_windows(text: str) -> tuple[Window, ...]:
-    return _decoded(text, tuple[Window, ...], "the pool's windows") if text else ()
+    return _decode(text, tuple[Window, ...], "the pool's windows") if text else ()
 
 
 @lru_cache(maxsize=8)
 def load_machine(text: str) -> MachineSettings:
     if text == NOTHING_NAMED:
         return MachineSettings()
-    return _decoded(text, MachineSettings, "stored machine settings")
+    return _decode(text, MachineSettings, "stored machine settings")
 
 
-def _decoded(text: str, shape: type[T], what: str) -> T:
+def _decode(text: str, shape: type[T], what: str) -> T:
     import msgspec
 
     try:
@@ -155,7 +155,7 @@ def _limits(*row: Any) -> Limits:
     return Limits(**fields)
 
 
-def of_limits(limits: Limits) -> tuple[object, ...]:
+def limit_values(limits: Limits) -> tuple[object, ...]:
     return (
         limits.version,
         limits.valid_until,
@@ -171,7 +171,7 @@ def of_limits(limits: Limits) -> tuple[object, ...]:
     )
 
 
-def of_meters(meters: Meters) -> tuple[object, ...]:
+def meter_values(meters: Meters) -> tuple[object, ...]:
     return (
         meters.next_grant_at,
         meters.bound_at,
@@ -190,7 +190,7 @@ def of_meters(meters: Meters) -> tuple[object, ...]:
     )
 
 
-def of_holder(holder: Holder) -> tuple[str, str, int, int, int]:
+def holder_values(holder: Holder) -> tuple[str, str, int, int, int]:
     return (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
 
 
@@ -208,14 +208,18 @@ AFTER_CLAIM = slice(CLAIM_PART.stop, None)
 _CONFIRMED_AT = slice(CLAIM_PART.stop, CLAIM_PART.stop + 1)
 
 
-def claim_of(row: Sequence[Any]) -> Claim:
+def parse_claim(row: Sequence[Any]) -> Claim:
     """From the columns of ``CLAIM``, and where there is one more: when its host was last heard."""
-    resources, cost, marks = amounts_of(row[_RESOURCES]), amounts_of(row[_COST]), amounts_of(row[_MARKS])
+    resources, cost, marks = (
+        parse_amounts(row[_RESOURCES]),
+        parse_amounts(row[_COST]),
+        parse_amounts(row[_MARKS]),
+    )
     before, course = (*row[_BEFORE_WHO], Holder(*row[_WHO]), *row[_SIZE]), row[_COURSE]
     return Claim(*(*before, resources, *course, cost, marks, bool(row[_UNREAD]), *row[_CONFIRMED_AT]))
 
 
-def of_ask(
+def claim_values(
     claim_id: int, ask: Ask, *, now: float, launcher_pid: int, grant: Grant | None, why: str
 ) -> tuple[object, ...]:
     """A new claim: a lease where a grant is given."""
@@ -224,10 +228,10 @@ def of_ask(
         ask.pool,
         ask.project,
         ask.name,
-        *of_holder(ask.holder),
+        *holder_values(ask.holder),
         ask.slots,
         ask.priority,
-        of_amounts(ask.resources),
+        dump_amounts(ask.resources),
         ask.model,
         ask.mailbox,
         launcher_pid,
@@ -236,24 +240,24 @@ def of_ask(
         None,
         why,
         grant.level if grant is not None else 0,
-        of_amounts(ask.cost),
-        of_amounts(grant.marks) if grant is not None else None,
+        dump_amounts(ask.cost),
+        dump_amounts(grant.marks) if grant is not None else None,
         ask.unread,
     )
 
 
-def candidate_of(row: Sequence[Any]) -> Candidate:
-    return Candidate(row[0], row[1], row[2], row[3], amounts_of(row[4]), row[5])
+def parse_candidate(row: Sequence[Any]) -> Candidate:
+    return Candidate(row[0], row[1], row[2], row[3], parse_amounts(row[4]), row[5])
 
 
 _NOTHING: Mapping[str, Any] = {}
 
 
-def amounts_of(text: object) -> Mapping[str, Any]:
+def parse_amounts(text: object) -> Mapping[str, Any]:
     return json.loads(text) if isinstance(text, str) else _NOTHING
 
 
-def of_amounts(amounts: Mapping[str, float]) -> str | None:
+def dump_amounts(amounts: Mapping[str, float]) -> str | None:
     return json.dumps(dict(amounts)) if amounts else None
 
 
@@ -264,7 +268,7 @@ SHARE = (
 )
 
 
-def pot_of(row: Sequence[Any]) -> ShareBudget:
+def parse_budget(row: Sequence[Any]) -> ShareBudget:
     cap, held, nodes, learning_until, epoch, busy, active, estimate, dirty, planned_at, until = row
     return ShareBudget(
         cap=cap,
@@ -281,7 +285,7 @@ def pot_of(row: Sequence[Any]) -> ShareBudget:
     )
 
 
-def of_pot(pot: ShareBudget) -> tuple[object, ...]:
+def budget_values(pot: ShareBudget) -> tuple[object, ...]:
     return (
         pot.cap,
         pot.held,
@@ -297,7 +301,7 @@ def of_pot(pot: ShareBudget) -> tuple[object, ...]:
     )
 
 
-def share_of(row: Sequence[Any]) -> ShareLease:
+def parse_share(row: Sequence[Any]) -> ShareLease:
     node, incarnation, seq, slots, owed, target, in_flight, wants, weight, draining, since, *rest = row
     expires_at, successes, throttles, overloads, peak, estimate, mailbox = rest
     return ShareLease(
@@ -320,7 +324,7 @@ def share_of(row: Sequence[Any]) -> ShareLease:
     )
 
 
-def of_share(lease: ShareLease) -> tuple[object, ...]:
+def share_values(lease: ShareLease) -> tuple[object, ...]:
     tally = lease.tally
     return (
         lease.node,

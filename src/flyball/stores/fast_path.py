@@ -128,13 +128,13 @@ def _holds(value: object, condition: Condition, now: float) -> bool:
     return (value.value if isinstance(value, Enum) else value) == condition.value
 
 
-def _path_of(column: str) -> str:
+def _attribute_path(column: str) -> str:
     name = column.removeprefix("pool.")
     return f"limits.{name}" if name in _LIMITS else f"meters.{name}"
 
 
 _READ = tuple(
-    (attrgetter(_path_of(it.column)), it)
+    (attrgetter(_attribute_path(it.column)), it)
     for it in CONDITIONS
     if it.kept is Kept.WITH_PLAN and it.store is In.ALL
 )

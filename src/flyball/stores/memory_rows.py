@@ -81,7 +81,7 @@ class MemoryRows:
         self._lines = {}
         for claim in sorted(self._claims.values(), key=lambda c: c.id):
             if not claim.held:
-                self._line_of(claim)[claim.id] = None
+                self._line(claim)[claim.id] = None
 
     def on_commit(self, action: Callable[[], None]) -> None:
         self._actions.append(action)
@@ -103,7 +103,7 @@ class MemoryRows:
 
     def pool(self, name: str) -> PoolRow | None:
         row = self._pools.get(name)
-        return replace(_copied(row), machine=self.machine()) if row is not None else None
+        return replace(_copy(row), machine=self.machine()) if row is not None else None
 
     def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
         row = self.pool(pool)
@@ -118,7 +118,7 @@ class MemoryRows:
         return sorted(self._pools)
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
-        self._set(self._pools, row.name, _copied(row))
+        self._set(self._pools, row.name, _copy(row))
         self.put_settings(row.name, settings)
         self.put_memory(row.name, memory)
 
@@ -269,7 +269,7 @@ class MemoryRows:
         if claim.held:
             self._delete(self._held, (claim.pool, claim_id))
         else:
-            line = self._line_of(claim)
+            line = self._line(claim)
             del line[claim_id]
             if not line:
                 del self._lines[claim.pool, claim.project, claim.priority]
@@ -282,10 +282,10 @@ class MemoryRows:
         if claim.held:
             self._set(self._held, (claim.pool, claim.id), None)
         else:
-            self._line_of(claim)[claim.id] = None
+            self._line(claim)[claim.id] = None
         self._count(claim, +1)
 
-    def _line_of(self, claim: Claim) -> dict[int, None]:
+    def _line(self, claim: Claim) -> dict[int, None]:
         return self._lines.setdefault((claim.pool, claim.project, claim.priority), {})
 
     def _count(self, claim: Claim, sign: int) -> None:
@@ -319,28 +319,28 @@ class MemoryRows:
     def claim(self, claim_id: int) -> Claim | None:
         return self._claims.get(claim_id)
 
-    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
+    def find_grant(self, claim_id: int) -> tuple[str, float, int, int] | None:
         claim = self._claims.get(claim_id)
         if claim is None or not claim.held or claim.expires_at is not None:
             return None
         row = self._pools[claim.pool]
         return claim.pool, claim.asked_at, row.counts.in_use, row.limits.cap
 
-    def granted(self, mailbox: str) -> list[int]:
+    def granted_ids(self, mailbox: str) -> list[int]:
         return sorted(claim_id for _, claim_id in self._held if self._claims[claim_id].mailbox == mailbox)
 
     def claims(self, pool: str | None) -> list[Claim]:
         found = [c for c in self._claims.values() if pool is None or c.pool == pool]
         return sorted(found, key=lambda c: c.id)
 
-    def watched(self, pool: str) -> list[Claim]:
+    def watched_claims(self, pool: str) -> list[Claim]:
         watcher = self._pools[pool].watcher_id if pool in self._pools else 0
         return [c for c in self.claims(pool) if c.held or c.id == watcher]
 
     def holders(self, pool: str) -> list[Holder]:
-        return sorted({c.holder for c in self.watched(pool)}, key=lambda holder: holder.pid)
+        return sorted({c.holder for c in self.watched_claims(pool)}, key=lambda holder: holder.pid)
 
-    def expired(self, now: float) -> list[Claim]:
+    def expired_claims(self, now: float) -> list[Claim]:
         found = (self._claims[claim_id] for claim_id in sorted(self._expiring))
         return [c for c in found if c.expires_at is not None and c.expires_at <= now]
 
@@ -466,5 +466,5 @@ def _candidate(claim: Claim) -> Candidate:
     return Candidate(claim.id, claim.project, claim.priority, claim.slots, claim.resources, claim.asked_at)
 
 
-def _copied(row: PoolRow) -> PoolRow:
+def _copy(row: PoolRow) -> PoolRow:
     return replace(row, meters=replace(row.meters), counts=replace(row.counts))

@@ -29,19 +29,19 @@ from flyball.errors import UsageError
 from flyball.stores import verdicts
 from flyball.stores.admin_operations import AdminOperations
 from flyball.stores.handoff import (
-    TELLING_S,
+    FACT_FROM_S,
+    enqueue,
     grant_new,
-    hand_out,
+    hand_off,
     may_pass,
     note_end,
-    stand_in_line,
     take_back,
 )
 from flyball.stores.pool_session import PoolSession, ask_fact, candidate
 from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release, WakeUp
 from flyball.stores.read_only_rows import projection
 from flyball.stores.rows import Grant, Rows
-from flyball.stores.transaction import joined, verb
+from flyball.stores.transaction import merge_effects, operation
 
 if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 NOT_EXTENDED = "it was not extended in time"
 
 
-def find_replay(desk: PoolSession, ask: Ask) -> Verdict | None:
+def find_replay(session: PoolSession, ask: Ask) -> Verdict | None:
     """What was said to an ask under the same key; None if there was none."""
-    receipt = desk.rows.receipt(ask.pool, ask.key)
-    if receipt is None or receipt.until <= desk.now:
+    receipt = session.rows.receipt(ask.pool, ask.key)
+    if receipt is None or receipt.until <= session.now:
         return None
     if receipt.fingerprint != ask.fingerprint:
         return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=ask.pool)
     if not receipt.granted and ask.mailbox:
-        _wait_at(desk, ask, receipt.claim_id)
+        _wait_at(session, ask, receipt.claim_id)
     return Verdict(
         kind=Kind.GRANTED if receipt.granted else Kind.PARKED,
         reason=Reason.FREE if receipt.granted else Reason.QUEUE,
@@ -72,25 +72,25 @@ def find_replay(desk: PoolSession, ask: Ask) -> Verdict | None:
     )
 
 
-def _wait_at(desk: PoolSession, ask: Ask, claim_id: int) -> None:
+def _wait_at(session: PoolSession, ask: Ask, claim_id: int) -> None:
     """An ask in line is woken at the mailbox of the request that repeats it, and has its time anew."""
-    claim = desk.rows.claim(claim_id)
+    claim = session.rows.claim(claim_id)
     if claim is None or claim.held:
         return
     if claim.mailbox != ask.mailbox:
         # A request that still waits at the old one has to look by itself from now on.
-        desk.after.wakes.append(WakeUp(claim.mailbox, claim.id, claim.holder))
-        desk.rows.put_mailbox(claim.id, ask.mailbox)
+        session.after.wakes.append(WakeUp(claim.mailbox, claim.id, claim.holder))
+        session.rows.put_mailbox(claim.id, ask.mailbox)
     if ask.ttl_s is not None:
-        desk.rows.expire(claim.id, desk.now + ask.ttl_s)
+        session.rows.expire(claim.id, session.now + ask.ttl_s)
 
 
-def write(desk: PoolSession, ask: Ask, verdict: Verdict) -> None:
+def remember_reply(session: PoolSession, ask: Ask, verdict: Verdict) -> None:
     """Remember what an ask was told, and when it ends."""
     if ask.ttl_s is not None:
-        desk.rows.expire(verdict.claim_id, desk.now + ask.ttl_s)
+        session.rows.expire(verdict.claim_id, session.now + ask.ttl_s)
     if ask.key:
-        until = desk.now + KEY_TTL_S
+        until = session.now + KEY_TTL_S
         receipt = IdempotencyRecord(
             ask.fingerprint,
             verdict.claim_id,
@@ -100,18 +100,18 @@ def write(desk: PoolSession, ask: Ask, verdict: Verdict) -> None:
             until,
             verdict.asked_at,
         )
-        desk.rows.put_receipt(ask.pool, ask.key, receipt)
+        session.rows.put_receipt(ask.pool, ask.key, receipt)
 
 
-def take_back_expired(desk: PoolSession) -> bool:
+def take_back_expired(session: PoolSession) -> bool:
     """Take back the oldest claim of this pool that has outlived its time; whether there was one."""
-    over = [claim for claim in desk.rows.expired(desk.now) if claim.pool == desk.row.name]
+    over = [claim for claim in session.rows.expired_claims(session.now) if claim.pool == session.row.name]
     if not over:
         return False
     claim = min(over, key=lambda claim: claim.id)
     what = "slot taken back" if claim.held else "ask dropped"
-    desk.tell([ask_fact(claim, desk.now, "reclaimed", f"{what}: {NOT_EXTENDED}")])
-    take_back(desk, claim)
+    session.record_facts([ask_fact(claim, session.now, "reclaimed", f"{what}: {NOT_EXTENDED}")])
+    take_back(session, claim)
     return True
 
 
@@ -120,7 +120,7 @@ class StoreOperations(AdminOperations):
 
     # -- asking -----------------------------------------------------------------------------------
 
-    @verb
+    @operation
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
         return self._admit_in_step(ask, park=park)
@@ -129,101 +129,105 @@ class StoreOperations(AdminOperations):
         with self._write() as rows:
             carried = self._carry(rows)
             row, use = rows.entry(ask.pool, ask.project) or (None, None)
-            desk = PoolSession(rows, ask.pool, self._world, row=row, use=use)
-            known = find_replay(desk, ask) if ask.key else None
+            session = PoolSession(rows, ask.pool, self._world, row=row, use=use)
+            known = find_replay(session, ask) if ask.key else None
             if known is not None:
-                return known, joined(carried, desk.done())
-            verdict = self._admit(desk, ask, park=park)
+                return known, merge_effects(carried, session.finish())
+            verdict = self._admit(session, ask, park=park)
             if verdict.claim_id and (ask.key or ask.ttl_s is not None):
-                write(desk, ask, verdict)
-            return verdict, joined(carried, desk.done())
+                remember_reply(session, ask, verdict)
+            return verdict, merge_effects(carried, session.finish())
 
-    def _admit(self, desk: PoolSession, ask: Ask, *, park: bool) -> Verdict:
-        wanted = candidate(0, ask, desk.now)
+    def _admit(self, session: PoolSession, ask: Ask, *, park: bool) -> Verdict:
+        wanted = candidate(0, ask, session.now)
         if ask.resources:
-            desk.check_resources(wanted)
-        denial = desk.denial(wanted, desk.project(ask.project))
-        if denial is None and desk.row.counts.waiting:
+            session.check_resources(wanted)
+        denial = session.denial(wanted, session.project(ask.project))
+        if denial is None and session.row.counts.waiting:
             # What time has freed belongs to those in line; nobody overtakes them by arriving late.
-            hand_out(desk)
-            denial = desk.denial(wanted, desk.project(ask.project))
-            if denial is None and not may_pass(desk, wanted):
+            hand_off(session)
+            denial = session.denial(wanted, session.project(ask.project))
+            if denial is None and not may_pass(session, wanted):
                 denial = Denial(Reason.QUEUE)
-        while denial is not None and take_back_expired(desk):
+        while denial is not None and take_back_expired(session):
             # Whoever stands in the way may be long gone.
-            denial = desk.denial(wanted, desk.project(ask.project))
-            if denial is None and not may_pass(desk, wanted):
+            denial = session.denial(wanted, session.project(ask.project))
+            if denial is None and not may_pass(session, wanted):
                 denial = Denial(Reason.QUEUE)
         if denial is None:
-            return verdicts.granted(desk, grant_new(desk, ask), desk.now)
-        refusal = verdicts.never(desk, wanted)
+            return verdicts.grant_verdict(session, grant_new(session, ask), session.now)
+        refusal = verdicts.refusal_if_impossible(session, wanted)
         if refusal is None:
-            return self._not_now(desk, ask, denial, park=park)
-        desk.tell([ask_fact(ask, desk.now, "refused", f"{refusal.pool} {refusal.why()}")])
+            return self._park_or_refuse(session, ask, denial, park=park)
+        session.record_facts([ask_fact(ask, session.now, "refused", f"{refusal.pool} {refusal.why()}")])
         return refusal
 
-    def _not_now(self, desk: PoolSession, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
-        wanted, kind = candidate(0, ask, desk.now), Kind.PARKED if park else Kind.REFUSED
-        verdict = verdicts.denied(desk, wanted, kind, denial, position=verdicts.place_of(desk, wanted))
+    def _park_or_refuse(self, session: PoolSession, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
+        wanted, kind = candidate(0, ask, session.now), Kind.PARKED if park else Kind.REFUSED
+        verdict = verdicts.denial_verdict(
+            session, wanted, kind, denial, position=verdicts.queue_position(session, wanted)
+        )
         why = f"{verdict.pool} {verdict.why()}"
         if not park:
-            desk.tell([ask_fact(ask, desk.now, "refused", why)])
+            session.record_facts([ask_fact(ask, session.now, "refused", why)])
             return verdict
-        claim_id = stand_in_line(desk, ask, why=why)
+        claim_id = enqueue(session, ask, why=why)
         return replace(verdict, claim_id=claim_id, watch=True)
 
-    @verb
-    def look(
+    @operation
+    def poll(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
     ) -> tuple[Verdict | None, AfterCommit]:
         if not advance:
-            granted = self._granted_already(claim_id, asked_at)
+            granted = self._find_granted(claim_id, asked_at)
             if granted is not None:
                 return granted, AfterCommit()
             with self._read() as rows:
-                claim = _named(rows, claim_id, asked_at)
+                claim = _find_claim(rows, claim_id, asked_at)
                 if claim is None:
                     return None, AfterCommit()
                 if claim.expires_at is None or not claim.holder.pid:
-                    return verdicts.standing(self._desk(projection(rows), claim.pool), claim), AfterCommit()
+                    return verdicts.verdict_for_claim(
+                        self._session(projection(rows), claim.pool), claim
+                    ), AfterCommit()
         with self._write() as rows:
             carried = self._carry(rows)
-            claim = _named(rows, claim_id, asked_at)
+            claim = _find_claim(rows, claim_id, asked_at)
             if claim is None:
                 return None, carried
-            desk = self._desk(rows, claim.pool)
+            session = self._session(rows, claim.pool)
             if claim.held and claim.expires_at is not None and claim.holder.pid:
                 rows.confirm(claim_id)
             elif not claim.held:
-                hand_out(desk)
-                desk.after.wakes = [wake for wake in desk.after.wakes if wake.claim_id != claim_id]
+                hand_off(session)
+                session.after.wakes = [wake for wake in session.after.wakes if wake.claim_id != claim_id]
             found = rows.claim(claim_id) or claim
-            verdict = verdicts.standing(desk, found)
+            verdict = verdicts.verdict_for_claim(session, found)
             if verdict.kind is Kind.REFUSED:
                 # The limits were lowered below what it asks for: it must not keep its line waiting.
-                take_back(desk, found)
-            return verdict, joined(carried, desk.done())
+                take_back(session, found)
+            return verdict, merge_effects(carried, session.finish())
 
-    def _granted_already(self, claim_id: int, asked_at: float | None) -> Verdict | None:
+    def _find_granted(self, claim_id: int, asked_at: float | None) -> Verdict | None:
         """The answer to most looks, in one small read: whoever was woken was usually granted."""
         with self._peek() as rows:
-            found = rows.grant_of(claim_id)
+            found = rows.find_grant(claim_id)
         if found is None or asked_at not in (None, found[1]):
             return None
         pool, asked_at, in_use, cap = found
         return free(pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap)
 
-    @verb
+    @operation
     def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         check_ttl(ttl_s)
         with self._write() as rows:
-            claim = _named(rows, claim_id, asked_at)
+            claim = _find_claim(rows, claim_id, asked_at)
             if claim is None or claim.expires_at is None or claim.expires_at <= rows.now:
                 return False
             rows.expire(claim_id, rows.now + ttl_s)
             return True
 
-    @verb
+    @operation
     def note(self, name: str, fresh: str) -> str:
         with self._write() as rows:
             known = rows.note(name)
@@ -231,134 +235,134 @@ class StoreOperations(AdminOperations):
                 rows.put_note(name, fresh)
             return fresh if known is None else known
 
-    @verb
+    @operation
     def set_note(self, name: str, text: str) -> None:
         with self._write() as rows:
             rows.put_note(name, text)
 
-    @verb
+    @operation
     def notes(self, prefix: str) -> dict[str, str]:
         with self._read() as rows:
             return rows.notes(prefix)
 
-    @verb
+    @operation
     def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> AfterCommit:
         return self._end(Release(claim_id, Outcome.ABANDONED, asked_at=asked_at))
 
     # -- ending -----------------------------------------------------------------------------------
 
-    @verb
+    @operation
     def release(self, release: Release) -> AfterCommit:
         return self._end(release)
 
     def _end(self, release: Release) -> AfterCommit:
         with self._write() as rows:
             carried = self._carry(rows)
-            return joined(carried, self._end_in(rows, release))
+            return merge_effects(carried, self._end_in(rows, release))
 
     def _end_in(self, rows: Rows, release: Release) -> AfterCommit:
         found = rows.leaving(release.claim_id)
         if found is None or release.asked_at not in (None, found[0].asked_at):
             return AfterCommit()
         claim, row = found
-        desk = PoolSession(rows, claim.pool, self._world, row=row)
+        session = PoolSession(rows, claim.pool, self._world, row=row)
         if claim.rests:
             if release.outcome is Outcome.ABANDONED:
                 # It said that it would be tried again: now it will not.
-                rested = f"gave up after resting {span_words(desk.now - claim.asked_at)}"
-                desk.tell([ask_fact(claim, desk.now, "gave up", rested)])
+                rested = f"gave up after resting {span_words(session.now - claim.asked_at)}"
+                session.record_facts([ask_fact(claim, session.now, "gave up", rested)])
             rows.remove(claim.id)
-            return desk.done()
+            return session.finish()
         if claim.held:
-            note_end(desk, claim, release)
-        elif desk.now - claim.asked_at >= TELLING_S:
-            waited = f"gave up after waiting {span_words(desk.now - claim.asked_at)} ({claim.why})"
-            desk.tell([ask_fact(claim, desk.now, "gave up", waited)])
-        take_back(desk, claim)
-        return joined(desk.done(), self._elsewhere(desk, claim))
+            note_end(session, claim, release)
+        elif session.now - claim.asked_at >= FACT_FROM_S:
+            waited = f"gave up after waiting {span_words(session.now - claim.asked_at)} ({claim.why})"
+            session.record_facts([ask_fact(claim, session.now, "gave up", waited)])
+        take_back(session, claim)
+        return merge_effects(session.finish(), self._hand_off_elsewhere(session, claim))
 
-    def _elsewhere(self, here: PoolSession, ended: Claim) -> AfterCommit:
+    def _hand_off_elsewhere(self, here: PoolSession, ended: Claim) -> AfterCommit:
         """A freed slot or resource may be what another pool's waiters were waiting for."""
         after = AfterCommit()
         if ended.resources or here.row.machine.ceiling is not None:
             for name in here.rows.pools():
                 if name != ended.pool:
-                    desk = self._desk(here.rows, name)
-                    hand_out(desk)
-                    after = joined(after, desk.done())
+                    session = self._session(here.rows, name)
+                    hand_off(session)
+                    after = merge_effects(after, session.finish())
         return after
 
     # -- holders ----------------------------------------------------------------------------------
 
-    @verb
+    @operation
     def rebind(
         self, claim_id: int, holder: Holder, *, launcher_pid: int, asked_at: float | None = None
     ) -> tuple[bool, AfterCommit]:
         with self._write() as rows:
             carried = self._carry(rows)
-            if _named(rows, claim_id, asked_at) is None:
+            if _find_claim(rows, claim_id, asked_at) is None:
                 return False, carried
             return rows.rebind(claim_id, holder, launcher_pid=launcher_pid), carried
 
-    @verb
-    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
+    @operation
+    def record_running(self, ask: Ask) -> tuple[int, AfterCommit]:
         check_ask(ask)
         with self._write() as rows:
             carried = self._carry(rows)
-            desk = self._desk(rows, ask.pool)
-            desk.project(ask.project)
-            for known in rows.watched(ask.pool):
+            session = self._session(rows, ask.pool)
+            session.project(ask.project)
+            for known in rows.watched_claims(ask.pool):
                 same = (known.holder, known.project, known.name) == (ask.holder, ask.project, ask.name)
                 if known.held and same and not known.rests:
-                    return known.id, joined(carried, desk.done())
-            claim_id = desk.take_id()
-            grant = Grant(desk.row.counts.in_use + ask.slots, {})
-            rows.add(claim_id, ask, now=desk.now, launcher_pid=ask.holder.pid, grant=grant)
-            desk.tell([ask_fact(ask, desk.now, "held", "recorded as already running")])
-            return claim_id, joined(carried, desk.done())
+                    return known.id, merge_effects(carried, session.finish())
+            claim_id = session.take_id()
+            grant = Grant(session.row.counts.in_use + ask.slots, {})
+            rows.add(claim_id, ask, now=session.now, launcher_pid=ask.holder.pid, grant=grant)
+            session.record_facts([ask_fact(ask, session.now, "held", "recorded as already running")])
+            return claim_id, merge_effects(carried, session.finish())
 
-    @verb
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
+    @operation
+    def pause(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
         check_ask(ask)
         with self._write() as rows:
             carried = self._carry(rows)
-            desk = self._desk(rows, ask.pool)
-            claim_id = desk.take_id()
+            session = self._session(rows, ask.pool)
+            claim_id = session.take_id()
             resting = replace(ask, slots=0, resources={}, cost={}, mailbox="")
-            rows.add(claim_id, resting, now=desk.now, launcher_pid=ask.holder.pid, why=why)
-            rows.grant(claim_id, Grant(0, {}), now=desk.now, expires_at=desk.now + for_s)
-            desk.tell([ask_fact(ask, desk.now, "rests", why)])
-            return claim_id, joined(carried, desk.done())
+            rows.add(claim_id, resting, now=session.now, launcher_pid=ask.holder.pid, why=why)
+            rows.grant(claim_id, Grant(0, {}), now=session.now, expires_at=session.now + for_s)
+            session.record_facts([ask_fact(ask, session.now, "rests", why)])
+            return claim_id, merge_effects(carried, session.finish())
 
-    @verb
-    def granted(self, mailbox: str) -> list[int]:
+    @operation
+    def granted_ids(self, mailbox: str) -> list[int]:
         with self._read() as rows:
-            return rows.granted(mailbox)
+            return rows.granted_ids(mailbox)
 
-    @verb
+    @operation
     def claim(self, claim_id: int) -> Claim | None:
         with self._read() as rows:
             return rows.claim(claim_id)
 
-    @verb
+    @operation
     def holders(self, pool: str) -> list[Holder]:
         with self._read() as rows:
-            found = {holder for name in _in_the_way(rows, pool) for holder in rows.holders(name)}
+            found = {holder for name in _pools_to_watch(rows, pool) for holder in rows.holders(name)}
             return [*found, *(demand.holder for demand in rows.demands(pool))]
 
-    @verb
-    def watched(self, pool: str) -> HolderCensus:
+    @operation
+    def pool_census(self, pool: str) -> HolderCensus:
         with self._read() as rows:
-            claims = (claim for name in _in_the_way(rows, pool) for claim in rows.watched(name))
+            claims = (claim for name in _pools_to_watch(rows, pool) for claim in rows.watched_claims(name))
             return HolderCensus(tuple(claims), tuple(rows.demands(pool)))
 
-    @verb
+    @operation
     def census(self) -> HolderCensus:
         with self._read() as rows:
             return HolderCensus(tuple(rows.claims(None)), tuple(rows.demands(None)))
 
-    @verb
-    def bury(
+    @operation
+    def reclaim(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
     ) -> AfterCommit:
         with self._write() as rows:
@@ -366,36 +370,36 @@ class StoreOperations(AdminOperations):
             for demand in demands:
                 rows.drop_demand(demand)
             for claim_id, holder in claims:
-                after = joined(after, self._bury_one(rows, claim_id, holder, why))
-            for claim in rows.expired(rows.now):
-                after = joined(after, self._bury_one(rows, claim.id, claim.holder))
+                after = merge_effects(after, self._reclaim_one(rows, claim_id, holder, why))
+            for claim in rows.expired_claims(rows.now):
+                after = merge_effects(after, self._reclaim_one(rows, claim.id, claim.holder))
             for pool in {demand.pool for demand in demands}:
-                desk = self._desk(rows, pool)
-                desk.refresh()
-                hand_out(desk)
-                after = joined(after, desk.done())
+                session = self._session(rows, pool)
+                session.refresh()
+                hand_off(session)
+                after = merge_effects(after, session.finish())
             return after
 
-    def _bury_one(self, rows: Rows, claim_id: int, holder: Holder, why: str = "") -> AfterCommit:
+    def _reclaim_one(self, rows: Rows, claim_id: int, holder: Holder, why: str = "") -> AfterCommit:
         found, now = rows.claim(claim_id), rows.now
         if found is None or found.holder != holder:
             return AfterCommit()
-        desk = self._desk(rows, found.pool)
+        session = self._session(rows, found.pool)
         if found.rests:
             rows.remove(found.id)
-            return desk.done()
+            return session.finish()
         overdue = found.expires_at is not None and found.expires_at <= now
         unanswered = overdue and bool(found.holder.pid) and not why
         gone = f"pid {found.holder.pid} {'did not answer' if unanswered else 'is gone'}"
         why = why or (gone if found.holder.pid else NOT_EXTENDED)
         words = f"{'slot taken back' if found.held else 'ask dropped'}: {why}"
-        desk.tell([ask_fact(found, now, "unanswered" if unanswered else "reclaimed", words)])
-        take_back(desk, found)
-        return joined(desk.done(), self._elsewhere(desk, found))
+        session.record_facts([ask_fact(found, now, "unanswered" if unanswered else "reclaimed", words)])
+        take_back(session, found)
+        return merge_effects(session.finish(), self._hand_off_elsewhere(session, found))
 
     # -- signals and demand -----------------------------------------------------------------------
 
-    @verb
+    @operation
     def report(
         self,
         pool: str,
@@ -409,51 +413,51 @@ class StoreOperations(AdminOperations):
     ) -> AfterCommit:
         with self._write() as rows:
             carried = self._carry(rows)
-            desk = self._desk(rows, check_name("pool", pool))
-            claim = _named(rows, claim_id, asked_at) if first and claim_id is not None else None
+            session = self._session(rows, check_name("pool", pool))
+            claim = _find_claim(rows, claim_id, asked_at) if first and claim_id is not None else None
             if claim is not None and (not claim.held or claim.pool != pool):
                 # It measures nothing here: it was never sent, or to another pool's provider.
                 claim = None
-            desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
-            return joined(carried, desk.done())
+            session.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
+            return merge_effects(carried, session.finish())
 
-    @verb
+    @operation
     def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, AfterCommit]:
         from flyball.stores import shares
 
         shares.check_renewal(renewal)
         with self._write() as rows:
             carried = self._carry(rows)
-            desk = self._desk(rows, check_name("pool", pool))
-            reply = shares.renew(desk, renewal)
-            return reply, joined(carried, desk.done())
+            session = self._session(rows, check_name("pool", pool))
+            reply = shares.renew(session, renewal)
+            return reply, merge_effects(carried, session.finish())
 
-    @verb
+    @operation
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> AfterCommit:
         check_demand(project, ttl_s)
         with self._write() as rows:
             carried = self._carry(rows)
-            desk = self._desk(rows, check_name("pool", pool))
-            demand = Demand(pool, project, holder, desk.now + ttl_s)
+            session = self._session(rows, check_name("pool", pool))
+            demand = Demand(pool, project, holder, session.now + ttl_s)
             if ttl_s > 0:
-                desk.project(project)
+                session.project(project)
                 rows.put_demand(demand)
             else:
                 rows.drop_demand(demand)
-            desk.refresh()
-            hand_out(desk)
-            return joined(carried, desk.done())
+            session.refresh()
+            hand_off(session)
+            return merge_effects(carried, session.finish())
 
     # -- seeing -----------------------------------------------------------------------------------
 
-    @verb
+    @operation
     def snapshot(self) -> Snapshot:
         with self._read() as rows:
-            from flyball.stores.snapshot import take
+            from flyball.stores.snapshot import take_snapshot
 
-            return take(projection(rows), self._world)
+            return take_snapshot(projection(rows), self._world)
 
-    @verb
+    @operation
     def facts(self, *, limit: int) -> list[Fact]:
         with self._read() as rows:
             return rows.facts(limit)
@@ -504,13 +508,13 @@ SLOTS_LIMIT = 1_000_000_000
 TTL_LIMIT_S = 7 * 86400.0
 
 
-def _named(rows: Rows, claim_id: int, asked_at: float | None) -> Claim | None:
+def _find_claim(rows: Rows, claim_id: int, asked_at: float | None) -> Claim | None:
     """The claim of this id, unless it is another one than was asked for then."""
     claim = rows.claim(claim_id)
     return claim if claim is not None and asked_at in (None, claim.asked_at) else None
 
 
-def _in_the_way(rows: Rows, pool: str) -> list[str]:
+def _pools_to_watch(rows: Rows, pool: str) -> list[str]:
     """The pools whose holders may keep this pool's line waiting: all, under limits over all pools."""
     machine = rows.machine()
     return rows.pools() if machine.ceiling is not None or machine.resources else [pool]

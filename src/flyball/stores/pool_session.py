@@ -1,7 +1,7 @@
 """One pool inside one transaction: read once, kept fresh, written back once.
 
 ``PoolSession`` is where the slow tempo meets the rows: it replans a stale pool, folds signals, and knows the
-machine around it. Handing out is in handoff.py, saying how an ask stands in verdicts.py; both work on a desk.
+machine around it. handoff.py gives slots out and verdicts.py says how an ask stands; both work on a session.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Environment:
 
 
 class PoolSession:
-    """``done()`` ends the work on it; two desks for one pool are never open at once."""
+    """``finish()`` ends the work on it; two sessions for one pool are never open at once."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class PoolSession:
         self.row = row or rows.pool(pool) or self._found(pool)
         self.refresh_if_stale()
 
-    def done(self) -> AfterCommit:
+    def finish(self) -> AfterCommit:
         """Write what is still only here; what is left to do after the commit."""
         if self._meters_moved:
             self.rows.put_meters(self.row)
@@ -112,7 +112,7 @@ class PoolSession:
         self.row.next_id += 1
         return self.row.next_id - 1
 
-    def tell(self, facts: Sequence[Fact]) -> None:
+    def record_facts(self, facts: Sequence[Fact]) -> None:
         if facts:
             self.rows.add_facts(facts)
             self.after.facts.extend(facts)
@@ -177,7 +177,7 @@ class PoolSession:
                 if use.share != share:
                     use.share = share
                     self.rows.put_project(self.row.name, use)
-        self.tell(plan.facts)
+        self.record_facts(plan.facts)
         self._share_out(before)
 
     def _share_out(self, before: Limits) -> None:
@@ -189,7 +189,7 @@ class PoolSession:
             moved = (before.cap, before.phase, before.closed_until, before.reserve) != (
                 (after.cap, after.phase, after.closed_until, after.reserve)
             )
-            shares.follow(self, moved=moved)
+            shares.apply_plan(self, moved=moved)
 
     def put_plan(self, limits: Limits | None = None) -> None:
         """Write the limits, these or the present ones, and with them the meters: they need no other write."""
@@ -229,7 +229,7 @@ class PoolSession:
             return self.row.counts
         from flyball.stores import shares
 
-        return shares.use_seen(self.row.counts, pot)
+        return shares.counts_by_use(self.row.counts, pot)
 
     def _lives(self, trial_id: int) -> bool:
         """Is the trial's lease still there? Of share leases those are trials that hold something."""
@@ -277,7 +277,7 @@ class PoolSession:
             work={"requests": meters.work, "tokens": meters.work_tokens} if meters.work else None,
             explained=claim is not None and windowing.explains(meters.windows, signal, claim.cost),
         )
-        self.tell(facts)
+        self.record_facts(facts)
         self.refresh(memory)
 
     def learn(self, claim: Claim, buckets: Sequence[Bucket]) -> None:

@@ -114,7 +114,7 @@ class Store(Protocol):
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         """Grant, or park in line (``park``), or refuse."""
 
-    def look(
+    def poll(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
     ) -> tuple[Verdict | None, AfterCommit]:
         """How an ask stands. ``advance`` also hands out what time has freed. None: it is gone."""
@@ -145,10 +145,10 @@ class Store(Protocol):
     ) -> tuple[bool, AfterCommit]:
         """Make ``holder`` the process whose life the lease follows. False: it is not a lease (any more)."""
 
-    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
+    def record_running(self, ask: Ask) -> tuple[int, AfterCommit]:
         """Record work that already runs; may exceed the cap. Recorded twice, it counts once."""
 
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
+    def pause(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
         """Show a run that waits out a limit: it holds nothing, stands in no line and is counted nowhere.
 
         It ends with its release, its time, or its process.
@@ -178,13 +178,13 @@ class Store(Protocol):
     def holders(self, pool: str) -> list[Holder]:
         """The processes whose death would free something for this pool's line, each once."""
 
-    def watched(self, pool: str) -> HolderCensus:
+    def pool_census(self, pool: str) -> HolderCensus:
         """The same as claims and demands."""
 
     def census(self) -> HolderCensus:
         """Every claim and demand there is."""
 
-    def bury(
+    def reclaim(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
     ) -> AfterCommit:
         """Remove the claims of dead holders, if they still are the holders, and expired leases.
@@ -192,7 +192,7 @@ class Store(Protocol):
         ``why``: what is told of these claims, in place of what is known of their holders.
         """
 
-    def granted(self, mailbox: str) -> list[int]:
+    def granted_ids(self, mailbox: str) -> list[int]:
         """The leases whose asks waited at this mailbox."""
 
     def claim(self, claim_id: int) -> Claim | None:

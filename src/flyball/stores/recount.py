@@ -14,7 +14,7 @@ from flyball.stores.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Recounted:
+class Recount:
     pool: str
     counts: PoolCounts
     projects: list[ProjectUse]
@@ -22,7 +22,7 @@ class Recounted:
     wrong: list[CountMismatch]
 
 
-def recounted(rows: Rows, pool: str) -> Recounted:
+def recount_pool(rows: Rows, pool: str) -> Recount:
     """What one pool's claims add up to, and where the kept counts differ."""
     counts = PoolCounts()
     uses: dict[str, ProjectUse] = {}
@@ -53,11 +53,11 @@ def recounted(rows: Rows, pool: str) -> Recounted:
             for what in ("in_use", "waiting")
             if getattr(kept_use, what) != getattr(use, what)
         ]
-    pot = _recounted_pot(rows, pool)
-    return Recounted(pool, counts, list(uses.values()), pot, wrong + _pot_miscounts(rows, pool, pot))
+    pot = _recount_budget(rows, pool)
+    return Recount(pool, counts, list(uses.values()), pot, wrong + _budget_mismatches(rows, pool, pot))
 
 
-def _recounted_pot(rows: Rows, pool: str) -> ShareBudget | None:
+def _recount_budget(rows: Rows, pool: str) -> ShareBudget | None:
     kept, leases = rows.pot(pool), rows.shares(pool)
     if kept is None:
         return None
@@ -70,7 +70,7 @@ def _recounted_pot(rows: Rows, pool: str) -> ShareBudget | None:
     )
 
 
-def _pot_miscounts(rows: Rows, pool: str, found: ShareBudget | None) -> list[CountMismatch]:
+def _budget_mismatches(rows: Rows, pool: str, found: ShareBudget | None) -> list[CountMismatch]:
     kept = rows.pot(pool)
     return [
         CountMismatch(pool, "", f"{what} of share leases", getattr(kept, what), getattr(found, what))
@@ -79,7 +79,7 @@ def _pot_miscounts(rows: Rows, pool: str, found: ShareBudget | None) -> list[Cou
     ]
 
 
-def write(rows: Rows, found: Recounted) -> None:
+def write_counts(rows: Rows, found: Recount) -> None:
     """Set the counts; a project that lost its row gets one back."""
     known = {use.name for use in rows.projects(found.pool)}
     for use in found.projects:

@@ -153,20 +153,20 @@ class Rows(Protocol):
 
     def claim(self, claim_id: int) -> Claim | None: ...
 
-    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
+    def find_grant(self, claim_id: int) -> tuple[str, float, int, int] | None:
         """Of a lease that need not be confirmed: its pool, when it was asked for, slots in use, and cap."""
 
-    def granted(self, mailbox: str) -> list[int]: ...
+    def granted_ids(self, mailbox: str) -> list[int]: ...
 
     def claims(self, pool: str | None) -> list[Claim]: ...
 
-    def watched(self, pool: str) -> list[Claim]:
+    def watched_claims(self, pool: str) -> list[Claim]:
         """The leases of a pool and the ask that watches them."""
 
     def holders(self, pool: str) -> list[Holder]:
         """The processes behind those, each once."""
 
-    def expired(self, now: float) -> list[Claim]: ...
+    def expired_claims(self, now: float) -> list[Claim]: ...
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
         """Of those that hold slots."""

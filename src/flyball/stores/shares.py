@@ -1,4 +1,4 @@
-"""Share leases on one desk: a renewal, and the plan of who should get how much.
+"""Share leases on one session: a renewal, and the plan of who should get how much.
 
 What they hold counts as in use like any lease's, so whoever asks for single slots is judged as ever. The rule
 is ``core/share_lease/renewal``, the division ``core/share_lease/allotment``; here both meet the rows, and two
@@ -34,7 +34,7 @@ from flyball.core.share_lease.renewal import renew as renewed_by
 from flyball.core.share_lease.timing import FoldRule
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import UsageError
-from flyball.stores.handoff import end_trial, fold_soon, hand_out
+from flyball.stores.handoff import end_trial, hand_off, plan_soon
 from flyball.stores.pool_session import TRIAL_ID, PoolSession, SentCall
 from flyball.stores.rows import Life
 
@@ -62,86 +62,88 @@ def check_renewal(renewal: Renewal) -> None:
             raise UsageError(f"{what} of a renewal must be a number of 0 or more, not {value!r}")
 
 
-def renew(desk: PoolSession, renewal: Renewal) -> Reply:
-    """Take one renewal in. The desk's plan is fresh, and the holder's lease is as it left it."""
-    pot, done = _taken_in(desk, _pot_now(desk), renewal)
+def renew(session: PoolSession, renewal: Renewal) -> Reply:
+    """Take one renewal in. The session's plan is fresh, and the holder's lease is as it left it."""
+    pot, done = _apply_renewal(session, _current_budget(session), renewal)
     if done.reply.stale:
         return done.reply
     pot = replace(pot, dirty=pot.dirty or done.replan)
-    desk.rows.put_pot(desk.row.name, pot)
+    session.rows.put_pot(session.row.name, pot)
     # Before it is answered: who tells of a refusal must not go on as if nothing had happened.
-    moved = _feed(desk, renewal, done)
+    moved = _fold_news(session, renewal, done)
     if moved:
-        pot = _pot_now(desk)
-        desk.rows.put_pot(desk.row.name, pot)
-    if _due(desk, pot):
-        pot = plan(desk, pot)
+        pot = _current_budget(session)
+        session.rows.put_pot(session.row.name, pot)
+    if _is_plan_due(session, pot):
+        pot = plan_targets(session, pot)
     elif pot.dirty and (moved or done.replan):
         # Too soon after the last plan: whoever has something new comes again, and finds it made or makes it.
-        desk.after.notices.append(renewal.mailbox)
+        session.after.notices.append(renewal.mailbox)
         # Who has joined and never comes again is unknown to the last plan, so that did not say when to look.
         pot = replace(pot, until=min(pot.until, done.lease.expires_at))
-        desk.rows.put_pot(desk.row.name, pot)
-        desk.look_by(pot.until)
-    if pot.planned_at == desk.now:
+        session.rows.put_pot(session.row.name, pot)
+        session.look_by(pot.until)
+    if pot.planned_at == session.now:
         # A plan that has heard it has just given it a target: it need not come again for that.
-        lease = desk.rows.share(desk.row.name, done.lease.name) or done.lease
+        lease = session.rows.share(session.row.name, done.lease.name) or done.lease
         again = replace(renewal, holds=lease.slots)
-        pot, done = _taken_in(desk, pot, again, known=replace(lease, seq=lease.seq - 1))
-        desk.rows.put_pot(desk.row.name, pot)
-    if desk.row.limits.phase is Phase.TRIAL and desk.row.meters.trial_id is None:
-        _begin_trial(desk, renewal, done.reply)
-    hand_out(desk)
+        pot, done = _apply_renewal(session, pot, again, known=replace(lease, seq=lease.seq - 1))
+        session.rows.put_pot(session.row.name, pot)
+    if session.row.limits.phase is Phase.TRIAL and session.row.meters.trial_id is None:
+        _begin_trial(session, renewal, done.reply)
+    hand_off(session)
     return done.reply
 
 
-def _due(desk: PoolSession, pot: ShareBudget) -> bool:
+def _is_plan_due(session: PoolSession, pot: ShareBudget) -> bool:
     """Not too often; but a plan that was made in this very step, for its time was up, has not heard us.
 
     One that was made later than now was made on a clock that has since gone back.
     """
-    may_plan = desk.now <= pot.planned_at or desk.now >= pot.planned_at + pot.terms.plan_every_s(pot.nodes)
+    may_plan = session.now <= pot.planned_at or session.now >= pot.planned_at + pot.terms.plan_every_s(
+        pot.nodes
+    )
     return pot.dirty and may_plan
 
 
-def divide(desk: PoolSession) -> None:
+def divide(session: PoolSession) -> None:
     """Plan who should get how much, whenever the last time was: for a store that knows when it is due."""
-    plan(desk, _pot_now(desk))
+    plan_targets(session, _current_budget(session))
 
 
-def _pot_now(desk: PoolSession) -> ShareBudget:
+def _current_budget(session: PoolSession) -> ShareBudget:
     """The pot as it stands now, made where there was none. A store that began another life learns first."""
-    life, kept = _life(desk), desk.rows.pot(desk.row.name)
-    terms = desk.settings.share_terms
+    life, kept = _current_life(session), session.rows.pot(session.row.name)
+    terms = session.settings.share_terms
     if kept is None:
         pot = ShareBudget(cap=0, terms=terms, epoch=life.epoch, learning_until=life.since + terms.lease_s)
     else:
-        pot = in_epoch(replace(kept, terms=terms), life.epoch, now=desk.now)
-    cap = cap_for(desk, pot)
+        pot = in_epoch(replace(kept, terms=terms), life.epoch, now=session.now)
+    cap = cap_for(session, pot)
     return replace(pot, cap=cap, dirty=pot.dirty or cap != pot.cap)
 
 
-def _life(desk: PoolSession) -> Life:
+def _current_life(session: PoolSession) -> Life:
     """Since when this store can be relied on to know all share leases there are."""
-    life = desk.rows.life()
-    if life is None or life.epoch != desk.rows.epoch:
-        life = Life(desk.rows.epoch, desk.now)
-        desk.rows.put_life(life)
+    life = session.rows.life()
+    if life is None or life.epoch != session.rows.epoch:
+        life = Life(session.rows.epoch, session.now)
+        session.rows.put_life(life)
     return life
 
 
-def cap_for(desk: PoolSession, pot: ShareBudget) -> int:
+def cap_for(session: PoolSession, pot: ShareBudget) -> int:
     """How much of the pool share leases may hold now: what single leases leave, and those in line for one.
 
     Who waits in line is assured of half the cap, together with who has a lease. A pause shorter than a beat
     is over before anybody could heed it; one that they heed lasts to its end.
     """
-    limits, counts, now = desk.row.limits, desk.row.counts, desk.now
+    limits, counts, now = session.row.limits, session.row.counts, session.now
     paused_s = limits.closed_until - now if limits.closed_until is not None else 0.0
     if limits.phase is Phase.OPEN or paused_s > (pot.terms.heartbeat_s if pot.cap else 0.0):
         return 0
     if limits.phase is Phase.TRIAL:
-        return 1 if desk.row.meters.trial_id in (None, TRIAL_ID) else 0
+        return 1 if session.row.meters.trial_id in (None, TRIAL_ID) else 0
     cap = limits.cap if pot.estimate is None else min(limits.cap, max(1, int(pot.estimate)))
     single, low = counts.in_use - pot.held, counts.low_in_use - pot.held
     in_line = max(0, min(counts.waiting, cap // 2 - single))
@@ -150,17 +152,17 @@ def cap_for(desk: PoolSession, pot: ShareBudget) -> int:
     return max(0, min(cap - single - in_line, cap - reserve - low))
 
 
-def _taken_in(
-    desk: PoolSession, pot: ShareBudget, renewal: Renewal, *, known: ShareLease | None = None
+def _apply_renewal(
+    session: PoolSession, pot: ShareBudget, renewal: Renewal, *, known: ShareLease | None = None
 ) -> tuple[ShareBudget, RenewedShare]:
-    rows, pool = desk.rows, desk.row.name
+    rows, pool = session.rows, session.row.name
     lease = known or rows.share(pool, lease_name(renewal.node, renewal.incarnation))
-    done = renewed_by(lease, renewal, pot, now=desk.now)
+    done = renewed_by(lease, renewal, pot, now=session.now)
     if done.reply.stale:
         return pot, done
     before = lease or replace(done.lease, slots=0, wants=0, peak=0, draining=True)
     rows.put_share(pool, done.lease)
-    desk.count_share(done.change)
+    session.count_share(done.change)
     pot = replace(
         pot,
         held=pot.held + done.change,
@@ -168,52 +170,52 @@ def _taken_in(
         busy=pot.busy + done.lease.busy - before.busy,
         active=pot.active + done.lease.active - before.active,
     )
-    pot = replace(pot, cap=cap_for(desk, pot))
+    pot = replace(pot, cap=cap_for(session, pot))
     if done.change < 0:
         # No more than could be served: with more nodes than slots all of them would come for every slot.
         short = [it.mailbox for it in rows.shares(pool) if it.short and it.name != done.lease.name]
-        desk.after.notices += short[: max(0, pot.cap - pot.held)]
+        session.after.notices += short[: max(0, pot.cap - pot.held)]
     return pot, done
 
 
 # -- who should get how much --------------------------------------------------------------------------------
 
 
-def plan(desk: PoolSession, pot: ShareBudget) -> ShareBudget:
+def plan_targets(session: PoolSession, pot: ShareBudget) -> ShareBudget:
     """Evict what expired, and set every lease's target. The pot as it is then, written.
 
     While the store learns nothing is evicted: what it remembers of somebody's time may be old.
     """
-    rows, pool, now = desk.rows, desk.row.name, desk.now
+    rows, pool, now = session.rows, session.row.name, session.now
     learning = now < pot.learning_until
     stay, gone = (rows.shares(pool), []) if learning else evict(rows.shares(pool), now=now)
     for lease in gone:
-        pot = _evicted(desk, pot, lease)
-    pot = replace(pot, estimate=_folded(stay, desk.settings.estimates))
-    pot = replace(pot, cap=cap_for(desk, pot))
-    found = allot(stay, cap=pot.cap, rule=desk.settings.allotment, terms=pot.terms, now=now)
+        pot = _evict_lease(session, pot, lease)
+    pot = replace(pot, estimate=_combined_estimate(stay, session.settings.estimates))
+    pot = replace(pot, cap=cap_for(session, pot))
+    found = allot(stay, cap=pot.cap, rule=session.settings.allotment, terms=pot.terms, now=now)
     room = pot.cap - pot.held
     for lease in stay:
         target = found.targets[lease.name]
         if target != lease.target:
             rows.put_share(pool, replace(lease, target=target))
         if target < lease.slots or (target > lease.slots and lease.hungry and room > 0):
-            desk.after.notices.append(lease.mailbox)
+            session.after.notices.append(lease.mailbox)
     until = min(found.until, pot.learning_until) if learning else found.until
     # Holders that fall silent one after the other are no reason to plan more often than for anything else.
     until = max(until, now + pot.terms.plan_every_s(pot.nodes))
     pot = replace(pot, dirty=False, planned_at=now, until=until)
     rows.put_pot(pool, pot)
-    desk.look_by(pot.until)
+    session.look_by(pot.until)
     return pot
 
 
-def _evicted(desk: PoolSession, pot: ShareBudget, lease: ShareLease) -> ShareBudget:
-    desk.rows.drop_share(desk.row.name, lease.name)
-    desk.count_share(-lease.slots)
+def _evict_lease(session: PoolSession, pot: ShareBudget, lease: ShareLease) -> ShareBudget:
+    session.rows.drop_share(session.row.name, lease.name)
+    session.count_share(-lease.slots)
     if lease.slots:
         words = f"share of {lease.node} taken back: {lease.slots} slots, not renewed in time"
-        desk.tell([Fact(desk.now, desk.row.name, "share", words, "", lease.node, 0)])
+        session.record_facts([Fact(session.now, session.row.name, "share", words, "", lease.node, 0)])
     return replace(
         pot,
         held=pot.held - lease.slots,
@@ -223,87 +225,91 @@ def _evicted(desk: PoolSession, pot: ShareBudget, lease: ShareLease) -> ShareBud
     )
 
 
-def _folded(leases: Sequence[ShareLease], rule: FoldRule) -> float | None:
+def _combined_estimate(leases: Sequence[ShareLease], rule: FoldRule) -> float | None:
     told = [lease.estimate for lease in leases if lease.estimate is not None and lease.active]
     if not told:
         return None
     return median(told) if rule is FoldRule.MEDIAN else min(told)
 
 
-def follow(desk: PoolSession, *, moved: bool) -> None:
+def apply_plan(session: PoolSession, *, moved: bool) -> None:
     """After the pool was planned anew: ``moved`` limits are divided anew, what is over is taken back."""
-    pot = desk.rows.pot(desk.row.name)
+    pot = session.rows.pot(session.row.name)
     if pot is None:
         return
-    if desk.now >= pot.until:
-        plan(desk, _pot_now(desk))
+    if session.now >= pot.until:
+        plan_targets(session, _current_budget(session))
         return
     if moved and not pot.dirty:
-        desk.rows.put_pot(desk.row.name, replace(pot, dirty=True))
-    desk.look_by(pot.until)
+        session.rows.put_pot(session.row.name, replace(pot, dirty=True))
+    session.look_by(pot.until)
 
 
 # -- what the controller hears ------------------------------------------------------------------------------
 
 
-def use_seen(counts: PoolCounts, pot: ShareBudget | None) -> PoolCounts:
+def counts_by_use(counts: PoolCounts, pot: ShareBudget | None) -> PoolCounts:
     """The counts as the controller should see them: by what holders of shares use, not by what they have."""
     if pot is None:
         return counts
     return replace(counts, in_use=counts.in_use - pot.held + (pot.busy if pot.active else 0))
 
 
-def _feed(desk: PoolSession, renewal: Renewal, done: RenewedShare) -> bool:
+def _fold_news(session: PoolSession, renewal: Renewal, done: RenewedShare) -> bool:
     """Tell the controller what there is to tell; whether that made the limits anew."""
-    news, meters, version = done.news, desk.row.meters, desk.row.limits.version
-    trial = desk.row.limits.phase is Phase.TRIAL and meters.trial_name == renewal.node
-    pot = desk.rows.pot(desk.row.name)
-    if use_seen(desk.row.counts, pot).in_use >= desk.row.limits.cap:
-        meters = desk.move_meters()
-        meters.bound_at = desk.now
+    news, meters, version = done.news, session.row.meters, session.row.limits.version
+    trial = session.row.limits.phase is Phase.TRIAL and meters.trial_name == renewal.node
+    pot = session.rows.pot(session.row.name)
+    if counts_by_use(session.row.counts, pot).in_use >= session.row.limits.cap:
+        meters = session.move_meters()
+        meters.bound_at = session.now
         meters.bound_oks += max(0, news.successes)
-        fold_soon(desk)
+        plan_soon(session)
     if renewal.hold_s > 0 and news.successes > 0:
-        desk.move_meters().note_hold(renewal.hold_s)
+        session.move_meters().note_hold(renewal.hold_s)
     for kind, times in ((SignalKind.THROTTLED, news.throttles), (SignalKind.OVERLOADED, news.overloads)):
         if times > 0:
-            refused(desk, kind, times, node=renewal.node, age_s=renewal.refused_age_s)
+            fold_refusals(session, kind, times, node=renewal.node, age_s=renewal.refused_age_s)
     if trial and news.successes > 0 and not news.throttles:
-        end_trial(desk, Outcome.FINISHED)
-    return desk.row.limits.version != version
+        end_trial(session, Outcome.FINISHED)
+    return session.row.limits.version != version
 
 
-def refused(desk: PoolSession, kind: SignalKind, times: int, *, node: str, age_s: float | None) -> None:
+def fold_refusals(
+    session: PoolSession, kind: SignalKind, times: int, *, node: str, age_s: float | None
+) -> None:
     """So many pieces of a node's work were refused; the last of them was begun so long ago."""
     words = f"{times} on {node}" if times > 1 else f"on {node}"
-    sent = _sent(desk, times, age_s) if age_s is not None else None
-    meters = desk.row.meters
+    sent = _sent_call(session, times, age_s) if age_s is not None else None
+    meters = session.row.meters
     # What was begun before the trial, or elsewhere, says nothing about it.
-    of_trial = node == meters.trial_name and (age_s is None or desk.now - age_s >= meters.trial_at)
+    of_trial = node == meters.trial_name and (age_s is None or session.now - age_s >= meters.trial_at)
     claim_id = TRIAL_ID if meters.trial_id == TRIAL_ID and of_trial else 0
     # Overloads tell by how many there are, throttles by how much was in flight.
     for _ in range(min(times, OVERLOADS_TOLD) if kind is SignalKind.OVERLOADED else 1):
-        desk.fold(Signal(kind, detail=words), project="", name=node, claim_id=claim_id, sent=sent)
+        session.fold(Signal(kind, detail=words), project="", name=node, claim_id=claim_id, sent=sent)
 
 
-def _sent(desk: PoolSession, times: int, age_s: float) -> SentCall:
+def _sent_call(session: PoolSession, times: int, age_s: float) -> SentCall:
     """When refused work was begun, and beside how much: all that was served, and one of those refused."""
-    at = desk.now - age_s - HEARD_AFTER * desk.settings.share_terms.eager_s
-    cut_at = desk.memory.cap.last_cut_at
+    at = session.now - age_s - HEARD_AFTER * session.settings.share_terms.eager_s
+    cut_at = session.memory.cap.last_cut_at
     if cut_at is not None and at < cut_at:
         # How much there was before the cut nobody knows any more.
         return SentCall(at, None)
-    in_use = use_seen(desk.row.counts, desk.rows.pot(desk.row.name)).in_use
+    in_use = counts_by_use(session.row.counts, session.rows.pot(session.row.name)).in_use
     # A slot may have been refused more than once: never take more than half for refused.
     return SentCall(at, max(1, in_use // 2, in_use - times + 1))
 
 
-def _begin_trial(desk: PoolSession, renewal: Renewal, reply: Reply) -> None:
+def _begin_trial(session: PoolSession, renewal: Renewal, reply: Reply) -> None:
     """Where there is work for it, and nothing else runs beside it: what runs from now on is the trial."""
     if not (reply.gate and renewal.wants and renewal.in_flight <= reply.gate):
         return
-    meters = desk.move_meters()
-    meters.trial_id, meters.trial_at = TRIAL_ID, desk.now
+    meters = session.move_meters()
+    meters.trial_id, meters.trial_at = TRIAL_ID, session.now
     meters.trial_project, meters.trial_name = "", renewal.node
-    desk.look_by(desk.now)
-    desk.tell([Fact(desk.now, desk.row.name, "trial", "admitted as the trial", "", renewal.node, 0)])
+    session.look_by(session.now)
+    session.record_facts(
+        [Fact(session.now, session.row.name, "trial", "admitted as the trial", "", renewal.node, 0)]
+    )

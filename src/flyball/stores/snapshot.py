@@ -21,24 +21,26 @@ ASKS_SHOWN = 200
 """A line may be thousands long; people and programs look at its front."""
 
 
-def take(rows: Rows, world: Environment) -> Snapshot:
+def take_snapshot(rows: Rows, world: Environment) -> Snapshot:
     """Every pool with any state, from a projection."""
     pools = tuple(_pool(PoolSession(rows, name, world)) for name in rows.pools())
     return Snapshot(rows.now, pools, rows.machine(), resources_in_use(rows))
 
 
-def _pool(desk: PoolSession) -> PoolSnapshot:
-    row, rows = desk.row, desk.rows
+def _pool(session: PoolSession) -> PoolSnapshot:
+    row, rows = session.row, session.rows
     claims = rows.claims(row.name)
     asks = {c.id: c for c in claims if not c.held}
-    line = verdicts.in_line(desk, [candidate(c.id, c, c.asked_at) for c in asks.values()], limit=ASKS_SHOWN)
+    line = verdicts.queue_order(
+        session, [candidate(c.id, c, c.asked_at) for c in asks.values()], limit=ASKS_SHOWN
+    )
     meters, pot = row.meters, rows.pot(row.name)
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
         name=row.name,
         named=codec.load_changes(rows.settings(row.name)),
-        settings=desk.settings,
-        memory=desk.memory,
+        settings=session.settings,
+        memory=session.memory,
         cap=row.limits.cap,
         ceiling=row.limits.ceiling,
         in_use=row.counts.in_use,
@@ -51,29 +53,30 @@ def _pool(desk: PoolSession) -> PoolSnapshot:
         hold_mean_s=meters.hold_mean_s,
         windows=meters.windows,
         leases=tuple(c for c in claims if c.held and not c.rests),
-        resting=tuple(c for c in claims if c.rests and (c.expires_at or 0.0) > desk.now),
-        asks=tuple(_asks(desk, asks, line)),
-        projects=_standings(desk),
-        demands=tuple(d for d in rows.demands(row.name) if d.until > desk.now),
+        resting=tuple(c for c in claims if c.rests and (c.expires_at or 0.0) > session.now),
+        asks=tuple(_asks(session, asks, line)),
+        projects=_project_usage(session),
+        demands=tuple(d for d in rows.demands(row.name) if d.until > session.now),
         shares=tuple(rows.shares(row.name)),
         learning_until=pot.learning_until if pot is not None else float("-inf"),
     )
 
 
-def _asks(desk: PoolSession, asks: Mapping[int, Claim], line: list[Candidate]) -> list[WaitingAsk]:
+def _asks(session: PoolSession, asks: Mapping[int, Claim], line: list[Candidate]) -> list[WaitingAsk]:
     return [
         WaitingAsk(
             asks[ask.id],
-            verdicts.never(desk, ask) or verdicts.waiting(desk, ask, Kind.PARKED, position=position),
+            verdicts.refusal_if_impossible(session, ask)
+            or verdicts.waiting_verdict(session, ask, Kind.PARKED, position=position),
         )
         for position, ask in enumerate(line, start=1)
     ]
 
 
-def _standings(desk: PoolSession) -> tuple[ProjectUsage, ...]:
-    row = desk.row
-    uses = desk.rows.projects(row.name)
-    announced = {d.project for d in desk.rows.demands(row.name) if d.until > desk.now}
+def _project_usage(session: PoolSession) -> tuple[ProjectUsage, ...]:
+    row = session.row
+    uses = session.rows.projects(row.name)
+    announced = {d.project for d in session.rows.demands(row.name) if d.until > session.now}
     demanding = fairness.demanding(uses, sorted(announced))
     if row.limits.share is ShareRule.STRICT:
         shares = {use.name: use.share or 0 for use in uses}

@@ -19,32 +19,32 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="Transactions")
 
-IN_BETWEEN = (
+REENTRANT = (
     "this thread is in the middle of another call to the governor (a signal handler or a finalizer came in "
     "between); ask again outside of it"
 )
 """What nothing may begin in: it would wait for itself. A release is kept and rides in the next step."""
 
 
-def verb(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def operation(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Makes a method a verb of its store: the store knows from its first line to its end that it runs."""
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._run_verb(method, *args, **kwargs)
+        return self._run_operation(method, *args, **kwargs)
 
     return call
 
 
 class Transactions(ABC):
-    """What every verb needs: transactions, the desk of a pool, and releases that could not be written."""
+    """What every verb needs: transactions, the session of a pool, and releases that could not be written."""
 
     def __init__(self, world: Environment) -> None:
         self._world = world
         self._unwritten: list[Release] = []
         self._unwritten_lock = threading.RLock()
 
-    def _run_verb(self, method: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+    def _run_operation(self, method: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
         """Call a verb."""
         return method(self, *args, **kwargs)
 
@@ -78,7 +78,7 @@ class Transactions(ABC):
             kept = list(self._unwritten)
         after = AfterCommit()
         for release in kept:
-            after = joined(after, self._end_in(rows, release))
+            after = merge_effects(after, self._end_in(rows, release))
         rows.on_commit(lambda: self._forget(kept))
         return after
 
@@ -90,7 +90,7 @@ class Transactions(ABC):
     def _end_in(self, rows: Rows, release: Release) -> AfterCommit:
         """End a lease inside an open step."""
 
-    def _desk(self, rows: Rows, pool: str) -> PoolSession:
+    def _session(self, rows: Rows, pool: str) -> PoolSession:
         return PoolSession(rows, pool, self._world)
 
 
@@ -113,10 +113,10 @@ class ExclusiveSteps(Transactions):
         self._cut_off = False
         """A verb ended with an exception, and what it left has not been undone yet."""
 
-    def _run_verb(self, method: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+    def _run_operation(self, method: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
         me = get_ident()
         if self._inside == me:
-            raise StoreBusyError(IN_BETWEEN)
+            raise StoreBusyError(REENTRANT)
         with self._mutex:
             try:
                 self._inside = me
@@ -140,7 +140,7 @@ class ExclusiveSteps(Transactions):
         """Undo the open step, if there is one; let go of what it has locked."""
 
 
-def joined(first: AfterCommit, second: AfterCommit) -> AfterCommit:
+def merge_effects(first: AfterCommit, second: AfterCommit) -> AfterCommit:
     if not first.wakes and not first.facts and not first.notices:
         return second
     return AfterCommit(first.wakes + second.wakes, first.facts + second.facts, first.notices + second.notices)

@@ -1,4 +1,4 @@
-"""Saying how an ask stands: the whole verdict, from one desk."""
+"""Saying how an ask stands: the whole verdict, from one session."""
 
 from __future__ import annotations
 
@@ -24,49 +24,53 @@ _BLOCKED_BY_OLDEST = frozenset(
 )
 
 
-def granted(desk: PoolSession, claim_id: int, asked_at: float) -> Verdict:
-    row = desk.row
+def grant_verdict(session: PoolSession, claim_id: int, asked_at: float) -> Verdict:
+    row = session.row
     return free(row.name, claim_id, asked_at=asked_at, in_use=row.counts.in_use, cap=row.limits.cap)
 
 
-def waiting(desk: PoolSession, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
+def waiting_verdict(session: PoolSession, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
     """How a waiting (or refused) ask stands, with everything a person would ask about."""
-    denial = desk.denial(ask, desk.project(ask.project)) or Denial(Reason.QUEUE)
-    return denied(desk, ask, kind, denial, position=position)
+    denial = session.denial(ask, session.project(ask.project)) or Denial(Reason.QUEUE)
+    return denial_verdict(session, ask, kind, denial, position=position)
 
 
-def standing(desk: PoolSession, claim: Claim) -> Verdict:
+def verdict_for_claim(session: PoolSession, claim: Claim) -> Verdict:
     """How a claim stands now."""
     if claim.held:
-        return granted(desk, claim.id, claim.asked_at)
+        return grant_verdict(session, claim.id, claim.asked_at)
     ask = candidate(claim.id, claim, claim.asked_at)
-    return never(desk, ask) or waiting(desk, ask, Kind.PARKED, position=place_of(desk, ask))
+    return refusal_if_impossible(session, ask) or waiting_verdict(
+        session, ask, Kind.PARKED, position=queue_position(session, ask)
+    )
 
 
-def place_of(desk: PoolSession, ask: Candidate) -> int:
+def queue_position(session: PoolSession, ask: Candidate) -> int:
     """The place in the order of service; in a long line, where that is dear, the order of arrival."""
-    rows, row = desk.rows, desk.row
+    rows, row = session.rows, session.row
     if row.counts.waiting > EXACT_PLACES:
         return (rows.waiting_before(row.name, ask.id) if ask.id else row.counts.waiting) + 1
     line = rows.waiting(row.name, limit=EXACT_PLACES)
     if not ask.id:
         ask = replace(ask, id=1 + max((other.id for other in line), default=0))
         line = [*line, ask]
-    return [other.id for other in in_line(desk, line, limit=len(line))].index(ask.id) + 1
+    return [other.id for other in queue_order(session, line, limit=len(line))].index(ask.id) + 1
 
 
-def never(desk: PoolSession, ask: Candidate) -> Verdict | None:
+def refusal_if_impossible(session: PoolSession, ask: Candidate) -> Verdict | None:
     """The refusal of an ask that no amount of waiting could satisfy; None if waiting makes sense."""
-    words = too_large(ask, desk.row.limits, desk.project(ask.project), desk.machine_for(ask))
+    words = too_large(ask, session.row.limits, session.project(ask.project), session.machine_for(ask))
     if not words:
         return None
-    return denied(desk, ask, Kind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), position=0)
+    return denial_verdict(session, ask, Kind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), position=0)
 
 
-def denied(desk: PoolSession, ask: Candidate, kind: Kind, denial: Denial, *, position: int) -> Verdict:
-    row, now, use = desk.row, desk.now, desk.project(ask.project)
+def denial_verdict(
+    session: PoolSession, ask: Candidate, kind: Kind, denial: Denial, *, position: int
+) -> Verdict:
+    row, now, use = session.row, session.now, session.project(ask.project)
     position = place_in_way(denial, use, position=position, in_line=ask.id != 0)
-    blocker = _blocker(desk, ask, denial.reason)
+    blocker = _blocker(session, ask, denial.reason)
     oldest_s = blocker.age_s if blocker is not None else None
     until = denial.until if denial.until is not None else row.limits.valid_until
     return Verdict(
@@ -91,34 +95,34 @@ def denied(desk: PoolSession, ask: Candidate, kind: Kind, denial: Denial, *, pos
     )
 
 
-def _blocker(desk: PoolSession, ask: Candidate, reason: Reason) -> Blocker | None:
+def _blocker(session: PoolSession, ask: Candidate, reason: Reason) -> Blocker | None:
     holder: Claim | None = None
     if reason is Reason.RESOURCE:
-        users = (c for c in desk.rows.leases_with_resources() if set(c.resources) & set(ask.resources))
+        users = (c for c in session.rows.leases_with_resources() if set(c.resources) & set(ask.resources))
         holder = next(users, None)
-    elif reason is Reason.TRIAL and desk.row.meters.trial_id is not None:
-        holder = desk.rows.claim(desk.row.meters.trial_id)
+    elif reason is Reason.TRIAL and session.row.meters.trial_id is not None:
+        holder = session.rows.claim(session.row.meters.trial_id)
     elif reason in _BLOCKED_BY_OLDEST:
-        pool = None if reason is Reason.MACHINE else desk.row.name
+        pool = None if reason is Reason.MACHINE else session.row.name
         project = ask.project if reason in (Reason.SHARE, Reason.MAXIMUM) else None
-        holder = desk.rows.oldest_lease(pool, project)
+        holder = session.rows.oldest_lease(pool, project)
     if holder is None or holder.granted_at is None:
         return None
-    age_s = max(0.0, desk.now - holder.granted_at)
+    age_s = max(0.0, session.now - holder.granted_at)
     return Blocker(holder.project, holder.name, holder.holder.pid, holder.holder.host, age_s)
 
 
-def in_line(desk: PoolSession, asks: Sequence[Candidate], *, limit: int) -> list[Candidate]:
+def queue_order(session: PoolSession, asks: Sequence[Candidate], *, limit: int) -> list[Candidate]:
     """The first ``limit`` asks in the order they would be served if nothing changed."""
-    uses = {name: replace(desk.project(name)) for name in {ask.project for ask in asks}}
+    uses = {name: replace(session.project(name)) for name in {ask.project for ask in asks}}
     lines: dict[tuple[str, int], list[Candidate]] = {}
     for ask in sorted(asks, key=lambda ask: ask.id, reverse=True):
         lines.setdefault((ask.project, ask.priority), []).append(ask)
     ordered: list[Candidate] = []
-    turn, ageing_s = desk.row.meters.turn, desk.row.limits.ageing_s
+    turn, ageing_s = session.row.meters.turn, session.row.limits.ageing_s
     while lines and len(ordered) < limit:
         heads = [group[-1] for group in lines.values()]
-        first = in_order(heads, uses, turn=turn, ageing_s=ageing_s, now=desk.now)[0]
+        first = in_order(heads, uses, turn=turn, ageing_s=ageing_s, now=session.now)[0]
         group = lines[first.project, first.priority]
         ordered.append(group.pop())
         use = uses[first.project]

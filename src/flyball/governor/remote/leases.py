@@ -122,7 +122,7 @@ class RemoteLeases:
 
     def look(self, claim_id: int, *, asked_at: float | None = None) -> Verdict | None:
         """How an ask stands, in full; None if it is gone."""
-        return self._settled(self._store.look(claim_id, advance=False, asked_at=asked_at))
+        return self._settled(self._store.poll(claim_id, advance=False, asked_at=asked_at))
 
     def claim(self, claim_id: int) -> Claim | None:
         """The ask or the lease itself."""
@@ -196,11 +196,11 @@ class RemoteLeases:
 
     def sweep(self) -> None:
         """Hand on what has expired, what time has freed, and what the dead hold, for whoever waits here."""
-        self._settle(self._store.bury([]))
+        self._settle(self._store.reclaim([]))
         bells = self._bells
         for pool, claim_id in bells.waiting().items() if bells is not None else ():
             self._reap(pool)
-            self._settled(self._store.look(claim_id, advance=True))
+            self._settled(self._store.poll(claim_id, advance=True))
 
     def _reap(self, pool: str) -> bool:
         """Take back what dead processes hold, looking once a second at most; whether there was anything."""
@@ -351,7 +351,9 @@ class RemoteLeases:
         bells = self._bells
         if bells is not None and bells.address and len(bells):
             with suppress(StoreError):
-                bells.ring(await self.call(partial(self._store.granted, bells.address)), RemoteWake.GRANTED)
+                bells.ring(
+                    await self.call(partial(self._store.granted_ids, bells.address)), RemoteWake.GRANTED
+                )
 
     def _look_soon(self) -> None:
         if self._looking is None or self._looking.done():

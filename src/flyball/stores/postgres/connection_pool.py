@@ -39,7 +39,7 @@ from psycopg import sql
 from flyball.errors import StoreBusyError, StoreClosedError, StoreUnreadableError
 from flyball.stores.postgres.address import Address, parse
 from flyball.stores.postgres.connection import Connection, connect, look_again
-from flyball.stores.postgres.errors import VANISHED, translated
+from flyball.stores.postgres.errors import VANISHED, as_store_error
 from flyball.stores.postgres.queries import CLOCK
 
 
@@ -112,10 +112,10 @@ class NotificationListener:
             poller.register(self._link.fileno(), select.POLLIN)
             if poller.poll(timeout * 1000):
                 self._check_open()
-                self._hear()
+                self._collect_effects()
         return self._heard.popleft() if self._heard else None
 
-    def _hear(self) -> None:
+    def _collect_effects(self) -> None:
         self._link.pgconn.consume_input()
         while (notify := self._link.pgconn.notifies()) is not None:
             self._take(notify.extra.decode())
@@ -202,7 +202,7 @@ class ConnectionPool:
                 yield link
             except psycopg.Error as error:
                 self._note(error, link)
-                raise translated(error, self.address) from error
+                raise as_store_error(error, self.address) from error
             except Exception:
                 raise
             except BaseException:
@@ -266,7 +266,7 @@ class ConnectionPool:
         try:
             link, now = connect(self.address)
         except psycopg.Error as error:
-            raise translated(error, self.address) from error
+            raise as_store_error(error, self.address) from error
         self._all.add(link)
         self.note_time(now)
         if self.closed:

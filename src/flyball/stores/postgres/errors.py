@@ -123,8 +123,8 @@ _AILMENTS = (
 )
 
 
-def translated(error: Exception, address: Address) -> FlyballError:
-    code, reason = getattr(error, "sqlstate", None) or "", reason_of(error, address)
+def as_store_error(error: Exception, address: Address) -> FlyballError:
+    code, reason = getattr(error, "sqlstate", None) or "", _reason(error, address)
     place = {"reason": reason, "space": address.space, "patience_s": address.patience_s}
     if isinstance(error, (NoAnswerError, psycopg.errors.ConnectionTimeout)):
         return StoreBusyError(
@@ -148,7 +148,7 @@ _PREFIX = re.compile(
 )
 
 
-def reason_of(error: Exception, address: Address) -> str:
+def _reason(error: Exception, address: Address) -> str:
     """What went wrong in one line, without the address that the driver puts in front of it."""
     if "percent-encoded" in str(error):
         # The driver would quote the part that it cannot read, and that may be the password.

@@ -18,7 +18,7 @@ def _assignments(columns: str) -> str:
     return ", ".join(f"{name} = %s" for name in names(columns))
 
 
-def _excluded(columns: str) -> str:
+def _excluded_values(columns: str) -> str:
     return ", ".join(f"{name} = excluded.{name}" for name in names(columns))
 
 
@@ -189,13 +189,13 @@ PUT_LIFE = """
     ON CONFLICT (one) DO UPDATE SET epoch = excluded.epoch, since = excluded.since"""
 PUT_POT = f"""
     INSERT INTO pot (pool, {shares.POT}) VALUES ({_marks(1 + len(names(shares.POT)))})
-    ON CONFLICT (pool) DO UPDATE SET {_excluded(shares.POT)}"""
+    ON CONFLICT (pool) DO UPDATE SET {_excluded_values(shares.POT)}"""
 SHARES = f"SELECT {shares.SHARE} FROM share WHERE pool = %s ORDER BY name"
 SHARE = f"SELECT {shares.SHARE} FROM share WHERE pool = %s AND name = %s"
 PUT_SHARE = f"""
     WITH before AS (SELECT slots FROM share WHERE pool = %s AND name = %s), moved AS (
         INSERT INTO share (pool, name, {shares.SHARE}) VALUES ({_marks(2 + len(names(shares.SHARE)))})
-        ON CONFLICT (pool, name) DO UPDATE SET {_excluded(shares.SHARE)}
+        ON CONFLICT (pool, name) DO UPDATE SET {_excluded_values(shares.SHARE)}
         RETURNING pool, slots - coalesce((SELECT slots FROM before), 0) AS slots)
     UPDATE pool SET in_use = pool.in_use + moved.slots, low_in_use = pool.low_in_use + moved.slots
     FROM moved WHERE pool.name = moved.pool AND moved.slots <> 0"""
@@ -209,7 +209,7 @@ _RECEIPT = "fingerprint, claim_id, granted, in_use, cap, until, asked_at"
 RECEIPT = f"SELECT {_RECEIPT} FROM receipt WHERE pool = %s AND key = %s"
 PUT_RECEIPT = f"""
     INSERT INTO receipt (pool, key, {_RECEIPT}) VALUES ({_marks(9)})
-    ON CONFLICT (pool, key) DO UPDATE SET {_excluded(_RECEIPT)}"""
+    ON CONFLICT (pool, key) DO UPDATE SET {_excluded_values(_RECEIPT)}"""
 # A few at a time: each that comes takes more away than it adds. Of its own pool, which is locked.
 DROP_OLD_RECEIPTS = """
     DELETE FROM receipt WHERE pool = %s AND key IN (

@@ -32,7 +32,14 @@ from flyball.core.pool.settings import MachineSettings
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
-from flyball.stores.codec import AFTER_CLAIM, CLAIM_PART, claim_of, of_holder, of_limits, of_meters
+from flyball.stores.codec import (
+    AFTER_CLAIM,
+    CLAIM_PART,
+    holder_values,
+    limit_values,
+    meter_values,
+    parse_claim,
+)
 from flyball.stores.fast_path import is_fast_path
 from flyball.stores.port import Demand
 from flyball.stores.postgres import queries as sql
@@ -78,7 +85,7 @@ class ShareRows:
             row = self._one(sql.MIND, (pool,))
             if row is None:
                 raise StoreUnreadableError(f"pool {pool!r} has lost its settings")
-            pot = codec.pot_of(row[2:]) if row[2] is not None else None
+            pot = codec.parse_budget(row[2:]) if row[2] is not None else None
             self._minds[pool] = PoolBlob(row[0], row[1], pot)
         return self._minds[pool]
 
@@ -89,7 +96,7 @@ class ShareRows:
         return self._mind(pool).memory
 
     def put_settings(self, pool: str, settings: str) -> None:
-        traits = traits_of(settings)
+        traits = fast_path_traits(settings)
         self._mind(pool).settings = settings
         self._run(sql.PUT_SETTINGS, (settings, pool))
         self._run(sql.PUT_TRAITS, (*traits, pool))
@@ -110,23 +117,23 @@ class ShareRows:
 
     def put_pot(self, pool: str, pot: ShareBudget) -> None:
         self._mind(pool).pot = pot
-        self._run(sql.PUT_POT, (pool, *codec.of_pot(pot)))
+        self._run(sql.PUT_POT, (pool, *codec.budget_values(pot)))
 
     def share(self, pool: str, name: str) -> ShareLease | None:
         row = self._one(sql.SHARE, (pool, name))
-        return codec.share_of(row) if row is not None else None
+        return codec.parse_share(row) if row is not None else None
 
     def shares(self, pool: str) -> list[ShareLease]:
-        return [codec.share_of(row) for row in self._all(sql.SHARES, (pool,))]
+        return [codec.parse_share(row) for row in self._all(sql.SHARES, (pool,))]
 
     def put_share(self, pool: str, lease: ShareLease) -> None:
-        self._run(sql.PUT_SHARE, (pool, lease.name, pool, lease.name, *codec.of_share(lease)))
+        self._run(sql.PUT_SHARE, (pool, lease.name, pool, lease.name, *codec.share_values(lease)))
 
     def drop_share(self, pool: str, name: str) -> None:
         self._run(sql.DROP_SHARE, (pool, name))
 
 
-def traits_of(settings: str) -> tuple[bool, bool]:
+def fast_path_traits(settings: str) -> tuple[bool, bool]:
     """What the short way has to know of a pool's settings: do maxima exist, does success grow the cap?"""
     resolved = codec.load_settings(settings)
     return bool(resolved.maxima), controller_of(resolved).by_success
@@ -185,7 +192,7 @@ class PostgresRows(ShareRows):
         self._uses[pool, project] = ProjectUse(*found[0]) if found else None
 
     def keep_claim(self, claim_id: int, found: Sequence[Sequence[Any]]) -> None:
-        self._found[claim_id] = claim_of(found[0]) if found else None
+        self._found[claim_id] = parse_claim(found[0]) if found else None
 
     # -- pools ------------------------------------------------------------------------------------
 
@@ -210,8 +217,8 @@ class PostgresRows(ShareRows):
         return [name for (name,) in self._all(sql.POOLS)]
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
-        plan = (*of_limits(row.limits), *of_meters(row.meters), is_fast_path(row, self.now))
-        self._run(sql.ADD_POOL, (row.name, row.next_id, *plan, *traits_of(settings)))
+        plan = (*limit_values(row.limits), *meter_values(row.meters), is_fast_path(row, self.now))
+        self._run(sql.ADD_POOL, (row.name, row.next_id, *plan, *fast_path_traits(settings)))
         self._run(sql.ADD_MIND, (row.name, settings, memory))
         self._minds[row.name] = PoolBlob(settings, memory, None)
 
@@ -225,11 +232,11 @@ class PostgresRows(ShareRows):
         return int(number) * ID_BLOCK + 1
 
     def put_plan(self, row: PoolRow) -> None:
-        plan = (*of_limits(row.limits), *of_meters(row.meters))
+        plan = (*limit_values(row.limits), *meter_values(row.meters))
         self._run(sql.PUT_PLAN, (*plan, is_fast_path(row, self.now), row.name))
 
     def put_meters(self, row: PoolRow) -> None:
-        self._run(sql.PUT_METERS, (*of_meters(row.meters), is_fast_path(row, self.now), row.name))
+        self._run(sql.PUT_METERS, (*meter_values(row.meters), is_fast_path(row, self.now), row.name))
 
     def put_watcher(self, pool: str, claim_id: int) -> None:
         self._run(sql.PUT_WATCHER, (claim_id, pool))
@@ -281,18 +288,18 @@ class PostgresRows(ShareRows):
         grant: Grant | None = None,
         why: str = "",
     ) -> None:
-        row = codec.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        row = codec.claim_values(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
         self._run(sql.ADD, (*map(storable, row), self._tag))
 
     def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
-        self._run(sql.GRANT, (now, expires_at, grant.level, codec.of_amounts(grant.marks), claim_id))
+        self._run(sql.GRANT, (now, expires_at, grant.level, codec.dump_amounts(grant.marks), claim_id))
 
     def remove(self, claim_id: int) -> None:
         self._run(sql.REMOVE, (claim_id,))
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         self._found.clear()
-        return self._one(sql.REBIND, (*of_holder(holder), launcher_pid, claim_id)) is not None
+        return self._one(sql.REBIND, (*holder_values(holder), launcher_pid, claim_id)) is not None
 
     def put_mailbox(self, claim_id: int, mailbox: str) -> None:
         self._found.clear()
@@ -308,28 +315,28 @@ class PostgresRows(ShareRows):
 
     def _claim(self, query: str, values: tuple[object, ...] = ()) -> Claim | None:
         row = self._one(query, values)
-        return claim_of(row) if row is not None else None
+        return parse_claim(row) if row is not None else None
 
     def _claims(self, query: str, values: tuple[object, ...] = ()) -> list[Claim]:
-        return [claim_of(row) for row in self._all(query, values)]
+        return [parse_claim(row) for row in self._all(query, values)]
 
-    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
+    def find_grant(self, claim_id: int) -> tuple[str, float, int, int] | None:
         row = self._one(sql.GRANT_OF, (claim_id,))
         return (row[0], row[1], row[2], row[3]) if row is not None else None
 
-    def granted(self, mailbox: str) -> list[int]:
+    def granted_ids(self, mailbox: str) -> list[int]:
         return [claim_id for (claim_id,) in self._all(sql.GRANTED, (mailbox,))]
 
     def claims(self, pool: str | None) -> list[Claim]:
         return self._claims(sql.ALL) if pool is None else self._claims(sql.ALL_OF_POOL, (pool,))
 
-    def watched(self, pool: str) -> list[Claim]:
+    def watched_claims(self, pool: str) -> list[Claim]:
         return self._claims(sql.WATCHED, (pool, pool))
 
     def holders(self, pool: str) -> list[Holder]:
         return [Holder(*row) for row in self._all(sql.HOLDERS, (pool, pool))]
 
-    def expired(self, now: float) -> list[Claim]:
+    def expired_claims(self, now: float) -> list[Claim]:
         return self._claims(sql.EXPIRED, (now,))
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
@@ -345,13 +352,13 @@ class PostgresRows(ShareRows):
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._all(sql.LINE_HEADS, {"pool": pool})
-        return [(claim_of(row[CLAIM_PART]), ProjectUse(*row[AFTER_CLAIM])) for row in found]
+        return [(parse_claim(row[CLAIM_PART]), ProjectUse(*row[AFTER_CLAIM])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
         return self._claim(sql.LINE_HEAD, (pool, project, priority, after))
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
-        return [codec.candidate_of(row) for row in self._all(sql.WAITING, (pool, limit))]
+        return [codec.parse_candidate(row) for row in self._all(sql.WAITING, (pool, limit))]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         return int(self._all(sql.WAITING_BEFORE, (pool, claim_id))[0][0])
@@ -389,10 +396,10 @@ class PostgresRows(ShareRows):
         return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
 
     def put_demand(self, demand: Demand) -> None:
-        self._run(sql.PUT_DEMAND, (demand.pool, demand.project, *of_holder(demand.holder), demand.until))
+        self._run(sql.PUT_DEMAND, (demand.pool, demand.project, *holder_values(demand.holder), demand.until))
 
     def drop_demand(self, demand: Demand) -> None:
-        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *of_holder(demand.holder)))
+        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *holder_values(demand.holder)))
 
     def machine(self) -> MachineSettings:
         return ONE_MACHINE

@@ -36,7 +36,7 @@ from flyball.core.signals import Signal
 from flyball.errors import StoreError, invariant
 from flyball.host.fork import survive_forks
 from flyball.stores.admin_operations import refuse_machine, refuse_resources
-from flyball.stores.codec import of_amounts, of_holder
+from flyball.stores.codec import dump_amounts, holder_values
 from flyball.stores.memory_rows import MemoryRows
 from flyball.stores.operations import StoreOperations, check_ask
 from flyball.stores.pool_session import Environment
@@ -50,14 +50,14 @@ from flyball.stores.postgres.rows import PostgresRows, storable
 from flyball.stores.postgres.transaction import (
     ALL,
     Lock,
-    LostReplies,
+    LostReply,
     PostgresTransaction,
     RequestTags,
     perform,
     reading,
 )
 from flyball.stores.rows import Rows
-from flyball.stores.transaction import joined
+from flyball.stores.transaction import merge_effects
 
 if TYPE_CHECKING:
     from flyball.core.pool.plan import LearnedState
@@ -92,7 +92,7 @@ class PostgresSteps(StoreOperations):
         self._server, self._server_time = server, server_time
         self._open = _Open()
         self._tag = RequestTags()
-        self._unheard: list[LostReplies] = []
+        self._lost_replies: list[LostReply] = []
 
     def now(self) -> float:
         return self._server.now() if self._server_time else self._world.clock()
@@ -138,15 +138,15 @@ class PostgresSteps(StoreOperations):
                 return perform(step, lock, verb, told)
             except BaseException as error:
                 if step.committing and asked_in is not None:
-                    self._note_unheard(error, LostReplies(asked_in, step.tag, link.backend))
+                    self._note_lost_reply(error, LostReply(asked_in, step.tag, link.backend))
                 raise
             finally:
                 self._open.step = None
 
-    def _note_unheard(self, error: BaseException, ask: LostReplies) -> None:
+    def _note_lost_reply(self, error: BaseException, ask: LostReply) -> None:
         if maybe_done(error):
             with self._unwritten_lock:
-                self._unheard.append(ask)
+                self._lost_replies.append(ask)
 
     @contextmanager
     def _write(self) -> Iterator[Rows]:
@@ -187,7 +187,7 @@ class PostgresSteps(StoreOperations):
 
     @property
     def _owes(self) -> bool:
-        return bool(self._unwritten or self._unheard)
+        return bool(self._unwritten or self._lost_replies)
 
     def _carry(self, rows: Rows) -> AfterCommit:
         """Make good what failed before. It stays kept if this step fails too."""
@@ -197,18 +197,18 @@ class PostgresSteps(StoreOperations):
         step = self._open.step
         invariant(step is not None, "what failed before is made good in a step")
         with self._unwritten_lock:
-            kept = list(self._unheard)
+            kept = list(self._lost_replies)
         if not kept or step is None:
             return after
         found = unanswered.find(step.link, kept)
         for claim_id in found.claims:
-            after = joined(after, self._end_in(rows, Release(claim_id, Outcome.ABANDONED)))
-        rows.on_commit(lambda: self._forget_unheard(found.over))
+            after = merge_effects(after, self._end_in(rows, Release(claim_id, Outcome.ABANDONED)))
+        rows.on_commit(lambda: self._forget_lost_replies(found.over))
         return after
 
-    def _forget_unheard(self, over: frozenset[LostReplies]) -> None:
+    def _forget_lost_replies(self, over: frozenset[LostReply]) -> None:
         with self._unwritten_lock:
-            self._unheard = [ask for ask in self._unheard if ask not in over]
+            self._lost_replies = [ask for ask in self._lost_replies if ask not in over]
 
     # -- forking ------------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class PostgresSteps(StoreOperations):
     def after_fork_in_child(self) -> None:
         """The connections are the parent's, and so is what it has to make good."""
         self._unwritten_lock = threading.RLock()
-        self._unwritten, self._unheard = [], []
+        self._unwritten, self._lost_replies = [], []
         self._open = _Open()
         self._tag = RequestTags()
         self._server.after_fork_in_child()
@@ -272,7 +272,7 @@ class PostgresStore(PostgresSteps):
             try:
                 claim_id, in_use, cap, at = link.ask(sql.FAST_ADMIT, self._words_of(ask, tag))[0]
             except BaseException as error:
-                self._note_unheard(error, LostReplies(ask.pool, tag, link.backend))
+                self._note_lost_reply(error, LostReply(ask.pool, tag, link.backend))
                 raise
         if self._server_time:
             # Where it came too late though we still wait for it, the server's clock was set.
@@ -286,28 +286,28 @@ class PostgresStore(PostgresSteps):
             ask.pool,
             ask.project,
             ask.name,
-            *of_holder(ask.holder),
+            *holder_values(ask.holder),
             ask.slots,
             ask.priority,
             storable(ask.model),
             storable(ask.mailbox),
-            of_amounts(ask.cost),
+            dump_amounts(ask.cost),
             tag,
             self._given_now(),
             self._server.deadline() if self._server_time else None,
         )
 
-    def look(
+    def poll(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
     ) -> tuple[Verdict | None, AfterCommit]:
         if not advance:
             try:
-                return super().look(claim_id, advance=False, asked_at=asked_at)
+                return super().poll(claim_id, advance=False, asked_at=asked_at)
             except NeedsStepError:
                 pass
         return self._step(
             Lock(claim_id=claim_id),
-            lambda: StoreOperations.look(self, claim_id, advance=advance, asked_at=asked_at),
+            lambda: StoreOperations.poll(self, claim_id, advance=advance, asked_at=asked_at),
             _second,
         )
 
@@ -360,21 +360,23 @@ class PostgresStore(PostgresSteps):
         with self._server.lend(writing=True) as link:
             link.execute(sql.PUT_NOTE, (name, storable(text)))
 
-    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
+    def record_running(self, ask: Ask) -> tuple[int, AfterCommit]:
         check_ask(ask)
         refuse_resources(ask)
-        return self._step(Lock(ask.pool, ask.project), lambda: StoreOperations.hold(self, ask), _second)
-
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
-        check_ask(ask)
         return self._step(
-            Lock(pool=ask.pool), lambda: StoreOperations.rest(self, ask, for_s=for_s, why=why), _second
+            Lock(ask.pool, ask.project), lambda: StoreOperations.record_running(self, ask), _second
         )
 
-    def bury(
+    def pause(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
+        check_ask(ask)
+        return self._step(
+            Lock(pool=ask.pool), lambda: StoreOperations.pause(self, ask, for_s=for_s, why=why), _second
+        )
+
+    def reclaim(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
     ) -> AfterCommit:
-        return self._step(ALL, lambda: StoreOperations.bury(self, claims, demands, why=why), _all)
+        return self._step(ALL, lambda: StoreOperations.reclaim(self, claims, demands, why=why), _all)
 
     def beat(self, pool: str, *, look_s: float) -> bool:
         """This host is there. True: it is this process's turn to look at the host's holders."""
@@ -469,7 +471,7 @@ class PostgresStore(PostgresSteps):
         self._server.close()
 
 
-def listener_of(store: Store) -> Callable[[], NotificationListener]:
+def listener_factory(store: Store) -> Callable[[], NotificationListener]:
     """What opens a connection that hears channels. The store may be wrapped, as in tests."""
     return cast("PostgresStore", store).listener
 

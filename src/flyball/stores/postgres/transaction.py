@@ -1,6 +1,6 @@
 """One step: a transaction that begins with the lock of its pool and ends with its commit.
 
-Every step locks one pool, by its row; one that may touch several (burying, recounting, making good what
+Every step locks one pool, by its row; one that may touch several (reclaiming, recounting, making good what
 failed before) locks all of them, in the order of their names. A pool that does not exist yet is made under
 one lock for all of them, which the latter take first. So nobody who holds a lock waits for one that comes
 before it.
@@ -71,12 +71,12 @@ class PostgresTransaction:
         self.link.execute(sql.BEGIN)
         if lock.is_all:
             self.link.execute(sql.LOCK_NEW)
-        if not self._locked(lock) and lock.pool is not None:
+        if not self._lock_rows(lock) and lock.pool is not None:
             # It is made under a lock for all that are new; somebody may have been faster.
             self.link.execute(sql.LOCK_NEW)
-            self._locked(lock)
+            self._lock_rows(lock)
 
-    def _locked(self, lock: Lock) -> bool:
+    def _lock_rows(self, lock: Lock) -> bool:
         """Lock rows, and only then look at the clock: of two steps on a pool the later has the later time."""
         link, rows = self.link, self.rows
         if lock.pool is not None:
@@ -121,10 +121,10 @@ def messages(after: AfterCommit) -> list[tuple[str, str]]:
         if mailbox.startswith(CHANNEL):
             channel, _, number = mailbox.partition("#")
             told.setdefault(channel, []).append(f"{number} {claim_id}")
-    return [(channel, words) for channel, said in told.items() for words in _packed(said)]
+    return [(channel, words) for channel, said in told.items() for words in _pack_messages(said)]
 
 
-def _packed(said: Sequence[str]) -> list[str]:
+def _pack_messages(said: Sequence[str]) -> list[str]:
     packed = [""]
     for words in dict.fromkeys(said):
         if packed[-1] and len(packed[-1]) + len(words) > _PAYLOAD_LIMIT:
@@ -175,7 +175,7 @@ def _undo(link: Connection) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LostReplies:
+class LostReply:
     pool: str
     tag: int
     backend: tuple[int, str]
@@ -185,11 +185,11 @@ class LostReplies:
 class LostReplyCheck:
     claims: tuple[int, ...]
     """What became of them."""
-    over: frozenset[LostReplies]
+    over: frozenset[LostReply]
     """Nothing more will become of these."""
 
 
-def find(link: Connection, unheard: list[LostReplies]) -> LostReplyCheck:
+def find(link: Connection, unheard: list[LostReply]) -> LostReplyCheck:
     """The processes first: what one of them did before it ended is seen by the question that follows."""
     pids = list({ask.backend[0] for ask in unheard})
     busy = {(int(pid), str(began)) for pid, began in link.ask(sql.BACKENDS, (pids,))}

@@ -2,7 +2,7 @@
 
 A server that is too old, evicts keys, or only follows another one is refused when it is first used, and so is
 a user without the rights that are needed. Nothing is ever sent twice by itself: a grant whose answer was lost
-must not be made again (``Unheard`` in script_runner.py). So every script carries the time until which its
+must not be made again (``LostAsk`` in script_runner.py). So every script carries the time until which its
 sender waits, on the server's clock; one that arrives later, out of the buffer of a server that was stopped,
 changes nothing.
 
@@ -34,7 +34,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
 from flyball.host.install_hints import extra_command
-from flyball.stores.redis.errors import translated
+from flyball.stores.redis.errors import as_store_error
 
 if TYPE_CHECKING:
     from flyball.stores.redis.scripts import Script
@@ -57,7 +57,7 @@ class PipelinedConnections:
         """Send a command and hear the answer."""
         line = self._line()
         try:
-            line.send_packed_command([packed(command)], check_health=False)
+            line.send_packed_command([pack_command(command)], check_health=False)
             answer = line.read_response()
         except BaseException as error:
             if not _is_answer(error):
@@ -72,7 +72,7 @@ class PipelinedConnections:
         try:
             line = self._idle.pop()
         except IndexError:
-            return _opened(self._pool)
+            return _open_connection(self._pool)
         try:
             lives = not line.can_read(timeout=0)
         except Exception:
@@ -80,14 +80,14 @@ class PipelinedConnections:
         if not lives:
             line.disconnect()
             self._pool.release(line)
-            return _opened(self._pool)
+            return _open_connection(self._pool)
         return line
 
 
-def packed(command: Sequence[object]) -> bytes:
+def pack_command(command: Sequence[object]) -> bytes:
     """A command as the server reads it.
 
-    >>> packed(("GET", "ü"))
+    >>> pack_command(("GET", "ü"))
     b'*2\\r\\n$3\\r\\nGET\\r\\n$2\\r\\n\\xc3\\xbc\\r\\n'
     """
     words = [str(word).encode("utf-8", "surrogateescape") for word in command]
@@ -99,7 +99,7 @@ def _is_answer(error: BaseException) -> bool:
     return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
 
 
-def _opened(pool: Any) -> Any:
+def _open_connection(pool: Any) -> Any:
     import redis
 
     major, minor = (int(part) for part in redis.__version__.split(".")[:2])
@@ -252,7 +252,7 @@ class RedisConnections:
         with self._lock:
             if self._client is not None:
                 return self._client
-            client = self._opened()
+            client = self._open_client()
             self._client, self._tell = client, lines_to(client)
         try:
             self.on_open()
@@ -261,7 +261,7 @@ class RedisConnections:
             raise
         return client
 
-    def _opened(self) -> Any:
+    def _open_client(self) -> Any:
         self._check_open()
         try:
             self._link.client = self._connect()
@@ -290,7 +290,7 @@ class RedisConnections:
             self._check_version(str(info.get("redis_version", "0")))
             self._check_eviction(str(info.get("maxmemory_policy", "noeviction")))
             if info.get("role") == "slave":
-                raise translated(Exception("READONLY"), self.words, self.answer_s, self.space)
+                raise as_store_error(Exception("READONLY"), self.words, self.answer_s, self.space)
 
     def _check_version(self, version: str) -> None:
         parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
@@ -318,7 +318,7 @@ class RedisConnections:
             self._fail(error)
 
     def _fail(self, error: Exception) -> NoReturn:
-        ours = translated(error, self.words, self.answer_s, self.space)
+        ours = as_store_error(error, self.words, self.answer_s, self.space)
         if isinstance(ours, StoreReadOnlyError) and self._client is not None:
             # Another server may be the primary by now: the next call finds out which.
             self._drop()

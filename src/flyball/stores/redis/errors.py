@@ -14,7 +14,7 @@ def maybe_done(error: BaseException) -> bool:
     return lost and "connecting to" not in str(cause)
 
 
-def translated(error: Exception, server: str, answer_s: float, space: str) -> StoreError:
+def as_store_error(error: Exception, server: str, answer_s: float, space: str) -> StoreError:
     """A driver's error as ours, with the way out. Neither carries a password."""
     kind, words = type(error).__name__, str(error)
     if kind in ("TimeoutError", "ReadTimeout"):

@@ -23,7 +23,7 @@ class IdBlocks:
         self._owners: dict[int, str] = {}
         self._keys: dict[str, str] = {}
 
-    def key_of(self, pool: str) -> str:
+    def pool_key(self, pool: str) -> str:
         """What all keys of a pool begin with. The braces keep them together in a cluster."""
         key = self._keys.get(pool)
         if key is None:
@@ -32,7 +32,7 @@ class IdBlocks:
 
     @property
     def channels(self) -> str:
-        """What all channels of this space begin with (``desk.publish`` in lua/lib/pool_session.lua)."""
+        """What all channels of this space begin with (``session.publish`` in lua/lib/pool_session.lua)."""
         return f"{self._space}:wake:"
 
     def check(self) -> None:
@@ -58,7 +58,7 @@ class IdBlocks:
         """A claim of this pool was given this id: after a loss its block may have been another pool's."""
         self._owners[claim_id // self._id_block] = pool
 
-    def pool_of(self, claim_id: int) -> str | None:
+    def find_pool(self, claim_id: int) -> str | None:
         """The pool whose block the id is from; None if there is none."""
         number = claim_id // self._id_block
         pool = self._owners.get(number)
@@ -68,7 +68,7 @@ class IdBlocks:
                 self._owners[number] = pool
         return pool
 
-    def blocks_of(self, pool: str) -> list[str]:
+    def find_blocks(self, pool: str) -> list[str]:
         found = _as_dict(self._server.ask("HGETALL", self._key))
         return [number for number, owner in found.items() if number not in _OURS and owner == pool]
 

@@ -98,19 +98,19 @@ class PoolImage(MemoryRows):
         for word in ("settings", "memory"):
             self._texts[pool, word] = state.fields[word]
         for name, line in state.projects.items():
-            self._projects[pool, name] = records.use_of(name, line)
+            self._projects[pool, name] = records.parse_project(name, line)
         for member, until in state.demands.items():
-            demand = records.demand_of(pool, member, until)
+            demand = records.parse_demand(pool, member, until)
             self._demands[pool, demand.project, demand.holder] = demand
         for claim_id in sorted(state.claims):
-            self._keep(records.claim_of(pool, claim_id, state.claims[claim_id], state.hosts))
+            self._keep(records.parse_claim(pool, claim_id, state.claims[claim_id], state.hosts))
         self._load_shares(state)
         trial = self._pools[pool].meters.trial_id
         if state.trial_live and trial is not None:
             self._claims.setdefault(trial, _stand_in(pool, trial, state.now))
 
     def _load_shares(self, state: PoolState) -> None:
-        pot = records.pot_of(state.fields, epoch=state.epoch)
+        pot = records.parse_budget(state.fields, epoch=state.epoch)
         if pot is not None:
             self._pots[state.pool] = pot
         self._shares[state.pool] = dict(state.shares or {})
@@ -133,7 +133,7 @@ class PoolImage(MemoryRows):
         if claim.held:
             self._held[claim.pool, claim.id] = None
         else:
-            self._line_of(claim)[claim.id] = None
+            self._line(claim)[claim.id] = None
 
     # -- what a plan changed ------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class PoolImage(MemoryRows):
         )
 
     def _pot_fields(self, pool: str, state: PoolState) -> dict[str, str]:
-        pot, was = self._pots.get(pool), records.pot_of(state.fields, epoch=state.epoch)
+        pot, was = self._pots.get(pool), records.parse_budget(state.fields, epoch=state.epoch)
         if pot is None or was is None:
             return {}
         fields, kept = records.pot_fields(pot), records.pot_fields(was)
@@ -207,7 +207,7 @@ class PoolImage(MemoryRows):
         for (of, name), use in self._projects.items():
             if of == pool:
                 line = state.projects.get(name)
-                if line is None or _terms(records.use_of(name, line)) != _terms(use):
+                if line is None or _terms(records.parse_project(name, line)) != _terms(use):
                     yield name, _terms(use)
 
 

@@ -38,7 +38,7 @@ def plain(text: str) -> str:
     return text.translate(_TO_PLAIN).encode(errors="replace").decode()
 
 
-def restored(text: str) -> str:
+def unescape(text: str) -> str:
     return text if text.isprintable() else text.translate(_FROM_PLAIN)
 
 
@@ -62,7 +62,7 @@ def amounts_line(amounts: Mapping[str, float]) -> str:
     return "\x1f".join(f"{name}\x1f{amount!r}" for name, amount in amounts.items()) if amounts else ""
 
 
-def amounts_of(line: str) -> dict[str, float]:
+def parse_amounts(line: str) -> dict[str, float]:
     if not line:
         return {}
     parts = line.split("\x1f")
@@ -78,7 +78,7 @@ def holder_line(holder: Holder) -> str:
     return f"{holder.host}\t{holder.boot}\t{holder.pidns}\t{holder.pid}\t{holder.start}"
 
 
-def holder_of(parts: Sequence[str]) -> Holder:
+def parse_holder(parts: Sequence[str]) -> Holder:
     return Holder(parts[0], parts[1], int(parts[2]), int(parts[3]), int(parts[4]))
 
 
@@ -91,7 +91,7 @@ def ask_line(ask: Ask) -> str:
     )
 
 
-def claim_of(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = NOBODY) -> Claim:
+def parse_claim(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = NOBODY) -> Claim:
     """``hosts``: when each host last said that it is there."""
     f = line.split("\t")
     try:
@@ -100,20 +100,20 @@ def claim_of(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = NOB
             pool,
             f[0],
             f[1],
-            holder_of(f[2:7]),
+            parse_holder(f[2:7]),
             int(f[7]),
             int(f[8]),
             NOTHING,
-            restored(f[9]),
-            restored(f[10]),
+            unescape(f[9]),
+            unescape(f[10]),
             int(f[11]),
             float(f[12]),
             real(f[13]),
             real(f[14]),
-            restored(f[15]),
+            unescape(f[15]),
             int(f[16]),
-            amounts_of(f[17]),
-            amounts_of(f[18]),
+            parse_amounts(f[17]),
+            parse_amounts(f[18]),
             f[21:] == ["1"],
             _heard_at(hosts, "\t".join(f[2:5])) if hosts else None,
         )
@@ -139,21 +139,21 @@ def fact_line(fact: Fact) -> str:
     return f"{fact.at!r}\t{fact.kind}\t{plain(fact.words)}\t{fact.project}\t{plain(fact.name)}\t{fact.pid}"
 
 
-def fact_of(pool: str, parts: Sequence[str]) -> Fact:
+def parse_fact(pool: str, parts: Sequence[str]) -> Fact:
     at, kind, words, project, name, pid = parts
-    return Fact(float(at), pool, kind, restored(words), project, restored(name), int(pid))
+    return Fact(float(at), pool, kind, unescape(words), project, unescape(name), int(pid))
 
 
 def demand_member(demand: Demand) -> str:
     return f"{demand.project}\t{holder_line(demand.holder)}"
 
 
-def demand_of(pool: str, member: str, until: str) -> Demand:
+def parse_demand(pool: str, member: str, until: str) -> Demand:
     project, *holder = member.split("\t")
-    return Demand(pool, project, holder_of(holder), float(until))
+    return Demand(pool, project, parse_holder(holder), float(until))
 
 
-def use_of(name: str, line: str) -> ProjectUse:
+def parse_project(name: str, line: str) -> ProjectUse:
     in_use, waiting, weight, maximum, share, turn = line.split("\t")
     return ProjectUse(
         name, int(in_use), int(waiting), float(weight), whole(maximum), whole(share), float(turn)
@@ -173,7 +173,7 @@ def windows_text(windows: Iterable[Window]) -> str:
     )
 
 
-def windows_of(text: str) -> tuple[Window, ...]:
+def parse_windows(text: str) -> tuple[Window, ...]:
     return tuple(_window(line.split("\t")) for line in text.split("\n")) if text else ()
 
 
@@ -239,13 +239,13 @@ def pool_row(name: str, f: Mapping[str, str]) -> PoolRow:
                 trial_id=whole(f["trial_id"]),
                 trial_at=float(f["trial_at"]),
                 trial_project=f["trial_project"],
-                trial_name=restored(f["trial_name"]),
+                trial_name=unescape(f["trial_name"]),
                 hold_mean_s=float(f["hold_mean_s"]),
                 high=int(f["high"]),
                 turn=float(f["turn"]),
                 work=float(f["work"]),
                 work_tokens=float(f["work_tokens"]),
-                windows=windows_of(f["windows"]),
+                windows=parse_windows(f["windows"]),
             ),
             PoolCounts(int(f["in_use"]), int(f["low_in_use"]), int(f["waiting"])),
             int(f["watcher_id"]),
@@ -270,11 +270,11 @@ def split_uses(row: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 # -- verdicts ---------------------------------------------------------------------------------------------
 
 
-def verdict_or_none(pool: str, head: str) -> Verdict | None:
-    return None if head == "gone" else verdict_of(pool, head)
+def parse_verdict_or_none(pool: str, head: str) -> Verdict | None:
+    return None if head == "gone" else parse_verdict(pool, head)
 
 
-def verdict_of(pool: str, head: str) -> Verdict:
+def parse_verdict(pool: str, head: str) -> Verdict:
     f = head.split("\t")
     if f[0] == "replay":
         granted = f[2] == "1"
@@ -326,7 +326,7 @@ def renewal_line(renewal: Renewal) -> str:
     )
 
 
-def reply_of(line: str) -> Reply:
+def parse_reply(line: str) -> Reply:
     seq, stale, slots, gate, target, ttl_s, learning = line.split("\t")
     return Reply(
         seq=int(seq),
@@ -339,13 +339,13 @@ def reply_of(line: str) -> Reply:
     )
 
 
-def shares_of(rows: Sequence[str], targets: Sequence[str]) -> dict[str, ShareLease]:
+def parse_shares(rows: Sequence[str], targets: Sequence[str]) -> dict[str, ShareLease]:
     """By name, from both hashes as a script returns them."""
     asked = pairs(targets)
-    return {name: _share_of(name, line, asked[name]) for name, line in pairs(rows).items()}
+    return {name: _parse_share(name, line, asked[name]) for name, line in pairs(rows).items()}
 
 
-def _share_of(name: str, line: str, target: str) -> ShareLease:
+def _parse_share(name: str, line: str, target: str) -> ShareLease:
     f = line.split("\t")
     try:
         return ShareLease(
@@ -364,7 +364,7 @@ def _share_of(name: str, line: str, target: str) -> ShareLease:
             tally=CallCounts(int(f[11]), int(f[12]), int(f[13])),
             peak=int(f[14]),
             estimate=real(f[15]),
-            mailbox=restored(f[16]),
+            mailbox=unescape(f[16]),
         )
     except (IndexError, ValueError) as error:
         raise StoreUnreadableError(f"share lease {name!r} is stored wrongly: {error}") from error
@@ -373,7 +373,7 @@ def _share_of(name: str, line: str, target: str) -> ShareLease:
 # -- pots -------------------------------------------------------------------------------------------------
 
 
-def pot_of(f: Mapping[str, str], *, epoch: str) -> ShareBudget | None:
+def parse_budget(f: Mapping[str, str], *, epoch: str) -> ShareBudget | None:
     """The pot among a pool's fields. ``epoch``: the life that is to have no name."""
     if "pot:held" not in f:
         return None

@@ -43,65 +43,65 @@ def make_plan(state: PoolState, world: Environment) -> ImageChanges:
     """A fresh plan that has heard everything in the inbox."""
     image = PoolImage(state.now)
     image.load(state)
-    hear(image, state, world)
+    fold_inbox(image, state, world)
     return image.changes()
 
 
-def hear(image: PoolImage, state: PoolState, world: Environment) -> None:
+def fold_inbox(image: PoolImage, state: PoolState, world: Environment) -> None:
     """Fold what the inbox holds, and divide the pot where that was asked for."""
-    # Opening a desk makes a pool that is new, and plans anew where time has passed.
-    desk = PoolSession(image, state.pool, world)
+    # Opening a session makes a pool that is new, and plans anew where time has passed.
+    session = PoolSession(image, state.pool, world)
     for event in state.events:
         kind, _, rest = event.partition("\t")
-        _HEARD[kind](desk, rest)
+        _FOLD_EVENT[kind](session, rest)
     if state.divide:
         from flyball.stores import shares
 
-        shares.divide(desk)
-    image.notices += desk.done().notices
+        shares.divide(session)
+    image.notices += session.finish().notices
 
 
-def _arrived(desk: PoolSession, project: str) -> None:
-    desk.refresh(arriving=project)
+def _fold_arrival(session: PoolSession, project: str) -> None:
+    session.refresh(arriving=project)
 
 
-def _refresh(desk: PoolSession, _: str) -> None:
-    desk.refresh()
+def _fold_refresh(session: PoolSession, _: str) -> None:
+    session.refresh()
 
 
-def _signal(desk: PoolSession, rest: str) -> None:
+def _fold_signal(session: PoolSession, rest: str) -> None:
     event, _, line = rest.partition("\t")
-    signal, project, name, claim_id = _decoded(event)
-    claim = records.claim_of(desk.row.name, claim_id, line) if line and claim_id is not None else None
-    desk.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
+    signal, project, name, claim_id = _parse_signal_event(event)
+    claim = records.parse_claim(session.row.name, claim_id, line) if line and claim_id is not None else None
+    session.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
 
 
-def _throttled(desk: PoolSession, rest: str) -> None:
+def _fold_throttled(session: PoolSession, rest: str) -> None:
     claim_id, _, line = rest.partition("\t")
-    claim: Claim = records.claim_of(desk.row.name, int(claim_id), line)
+    claim: Claim = records.parse_claim(session.row.name, int(claim_id), line)
     signal = Signal(SignalKind.THROTTLED, detail="released as throttled")
-    desk.fold(signal, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
+    session.fold(signal, project=claim.project, name=claim.name, claim_id=claim.id, claim=claim)
 
 
-def _refused(desk: PoolSession, rest: str) -> None:
+def _fold_refused(session: PoolSession, rest: str) -> None:
     from flyball.stores import shares
 
     kind, times, age_s, node = rest.split("\t")
-    shares.refused(desk, SignalKind(kind), int(times), node=node, age_s=records.real(age_s))
+    shares.fold_refusals(session, SignalKind(kind), int(times), node=node, age_s=records.real(age_s))
 
 
-def _trial_ended(desk: PoolSession, outcome: str) -> None:
-    end_trial(desk, Outcome(outcome))
+def _fold_trial_end(session: PoolSession, outcome: str) -> None:
+    end_trial(session, Outcome(outcome))
 
 
-_HEARD: dict[str, Callable[[PoolSession, str], None]] = {
-    "arrived": _arrived,
-    "left": _refresh,
-    "refresh": _refresh,
-    "refused": _refused,
-    "signal": _signal,
-    "throttled": _throttled,
-    "trial ended": _trial_ended,
+_FOLD_EVENT: dict[str, Callable[[PoolSession, str], None]] = {
+    "arrived": _fold_arrival,
+    "left": _fold_refresh,
+    "refresh": _fold_refresh,
+    "refused": _fold_refused,
+    "signal": _fold_signal,
+    "throttled": _fold_throttled,
+    "trial ended": _fold_trial_end,
 }
 
 
@@ -112,7 +112,7 @@ def signal_event(signal: Signal, *, project: str, name: str, claim_id: int | Non
     return msgspec.json.encode([signal, project, name, claim_id]).decode()
 
 
-def _decoded(event: str) -> tuple[Signal, str, str, int | None]:
+def _parse_signal_event(event: str) -> tuple[Signal, str, str, int | None]:
     import msgspec
 
     return msgspec.json.decode(event, type=tuple[Signal, str, str, int | None])
@@ -141,7 +141,7 @@ def payload(changes: ImageChanges) -> str:
     )
 
 
-def numbered(changes: ImageChanges, next_id: int) -> ImageChanges:
+def with_next_id(changes: ImageChanges, next_id: int) -> ImageChanges:
     """The changes that make a pool, with the ids it may use."""
     return replace(changes, pool={**changes.pool, "next_id": str(next_id)})
 
@@ -155,7 +155,7 @@ PATIENCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class LostAsk:
     """An ask that was sent and never answered: it may have become a claim that nobody knows of."""
 
     pool: str
@@ -181,7 +181,7 @@ class RedisSteps:
         self._registry = IdBlocks(server, self._scripts["register"], id_block=id_block, space=space)
         server.space, server.on_open = space, self._registry.check
         self._unwritten: list[Release] = []
-        self._unheard: list[Unheard] = []
+        self._lost_asks: list[LostAsk] = []
         self._kept_lock = threading.Lock()
         self._chance = ""
         """The next one, until a script says that it was used."""
@@ -209,7 +209,7 @@ class RedisSteps:
         return f"{self._world.clock()!r}\t\t{self._chance}\t{self._world.epoch()}\t{self._here_line}"
 
     def _run(self, name: str, pool: str, *arguments: str) -> Any:
-        return self._server.run(self._scripts[name], self._registry.key_of(pool), *arguments)
+        return self._server.run(self._scripts[name], self._registry.pool_key(pool), *arguments)
 
     def _run_once(self, name: str, pool: str, argument: str) -> Any:
         """Run a script that has a clock and needs no plan."""
@@ -219,7 +219,7 @@ class RedisSteps:
             reply = self._run(name, pool, self._context(), argument)
         return reply
 
-    def _drive(
+    def _run_until_done(
         self,
         name: str,
         pool: str,
@@ -235,7 +235,7 @@ class RedisSteps:
 
         ``swap``: changes it begins with. Where ``patience`` ends, somebody else always was faster: empty.
         """
-        script, key, head = self._scripts[name], self._registry.key_of(pool), ""
+        script, key, head = self._scripts[name], self._registry.pool_key(pool), ""
         resume: tuple[str, ...] = ()
         facts: tuple[Fact, ...] = ()
         stopped = ""
@@ -248,56 +248,56 @@ class RedisSteps:
             if type(reply) is str:
                 first, _, lines = reply.partition("\n")
                 if lines:
-                    self._hear(pool, lines, after, facts)
+                    self._collect_effects(pool, lines, after, facts)
                 return head or first
             if reply[0] == "late":
                 # We still wait for it, so it is not late: the server's clock was set.
                 self._server.note_time(float(reply[1]))
             elif reply[0] == "block":
-                self._hear(pool, reply[1], after, facts)
+                self._collect_effects(pool, reply[1], after, facts)
                 block = block_payload(self._registry.take_block(pool))
                 resume = (resume[0] if resume else "", block, stopped)
             elif reply[0] == "stopped":
-                self._hear(pool, reply[3], after, facts)
+                self._collect_effects(pool, reply[3], after, facts)
                 head = head or reply[2]
-                stopped += self._stopped(reply[4])
+                stopped += self._stopped_answers(reply[4])
                 resume = (reply[1], "", stopped)
                 # Nobody was faster: it goes on with what it did not know before.
                 rounds -= 1
             else:
-                self._hear(pool, reply[3], after, facts)
+                self._collect_effects(pool, reply[3], after, facts)
                 head = head or reply[2]
-                changes = make_plan(state_of(pool, reply), self._world)
+                changes = make_plan(parse_state(pool, reply), self._world)
                 resume, facts = (reply[1], self._payload(pool, changes), stopped), changes.facts
         if patience < PATIENCE:
             return head
         raise StoreBusyError(f"pool {pool!r} is planned anew all the time; try again")
 
-    def _stopped(self, questions: list[str]) -> str:
+    def _stopped_answers(self, questions: list[str]) -> str:
         """Which of these waiters could not use a slot. A script cannot see the processes of a host."""
         answers = ""
         for question in questions:
             claim_id, *holder = question.split("\t")
-            answers += f"{claim_id}:{int(self._world.stands_still(records.holder_of(holder)))},"
+            answers += f"{claim_id}:{int(self._world.stands_still(records.parse_holder(holder)))},"
         return answers
 
     def _payload(self, pool: str, changes: ImageChanges) -> str:
         if changes.version:
             return payload(changes)
         # A pool that is new gets ids only now: what fails on the way leaves no trace.
-        return payload(numbered(changes, self._registry.take_block(pool)))
+        return payload(with_next_id(changes, self._registry.take_block(pool)))
 
-    def _hear(self, pool: str, lines: str, after: AfterCommit, planned: tuple[Fact, ...]) -> None:
+    def _collect_effects(self, pool: str, lines: str, after: AfterCommit, planned: tuple[Fact, ...]) -> None:
         for line in lines.split("\n") if lines else ():
             kind, *rest = line.split("\t")
             if kind == "w":
-                holder = records.holder_of(rest[2:7])
-                told = WakeUp(records.restored(rest[0]), int(rest[1]), holder, granted=rest[7] == "1")
+                holder = records.parse_holder(rest[2:7])
+                told = WakeUp(records.unescape(rest[0]), int(rest[1]), holder, granted=rest[7] == "1")
                 after.wakes.append(told)
             elif kind == "f":
-                after.facts.append(records.fact_of(pool, rest))
+                after.facts.append(records.parse_fact(pool, rest))
             elif kind == "n":
-                after.notices.append(records.restored(rest[0]))
+                after.notices.append(records.unescape(rest[0]))
             elif kind == "i":
                 after.facts.extend(planned)
             else:
@@ -312,19 +312,19 @@ class RedisSteps:
 
     def _carry(self, after: AfterCommit) -> None:
         """Make good what failed before. It stays kept if it fails again."""
-        if not self._unwritten and not self._unheard:
+        if not self._unwritten and not self._lost_asks:
             return
         with self._kept_lock:
-            releases, unheard = list(self._unwritten), list(self._unheard)
+            releases, unheard = list(self._unwritten), list(self._lost_asks)
         for release in releases:
             self._end(release, after)
             with self._kept_lock:
                 if release in self._unwritten:
                     self._unwritten.remove(release)
         for pool in {ask.pool for ask in unheard}:
-            self._look_for(pool, [ask for ask in unheard if ask.pool == pool], after)
+            self._withdraw_lost_asks(pool, [ask for ask in unheard if ask.pool == pool], after)
 
-    def _look_for(self, pool: str, unheard: list[Unheard], after: AfterCommit) -> None:
+    def _withdraw_lost_asks(self, pool: str, unheard: list[LostAsk], after: AfterCommit) -> None:
         """Give back what became of asks that were never answered."""
         # Looked for after its time it cannot come any more; before, it may still.
         over = {ask for ask in unheard if time.monotonic() > ask.until}
@@ -334,10 +334,10 @@ class RedisSteps:
             self._end(Release(int(claim_id), Outcome.ABANDONED), after)
             over |= {ask for ask in unheard if ask.tag == tag}
         with self._kept_lock:
-            self._unheard = [ask for ask in self._unheard if ask not in over]
+            self._lost_asks = [ask for ask in self._lost_asks if ask not in over]
 
     def _end(self, release: Release, after: AfterCommit) -> None:
-        pool = self._registry.pool_of(release.claim_id)
+        pool = self._registry.find_pool(release.claim_id)
         if pool is None:
             return
         argument = "\t".join(
@@ -352,7 +352,7 @@ class RedisSteps:
                 records.plain(release.words),
             )
         )
-        self._drive("do_end", pool, argument, after)
+        self._run_until_done("do_end", pool, argument, after)
 
     # -- forking ----------------------------------------------------------------------------------------
 
@@ -365,7 +365,7 @@ class RedisSteps:
     def after_fork_in_child(self) -> None:
         """The sockets are the parent's, and so is what it has to make good."""
         self._kept_lock = threading.Lock()
-        self._unwritten, self._unheard = [], []
+        self._unwritten, self._lost_asks = [], []
         self._tag = _Tags()
         self._server.after_fork_in_child()
 
@@ -380,7 +380,7 @@ class _Tags:
         return f"{self._begin}{next(self._numbers):x}"
 
 
-def state_of(pool: str, reply: list[Any]) -> PoolState:
+def parse_state(pool: str, reply: list[Any]) -> PoolState:
     fields, projects = records.split_uses(records.pairs(reply[5]))
     return PoolState(
         pool=pool,
@@ -391,7 +391,7 @@ def state_of(pool: str, reply: list[Any]) -> PoolState:
         demands=records.pairs(reply[7]),
         claims={},
         trial_live=bool(reply[8]),
-        shares=records.shares_of(reply[9], reply[10]) if reply[11] else None,
+        shares=records.parse_shares(reply[9], reply[10]) if reply[11] else None,
         epoch=reply[11],
         divide=bool(reply[12]),
     )

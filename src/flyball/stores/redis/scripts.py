@@ -31,31 +31,34 @@ PLANNING_S = 0.25
 """So long nobody else works out what share leases should get; then its planner has probably died."""
 
 _SESSION = ("record", "rate_window", "pool_session", "share")
-_BASE = (*_SESSION, "claim", "queue", "keys")
-_HANDING_OUT = ("judge", "grant", "verdicts", "scheduling", "handoff")
-_JUDGING = (*_BASE, *_HANDING_OUT)
+_CLAIMS = ("claim", "queue", "remote_asks")
+_BASE = (*_SESSION, *_CLAIMS)
+_HANDOFF = ("admission", "grant", "verdicts", "handoff")
+_WHOLE = (*_BASE, *_HANDOFF)
 _PARTS: dict[str, tuple[str, ...]] = {
-    "do_admit": ("fast_admit", *_JUDGING, "admission"),
-    "do_place": (*_JUDGING, "admission"),
-    "do_extend": _BASE,
-    "do_look": _JUDGING,
-    "do_end": ("fast_end", *_BASE, "settle", *_HANDING_OUT, "ending"),
-    "do_bury": _JUDGING,
-    "do_hold": _BASE,
-    "do_rest": _BASE,
-    "do_rebind": _BASE,
-    "do_beat": _SESSION,
-    "do_report": _BASE,
-    "do_renew": (*_SESSION, "renewal", "renewing", "claim", "queue", "keys", *_HANDING_OUT),
-    "do_demand": _JUDGING,
-    "do_serve": _JUDGING,
-    "do_recount": _JUDGING,
-    "do_remove": _BASE,
-    "read_pool": _SESSION,
-    "read_tagged": (),
-    "read_watched": (),
-    "register": (),
+    "do_admit": ("fast_admit", *_WHOLE, "admit_or_park", "do_admit"),
+    "do_admit_remote": (*_WHOLE, "admit_or_park", "do_admit_remote"),
+    "do_extend": (*_BASE, "do_extend"),
+    "do_poll": (*_WHOLE, "do_poll"),
+    "do_end": ("fast_end", *_BASE, "rate_window_answers", *_HANDOFF, "lease_end", "do_end"),
+    "do_reclaim": (*_WHOLE, "do_reclaim"),
+    "do_record_running": (*_BASE, "do_record_running"),
+    "do_pause": (*_BASE, "do_pause"),
+    "do_rebind": (*_BASE, "do_rebind"),
+    "do_heartbeat": (*_SESSION, "do_heartbeat"),
+    "do_report": (*_BASE, "do_report"),
+    # Most renewals end before the functions that hand slots off are made.
+    "do_renew": (*_SESSION, "renewal", "do_renew", *_CLAIMS, *_HANDOFF, "hand_off_after_renewal"),
+    "do_demand": (*_WHOLE, "do_demand"),
+    "do_swap_in": (*_WHOLE, "do_swap_in"),
+    "do_recount": (*_WHOLE, "do_recount"),
+    "do_remove_pool": (*_BASE, "do_remove_pool"),
+    "read_pool": (*_SESSION, "read_pool"),
+    "read_tagged": ("read_tagged",),
+    "read_watched": ("read_watched",),
+    "register": ("register",),
 }
+"""The .lua files of each script, in the order in which they are put together."""
 
 _CONSTANTS: dict[str, float | str] = {
     "ASKED_AT_ONCE": ASKED_AT_ONCE,
@@ -83,7 +86,7 @@ _CONSTANTS: dict[str, float | str] = {
     "POOL_FACTS_KEPT": rows.POOL_FACTS_KEPT,
     "PROJECTS_KEPT": pool_session.PROJECTS_KEPT,
     "SMOOTHING": rate_window.SMOOTHING,
-    "TELLING_S": handoff.TELLING_S,
+    "FACT_FROM_S": handoff.FACT_FROM_S,
     "TRIAL_ID": pool_session.TRIAL_ID,
 }
 
@@ -100,14 +103,14 @@ class Script:
 
 @lru_cache(maxsize=4)
 def scripts(id_block: int = ID_BLOCK) -> dict[str, Script]:
-    return {name: Script(name, _assembled(name, parts, id_block)) for name, parts in _PARTS.items()}
+    return {name: Script(name, _assemble(parts, id_block)) for name, parts in _PARTS.items()}
 
 
-def _assembled(name: str, parts: tuple[str, ...], id_block: int) -> str:
+def _assemble(parts: tuple[str, ...], id_block: int) -> str:
     """One text, with every constant in its place: a local of its own would cost on every call."""
     named = {**_CONSTANTS, "ID_BLOCK": id_block}
     literals = {word: _literal(value) for word, value in named.items()} | {"PHRASES": _phrases()}
-    body = "\n".join(_lua(part) for part in (*parts, name))
+    body = "\n".join(_lua(part) for part in parts)
     return _CONSTANT.sub(lambda found: literals.get(found[0], found[0]), body)
 
 
@@ -125,10 +128,10 @@ _CONSTANT = re.compile(r"\b[A-Z][A-Z_]+\b")
 
 @lru_cache(maxsize=64)
 def _lua(name: str) -> str:
-    return files(__package__).joinpath("lua", _folder(name), f"{name}.lua").read_text(encoding="utf-8")
-
-
-def _folder(name: str) -> str:
-    if name.startswith("read_"):
-        return "reads"
-    return "operations" if name.startswith(("do_", "fast_", "register")) else "lib"
+    lua = files(__package__).joinpath("lua")
+    (file,) = (
+        found
+        for folder in ("lib", "operations", "reads")
+        if (found := lua.joinpath(folder, f"{name}.lua")).is_file()
+    )
+    return file.read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ from flyball.stores.redis.connection import Ears, RedisConnections, split_space
 from flyball.stores.redis.errors import maybe_done
 from flyball.stores.redis.id_blocks import SPACE
 from flyball.stores.redis.pool_image import PoolImage, PoolState
-from flyball.stores.redis.script_runner import RedisSteps, Unheard, state_of
+from flyball.stores.redis.script_runner import LostAsk, RedisSteps, parse_state
 from flyball.stores.rows import Rows
 
 ROUNDS = 16
@@ -66,13 +66,13 @@ class AdminReads(RedisSteps):
 
     def _image(self, *pools: str) -> PoolImage:
         """Some pools as they are now."""
-        states = [state for pool in pools if (state := self._whole(pool)).fields]
+        states = [state for pool in pools if (state := self._read_pool(pool)).fields]
         image = PoolImage(max((state.now for state in states), default=0.0) or self.now())
         for state in states:
             image.load(state)
         return image
 
-    def _whole(self, pool: str) -> PoolState:
+    def _read_pool(self, pool: str) -> PoolState:
         now, row, events, demands, claims, hosts, shares, targets, epoch = self._run_once(
             "read_pool", pool, ""
         )
@@ -86,11 +86,11 @@ class AdminReads(RedisSteps):
             demands=records.pairs(demands),
             claims={int(claim_id): line for claim_id, line in records.pairs(claims).items()},
             hosts=records.pairs(hosts),
-            shares=records.shares_of(shares, targets),
+            shares=records.parse_shares(shares, targets),
             epoch=epoch,
         )
 
-    def _everything(self) -> ImageTransaction:
+    def _image_of_all(self) -> ImageTransaction:
         return ImageTransaction(self._world, self._image(*self._registry.pools()))
 
     @contextmanager
@@ -100,34 +100,34 @@ class AdminReads(RedisSteps):
     def _change(self, pool: str, work: Callable[[ImageTransaction], AfterCommit]) -> AfterCommit:
         """Let ``work`` change a pool as on any store, and swap that in."""
         after = AfterCommit()
-        if self._unwritten or self._unheard:
+        if self._unwritten or self._lost_asks:
             # What makes no sense is refused before anything is made good.
-            work(ImageTransaction(self._world, self._changed(self._state(pool))))
+            work(ImageTransaction(self._world, self._image_with_inbox(self._read_state(pool))))
             self._carry(after)
         for _ in range(ROUNDS):
-            image = self._changed(self._state(pool))
+            image = self._image_with_inbox(self._read_state(pool))
             image.notices += work(ImageTransaction(self._world, image)).notices
-            if self._drive("do_serve", pool, "", after, swap=image.changes()) != "moved":
+            if self._run_until_done("do_swap_in", pool, "", after, swap=image.changes()) != "moved":
                 return after
         raise StoreBusyError(f"pool {pool!r} changes all the time; try again")
 
-    def _changed(self, state: PoolState) -> PoolImage:
+    def _image_with_inbox(self, state: PoolState) -> PoolImage:
         """An image that has heard what the pool's inbox holds."""
         image = PoolImage(state.now)
         image.load(state)
         if state.events:
-            script_runner.hear(image, state, self._world)
+            script_runner.fold_inbox(image, state, self._world)
         return image
 
-    def _state(self, pool: str) -> PoolState:
-        reply = self._run_once("do_serve", pool, "state")
+    def _read_state(self, pool: str) -> PoolState:
+        reply = self._run_once("do_swap_in", pool, "state")
         invariant(reply[0] == "plan", "asked for its state, a pool tells it")
-        return state_of(pool, reply)
+        return parse_state(pool, reply)
 
     def facts(self, *, limit: int) -> list[Fact]:
         """The newest of all pools: of one pool in the order in which they happened, between pools by time."""
         lists = [
-            (pool, f"{self._registry.key_of(pool)}{kind}-facts")
+            (pool, f"{self._registry.pool_key(pool)}{kind}-facts")
             for pool in self._registry.pools()
             for kind in ("ask", "pool")
         ]
@@ -136,7 +136,7 @@ class AdminReads(RedisSteps):
         for (pool, _), lines in zip(lists, answers, strict=True):
             for line in lines:
                 number, *rest = line.split("\t")
-                fact = records.fact_of(pool, rest)
+                fact = records.parse_fact(pool, rest)
                 found.append((fact.at, int(number), fact))
         newest = sorted(found, key=lambda entry: entry[:2], reverse=True)
         return [fact for _, _, fact in newest[:limit]]
@@ -185,45 +185,45 @@ class RedisStore(AdminReads):
         )
         script = "do_admit"
         if ask.key or ask.ttl_s is not None:
-            script = "do_place"
+            script = "do_admit_remote"
             argument = f"{records.number(ask.ttl_s)}\t{ask.key}\t{records.plain(ask.fingerprint)}\t{argument}"
         try:
-            verdict = records.verdict_of(ask.pool, self._drive(script, ask.pool, argument, after))
+            verdict = records.parse_verdict(ask.pool, self._run_until_done(script, ask.pool, argument, after))
         except StoreError as error:
             if maybe_done(error) and not ask.key:
                 # The answer was lost, perhaps not the question.
                 until = time.monotonic() + 2 * self._server.answer_s
                 with self._kept_lock:
-                    self._unheard.append(Unheard(ask.pool, tag, until))
+                    self._lost_asks.append(LostAsk(ask.pool, tag, until))
             raise
         if verdict.claim_id:
             self._registry.note_owner(verdict.claim_id, ask.pool)
         return verdict, after
 
-    def look(
+    def poll(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
     ) -> tuple[Verdict | None, AfterCommit]:
         after = AfterCommit()
         if advance:
             self._carry(after)
-        pool = self._registry.pool_of(claim_id)
+        pool = self._registry.find_pool(claim_id)
         if pool is None:
             return None, after
         named = f"{claim_id}\t{records.number(asked_at)}"
         if not advance:
-            head = str(self._run_once("do_look", pool, f"{named}\t"))
+            head = str(self._run_once("do_poll", pool, f"{named}\t"))
             if head == "project":
                 on_image = ImageTransaction(self._world, self._image(pool))
-                return on_image.look(claim_id, advance=False, asked_at=asked_at)
+                return on_image.poll(claim_id, advance=False, asked_at=asked_at)
             if head != "write":
-                return records.verdict_or_none(pool, head), after
+                return records.parse_verdict_or_none(pool, head), after
             self._carry(after)
-        head = self._drive("do_look", pool, f"{named}\t1", after)
-        return records.verdict_or_none(pool, head), after
+        head = self._run_until_done("do_poll", pool, f"{named}\t1", after)
+        return records.parse_verdict_or_none(pool, head), after
 
     def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         check_ttl(ttl_s)
-        pool = self._registry.pool_of(claim_id)
+        pool = self._registry.find_pool(claim_id)
         if pool is None:
             return False
         argument = f"{claim_id}\t{records.number(asked_at)}\t{ttl_s!r}"
@@ -254,93 +254,93 @@ class RedisStore(AdminReads):
     ) -> tuple[bool, AfterCommit]:
         after = AfterCommit()
         self._carry(after)
-        pool = self._registry.pool_of(claim_id)
+        pool = self._registry.find_pool(claim_id)
         if pool is None:
             return False, after
         argument = f"{claim_id}\t{records.holder_line(holder)}\t{launcher_pid}\t{records.number(asked_at)}"
-        return self._drive("do_rebind", pool, argument, after) == "1", after
+        return self._run_until_done("do_rebind", pool, argument, after) == "1", after
 
-    def hold(self, ask: Ask) -> tuple[int, AfterCommit]:
+    def record_running(self, ask: Ask) -> tuple[int, AfterCommit]:
         check_ask(ask)
         after = AfterCommit()
         self._carry(after)
         argument = f"{records.ask_line(ask)}\t{records.amounts_line(ask.cost)}"
-        claim_id = int(self._drive("do_hold", ask.pool, argument, after))
+        claim_id = int(self._run_until_done("do_record_running", ask.pool, argument, after))
         self._registry.note_owner(claim_id, ask.pool)
         return claim_id, after
 
-    def rest(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
+    def pause(self, ask: Ask, *, for_s: float, why: str) -> tuple[int, AfterCommit]:
         check_ask(ask)
         after = AfterCommit()
         self._carry(after)
         argument = f"{records.ask_line(ask)}\t\t{for_s!r}\t{records.plain(why)}"
-        claim_id = int(self._drive("do_rest", ask.pool, argument, after))
+        claim_id = int(self._run_until_done("do_pause", ask.pool, argument, after))
         self._registry.note_owner(claim_id, ask.pool)
         return claim_id, after
 
-    def granted(self, mailbox: str) -> list[int]:
-        found = (claim for pool in self._registry.pools() for claim in self.watched(pool).claims)
+    def granted_ids(self, mailbox: str) -> list[int]:
+        found = (claim for pool in self._registry.pools() for claim in self.pool_census(pool).claims)
         return sorted(claim.id for claim in found if claim.held and claim.mailbox == mailbox)
 
     def claim(self, claim_id: int) -> Claim | None:
-        pool = self._registry.pool_of(claim_id)
+        pool = self._registry.find_pool(claim_id)
         line = (
-            self._server.ask("HGET", f"{self._registry.key_of(pool)}claims", str(claim_id))
+            self._server.ask("HGET", f"{self._registry.pool_key(pool)}claims", str(claim_id))
             if pool is not None
             else None
         )
-        return records.claim_of(pool, claim_id, line) if pool is not None and line is not None else None
+        return records.parse_claim(pool, claim_id, line) if pool is not None and line is not None else None
 
     def beat(self, pool: str, *, look_s: float) -> bool:
         """This host is there. True: it is this process's turn to look at the host's holders."""
         self._carry(AfterCommit())
-        due, _, now = str(self._run_once("do_beat", pool, repr(look_s))).partition("\t")
+        due, _, now = str(self._run_once("do_heartbeat", pool, repr(look_s))).partition("\t")
         if self._server_time:
             # Clocks drift apart over days; what is late is told by the server's.
             self._server.note_time(float(now))
         return due == "1"
 
     def holders(self, pool: str) -> list[Holder]:
-        census = self.watched(pool)
+        census = self.pool_census(pool)
         return [*{claim.holder for claim in census.claims}, *(demand.holder for demand in census.demands)]
 
-    def watched(self, pool: str) -> HolderCensus:
+    def pool_census(self, pool: str) -> HolderCensus:
         claims, demands, hosts = self._run("read_watched", pool)
         heard = records.pairs(hosts)
         found = [
-            records.claim_of(pool, int(claim_id), line, heard)
+            records.parse_claim(pool, int(claim_id), line, heard)
             for claim_id, line in records.pairs(claims).items()
         ]
-        demanding = [records.demand_of(pool, *demand) for demand in records.pairs(demands).items()]
+        demanding = [records.parse_demand(pool, *demand) for demand in records.pairs(demands).items()]
         return HolderCensus(
             tuple(sorted(found, key=lambda claim: claim.id)),
             tuple(sorted(demanding, key=lambda demand: (demand.project, demand.holder.pid))),
         )
 
     def census(self) -> HolderCensus:
-        return self._everything().census()
+        return self._image_of_all().census()
 
-    def bury(
+    def reclaim(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
     ) -> AfterCommit:
         after = AfterCommit()
         self._carry(after)
-        lines: dict[str, list[str]] = {pool: [] for pool in self._unconfirmed()}
+        lines: dict[str, list[str]] = {pool: [] for pool in self._pools_with_expired()}
         for demand in demands:
             lines.setdefault(demand.pool, []).append(f"d\t{records.demand_member(demand)}")
         for claim_id, holder in claims:
-            pool = self._registry.pool_of(claim_id)
+            pool = self._registry.find_pool(claim_id)
             if pool is not None:
                 words = records.plain(why)
                 lines.setdefault(pool, []).append(f"c\t{claim_id}\t{words}\t{records.holder_line(holder)}")
         for pool, dead in lines.items():
-            self._drive("do_bury", pool, "\n".join(dead), after)
+            self._run_until_done("do_reclaim", pool, "\n".join(dead), after)
         return after
 
-    def _unconfirmed(self) -> list[str]:
+    def _pools_with_expired(self) -> list[str]:
         """Pools with leases whose holders should have shown by now that they live."""
         pools, now = self._registry.pools(), self.now()
-        keys = [f"{self._registry.key_of(pool)}expiring" for pool in pools]
+        keys = [f"{self._registry.pool_key(pool)}expiring" for pool in pools]
         counts = self._server.ask_all([("ZCOUNT", key, "-inf", repr(now)) for key in keys])
         return [pool for pool, number in zip(pools, counts, strict=True) if int(number)]
 
@@ -364,7 +364,7 @@ class RedisStore(AdminReads):
         answered = claim_id if first and claim_id is not None else ""
         # It is in the inbox after the first step: whoever plans next hears it, if we never get to.
         argument = f"{answered}\t{records.number(asked_at)}\t{event}"
-        self._drive("do_report", pool, argument, after, patience=REPORT_ROUNDS)
+        self._run_until_done("do_report", pool, argument, after, patience=REPORT_ROUNDS)
         return after
 
     def renew(self, pool: str, renewal: Renewal) -> tuple[Reply, AfterCommit]:
@@ -374,8 +374,8 @@ class RedisStore(AdminReads):
         check_name("pool", pool)
         after = AfterCommit()
         self._carry(after)
-        head = self._drive("do_renew", pool, records.renewal_line(renewal), after)
-        return records.reply_of(head), after
+        head = self._run_until_done("do_renew", pool, records.renewal_line(renewal), after)
+        return records.parse_reply(head), after
 
     def demand(self, pool: str, project: str, holder: Holder, *, ttl_s: float) -> AfterCommit:
         check_demand(project, ttl_s)
@@ -383,16 +383,16 @@ class RedisStore(AdminReads):
         after = AfterCommit()
         self._carry(after)
         member = records.demand_member(Demand(pool, project, holder, 0.0))
-        self._drive("do_demand", pool, f"{ttl_s!r}\t{member}", after)
+        self._run_until_done("do_demand", pool, f"{ttl_s!r}\t{member}", after)
         return after
 
     # -- seeing -----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        return self._everything().snapshot()
+        return self._image_of_all().snapshot()
 
     def miscounts(self) -> list[CountMismatch]:
-        return self._everything().miscounts()
+        return self._image_of_all().miscounts()
 
     # -- what people set --------------------------------------------------------------------------
 
@@ -405,17 +405,17 @@ class RedisStore(AdminReads):
 
     def remove_pool(self, pool: str) -> AfterCommit:
         after = AfterCommit()
-        if self._unwritten or self._unheard:
+        if self._unwritten or self._lost_asks:
             # What is refused is refused before anything is made good.
-            self._remove(pool, "look", *(str(release.claim_id) for release in self._unwritten))
+            self._remove(pool, "check", *(str(release.claim_id) for release in self._unwritten))
             self._carry(after)
-        blocks = self._registry.blocks_of(pool)
+        blocks = self._registry.find_blocks(pool)
         self._remove(pool, "remove")
         self._registry.forget(blocks)
         return after
 
     def _remove(self, pool: str, *words: str) -> None:
-        said, *counts = self._run_once("do_remove", pool, "\t".join(words)).split("\t")
+        said, *counts = self._run_once("do_remove_pool", pool, "\t".join(words)).split("\t")
         if said == "in use":
             leases, waiting, shares = map(int, counts)
             raise PoolInUseError(pool, leases=leases, waiting=waiting, shares=shares)
@@ -431,7 +431,7 @@ class RedisStore(AdminReads):
         self._carry(after)
         wrong = self.miscounts()
         for pool in sorted({miscount.pool for miscount in wrong}):
-            self._drive("do_recount", pool, "", after)
+            self._run_until_done("do_recount", pool, "", after)
         return wrong, after
 
     def set_machine(self, machine: MachineSettings) -> AfterCommit:
@@ -482,11 +482,11 @@ def open_redis(
     return RedisStore(server, world, space=space or SPACE)
 
 
-def channels_of(store: Store) -> str:
+def channel_prefix(store: Store) -> str:
     """What the channels of its space begin with. The store may be wrapped, as in tests."""
     return cast("RedisStore", store).channels
 
 
-def listener_of(store: Store) -> Callable[[], Ears]:
+def listener_factory(store: Store) -> Callable[[], Ears]:
     """What opens a connection that hears channels. The store may be wrapped, as in tests."""
     return cast("RedisStore", store).listener

@@ -17,7 +17,7 @@ SEEN_EVERY_S = 30.0
 
 
 class StoreClock:
-    """Call it for the time. ``enter`` and ``seen`` run inside a write transaction."""
+    """Call it for the time. ``enter`` and ``note_time`` run inside a write transaction."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class StoreClock:
         """Is it time to note it?"""
         return self() - self._seen_at >= SEEN_EVERY_S
 
-    def seen(self, connection: sqlite3.Connection) -> float:
+    def note_time(self, connection: sqlite3.Connection) -> float:
         """The time; noted now and then in the file, so that after a reboot one knows where to go on."""
         now = self()
         if now - self._seen_at < SEEN_EVERY_S:

@@ -13,7 +13,7 @@ nothing, as in a pool that is full, it is rarely tried.
 from __future__ import annotations
 
 from flyball.core.pool.model import Ask, Outcome
-from flyball.stores.codec import CLAIM, of_amounts
+from flyball.stores.codec import CLAIM, dump_amounts
 from flyball.stores.fast_path import For, In, conditions, sql
 from flyball.stores.handoff import HOLD_SAMPLE
 from flyball.stores.port import Release
@@ -22,7 +22,7 @@ from flyball.stores.rows import ID_BLOCK
 Values = tuple[object, ...]
 
 
-def _numbered(statement: str, *names: str) -> str:
+def _number_parameters(statement: str, *names: str) -> str:
     """Its values by number, in this order: looking each up by name takes time that everybody waits for."""
     for name in sorted(names, key=len, reverse=True):
         statement = statement.replace(f":{name}", f"?{names.index(name) + 1}")
@@ -34,7 +34,7 @@ def _nothing_in_the_way(step: For) -> str:
 
 
 # Below the cap also with it: what fills a cap is evidence for growth, and so is what ends while it is full.
-GRANT = _numbered(
+GRANT = _number_parameters(
     f"""
     INSERT INTO claim ({CLAIM})
     SELECT pool.next_id, pool.name, project.name, :name, :host, :boot, :pidns, :pid, :start,
@@ -48,7 +48,7 @@ GRANT = _numbered(
     *("now", "pool", "project", "name", "host", "boot", "pidns", "pid", "start"),
     *("slots", "priority", "model", "mailbox", "cost"),
 )
-END = _numbered(
+END = _number_parameters(
     f"""
     DELETE FROM claim
     WHERE id = :id AND asked_at = coalesce(:asked_at, asked_at) AND granted_at > :now - 1
@@ -61,16 +61,16 @@ END = _numbered(
 )
 
 
-def grant_of(ask: Ask) -> Values | None:
+def grant_values(ask: Ask) -> Values | None:
     """What ``GRANT`` needs beside the time; None for an ask that is more than an ask."""
     if ask.resources or ask.key or ask.ttl_s is not None or ask.unread:
         return None
-    pool, project, name, holder, cost = ask.pool, ask.project, ask.name, ask.holder, of_amounts(ask.cost)
+    pool, project, name, holder, cost = ask.pool, ask.project, ask.name, ask.holder, dump_amounts(ask.cost)
     who = (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
     return (pool, project, name, *who, ask.slots, ask.priority, ask.model, ask.mailbox, cost)
 
 
-def end_of(release: Release) -> Values | None:
+def end_values(release: Release) -> Values | None:
     """What ``END`` needs beside the time; None for a release that has something to say."""
     says = release.words or release.rejected or release.used or release.buckets
     plain = not says and release.outcome is Outcome.FINISHED

@@ -216,7 +216,7 @@ class SqliteRows:
         row = self._run(LEAVING, (claim_id,)).fetchone()
         if row is None:
             return None
-        claim = codec.claim_of(row[AFTER_POOL])
+        claim = codec.parse_claim(row[AFTER_POOL])
         return claim, _pool_row(claim.pool, row)
 
     def pools(self) -> list[str]:
@@ -225,7 +225,7 @@ class SqliteRows:
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
         self._run(
             ADD_POOL,
-            (row.name, row.next_id, *codec.of_limits(row.limits), *codec.of_meters(row.meters)),
+            (row.name, row.next_id, *codec.limit_values(row.limits), *codec.meter_values(row.meters)),
         )
         self._run("INSERT INTO mind (pool, settings, memory) VALUES (?, ?, ?)", (row.name, settings, memory))
 
@@ -256,10 +256,10 @@ class SqliteRows:
         return (int(taken[0][0]) - 1) * ID_BLOCK + 1
 
     def put_plan(self, row: PoolRow) -> None:
-        self._run(PUT_PLAN, (*codec.of_limits(row.limits), *codec.of_meters(row.meters), row.name))
+        self._run(PUT_PLAN, (*codec.limit_values(row.limits), *codec.meter_values(row.meters), row.name))
 
     def put_meters(self, row: PoolRow) -> None:
-        self._run(PUT_METERS, (*codec.of_meters(row.meters), row.name))
+        self._run(PUT_METERS, (*codec.meter_values(row.meters), row.name))
 
     def put_watcher(self, pool: str, claim_id: int) -> None:
         self._run("UPDATE pool SET watcher_id = ? WHERE name = ?", (claim_id, pool))
@@ -308,11 +308,11 @@ class SqliteRows:
         grant: Grant | None = None,
         why: str = "",
     ) -> None:
-        added = codec.of_ask(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        added = codec.claim_values(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
         self._run(ADD, added)
 
     def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
-        self._run(GRANT, (now, expires_at, grant.level, codec.of_amounts(grant.marks), claim_id))
+        self._run(GRANT, (now, expires_at, grant.level, codec.dump_amounts(grant.marks), claim_id))
 
     def remove(self, claim_id: int) -> None:
         self._run("DELETE FROM claim WHERE id = ?", (claim_id,))
@@ -322,7 +322,7 @@ class SqliteRows:
             f"""
             UPDATE claim SET ({codec.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?)
             WHERE id = ? AND granted_at IS NOT NULL""",
-            (*codec.of_holder(holder), launcher_pid, claim_id),
+            (*codec.holder_values(holder), launcher_pid, claim_id),
         )
         return done.rowcount == 1
 
@@ -335,25 +335,25 @@ class SqliteRows:
     def claim(self, claim_id: int) -> Claim | None:
         return _one(self._run(BY_ID, (claim_id,)).fetchall())
 
-    def grant_of(self, claim_id: int) -> tuple[str, float, int, int] | None:
+    def find_grant(self, claim_id: int) -> tuple[str, float, int, int] | None:
         found: tuple[str, float, int, int] | None = self._run(GRANT_OF, (claim_id,)).fetchone()
         return found
 
-    def granted(self, mailbox: str) -> list[int]:
+    def granted_ids(self, mailbox: str) -> list[int]:
         return [claim_id for (claim_id,) in self._run(GRANTED, (mailbox,))]
 
     def claims(self, pool: str | None) -> list[Claim]:
         found = self._run(ALL) if pool is None else self._run(ALL_OF_POOL, (pool,))
-        return [codec.claim_of(row) for row in found]
+        return [codec.parse_claim(row) for row in found]
 
-    def watched(self, pool: str) -> list[Claim]:
-        return [codec.claim_of(row) for row in self._run(WATCHED, (pool,))]
+    def watched_claims(self, pool: str) -> list[Claim]:
+        return [codec.parse_claim(row) for row in self._run(WATCHED, (pool,))]
 
     def holders(self, pool: str) -> list[Holder]:
         return [Holder(*row) for row in self._run(HOLDERS, (pool,))]
 
-    def expired(self, now: float) -> list[Claim]:
-        return [codec.claim_of(row) for row in self._run(EXPIRED, (now,))]
+    def expired_claims(self, now: float) -> list[Claim]:
+        return [codec.parse_claim(row) for row in self._run(EXPIRED, (now,))]
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
         if pool is None:
@@ -363,12 +363,12 @@ class SqliteRows:
         return _one(self._run(OLDEST_OF_PROJECT, (pool, project)).fetchall())
 
     def leases_with_resources(self) -> list[Claim]:
-        return [codec.claim_of(row) for row in self._run(WITH_RESOURCES)]
+        return [codec.parse_claim(row) for row in self._run(WITH_RESOURCES)]
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._run(LINE_HEADS, (pool,)).fetchall()
         return [
-            (codec.claim_of(row[CLAIM_PART]), ProjectUse(row[PROJECT_OF_CLAIM], *row[AFTER_CLAIM]))
+            (codec.parse_claim(row[CLAIM_PART]), ProjectUse(row[PROJECT_OF_CLAIM], *row[AFTER_CLAIM]))
             for row in found
         ]
 
@@ -376,7 +376,7 @@ class SqliteRows:
         return _one(self._run(LINE_HEAD, (pool, project, priority, after)).fetchall())
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
-        return [codec.candidate_of(row) for row in self._run(WAITING, (pool, limit))]
+        return [codec.parse_candidate(row) for row in self._run(WAITING, (pool, limit))]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         (before,) = self._run(WAITING_BEFORE, (pool, claim_id)).fetchone()
@@ -434,20 +434,20 @@ class SqliteRows:
 
     def pot(self, pool: str) -> ShareBudget | None:
         row = self._run(POT, (pool,)).fetchone()
-        return codec.pot_of(row) if row is not None else None
+        return codec.parse_budget(row) if row is not None else None
 
     def put_pot(self, pool: str, pot: ShareBudget) -> None:
-        self._run(PUT_POT, (pool, *codec.of_pot(pot)))
+        self._run(PUT_POT, (pool, *codec.budget_values(pot)))
 
     def share(self, pool: str, name: str) -> ShareLease | None:
         row = self._run(SHARE, (pool, name)).fetchone()
-        return codec.share_of(row) if row is not None else None
+        return codec.parse_share(row) if row is not None else None
 
     def shares(self, pool: str) -> list[ShareLease]:
-        return [codec.share_of(row) for row in self._run(SHARES, (pool,))]
+        return [codec.parse_share(row) for row in self._run(SHARES, (pool,))]
 
     def put_share(self, pool: str, lease: ShareLease) -> None:
-        self._run(PUT_SHARE, (pool, lease.name, *codec.of_share(lease)))
+        self._run(PUT_SHARE, (pool, lease.name, *codec.share_values(lease)))
 
     def drop_share(self, pool: str, name: str) -> None:
         self._run(DROP_SHARE, (pool, name))
@@ -462,10 +462,12 @@ class SqliteRows:
         return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
 
     def put_demand(self, demand: Demand) -> None:
-        self._run(PUT_DEMAND, (demand.pool, demand.project, *codec.of_holder(demand.holder), demand.until))
+        self._run(
+            PUT_DEMAND, (demand.pool, demand.project, *codec.holder_values(demand.holder), demand.until)
+        )
 
     def drop_demand(self, demand: Demand) -> None:
-        self._run(DROP_DEMAND, (demand.pool, demand.project, *codec.of_holder(demand.holder)))
+        self._run(DROP_DEMAND, (demand.pool, demand.project, *codec.holder_values(demand.holder)))
 
     def machine(self) -> MachineSettings:
         (text,) = self._run("SELECT settings FROM machine").fetchone()
@@ -496,4 +498,4 @@ def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
 
 
 def _one(found: list[tuple[object, ...]]) -> Claim | None:
-    return codec.claim_of(found[0]) if found else None
+    return codec.parse_claim(found[0]) if found else None

@@ -69,7 +69,7 @@ def prepare_home(path: Path) -> None:
 
 
 def open_for_writing(path: Path, clock: StoreClock, lock: LockFile) -> sqlite3.Connection:
-    connection = _connect(f"file:{_quoted(path)}")
+    connection = _connect(f"file:{_quote(path)}")
     if _version(path, connection) != SCHEMA_VERSION or not clock.read(connection):
         lock.acquire()
         try:
@@ -81,13 +81,13 @@ def open_for_writing(path: Path, clock: StoreClock, lock: LockFile) -> sqlite3.C
 
 def open_for_reading(path: Path, clock: StoreClock) -> sqlite3.Connection:
     try:
-        connection = _connect(f"file:{_quoted(path)}?mode=ro")
+        connection = _connect(f"file:{_quote(path)}?mode=ro")
         _version(path, connection)
     except sqlite3.OperationalError:
         # A folder we may not write to, and nobody has the file open: its content cannot change.
         if Path(f"{path}-wal").exists():
             raise
-        connection = _connect(f"file:{_quoted(path)}?immutable=1")
+        connection = _connect(f"file:{_quote(path)}?immutable=1")
     version = _version(path, connection)
     if version == 0:
         raise StoreEmptyError(f"{path} is still being made")
@@ -180,7 +180,7 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -217,7 +217,7 @@ def examine(path: Path) -> Examination:
         with contextlib.closing(_connect_to_read(path)) as connection:
             return _look(connection)
     except sqlite3.Error as error:
-        return Examination(_ailment_of(error), str(error))
+        return Examination(_diagnose(error), str(error))
     except UnicodeDecodeError:
         # SQLite quotes what it found in the schema; Python cannot read the quotation.
         return Examination(Diagnosis.DAMAGED, GARBLED)
@@ -249,7 +249,7 @@ def _look(connection: sqlite3.Connection) -> Examination:
     return Examination(clock=ClockRow(*row) if row is not None else None)
 
 
-def _ailment_of(error: sqlite3.Error) -> Diagnosis | None:
+def _diagnose(error: sqlite3.Error) -> Diagnosis | None:
     """None: the file could not be judged just now, such as while it is being written."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

@@ -36,7 +36,7 @@ from flyball.stores.sqlite import fast_path, schema
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.errors import as_store_error
 from flyball.stores.sqlite.rows import SqliteRows
-from flyball.stores.transaction import ExclusiveSteps, verb
+from flyball.stores.transaction import ExclusiveSteps, operation
 
 CHECKPOINT_EVERY = 300
 MISSES_MOST = 16
@@ -118,7 +118,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             return False
         try:
             idle = self._rows is not None and not self._inside and not self._together
-            return idle and self._ready().grant_of(claim_id) is not None
+            return idle and self._ready().find_grant(claim_id) is not None
         except sqlite3.Error:
             return False
         finally:
@@ -153,7 +153,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         connection = rows.connection
         try:
             connection.execute("BEGIN IMMEDIATE")
-            rows.now, rows.actions = self._clock.seen(connection), []
+            rows.now, rows.actions = self._clock.note_time(connection), []
             rows.epoch = self._world.epoch()
         except BaseException:
             _roll_back(connection)
@@ -188,19 +188,19 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
 
     # -- with nothing in the way ----------------------------------------------------------------------
 
-    @verb
+    @operation
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
-        values = fast_path.grant_of(ask)
+        values = fast_path.grant_values(ask)
         done = self._at_once(fast_path.GRANT, values) if values is not None else None
         if not done:
             return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
         return free(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), AfterCommit()
 
-    @verb
+    @operation
     def release(self, release: Release) -> AfterCommit:
-        values = fast_path.end_of(release)
+        values = fast_path.end_values(release)
         try:
             if values is not None and self._at_once(fast_path.END, values) is not None:
                 return AfterCommit()
@@ -221,9 +221,9 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         # Whatever else is due rides in a step.
         if self._rows is None or self._read_only or self._together or self._unwritten or self._clock.due:
             return None
-        return self._tried_at_once(self._rows.connection, statement, values)
+        return self._try_at_once(self._rows.connection, statement, values)
 
-    def _tried_at_once(
+    def _try_at_once(
         self, connection: sqlite3.Connection, statement: str, values: fast_path.Values
     ) -> list[tuple[Any, ...]] | None:
         self._file_lock.acquire()
@@ -366,9 +366,9 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         """SQLite's errors as ours, with the way out; any other error as it is."""
         if not isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             return error
-        translated = as_store_error(self.path, error, busy_s=schema.BUSY_TIMEOUT_S)
-        translated.__cause__ = error
-        return translated
+        ours = as_store_error(self.path, error, busy_s=schema.BUSY_TIMEOUT_S)
+        ours.__cause__ = error
+        return ours
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

@@ -71,7 +71,7 @@ def a_pool_that_was_just_set_does_not_grow_before_a_quiet_period(s: Scene) -> No
     s.take()
     ask = s.park()
     s.wait(299)
-    s.look(ask)
+    s.poll(ask)
     expect_equal(s.seen().cap, 2, "the cap, less than five minutes after somebody set it")
 
 
@@ -80,10 +80,10 @@ def the_cap_grows_by_one_per_quiet_period_while_it_is_full(s: Scene) -> None:
     s.pool(controller="koryph")
     ask = _full_since_a_settle(s)
     s.wait(299)
-    s.look(ask)
+    s.poll(ask)
     expect_equal(s.seen().cap, 8, "the cap just before the period is over")
     s.wait(1)
-    expect(s.look(ask).granted, "the new slot goes to the waiting")
+    expect(s.poll(ask).granted, "the new slot goes to the waiting")
     expect_equal(s.seen().cap, 9, "the cap")
 
 
@@ -93,7 +93,7 @@ def the_cap_never_grows_beyond_its_ceiling(s: Scene) -> None:
     asks = [s.store.admit(s.ask(), park=True)[0].claim_id for _ in range(8)]
     for _ in range(50):
         s.wait(600)
-        s.look(asks[-1])
+        s.poll(asks[-1])
     expect_equal((s.seen().cap, s.seen().in_use), (3, 3), "cap and use")
 
 
@@ -108,9 +108,9 @@ def after_a_cut_the_cap_returns_quickly_to_just_under_what_failed(s: Scene) -> N
     for _ in range(5):
         s.park()
     s.wait(120)
-    s.look(ask)
+    s.poll(ask)
     s.wait(120)
-    s.look(ask)
+    s.poll(ask)
     expect_equal(s.seen().cap, 7, "the cap two settles after the cut from 8")
 
 
@@ -146,7 +146,7 @@ def a_near_limit_warning_stops_growth_and_cuts_nothing(s: Scene) -> None:
     s.wait(250)
     s.store.report(POOL, Signal(SignalKind.NEAR_LIMIT), project="a", name="", claim_id=None)
     s.wait(119)
-    s.look(ask)
+    s.poll(ask)
     expect_equal(s.seen().cap, 8, "the cap")
 
 
@@ -192,7 +192,7 @@ def a_throttle_after_the_ceiling_was_lowered_still_lowers_the_cap(s: Scene) -> N
     asks = [s.store.admit(s.ask(), park=True)[0].claim_id for _ in range(9)]
     for _ in range(20):
         s.wait(600)
-        s.look(asks[-1])
+        s.poll(asks[-1])
     expect_equal(s.seen().cap, 8, "the cap after growing")
     s.pool(cap_ceiling=4)
     s.throttle()
@@ -233,9 +233,9 @@ def retry_after_is_believed_up_to_a_limit(s: Scene) -> None:
 def who_waits_for_retry_after_is_served_when_it_is_over(s: Scene) -> None:
     s.throttle(retry_after_s=60)
     ask = s.park()
-    expect_equal(s.look(ask).look_again_s, 60.0, "when to look again")
+    expect_equal(s.poll(ask).look_again_s, 60.0, "when to look again")
     s.wait(60)
-    expect(s.look(ask).granted, "granted")
+    expect(s.poll(ask).granted, "granted")
 
 
 @store_check
@@ -346,7 +346,7 @@ def _probe(s: Scene) -> None:
     waiting = s.park()
     while s.seen().cap == 8:
         s.wait(10)
-        s.look(waiting)
+        s.poll(waiting)
     s.store.withdraw(waiting)
 
 
@@ -363,7 +363,7 @@ def what_is_not_read_never_raises_the_cap(s: Scene) -> None:
         leases = [s.take(unread=True) for _ in range(8)]
         waiting = s.park(unread=True)
         s.wait(60)
-        s.look(waiting)
+        s.poll(waiting)
         for lease in (*leases, waiting):
             s.release(lease, oks=0)
     expect_equal(s.seen().cap, 8, "the cap")
@@ -374,11 +374,11 @@ def a_run_that_is_read_at_its_end_is_evidence_then(s: Scene) -> None:
     leases = [s.take(unread=True) for _ in range(8)]
     waiting = s.park(unread=True)
     s.wait(600)
-    s.look(waiting)
+    s.poll(waiting)
     expect_equal(s.seen().cap, 8, "the cap while nothing is known")
     s.release(leases[7], oks=1)
     s.wait(1)
-    s.look(waiting)
+    s.poll(waiting)
     s.wait(60)
     s.take()
     expect_equal(s.seen().cap, 9, "the cap after one that filled it was served")
@@ -432,13 +432,13 @@ def _a_warning_holds_the_cap(s: Scene, warning: SignalKind) -> None:
     s.refuse(leases[0], warning)
     for _ in range(20):
         s.wait(60)
-        s.look(waiting)
+        s.poll(waiting)
     expect_equal(s.seen().cap, 8, "the cap after a warning and silence")
     s.release(leases[1], oks=1)
     again = s.park()
     for _ in range(3):
         s.wait(60)
-        s.look(again)
+        s.poll(again)
     expect(s.seen().cap > 8, "the cap after an answer that says otherwise")
 
 
@@ -448,7 +448,7 @@ def an_ask_larger_than_the_cap_makes_it_grow(s: Scene) -> None:
     ask = s.park(slots=3)
     for _ in range(20):
         s.wait(60)
-        s.look(ask)
+        s.poll(ask)
     expect(s.held(ask), "granted")
 
 
@@ -458,7 +458,7 @@ def a_throttle_after_the_ceiling_was_lowered_lowers_a_measured_cap_too(s: Scene)
     asks = [s.store.admit(s.ask(), park=True)[0].claim_id for _ in range(60)]
     for _ in range(40):
         s.wait(60)
-        s.look(asks[-1])
+        s.poll(asks[-1])
     expect(s.seen().cap > 20, "the cap after growing")
     s.pool(cap_floor=1, cap_ceiling=8)
     for ask in asks[4:]:

@@ -34,7 +34,7 @@ def an_ask_for_several_slots_says_how_many_it_lacks(s: Scene) -> None:
     s.static(4)
     s.take(slots=3)
     expect_equal(s.refused(Reason.CAP, slots=2).detail, "asks for 2, 1 free", "what a refused ask lacks")
-    waits = s.look(s.park(slots=3))
+    waits = s.poll(s.park(slots=3))
     expect_equal(waits.detail, "asks for 3, 1 free", "what a waiting ask lacks")
     s.take(slots=1, priority=1)
     expect_equal(s.refused(Reason.CAP).detail, "", "what an ask for one slot lacks is no news")
@@ -91,7 +91,7 @@ def at_its_maximum_a_project_is_told_of_its_own_leases_and_its_own_line(s: Scene
     expect_equal((verdict.project_in_use, verdict.project_maximum), (1, 1), "what it has and may have")
     expect_equal((verdict.position, verdict.estimate_s), (1, 600.0), "first in line behind what lasts long")
     first = s.park("a")
-    expect_equal(s.look(first).estimate_s, 600.0, "the same in line")
+    expect_equal(s.poll(first).estimate_s, 600.0, "the same in line")
     second = s.refused(Reason.MAXIMUM, "a")
     expect_equal((second.position, second.estimate_s), (2, 1200.0), "and the next waits for both")
     s.release(slow)
@@ -131,9 +131,9 @@ def an_ask_above_the_cap_but_within_the_ceiling_is_granted_in_the_end(s: Scene) 
     ask = s.park(slots=6)
     for _ in range(100):
         s.wait(60)
-        if s.look(ask).granted:
+        if s.poll(ask).granted:
             return
-    raise AssertionError(f"still waiting after 100 min: {s.look(ask).words()}")
+    raise AssertionError(f"still waiting after 100 min: {s.poll(ask).words()}")
 
 
 @store_check
@@ -145,7 +145,7 @@ def an_ask_that_has_become_too_large_does_not_block_the_line(s: Scene) -> None:
     s.static(2)
     s.wait(600)
     s.release(lease)
-    expect(s.look(small).granted, "an ask that can never be granted keeps everybody else waiting")
+    expect(s.poll(small).granted, "an ask that can never be granted keeps everybody else waiting")
 
 
 @store_check
@@ -157,7 +157,7 @@ def an_ask_that_has_become_too_large_does_not_block_its_own_project_either(s: Sc
     s.static(2)
     s.wait(600)
     s.release(lease)
-    expect(s.look(behind).granted, "an ask that can never be granted keeps those behind it waiting")
+    expect(s.poll(behind).granted, "an ask that can never be granted keeps those behind it waiting")
 
 
 @store_check
@@ -165,13 +165,13 @@ def a_parked_ask_knows_its_place_and_when_to_look_again(s: Scene) -> None:
     s.static(1)
     s.take()
     first, second = s.park(), s.park()
-    expect_equal([s.look(first).position, s.look(second).position], [1, 2], "the places in line")
-    expect((s.look(first).look_again_s or 0) > 0, "a parked ask has a time to look again")
+    expect_equal([s.poll(first).position, s.poll(second).position], [1, 2], "the places in line")
+    expect((s.poll(first).look_again_s or 0) > 0, "a parked ask has a time to look again")
 
 
 @store_check
 def looking_at_an_ask_that_is_gone_says_so(s: Scene) -> None:
-    verdict, after = s.store.look(12345, advance=True)
+    verdict, after = s.store.poll(12345, advance=True)
     expect_equal((verdict, after.wakes), (None, []), "the answer")
 
 
@@ -181,9 +181,9 @@ def a_look_without_advance_hands_out_nothing(s: Scene) -> None:
     s.take()
     ask = s.park()
     s.wait(60)
-    s.store.look(ask, advance=False)
+    s.store.poll(ask, advance=False)
     expect(not s.held(ask), "a mere look granted a slot")
-    expect(s.look(ask).granted, "a look that advances grants what time has freed")
+    expect(s.poll(ask).granted, "a look that advances grants what time has freed")
 
 
 @store_check
@@ -236,7 +236,7 @@ def nonsense_is_refused_and_changes_nothing(s: Scene) -> None:
     for ask in nonsense:
         _check_refused(partial(s.store.admit, ask, park=True), ask)
         if not ask.resources:
-            _check_refused(partial(s.store.hold, ask), ask)
+            _check_refused(partial(s.store.record_running, ask), ask)
     expect_equal(s.store.census().claims, (), "claims")
     expect_equal(s.store.facts(limit=10), [], "facts of steps that never happened")
 

@@ -11,7 +11,7 @@ from flyball.testing.store_checks.scenario import Scene, expect, expect_equal, s
 
 def _rest(s: Scene, project: str = "a", *, for_s: float = 60.0, holder: Holder | None = None) -> int:
     ask = s.ask(project, name="t-1", holder=holder)
-    claim_id, _ = s.store.rest(ask, for_s=for_s, why="limited: throttled; trying again in 60 s")
+    claim_id, _ = s.store.pause(ask, for_s=for_s, why="limited: throttled; trying again in 60 s")
     return claim_id
 
 
@@ -80,12 +80,12 @@ def a_rest_that_is_given_up_is_remembered_as_that(s: Scene) -> None:
 @store_check
 def a_rest_is_over_when_its_time_or_its_process_is(s: Scene) -> None:
     dead = _rest(s)
-    s.bury(dead)
+    s.reclaim(dead)
     expect_equal(s.seen().resting, (), "of the dead")
     late = _rest(s, for_s=60.0)
     s.wait(61)
     expect_equal(s.seen().resting, (), "of those whose time is over")
-    s.store.bury([])
+    s.store.reclaim([])
     expect_equal(s.store.claim(late), None, "and then it is forgotten")
     expect_equal(s.store.miscounts(), [], "the counts")
 
@@ -94,7 +94,7 @@ def a_rest_is_over_when_its_time_or_its_process_is(s: Scene) -> None:
 def who_rests_may_be_recorded_as_running_again(s: Scene) -> None:
     holder = s.holder()
     resting = _rest(s, holder=holder)
-    running, _ = s.store.hold(s.ask("a", name="t-1", holder=holder))
+    running, _ = s.store.record_running(s.ask("a", name="t-1", holder=holder))
     expect(running != resting, "a lease of its own")
     expect_equal(s.seen().in_use, 1, "slots in use")
 
@@ -102,7 +102,7 @@ def who_rests_may_be_recorded_as_running_again(s: Scene) -> None:
 @store_check
 def nonsense_does_not_rest(s: Scene) -> None:
     try:
-        s.store.rest(s.ask("", name="t-1"), for_s=1.0, why="x")
+        s.store.pause(s.ask("", name="t-1"), for_s=1.0, why="x")
     except UsageError:
         return
     raise AssertionError("an ask without a project rests")

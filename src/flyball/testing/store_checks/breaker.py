@@ -81,7 +81,7 @@ def exactly_one_of_the_waiting_becomes_the_trial(s: Scene) -> None:
     _open(s)
     asks = [s.park(project) for project in "abc"]
     s.wait(BREAK_S)
-    expect(s.look(asks[2]).granted is False and s.held(asks[0]), "the first in line is the trial")
+    expect(s.poll(asks[2]).granted is False and s.held(asks[0]), "the first in line is the trial")
     expect_equal([s.held(ask) for ask in asks], [True, False, False], "granted")
 
 
@@ -174,7 +174,7 @@ def a_throttle_of_other_work_does_not_fail_the_trial(s: Scene) -> None:
 def a_trial_whose_process_vanished_reopens_the_breaker(s: Scene) -> None:
     trial = _trial(s)
     s.wait(10)
-    s.bury(trial)
+    s.reclaim(trial)
     s.refused(Reason.TRIAL)
     s.wait(VANISHED_S - 11)
     s.refused(Reason.TRIAL)
@@ -196,7 +196,7 @@ def a_trial_that_works_for_hours_does_not_keep_the_pool_shut(s: Scene) -> None:
     trial = _trial(s)
     ask = s.park("b")
     s.wait(VANISHED_S + 1)
-    s.look(ask)
+    s.poll(ask)
     expect_equal((s.seen().phase, s.held(trial)), (Phase.CLOSED, True), "breaker closed, trial still running")
 
 
@@ -224,7 +224,7 @@ def work_from_before_does_not_keep_the_trial_out(s: Scene) -> None:
 def the_trial_stays_within_the_ceiling(s: Scene) -> None:
     _open(s)
     for _ in range(4):
-        s.store.hold(s.ask())
+        s.store.record_running(s.ask())
     s.wait(BREAK_S)
     s.refused(Reason.CAP)
 

@@ -11,7 +11,7 @@ def the_slot_of_a_dead_holder_goes_to_the_next_in_line(s: Scene) -> None:
     s.static(1)
     lease = s.take()
     ask = s.park()
-    after = s.bury(lease)
+    after = s.reclaim(lease)
     expect(s.held(ask), "granted in the same step")
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
     expect("reclaimed" in s.fact_kinds(), "it is told")
@@ -22,7 +22,7 @@ def a_dead_waiter_leaves_the_line(s: Scene) -> None:
     s.static(1)
     lease = s.take()
     dead, alive = s.park(), s.park()
-    s.bury(dead)
+    s.reclaim(dead)
     s.release(lease)
     expect(s.held(alive), "the slot went past the dead")
 
@@ -34,7 +34,7 @@ def a_slot_handed_to_a_dead_waiter_is_handed_on(s: Scene) -> None:
     dead, alive = s.park(), s.park()
     s.release(lease)
     expect(s.held(dead), "handed to the first in line, who is dead")
-    s.bury(dead)
+    s.reclaim(dead)
     expect(s.held(alive), "handed on")
 
 
@@ -44,10 +44,10 @@ def nobody_is_buried_whose_lease_has_a_new_holder(s: Scene) -> None:
     lease = s.take(holder=launcher)
     rebound, _ = s.store.rebind(lease, child, launcher_pid=launcher.pid)
     expect(rebound, "rebound")
-    s.store.bury([(lease, launcher)])
+    s.store.reclaim([(lease, launcher)])
     expect(s.held(lease), "the lease lives with the child now")
     expect_equal((s.claim(lease).holder, s.claim(lease).launcher_pid), (child, launcher.pid), "whose it is")
-    s.store.bury([(lease, child)])
+    s.store.reclaim([(lease, child)])
     expect(not s.held(lease), "and dies with it")
 
 
@@ -56,7 +56,7 @@ def a_recycled_pid_is_not_the_holder(s: Scene) -> None:
     old = s.holder(500)
     lease = s.take(holder=old)
     recycled = type(old)(old.host, old.boot, old.pidns, old.pid, old.start + 1)
-    s.store.bury([(lease, recycled)])
+    s.store.reclaim([(lease, recycled)])
     expect(s.held(lease), "another process of that pid died, not the holder")
 
 
@@ -83,7 +83,7 @@ def an_ask_that_waits_cannot_be_rebound(s: Scene) -> None:
 def who_dropped_a_lease_is_told(s: Scene) -> None:
     s.static(1)
     lease, ask = s.take(), s.park()
-    s.store.bury([(lease, s.claim(lease).holder)], why="dropped by ann on box")
+    s.store.reclaim([(lease, s.claim(lease).holder)], why="dropped by ann on box")
     expect(s.held(ask), "the next in line has the slot")
     told = [fact.words for fact in s.store.facts(limit=10) if fact.kind == "reclaimed"]
     expect_equal(told, ["slot taken back: dropped by ann on box"], "what is told")
@@ -96,18 +96,18 @@ def a_slot_that_its_waiter_never_took_is_told_apart(s: Scene) -> None:
     s.park(holder=s.stranger())
     s.release(lease)
     s.wait(120)
-    s.store.bury([])
+    s.store.reclaim([])
     expect("unanswered" in s.fact_kinds(), "what became of the slot that was handed over")
     expect("reclaimed" not in s.fact_kinds(), "no holder was found dead")
 
 
 @store_check
-def burying_the_same_claim_twice_frees_one_slot(s: Scene) -> None:
+def reclaiming_the_same_claim_twice_frees_one_slot(s: Scene) -> None:
     s.static(2)
     lease = s.take()
     s.take()
     holder = s.claim(lease).holder
-    s.store.bury([(lease, holder), (lease, holder)])
+    s.store.reclaim([(lease, holder), (lease, holder)])
     expect_equal(s.seen().in_use, 1, "slots in use")
 
 
@@ -116,7 +116,7 @@ def a_lease_that_was_granted_to_its_asker_never_expires_by_itself(s: Scene) -> N
     """Whether a holder is gone is judged by who can see it; the store is told."""
     known, unknown = s.take(), s.take(holder=s.stranger())
     s.wait(30 * LEASE_BACKSTOP_S)
-    s.bury()
+    s.reclaim()
     expect(s.held(known) and s.held(unknown), "a lease vanished under a living agent")
 
 
@@ -127,10 +127,10 @@ def a_slot_handed_to_a_waiter_we_cannot_check_must_be_confirmed(s: Scene) -> Non
     silent, next_one = s.park(holder=s.stranger()), s.park()
     s.release(lease)
     s.wait(CONFIRM_S - 1)
-    s.bury()
+    s.reclaim()
     expect(s.held(silent), "it has a minute")
     s.wait(1)
-    s.bury()
+    s.reclaim()
     expect(s.held(next_one), "then the slot is handed on")
 
 
@@ -140,9 +140,9 @@ def a_confirmed_slot_stays(s: Scene) -> None:
     lease = s.take()
     ask = s.park(holder=s.stranger())
     s.release(lease)
-    s.store.look(ask, advance=False)
+    s.store.poll(ask, advance=False)
     s.wait(CONFIRM_S + 1)
-    s.bury()
+    s.reclaim()
     expect(s.held(ask), "it answered in time")
 
 
@@ -154,7 +154,7 @@ def the_watched_are_the_holders_and_the_watcher(s: Scene) -> None:
     s.park()
     (watcher,) = [ask.claim.id for ask in s.seen().asks if ask.verdict.watch]
     other = s.take(pool="q")
-    watched = {claim.id for claim in s.store.watched("p").claims}
+    watched = {claim.id for claim in s.store.pool_census("p").claims}
     expect_equal(watched, leases | {watcher}, "watched in the pool")
     holders = {s.claim(claim_id).holder for claim_id in watched}
     expect_equal(set(s.store.holders("p")), holders, "the processes behind them")
@@ -166,11 +166,13 @@ def under_limits_over_all_pools_every_pools_holders_are_watched(s: Scene) -> Non
     s.store.set_machine(MachineSettings(ceiling=1))
     elsewhere = s.take(pool="q")
     s.park(pool="p")
-    expect(elsewhere in {claim.id for claim in s.store.watched("p").claims}, "a holder that is in the way")
+    expect(
+        elsewhere in {claim.id for claim in s.store.pool_census("p").claims}, "a holder that is in the way"
+    )
 
 
 @store_check
 def watching_a_pool_that_is_not_there_finds_nobody(s: Scene) -> None:
-    expect_equal(s.store.watched("nowhere").claims, (), "watched")
+    expect_equal(s.store.pool_census("nowhere").claims, (), "watched")
     expect_equal(s.store.holders("nowhere"), [], "holders")
     expect_equal(s.store.snapshot().pools, (), "pools made by asking")

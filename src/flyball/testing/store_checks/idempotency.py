@@ -76,7 +76,7 @@ def looking_at_a_lease_from_afar_does_not_extend_it(s: Scene) -> None:
     s.static(1)
     lease = _place(s).claim_id
     s.wait(50.0)
-    expect(s.look(lease).granted, "it is held")
+    expect(s.poll(lease).granted, "it is held")
     s.wait(11.0)
     expect(_place(s).granted, "and over")
 
@@ -189,7 +189,7 @@ def an_ask_in_line_that_is_repeated_has_its_time_anew(s: Scene) -> None:
     s.wait(20.0)
     _place(s, "k", park=True, ttl_s=30.0, mailbox="box")
     s.wait(20.0)
-    s.store.bury([])
+    s.store.reclaim([])
     s.release(first.claim_id)
     expect(s.held(ticket.claim_id), "it kept its place")
 
@@ -201,7 +201,7 @@ def an_ask_in_line_that_nobody_asks_about_leaves_it(s: Scene) -> None:
     gone = _place(s, park=True, ttl_s=30.0)
     patient = _place(s, park=True, ttl_s=600.0)
     s.wait(31.0)
-    s.store.bury([])
+    s.store.reclaim([])
     s.release(first.claim_id)
     expect(s.store.claim(gone.claim_id) is None, "it is gone")
     expect(s.held(patient.claim_id), "and the next is served")

@@ -41,7 +41,7 @@ def a_slot_taken_back_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None
     s.store.set_machine(MachineSettings(ceiling=1))
     lease = s.take(pool="p")
     ask = s.park(pool="q")
-    s.bury(lease)
+    s.reclaim(lease)
     expect(s.held(ask), "granted")
 
 
@@ -123,7 +123,7 @@ def below_the_memory_floor_nothing_starts(s: Scene) -> None:
     s.refused(Reason.MEMORY)
     ask = s.park()
     s.world.memory_free_bytes = 2 * GIB
-    expect(s.look(ask).granted, "granted once there is memory again")
+    expect(s.poll(ask).granted, "granted once there is memory again")
 
 
 @machine_check

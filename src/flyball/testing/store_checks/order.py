@@ -175,7 +175,7 @@ def a_watcher_that_is_buried_is_replaced(s: Scene) -> None:
     s.park()
     s.park()
     (watcher,) = _watchers(s)
-    s.bury(watcher)
+    s.reclaim(watcher)
     expect_equal(len(_watchers(s)), 1, "watchers")
 
 
@@ -186,7 +186,7 @@ def the_place_in_line_is_the_place_in_the_order_of_service(s: Scene) -> None:
     s.take()
     low = s.park()
     high = s.park(priority=5)
-    expect_equal([s.look(high).position, s.look(low).position], [1, 2], "the places in line")
+    expect_equal([s.poll(high).position, s.poll(low).position], [1, 2], "the places in line")
 
 
 @store_check

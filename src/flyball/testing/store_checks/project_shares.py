@@ -88,7 +88,7 @@ def strict_a_project_that_comes_back_is_served_at_once(s: Scene) -> None:
     _strict(s, 4)
     ask, _ = s.store.admit(s.ask("a"), park=True)
     s.wait(3700)
-    s.look(ask.claim_id)
+    s.poll(ask.claim_id)
     s.release(ask.claim_id)
     s.take("a")
 
@@ -233,7 +233,7 @@ def the_demand_of_a_dead_process_is_dropped(s: Scene) -> None:
     s.take("a")
     waiting = s.park("a")
     (dead,) = [d for d in s.store.census().demands if d.project == "b"]
-    s.store.bury([], [dead])
+    s.store.reclaim([], [dead])
     expect(s.held(waiting), "nobody else demands any more")
 
 

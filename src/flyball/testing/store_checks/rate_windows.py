@@ -70,9 +70,9 @@ def who_waits_for_a_window_is_granted_when_time_has_refilled_it(s: Scene) -> Non
     s.take(cost={"tokens": 6_000})
     ask = s.park(cost={"tokens": 3_000})
     s.wait(29)
-    expect_equal(s.look(ask).look_again_s, 1.0, "when to look again")
+    expect_equal(s.poll(ask).look_again_s, 1.0, "when to look again")
     s.wait(1)
-    expect(s.look(ask).granted, "granted")
+    expect(s.poll(ask).granted, "granted")
 
 
 @store_check
@@ -83,12 +83,12 @@ def a_small_ask_does_not_overtake_a_large_one_that_waits_for_the_window(s: Scene
     small = s.park("b", cost={"tokens": 100})
     s.wait(10)
     s.refused(Reason.QUEUE, "c", cost={"tokens": 100})
-    expect(not s.look(small).granted, "the small one waits behind the large one")
+    expect(not s.poll(small).granted, "the small one waits behind the large one")
     s.wait(20)
-    s.look(small)
+    s.poll(small)
     expect(s.held(large), "the large one is served first")
     s.wait(1)
-    expect(s.look(small).granted, "then the small one")
+    expect(s.poll(small).granted, "then the small one")
 
 
 @store_check
@@ -118,7 +118,7 @@ def who_waits_for_a_window_is_served_once_however_often_somebody_looks(s: Scene)
     asks = [s.park() for _ in range(3)]
     s.wait(1)
     for ask in asks:
-        s.look(ask)
+        s.poll(ask)
     expect_equal([s.held(ask) for ask in asks], [True, False, False], "who was granted")
     expect_equal(_levels(s), {"requests": 0.0}, "what is left")
 
@@ -129,9 +129,9 @@ def an_ask_larger_than_a_window_waits_for_a_full_one_and_is_then_served(s: Scene
     s.release(s.take(cost={"tokens": 6_000}))
     ask = s.park(cost={"tokens": 60_000})
     s.wait(59)
-    expect(not s.look(ask).granted, "not before it is full")
+    expect(not s.poll(ask).granted, "not before it is full")
     s.wait(1)
-    expect(s.look(ask).granted, "granted")
+    expect(s.poll(ask).granted, "granted")
 
 
 @store_check
@@ -169,7 +169,7 @@ def what_a_release_gives_back_goes_to_the_next_in_line_in_the_same_step(s: Scene
 def what_a_dead_holder_had_reserved_stays_spent(s: Scene) -> None:
     """Nobody knows how far it got."""
     s.pool(windows={"tokens": "6k/min"})
-    s.bury(s.take(cost={"tokens": 6_000}))
+    s.reclaim(s.take(cost={"tokens": 6_000}))
     s.refused(Reason.WINDOW, cost={"tokens": 1})
 
 

@@ -71,7 +71,7 @@ def a_release_never_ends_another_lease_that_has_its_id_now(s: Scene) -> None:
 def nobody_takes_another_lease_that_has_its_id_now_for_its_own(s: Scene) -> None:
     before, forgot, now = _lost(s)
     name, at = before.claim_id, before.asked_at
-    looks = [forgot.store.look(name, advance=advance, asked_at=at)[0] for advance in (False, True)]
+    looks = [forgot.store.poll(name, advance=advance, asked_at=at)[0] for advance in (False, True)]
     bound, _ = forgot.store.rebind(name, forgot.holder(), launcher_pid=1, asked_at=at)
     extended = forgot.store.extend(name, ttl_s=60, asked_at=at)
     kept = forgot.held(now)
@@ -87,7 +87,7 @@ def a_verdict_says_when_its_claim_was_asked_for(s: Scene) -> None:
     lease = s.nowait()
     parked, _ = s.store.admit(s.ask(), park=True)
     s.wait(3)
-    looked, _ = s.store.look(parked.claim_id, advance=True, asked_at=parked.asked_at)
+    looked, _ = s.store.poll(parked.claim_id, advance=True, asked_at=parked.asked_at)
     for verdict in (lease, parked, looked):
         claim = s.store.claim(verdict.claim_id) if verdict is not None else None
         expect(claim is not None and verdict is not None, "the claim")
@@ -137,14 +137,14 @@ def _other_verbs(s: Scene) -> dict[str, Callable[[], object]]:
     s.pool("unused", cap=1)
     return {
         "admit": lambda: s.store.admit(ask, park=False),
-        "look": lambda: s.store.look(held, advance=True),
+        "poll": lambda: s.store.poll(held, advance=True),
         "withdraw": lambda: s.store.withdraw(99_999),
         "release": lambda: s.release(lease),
         "rebind": lambda: s.store.rebind(held, s.holder(), launcher_pid=1),
-        "hold": lambda: s.store.hold(ask),
+        "record_running": lambda: s.store.record_running(ask),
         "report": lambda: s.throttle(pool="q"),
         "demand": lambda: s.demand("b", pool="q"),
-        "bury": lambda: s.bury(doomed),
+        "reclaim": lambda: s.reclaim(doomed),
         "set_pool": lambda: s.pool("q", cap=4),
         "reset_pool": lambda: s.store.reset_pool("q"),
         "remove_pool": lambda: s.store.remove_pool("unused"),
@@ -229,7 +229,7 @@ def a_failed_step_leaves_no_trace(s: Scene) -> None:
 def work_that_already_runs_counts_even_above_the_cap(s: Scene) -> None:
     s.static(1)
     lease = s.take()
-    held, _ = s.store.hold(s.ask("b"))
+    held, _ = s.store.record_running(s.ask("b"))
     expect_equal(s.seen().in_use, 2, "slots in use")
     s.release(lease)
     s.refused(Reason.CAP)

@@ -119,9 +119,9 @@ class Scene:
         expect_equal(verdict.reason, reason, f"the reason of {verdict.words()!r}")
         return verdict
 
-    def look(self, claim_id: int) -> Verdict:
+    def poll(self, claim_id: int) -> Verdict:
         """How an ask stands after handing out what time has freed."""
-        verdict, _ = self.store.look(claim_id, advance=True)
+        verdict, _ = self.store.poll(claim_id, advance=True)
         if verdict is None:
             raise AssertionError(f"claim {claim_id} is gone")
         return verdict
@@ -189,9 +189,9 @@ class Scene:
     ) -> AfterCommit:
         return self.store.demand(pool, project, holder or self.holder(1), ttl_s=ttl_s)
 
-    def bury(self, *claim_ids: int) -> AfterCommit:
+    def reclaim(self, *claim_ids: int) -> AfterCommit:
         """The holders of these claims were found dead."""
-        return self.store.bury([(claim_id, self.claim(claim_id).holder) for claim_id in claim_ids])
+        return self.store.reclaim([(claim_id, self.claim(claim_id).holder) for claim_id in claim_ids])
 
     def pool(self, name: str = POOL, **changes: Unpack[PoolChanges]) -> AfterCommit:
         return self.store.set_pool(name, changes)

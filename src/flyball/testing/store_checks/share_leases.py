@@ -393,7 +393,7 @@ def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -
 def _dies_over_its_work(s: Scene, a: Node, line: int) -> None:
     expect_equal(s.seen().in_use, 3, "what it still runs counts")
     s.wait(a.terms.lease_s + 0.1)
-    s.look(line)
+    s.poll(line)
     expect(s.held(line), "nobody renewed it in time, so its slots are free")
 
 

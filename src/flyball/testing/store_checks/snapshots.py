@@ -39,7 +39,7 @@ def _story(s: Scene, *, looking: bool) -> list[object]:
         if looking:
             s.store.snapshot()
             s.store.census()
-            s.store.look(verdict.claim_id, advance=False)
+            s.store.poll(verdict.claim_id, advance=False)
         if turn % 5 == 4:
             s.throttle("a", f"t-{turn}")
         if verdict.granted:
@@ -66,7 +66,7 @@ def a_snapshot_says_what_a_look_would_say(s: Scene) -> None:
         s.park(project)
     s.wait(30)
     for ask in s.seen().asks:
-        verdict, _ = s.store.look(ask.claim.id, advance=False)
+        verdict, _ = s.store.poll(ask.claim.id, advance=False)
         expect_equal(ask.verdict, verdict, f"the verdict on ask {ask.claim.id}")
 
 
@@ -112,7 +112,7 @@ def counts_equal_a_recount_after_any_trace(s: Scene) -> None:
             s.release(claims.pop(chance.randrange(len(claims))), chance.choice(list(Outcome)))
         elif act == 4:
             claim = s.store.claim(claims.pop(chance.randrange(len(claims))))
-            s.store.bury([(claim.id, claim.holder)] if claim else [])
+            s.store.reclaim([(claim.id, claim.holder)] if claim else [])
         else:
             s.wait(chance.choice([1, 30, 400]))
         expect_balanced(s.store.snapshot())

@@ -1,199 +1,199 @@
--- Giving slots out and taking them back. Mirrors stores/handoff.py; whatever frees something ends in hand_out.
+-- Giving slots out and taking them back. Mirrors stores/handoff.py; whatever frees something ends in hand_off.
 
 -- twin: stores/handoff.py _room
-function handout.room()
+function handoff.room()
   return (pool.phase == 'trial' and pool.ceiling or pool.cap) - pool.in_use
 end
 
 -- Somebody in line must be awake: if the watcher left it, the newest of the others takes over.
 -- twin: stores/handoff.py _keep_watch, _watch
-function handout.keep_watch()
-  if pool.waiting == 0 or not handout.gone[pool.watcher_id] then return end
+function handoff.keep_watch()
+  if pool.waiting == 0 or not handoff.gone[pool.watcher_id] then return end
   local newest = call('ZREVRANGE', PREFIX .. 'waiting', 0, 0)[1]
   if not newest then return end
-  local claim = claims.of(tonumber(match(newest, '^%d+')))
-  desk.put('watcher_id', claim.id)
+  local claim = claims.find(tonumber(match(newest, '^%d+')))
+  session.put('watcher_id', claim.id)
   claims.wake(claim)
 end
 
 -- twin: stores/handoff.py _note_capped
-function handout.note_capped(capped)
-  if capped ~= pool.capped then desk.put('capped', capped) end
+function handoff.note_capped(capped)
+  if capped ~= pool.capped then session.put('capped', capped) end
 end
 
 -- The first of a line that could ever be granted. Lowered limits may have made others too large: they leave
 -- the line, and their owners, told to look, ask again and hear why.
 -- twin: stores/handoff.py _first_possible, _remove
-function handout.first_possible(head)
+function handoff.first_possible(head)
   while head do
-    local why = admit.too_large(head, desk.project(head.project))
+    local why = admission.too_large(head, session.project(head.project))
     if not why then return head end
     claims.remove(head)
-    handout.gone[head.id] = true
-    if head.pid == '0' then keys.drop(head) end
-    desk.tell(head, 'refused', why)
+    handoff.gone[head.id] = true
+    if head.pid == '0' then remote.drop_receipt(head) end
+    session.record_fact(head, 'refused', why)
     claims.wake(head)
-    head = claims.line_head(claims.line_of(head))
+    head = claims.line_head(claims.line(head))
   end
 end
 
 -- Is it a process of the caller's host? Only from there it can be checked.
 -- twin: stores/pool_session.py Environment.checkable
-function handout.checkable(claim)
-  return claim.host .. '\t' .. claim.boot .. '\t' .. claim.pidns == desk.here
+function handoff.checkable(claim)
+  return claim.host .. '\t' .. claim.boot .. '\t' .. claim.pidns == session.here
 end
 
 -- Is its process stopped, so that it could not use a slot? nil: its host has not been asked yet.
--- no twin: a script cannot look at processes; its caller does, and sends the answers
-function handout.stands_still(claim)
-  if claim.pid == '0' or claim.pid == desk.pid or not handout.checkable(claim) then return false end
-  return desk.stopped[claim.id]
+-- no twin: a script cannot look at processes; its caller does, and sends the verdicts
+function handoff.stands_still(claim)
+  if claim.pid == '0' or claim.pid == session.pid or not handoff.checkable(claim) then return false end
+  return session.stopped[claim.id]
 end
 
 -- Ask which of the next in each line are stopped, as many as ``room`` slots could serve. False: all is known.
 -- no twin: a script cannot look at processes; it returns these questions to its caller
-function handout.ask_stopped(room)
+function handoff.ask_stopped(room)
   for _, head in ipairs(claims.line_heads()) do
     local claim, left = head, min(room, ASKED_AT_ONCE)
     while claim and left > 0 do
-      local still = handout.stands_still(claim)
+      local still = handoff.stands_still(claim)
       if still == nil then
-        desk.questions[#desk.questions + 1] =
+        session.questions[#session.questions + 1] =
           table.concat({text(claim.id), claim.host, claim.boot, claim.pidns, claim.pid, claim.start}, '\t')
       end
       if not still then left = left - 1 end
       claim = left > 0 and claims.behind(claim)
     end
   end
-  return #desk.questions > 0
+  return #session.questions > 0
 end
 
 -- Note that a project was served, so that the next of equals comes first next time.
 -- twin: stores/handoff.py _take_turn
-function handout.take_turn(winner)
-  local use = desk.uses[winner.project]
-  desk.put('turn', max(use.turn, pool.turn))
+function handoff.take_turn(winner)
+  local use = session.uses[winner.project]
+  session.put('turn', max(use.turn, pool.turn))
   use.turn = pool.turn + winner.slots / use.weight
-  desk.put_use(use)
+  session.put_project(use)
 end
 
 -- twin: stores/handoff.py _grant_waiting
-function handout.grant_waiting(claim)
+function handoff.grant_waiting(claim)
   claims.leave_line(claim)
-  handout.spend(claim)
+  handoff.spend(claim)
   claim.granted_at = now
   -- A waiter that cannot be checked from here may have died in line: it must show that it lives.
-  if not handout.checkable(claim) then claim.expires_at = now + CONFIRM_S end
+  if not handoff.checkable(claim) then claim.expires_at = now + CONFIRM_S end
   claims.put(claim)
   claims.enter_held(claim)
-  handout.after_grant(claim)
+  handoff.after_grant(claim)
   claims.wake(claim)
   local waited_s = now - claim.asked_at
-  if waited_s >= TELLING_S then
-    desk.tell(claim, 'granted', 'granted after waiting ' .. answers.span_words(waited_s) .. ' (' .. claim.why .. ')')
+  if waited_s >= FACT_FROM_S then
+    session.record_fact(claim, 'granted', 'granted after waiting ' .. verdicts.span_words(waited_s) .. ' (' .. claim.why .. ')')
   end
 end
 
 -- twin: stores/handoff.py _asks
-function handout.heads_of(lines)
+function handoff.heads(lines)
   local heads = {}
   for _, head in pairs(lines) do heads[#heads + 1] = head end
   return heads
 end
 
 -- Is there room, but too little for somebody who waits?
--- twin: stores/handoff.py _capped
-function handout.capped(lines)
+-- twin: stores/handoff.py _is_capped
+function handoff.is_capped(lines)
   for _, ask in pairs(lines) do
-    local denial = admit.judge(ask, desk.uses[ask.project])
+    local denial = admission.judge(ask, session.uses[ask.project])
     if denial and (denial.reason == 'cap' or denial.reason == 'reserve') then return true end
   end
   return false
 end
 
 -- The lines with whoever of each could be granted next. ``unchecked``: this line's head was looked at before.
--- twin: stores/handoff.py hand_out
-function handout.lines(unchecked)
+-- twin: stores/handoff.py hand_off
+function handoff.lines(unchecked)
   local lines = {}
   for _, head in ipairs(claims.line_heads()) do
-    local line = claims.line_of(head)
-    desk.project(head.project)
-    lines[line] = line == unchecked and head or handout.first_possible(head)
+    local line = claims.line(head)
+    session.project(head.project)
+    lines[line] = line == unchecked and head or handoff.first_possible(head)
   end
   return lines
 end
 
--- Who left the line so far, and the line that was served last: what hand_out goes on with after a pause.
+-- Who left the line so far, and the line that was served last: what hand_off goes on with after a pause.
 -- no twin: a script pauses for a plan and goes on with what it wrote down; Python plans in the same step
-function handout.progress(line)
+function handoff.progress(line)
   local left = {}
-  for id in pairs(handout.gone) do left[#left + 1] = text(id) end
+  for id in pairs(handoff.gone) do left[#left + 1] = text(id) end
   return table.concat(left, ',') .. '\t' .. line
 end
 
 -- Grant to the waiting while something fits. Where a plan or an answer is needed first: what to go on with, else nil.
--- twin: stores/handoff.py hand_out, next_of
-function handout.hand_out(resume)
+-- twin: stores/handoff.py hand_off, next_to_grant
+function handoff.hand_off(resume)
   local ids, unchecked = match(resume or '', '^([^\t]*)\t?(.*)$')
-  for id in string.gmatch(ids, '%d+') do handout.gone[tonumber(id)] = true end
+  for id in string.gmatch(ids, '%d+') do handoff.gone[tonumber(id)] = true end
   if pool.waiting == 0 then return nil end
-  desk.rest()
-  if handout.room() > 0 then
-    local lines = handout.lines(unchecked)
-    while handout.room() > 0 do
-      local winner = admit.choose(handout.heads_of(lines))
+  session.read_rest()
+  if handoff.room() > 0 then
+    local lines = handoff.lines(unchecked)
+    while handoff.room() > 0 do
+      local winner = admission.choose(handoff.heads(lines))
       if not winner then break end
-      local line, still = claims.line_of(winner), handout.stands_still(winner)
+      local line, still = claims.line(winner), handoff.stands_still(winner)
       if still == nil then
-        handout.ask_stopped(handout.room())
-        return handout.progress(unchecked)
+        handoff.ask_stopped(handoff.room())
+        return handoff.progress(unchecked)
       elseif still then
         -- It keeps its place, and finds the word to look when it goes on.
         claims.wake(winner)
       else
-        handout.grant_waiting(winner)
-        handout.gone[winner.id] = true
-        handout.take_turn(winner)
+        handoff.grant_waiting(winner)
+        handoff.gone[winner.id] = true
+        handoff.take_turn(winner)
         unchecked = line
-        if desk.stale() then return handout.progress(line) end
+        if session.is_stale() then return handoff.progress(line) end
       end
-      lines[line] = handout.room() > 0 and claims.behind(winner) or nil
+      lines[line] = handoff.room() > 0 and claims.behind(winner) or nil
     end
-    handout.note_capped(handout.room() <= 0 or handout.capped(lines))
+    handoff.note_capped(handoff.room() <= 0 or handoff.is_capped(lines))
   else
-    handout.note_capped(true)
+    handoff.note_capped(true)
   end
-  handout.keep_watch()
+  handoff.keep_watch()
 end
 
 -- May an ask that fits start although others wait? Yes, if none of them could use what it takes: of each line
 -- the first that is not stopped counts.
 -- twin: stores/handoff.py may_pass, _first_awake
-function handout.may_pass(ask)
-  desk.rest()
+function handoff.may_pass(ask)
+  session.read_rest()
   local heads, last = {}, 0
   for _, head in ipairs(claims.line_heads()) do
-    while head and handout.stands_still(head) do head = claims.behind(head) end
+    while head and handoff.stands_still(head) do head = claims.behind(head) end
     if head then
       if head.project == ask.project and head.priority == ask.priority then return false end
-      desk.project(head.project)
+      session.project(head.project)
       last = max(last, head.id)
       heads[#heads + 1] = head
     end
   end
   ask.id = last + 1
   heads[#heads + 1] = ask
-  local first = admit.choose(heads)
+  local first = admission.choose(heads)
   ask.id = 0
   return first == ask
 end
 
 -- Remove a claim. True if its project stopped competing, which raises everybody's strict share.
 -- twin: stores/handoff.py take_back, _remove
-function handout.take_back(claim, gone_already)
+function handoff.take_back(claim, gone_already)
   if not gone_already then claims.remove(claim) end
-  handout.gone[claim.id] = true
-  if not claim.granted_at and claim.pid == '0' then keys.drop(claim) end
-  local use = desk.use_of(claim.project)
+  handoff.gone[claim.id] = true
+  if not claim.granted_at and claim.pid == '0' then remote.drop_receipt(claim) end
+  local use = session.find_project(claim.project)
   return pool.share == 'strict' and use and use.in_use == 0 and use.waiting == 0
 end

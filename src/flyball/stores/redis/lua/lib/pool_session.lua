@@ -6,14 +6,14 @@
 -- asks which waiters of its caller's host are stopped: ARGV[5] has the answers so far, as "id:1" or "id:0".
 -- no twin: reads what the caller sends with every script
 local PREFIX, pool = KEYS[1], nil
-local desk, shares = {moved = {}, uses = {}, moved_uses = {}, said = {}, stopped = {}, questions = {}}, {}
+local session, shares = {moved = {}, uses = {}, moved_uses = {}, effects = {}, stopped = {}, questions = {}}, {}
 local now
 
 do
   local when, deadline
-  when, deadline, desk.chance, desk.epoch, desk.pid, desk.here =
+  when, deadline, session.chance, session.epoch, session.pid, session.here =
     match(ARGV[1], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
-  for id, stopped in string.gmatch(ARGV[5] or '', '(%d+):(%d)') do desk.stopped[tonumber(id)] = stopped == '1' end
+  for id, stopped in string.gmatch(ARGV[5] or '', '(%d+):(%d)') do session.stopped[tonumber(id)] = stopped == '1' end
   if when == '' then
     local time = call('TIME')
     when = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
@@ -24,26 +24,26 @@ do
 end
 
 -- no twin: what is to be done after the commit travels as lines (script_runner.py reads them)
-function desk.say(line) desk.said[#desk.said + 1] = line end
+function session.add_effect(line) session.effects[#session.effects + 1] = line end
 
 -- Mailboxes that are channels of this space are told by the script itself.
 -- no twin: only a server can tell a channel itself
-function desk.publish(mailbox, words)
+function session.publish(mailbox, words)
   local channel, box = match(mailbox, '^(.*)#(%d+)$')
   local ours = match(PREFIX, '^(.*){[^{]*}:$') .. 'wake:'
   if channel and string.sub(channel, 1, #ours) == ours then call('PUBLISH', channel, box .. words) end
 end
 
 -- twin: stores/pool_session.py PoolSession.move_meters
-function desk.put(field, value)
+function session.put(field, value)
   pool[field] = value
-  desk.moved[field] = true
+  session.moved[field] = true
 end
 
 -- -- projects -------------------------------------------------------------------------------------
 
--- twin: stores/redis/records.py use_of
-function desk.use_from(name, line)
+-- twin: stores/redis/records.py parse_project
+function session.parse_project(name, line)
   local in_use, waiting, weight, maximum, share, turn =
     match(line, '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$')
   return {
@@ -54,49 +54,49 @@ end
 
 -- A project of this pool; false if there is none of that name.
 -- twin: stores/memory_rows.py MemoryRows.project
-function desk.use_of(name)
-  local use = desk.uses[name]
+function session.find_project(name)
+  local use = session.uses[name]
   if use == nil then
     local line = call('HGET', PREFIX .. 'pool', 'use:' .. name)
-    use = line and desk.use_from(name, line)
-    desk.uses[name] = use
+    use = line and session.parse_project(name, line)
+    session.uses[name] = use
   end
   return use
 end
 
 -- twin: stores/memory_rows.py MemoryRows.put_project
-function desk.put_use(use)
-  desk.uses[use.name] = use
-  desk.moved_uses[use.name] = true
+function session.put_project(use)
+  session.uses[use.name] = use
+  session.moved_uses[use.name] = true
 end
 
--- twin: stores/redis/records.py use_of
-function desk.use_text(use)
+-- twin: stores/redis/records.py parse_project
+function session.project_line(use)
   return format('%d\t%d\t%s\t%s\t%s\t%s', use.in_use, use.waiting, text(use.weight), text(use.maximum),
     text(use.share), text(use.turn))
 end
 
 -- twin: stores/memory_rows.py MemoryRows.drop_idle_projects
-function desk.drop_idle_projects()
+function session.drop_idle_projects()
   if call('HLEN', PREFIX .. 'pool') <= PROJECTS_KEPT then return end
   local all = call('HGETALL', PREFIX .. 'pool')
   for i = 1, #all, 2 do
     local name = match(all[i], '^use:(.*)$')
     -- What a person said about a project stays; the counts of an idle one are 0.
-    if name and match(all[i + 1], '^0\t0\t1\t\t') and not desk.moved_uses[name] then
+    if name and match(all[i + 1], '^0\t0\t1\t\t') and not session.moved_uses[name] then
       call('HDEL', PREFIX .. 'pool', all[i])
-      desk.uses[name] = nil
+      session.uses[name] = nil
     end
   end
 end
 
 -- twin: stores/pool_session.py PoolSession.project
-function desk.project(name)
-  local use = desk.use_of(name)
+function session.project(name)
+  local use = session.find_project(name)
   if not use then
-    desk.drop_idle_projects()
+    session.drop_idle_projects()
     use = {name = name, in_use = 0, waiting = 0, weight = 1, turn = 0}
-    desk.put_use(use)
+    session.put_project(use)
   end
   return use
 end
@@ -105,7 +105,7 @@ end
 
 -- What a grant needs; with a project also that one. Whoever needs more calls rest.
 -- twin: stores/redis/records.py pool_row
-function desk.read(project)
+function session.read(project)
   local v = call('HMGET', PREFIX .. 'pool', 'valid_until', 'cap', 'ceiling', 'reserve', 'phase', 'closed_until',
     'spacing_s', 'share', 'next_grant_at', 'trial_id', 'work', 'windows', 'in_use', 'low_in_use', 'waiting',
     'next_id', 'events', 'by_success', 'use:' .. (project or ''))
@@ -117,15 +117,15 @@ function desk.read(project)
     valid_until = tonumber(v[1]), cap = tonumber(v[2]), ceiling = tonumber(v[3]), reserve = tonumber(v[4]),
     phase = v[5], closed_until = tonumber(v[6]), spacing_s = tonumber(v[7]), share = v[8],
     next_grant_at = tonumber(v[9]), trial_id = tonumber(v[10]), work = tonumber(v[11]),
-    windows = v[12] ~= '' and window.of(v[12]) or nil, in_use = tonumber(v[13]), low_in_use = tonumber(v[14]),
+    windows = v[12] ~= '' and window.parse(v[12]) or nil, in_use = tonumber(v[13]), low_in_use = tonumber(v[14]),
     waiting = tonumber(v[15]), next_id = tonumber(v[16]), events = tonumber(v[17]), by_success = v[18] == '1',
   }
-  if v[19] then desk.uses[project] = desk.use_from(project, v[19]) end
+  if v[19] then session.uses[project] = session.parse_project(project, v[19]) end
 end
 
 -- Everything else that a denial, a hand-out or an end asks about.
 -- twin: stores/redis/records.py pool_row
-function desk.rest()
+function session.read_rest()
   if pool.ageing_s then return end
   local v = call('HMGET', PREFIX .. 'pool', 'spacing_jitter', 'ageing_s', 'capped', 'bound_oks', 'hold_mean_s',
     'high', 'turn', 'work_tokens', 'watcher_id', 'refused_at', 'bound_at')
@@ -136,25 +136,25 @@ function desk.rest()
 end
 
 -- A cap that grows by success must not wait for the plan to get old.
--- twin: stores/handoff.py fold_soon
-function desk.fold_soon()
+-- twin: stores/handoff.py plan_soon
+function session.plan_soon()
   local soon = now + FOLD_EVERY_S
-  if pool.valid_until > soon and pool.cap < pool.ceiling and pool.by_success then desk.put('valid_until', soon) end
+  if pool.valid_until > soon and pool.cap < pool.ceiling and pool.by_success then session.put('valid_until', soon) end
 end
 
 -- twin: core/pool/model.py Meters.note_hold
-function desk.note_hold(held_s)
+function session.note_hold(held_s)
   local weight = pool.hold_mean_s ~= 0 and HOLD_SMOOTHING or 1
-  desk.put('hold_mean_s', pool.hold_mean_s + (held_s - pool.hold_mean_s) * weight)
+  session.put('hold_mean_s', pool.hold_mean_s + (held_s - pool.hold_mean_s) * weight)
 end
 
 -- twin: stores/redis/records.py plan_fields
-function desk.write()
+function session.write()
   local row, n = {}, 0
-  for field in pairs(desk.moved) do
+  for field in pairs(session.moved) do
     local value = pool[field]
     if field == 'windows' then
-      value = window.text(value or {})
+      value = window.lines(value or {})
     elseif value == true then
       value = '1'
     elseif value == false then
@@ -165,40 +165,40 @@ function desk.write()
     row[n + 1], row[n + 2] = field, value
     n = n + 2
   end
-  for name in pairs(desk.moved_uses) do
-    row[n + 1], row[n + 2] = 'use:' .. name, desk.use_text(desk.uses[name])
+  for name in pairs(session.moved_uses) do
+    row[n + 1], row[n + 2] = 'use:' .. name, session.project_line(session.uses[name])
     n = n + 2
   end
   if n > 0 then call('HSET', PREFIX .. 'pool', unpack(row)) end
-  desk.moved, desk.moved_uses = {}, {}
+  session.moved, session.moved_uses = {}, {}
 end
 
 -- -- what happened ----------------------------------------------------------------------------------
 
 -- line: when, kind, words, project, name, pid
--- twin: stores/redis/records.py fact_line, fact_of
-function desk.keep_fact(list, kept, line)
+-- twin: stores/redis/records.py fact_line, parse_fact
+function session.keep_fact(list, kept, line)
   local number = call('HINCRBY', PREFIX .. 'pool', 'facts', 1)
   call('LPUSH', PREFIX .. list, text(number) .. '\t' .. line)
   call('LTRIM', PREFIX .. list, 0, kept - 1)
 end
 
--- twin: stores/pool_session.py PoolSession.tell, ask_fact
-function desk.tell(claim, kind, words)
+-- twin: stores/pool_session.py PoolSession.record_facts, ask_fact
+function session.record_fact(claim, kind, words)
   local line = table.concat({text(now), kind, words, claim.project, claim.name, claim.pid}, '\t')
   if kind == 'trial' then
-    desk.keep_fact('pool-facts', POOL_FACTS_KEPT, line)
+    session.keep_fact('pool-facts', POOL_FACTS_KEPT, line)
   else
-    desk.keep_fact('ask-facts', ASK_FACTS_KEPT, line)
+    session.keep_fact('ask-facts', ASK_FACTS_KEPT, line)
   end
-  desk.say('f\t' .. line)
+  session.add_effect('f\t' .. line)
 end
 
 -- -- the slow tempo ---------------------------------------------------------------------------------
 
 -- A meter that grants and ends moved while the plan was made: what they added stays added.
 -- no twin: only here do grants and ends go on while a plan is made
-function desk.merged(field, was, planned)
+function session.merge_meter(field, was, planned)
   local is = call('HGET', PREFIX .. 'pool', field)
   if is == was then return planned end
   if field == 'windows' then return window.merged(is, was, planned) end
@@ -209,7 +209,7 @@ end
 
 -- twin: stores/redis/script_runner.py payload, block_payload
 -- twin: stores/redis/pool_image.py PoolImage.changes
-function desk.install(payload)
+function session.install_plan(payload)
   local plan = cjson.decode(payload)
   if plan.block then
     local next_id = tonumber(call('HGET', PREFIX .. 'pool', 'next_id'))
@@ -223,7 +223,7 @@ function desk.install(payload)
   local row = {}
   for field, value in pairs(plan.pool) do
     row[#row + 1] = field
-    row[#row + 1] = plan.read[field] and desk.merged(field, plan.read[field], value) or value
+    row[#row + 1] = plan.read[field] and session.merge_meter(field, plan.read[field], value) or value
   end
   call('HSET', PREFIX .. 'pool', unpack(row))
   if plan.read['pot:until'] then shares.look_in_time() end
@@ -235,18 +235,18 @@ function desk.install(payload)
     call('HSET', PREFIX .. 'pool', 'plain', '0')
   end
   for name, terms in pairs(plan.projects) do
-    local use = desk.use_of(name) or {name = name, in_use = 0, waiting = 0, turn = 0}
+    local use = session.find_project(name) or {name = name, in_use = 0, waiting = 0, turn = 0}
     use.weight, use.maximum, use.share = tonumber(terms[1]), tonumber(terms[2]), tonumber(terms[3])
-    desk.put_use(use)
+    session.put_project(use)
   end
-  desk.write()
+  session.write()
   shares.divide(plan)
-  for _, fact in ipairs(plan.facts) do desk.keep_fact('pool-facts', POOL_FACTS_KEPT, fact) end
-  desk.say('i')
+  for _, fact in ipairs(plan.facts) do session.keep_fact('pool-facts', POOL_FACTS_KEPT, fact) end
+  session.add_effect('i')
 end
 
 -- twin: stores/pool_session.py PoolSession.refresh_if_stale
-function desk.stale()
+function session.is_stale()
   local valid_for_s = pool.valid_until - now
   -- A plan that claims to hold for very long was made on a clock that has since gone back.
   return pool.events > 0 or valid_for_s <= 0 or valid_for_s > 2 * FOREVER_S
@@ -254,18 +254,18 @@ end
 
 -- Everything a plan is made from, and where to go on once there is one. ``divide``: share leases need one too.
 -- Where something has to be answered before the script goes on: the questions instead.
--- twin: stores/redis/script_runner.py state_of
-function desk.state(resume, head, whole, divide)
-  desk.write()
-  if #desk.questions > 0 then
-    return {'stopped', resume or '', head or '', table.concat(desk.said, '\n'), desk.questions}
+-- twin: stores/redis/script_runner.py parse_state
+function session.ask_for_plan(resume, head, whole, divide)
+  session.write()
+  if #session.questions > 0 then
+    return {'stopped', resume or '', head or '', table.concat(session.effects, '\n'), session.questions}
   end
   -- A change that a person asks for may still be refused: nobody holds back for it.
   local rows, targets, epoch = shares.state(divide, not whole)
   whole = whole or (pool and pool.share == 'strict')
   local trial = pool and pool.trial_id
   return {
-    'plan', resume or '', head or '', table.concat(desk.said, '\n'), text(now),
+    'plan', resume or '', head or '', table.concat(session.effects, '\n'), text(now),
     call('HGETALL', PREFIX .. 'pool'),
     pool and pool.events > 0 and call('LRANGE', PREFIX .. 'inbox', 0, -1) or {},
     whole and call('HGETALL', PREFIX .. 'demands') or {},
@@ -275,30 +275,30 @@ function desk.state(resume, head, whole, divide)
 end
 
 -- Something the plan must hear; it is heard even if whoever said it dies now.
--- twin: stores/redis/script_runner.py hear
-function desk.inform(event)
+-- twin: stores/redis/script_runner.py fold_inbox
+function session.add_to_inbox(event)
   call('RPUSH', PREFIX .. 'inbox', event)
   call('LTRIM', PREFIX .. 'inbox', -INBOX_KEPT, -1)
-  desk.put('events', call('LLEN', PREFIX .. 'inbox'))
+  session.put('events', call('LLEN', PREFIX .. 'inbox'))
 end
 
--- The desk, ready to be worked at; or what has to be returned first. ``unless``: who can do with an old plan.
+-- The session, ready to be worked at; or what has to be returned first. ``unless``: who can do with an old plan.
 -- twin: stores/pool_session.py PoolSession.refresh_if_stale
-function desk.open(project, unless)
-  if ARGV[4] and ARGV[4] ~= '' then desk.install(ARGV[4]) end
-  desk.read(project)
-  if not pool or (desk.stale() and not (unless and unless())) then return desk.state(ARGV[3]) end
+function session.open(project, unless)
+  if ARGV[4] and ARGV[4] ~= '' then session.install_plan(ARGV[4]) end
+  session.read(project)
+  if not pool or (session.is_stale() and not (unless and unless())) then return session.ask_for_plan(ARGV[3]) end
 end
 
 -- A new claim needs an id: {'block'} asks for more of them.
 -- twin: stores/pool_session.py PoolSession.take_id
-function desk.needs_ids()
-  return pool.next_id % ID_BLOCK == 0 and {'block', table.concat(desk.said, '\n')}
+function session.ask_for_ids()
+  return pool.next_id % ID_BLOCK == 0 and {'block', table.concat(session.effects, '\n')}
 end
 
--- twin: stores/pool_session.py PoolSession.done
-function desk.done(head)
-  desk.write()
-  if #desk.said == 0 then return head end
-  return head .. '\n' .. table.concat(desk.said, '\n')
+-- twin: stores/pool_session.py PoolSession.finish
+function session.finish(head)
+  session.write()
+  if #session.effects == 0 then return head end
+  return head .. '\n' .. table.concat(session.effects, '\n')
 end

@@ -2,30 +2,30 @@
 
 -- What ordering the line needs, so that it can be read at once.
 -- no twin: a key of an index that only Redis has
-function claims.in_waiting(claim)
+function claims.waiting_member(claim)
   return table.concat({
     text(claim.id), claim.project, text(claim.priority), text(claim.slots), text(claim.asked_at),
   }, '\t')
 end
 
 -- Lines are ordered by project, then priority; within one the oldest is first.
--- twin: stores/memory_rows.py MemoryRows._line_of
-function claims.line_of(claim) return claim.project .. '\0' .. format('%04d', claim.priority + 1000) end
+-- twin: stores/memory_rows.py MemoryRows._line
+function claims.line(claim) return claim.project .. '\0' .. format('%04d', claim.priority + 1000) end
 
 -- no twin: a key of an index that only Redis has
-function claims.in_line(claim) return claims.line_of(claim) .. '\0' .. format('%016d', claim.id) end
+function claims.line_member(claim) return claims.line(claim) .. '\0' .. format('%016d', claim.id) end
 
 -- twin: stores/memory_rows.py MemoryRows._enter
 function claims.enter_line(claim)
-  call('ZADD', PREFIX .. 'waiting', text(claim.id), claims.in_waiting(claim))
-  call('ZADD', PREFIX .. 'lines', 0, claims.in_line(claim))
+  call('ZADD', PREFIX .. 'waiting', text(claim.id), claims.waiting_member(claim))
+  call('ZADD', PREFIX .. 'lines', 0, claims.line_member(claim))
   claims.count(claim, 0, 1)
 end
 
 -- twin: stores/memory_rows.py MemoryRows.remove
 function claims.leave_line(claim)
-  call('ZREM', PREFIX .. 'waiting', claims.in_waiting(claim))
-  call('ZREM', PREFIX .. 'lines', claims.in_line(claim))
+  call('ZREM', PREFIX .. 'waiting', claims.waiting_member(claim))
+  call('ZREM', PREFIX .. 'lines', claims.line_member(claim))
   claims.count(claim, 0, -1)
 end
 
@@ -38,7 +38,7 @@ function claims.remove(claim)
   elseif claim.slots == 0 then
     call('ZREM', PREFIX .. 'resting', id)
   else
-    call('ZREM', PREFIX .. 'held', claims.by_project(claim))
+    call('ZREM', PREFIX .. 'held', claims.held_member(claim))
     claims.count(claim, -claim.slots, 0)
   end
   if claim.expires_at then call('ZREM', PREFIX .. 'expiring', id) end
@@ -47,12 +47,12 @@ end
 -- no twin: a line that script_runner.py makes a WakeUp of, and a word on a channel
 function claims.wake(claim)
   -- Nobody is told to look who is looking already.
-  if claim.id == claims.looking then return end
-  desk.say(table.concat({
+  if claim.id == claims.polling then return end
+  session.add_effect(table.concat({
     'w', claim.mailbox, text(claim.id), claim.host, claim.boot, claim.pidns, claim.pid, claim.start,
     claim.granted_at and '1' or '',
   }, '\t'))
-  desk.publish(claim.mailbox, ' ' .. text(claim.id))
+  session.publish(claim.mailbox, ' ' .. text(claim.id))
 end
 
 -- no twin: reads an index that only Redis has
@@ -68,11 +68,11 @@ end
 function claims.line_head(line, after)
   local bound = after and '(' .. line .. '\0' .. format('%016d', after.id) or '[' .. line .. '\0'
   local id = claims.head_from(bound, line .. '\0')
-  return id and claims.of(id)
+  return id and claims.find(id)
 end
 
 -- twin: stores/handoff.py _behind
-function claims.behind(claim) return claims.line_head(claims.line_of(claim), claim) end
+function claims.behind(claim) return claims.line_head(claims.line(claim), claim) end
 
 -- The oldest of each line, by project and priority.
 -- twin: stores/memory_rows.py MemoryRows.line_heads
@@ -81,7 +81,7 @@ function claims.line_heads()
   while true do
     local id, line = claims.head_from(bound)
     if not id then return heads end
-    heads[#heads + 1] = claims.of(id)
+    heads[#heads + 1] = claims.find(id)
     bound = '(' .. line .. '\0\255'
   end
 end
@@ -93,7 +93,7 @@ function claims.oldest_lease(project)
   if project then bound, upper = '[' .. project .. '\0', '(' .. project .. '\0\255' end
   while true do
     local found = call('ZRANGEBYLEX', PREFIX .. 'held', bound, upper, 'LIMIT', 0, 1)[1]
-    if not found then return oldest and claims.of(oldest) end
+    if not found then return oldest and claims.find(oldest) end
     local of, id = match(found, '^(.*)%z(%d+)$')
     oldest = min(oldest or math.huge, tonumber(id))
     bound = '(' .. of .. '\0\255'

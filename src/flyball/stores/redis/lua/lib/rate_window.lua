@@ -1,8 +1,8 @@
 -- Budgets over time. Mirrors core/pool/rate_window.py function by function; the reasons are there.
 local window = {}
 
--- twin: stores/redis/records.py windows_of, _window
-function window.of(lines)
+-- twin: stores/redis/records.py parse_windows, _window
+function window.parse(lines)
   local found, n = {}, 0
   for line in string.gmatch(lines, '[^\n]+') do
     local f = record.fields(line)
@@ -17,7 +17,7 @@ function window.of(lines)
 end
 
 -- twin: stores/redis/records.py windows_text
-function window.text(windows)
+function window.lines(windows)
   local lines = {}
   for i, w in ipairs(windows) do
     lines[i] = table.concat({
@@ -32,9 +32,9 @@ end
 -- no twin: only here do grants and ends go on while a plan is made
 function window.merged(is, was, planned)
   local before, present = {}, {}
-  for _, w in ipairs(window.of(was)) do before[w.source .. w.name] = w end
-  for _, w in ipairs(window.of(is)) do present[w.source .. w.name] = w end
-  local windows = window.of(planned)
+  for _, w in ipairs(window.parse(was)) do before[w.source .. w.name] = w end
+  for _, w in ipairs(window.parse(is)) do present[w.source .. w.name] = w end
+  local windows = window.parse(planned)
   for _, w in ipairs(windows) do
     local old, new = before[w.source .. w.name], present[w.source .. w.name]
     if old and new then
@@ -42,7 +42,7 @@ function window.merged(is, was, planned)
       w.level, w.spent = min(w.limit, w.level - spent), w.spent + spent
     end
   end
-  return window.text(windows)
+  return window.lines(windows)
 end
 
 -- twin: core/pool/rate_window.py Window.net_per_s

@@ -25,7 +25,7 @@ function record.fields(line)
 end
 
 -- {tokens = 400} as name, amount, name, amount between unit separators.
--- twin: stores/redis/records.py amounts_of
+-- twin: stores/redis/records.py parse_amounts
 function record.amounts(line)
   local found = {}
   for name, amount in string.gmatch(line, '([^\31]+)\31([^\31]+)') do found[name] = tonumber(amount) end

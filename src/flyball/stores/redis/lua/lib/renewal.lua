@@ -2,7 +2,7 @@
 local pot, renewal = nil, {}
 
 -- twin: stores/redis/records.py renewal_line
-function renewal.of(line)
+function renewal.parse(line)
   local r = {}
   r.node, r.incarnation, r.seq, r.holds, r.in_flight, r.wants, r.weight, r.beyond, r.leaving, r.successes,
     r.throttles, r.overloads, r.peak, r.hold_s, r.refused_age_s, r.estimate, r.mailbox =
@@ -29,10 +29,10 @@ function renewal.cap()
 end
 
 -- The pot as it stands now, made where there was none. False where the plan has not said the terms yet.
--- twin: stores/shares.py _pot_now
+-- twin: stores/shares.py _current_budget
 -- twin: core/share_lease/renewal.py in_epoch
--- twin: stores/redis/records.py pot_of
-function renewal.pot_now()
+-- twin: stores/redis/records.py parse_budget
+function renewal.read_budget()
   local v = call('HMGET', PREFIX .. 'pool', 'beat_s', 'ttl_s', 'lease_s', 'eager_s', 'bound_oks', 'hold_mean_s',
     'pot:held', 'pot:cap', 'pot:nodes', 'pot:learning_until', 'pot:epoch', 'pot:busy', 'pot:active', 'pot:estimate',
     'pot:dirty', 'pot:planned_at', 'pot:until')
@@ -58,7 +58,7 @@ function renewal.pot_now()
     }) do
       renewal.put(field, value)
     end
-    desk.put('pot:estimate', '')
+    session.put('pot:estimate', '')
   end
   local cap = renewal.cap()
   if cap ~= pot.cap then
@@ -72,7 +72,7 @@ end
 -- no twin: a field of the pot is a field of its pool; Python replaces the whole pot
 function renewal.put(field, value)
   pot[field] = value
-  desk.put('pot:' .. field, value)
+  session.put('pot:' .. field, value)
 end
 
 -- -- the rule ---------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ end
 
 -- The lease after ``r``, from ``row`` as it was. Returns the target it is told.
 -- twin: core/share_lease/renewal.py renew, _growth, _owed, _asked_for
-function renewal.changed(row, r)
+function renewal.apply(row, r)
   local s = {name = r.name, seq = r.seq, target = row.target, wants = r.wants, peak = r.peak}
   s.draining, s.mailbox = row.draining or r.leaving, r.mailbox
   local learning, others = now < pot.learning_until, pot.held - row.slots
@@ -108,7 +108,7 @@ function renewal.changed(row, r)
   return s, target
 end
 
--- twin: stores/redis/records.py _share_of
+-- twin: stores/redis/records.py _parse_share
 function renewal.write(s, r)
   call('HSET', PREFIX .. 'shares', s.name, table.concat({
     r.node, r.incarnation, s.seq, s.slots, s.owed, r.in_flight, s.wants, r.weight, s.draining and 1 or 0,
@@ -116,12 +116,12 @@ function renewal.write(s, r)
   }, '\t'))
 end
 
--- twin: stores/shares.py _taken_in
+-- twin: stores/shares.py _apply_renewal
 function renewal.count(row, s, known)
   local change = s.slots - row.slots
   if change ~= 0 then
-    desk.put('in_use', pool.in_use + change)
-    desk.put('low_in_use', pool.low_in_use + change)
+    session.put('in_use', pool.in_use + change)
+    session.put('low_in_use', pool.low_in_use + change)
     renewal.put('held', pot.held + change)
   end
   local nodes = (s.draining and 0 or 1) - ((known and not row.draining) and 1 or 0)
@@ -135,7 +135,7 @@ function renewal.count(row, s, known)
 end
 
 -- Those who wait for what was given up; no more than could be served.
--- twin: stores/shares.py _taken_in
+-- twin: stores/shares.py _apply_renewal
 function renewal.tell_short(s)
   local room = pot.cap - pot.held
   if room <= 0 then return end
@@ -148,10 +148,10 @@ function renewal.tell_short(s)
 end
 
 -- Take ``r`` in: the lease as it was, as it is now, and the target it is told.
--- twin: stores/shares.py _taken_in
+-- twin: stores/shares.py _apply_renewal
 function renewal.take(row, r)
   local before = row or renewal.first_row(r)
-  local s, target = renewal.changed(before, r)
+  local s, target = renewal.apply(before, r)
   local was_short, is_short = row and shares.is_short(row), shares.is_short(s)
   if not row then call('HSET', PREFIX .. 'targets', s.name, s.target) end
   if is_short and not was_short then call('ZADD', PREFIX .. 'short', 0, s.name) end
@@ -170,7 +170,7 @@ function renewal.replans(row, s, known)
 end
 
 -- Not too often; but a plan that was made in this very step has not heard us.
--- twin: stores/shares.py _due
+-- twin: stores/shares.py _is_plan_due
 -- twin: core/share_lease/timing.py ShareTiming.plan_every_s
 function renewal.due(planned)
   local every_s = max(pot.eager_s, PLAN_PER_NODE_S * pot.nodes)
@@ -181,22 +181,22 @@ end
 -- -- what the controller hears ----------------------------------------------------------------------------
 
 -- True if the plan has to hear of it.
--- twin: stores/shares.py _feed
+-- twin: stores/shares.py _fold_news
 function renewal.feed(before, r)
   local oks, throttles = r.successes - before.successes, r.throttles - before.throttles
   local overloads = r.overloads - before.overloads
   local trial = pool.phase == 'trial' and call('HGET', PREFIX .. 'pool', 'trial_name') == r.node
   if pool.in_use - pot.held + (pot.active > 0 and pot.busy or 0) >= pool.cap then
-    desk.put('bound_at', now)
-    if oks > 0 then desk.put('bound_oks', pool.bound_oks + oks) end
-    desk.fold_soon()
+    session.put('bound_at', now)
+    if oks > 0 then session.put('bound_oks', pool.bound_oks + oks) end
+    session.plan_soon()
   end
-  if oks > 0 and tonumber(r.hold_s) > 0 then desk.note_hold(tonumber(r.hold_s)) end
+  if oks > 0 and tonumber(r.hold_s) > 0 then session.note_hold(tonumber(r.hold_s)) end
   local event = '\t' .. r.refused_age_s .. '\t' .. r.node
-  if throttles > 0 then desk.inform('refused\tthrottled\t' .. text(throttles) .. event) end
-  if overloads > 0 then desk.inform('refused\toverloaded\t' .. text(overloads) .. event) end
+  if throttles > 0 then session.add_to_inbox('refused\tthrottled\t' .. text(throttles) .. event) end
+  if overloads > 0 then session.add_to_inbox('refused\toverloaded\t' .. text(overloads) .. event) end
   local passed = trial and oks > 0 and throttles == 0
-  if passed then desk.inform('trial ended\tfinished') end
+  if passed then session.add_to_inbox('trial ended\tfinished') end
   return throttles > 0 or overloads > 0 or passed
 end
 
@@ -204,16 +204,16 @@ end
 -- twin: stores/shares.py _begin_trial
 function renewal.begin_trial(r, gate)
   if gate == 0 or r.wants == 0 or tonumber(r.in_flight) > gate then return end
-  desk.put('trial_id', TRIAL_ID)
-  desk.put('trial_at', now)
-  desk.put('trial_project', '')
-  desk.put('trial_name', r.node)
-  desk.put('valid_until', min(pool.valid_until, now))
-  desk.tell({project = '', name = r.node, pid = '0'}, 'trial', 'admitted as the trial')
+  session.put('trial_id', TRIAL_ID)
+  session.put('trial_at', now)
+  session.put('trial_project', '')
+  session.put('trial_name', r.node)
+  session.put('valid_until', min(pool.valid_until, now))
+  session.record_fact({project = '', name = r.node, pid = '0'}, 'trial', 'admitted as the trial')
 end
 
 -- twin: core/share_lease/renewal.py renew
--- twin: stores/redis/records.py reply_of
+-- twin: stores/redis/records.py parse_reply
 function renewal.reply(s, target)
   local learning = now < pot.learning_until and '1' or ''
   local gate = min(target, s.slots - s.owed)
@@ -225,8 +225,8 @@ function renewal.gate_in(reply) return tonumber(match(reply, '^%d+\t\t%d+\t(%-?%
 
 -- It was not newer than one seen before, and changes nothing.
 -- twin: core/share_lease/renewal.py renew
--- twin: stores/redis/records.py reply_of
-function renewal.stale(r)
-  desk.moved = {}
-  return desk.done(format('%d\t1\t0\t0\t0\t0\t', r.seq))
+-- twin: stores/redis/records.py parse_reply
+function renewal.stale_reply(r)
+  session.moved = {}
+  return session.finish(format('%d\t1\t0\t0\t0\t0\t', r.seq))
 end

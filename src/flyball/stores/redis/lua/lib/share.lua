@@ -5,8 +5,8 @@
 -- once, and never anything that a renewal has moved meanwhile. Who is short of what was promised is indexed, so
 -- that a renewal which frees something need not look at everybody.
 
--- twin: stores/redis/records.py _share_of
-function shares.of(name)
+-- twin: stores/redis/records.py _parse_share
+function shares.find(name)
   local line = call('HGET', PREFIX .. 'shares', name)
   if not line then return nil end
   local s = {name = name}
@@ -32,8 +32,8 @@ function shares.is_short(s) return shares.is_active(s) and s.wants > s.slots and
 -- Tell the holder of a share lease to renew it soon.
 -- no twin: a line that script_runner.py makes a notice of, and a word on a channel
 function shares.notice(mailbox)
-  desk.say('n\t' .. mailbox)
-  desk.publish(mailbox, '')
+  session.add_effect('n\t' .. mailbox)
+  session.publish(mailbox, '')
 end
 
 -- -- the life of the server -------------------------------------------------------------------------------
@@ -41,14 +41,14 @@ end
 -- Another one where the server may have lost what it knew: it was started or promoted.
 -- no twin: only a server has an identity that changes when it may have forgotten
 function shares.epoch()
-  if desk.epoch ~= '' then return desk.epoch end
+  if session.epoch ~= '' then return session.epoch end
   local server, replication = call('INFO', 'server'), call('INFO', 'replication')
   return (match(server, 'run_id:(%w+)') or '') .. ' ' .. (match(replication, 'master_replid:(%w+)') or '')
 end
 
 -- Since when everything is remembered. One key for all pools: a cluster has no place for it, so there nobody
 -- knows but the pool itself.
--- twin: stores/shares.py _life
+-- twin: stores/shares.py _current_life
 function shares.life_since(epoch)
   -- Redis and Valkey name their mode differently, and this alike.
   if string.find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) then return now end
@@ -75,7 +75,7 @@ function shares.outdated(plan)
   if plan.divided == '' then return false end
   if plan.divided ~= (call('HGET', PREFIX .. 'pool', 'pot:version') or '0') then return true end
   for _, name in ipairs(plan.gone) do
-    local s = shares.of(name)
+    local s = shares.find(name)
     if s and s.expires_at > now then return true end
   end
   return false
@@ -87,9 +87,9 @@ function shares.add(field, number)
 end
 
 -- twin: stores/memory_rows.py MemoryRows.drop_share, MemoryRows._count_share
--- twin: stores/shares.py _evicted
+-- twin: stores/shares.py _evict_lease
 function shares.drop(name)
-  local s = shares.of(name)
+  local s = shares.find(name)
   if not s then return end
   call('HDEL', PREFIX .. 'shares', name)
   call('HDEL', PREFIX .. 'targets', name)
@@ -112,7 +112,7 @@ end
 -- twin: stores/redis/pool_image.py PoolImage._division
 function shares.divide(plan)
   if plan.divided == '' then return end
-  desk.divided = true
+  session.divided = true
   call('HSET', PREFIX .. 'pool', 'pot:version', plan.divided + 1, 'pot:planning', 0)
   shares.in_parts('HSET', 'targets', plan.targets)
   shares.in_parts('ZREM', 'short', plan.served)
@@ -129,7 +129,7 @@ function shares.look_in_time()
 end
 
 -- What a plan of who should get how much is made from; nothing where none is due. ``surely``: it will be made.
--- twin: stores/redis/script_runner.py state_of
+-- twin: stores/redis/script_runner.py parse_state
 function shares.state(asked, surely)
   local v = pool and call('HMGET', PREFIX .. 'pool', 'pot:until', 'pot:epoch') or {}
   if not v[1] then return {}, {}, '' end

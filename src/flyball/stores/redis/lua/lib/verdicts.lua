@@ -1,8 +1,8 @@
 -- The whole answer, for programs and for people. Mirrors core/pool/verdict.py and stores/verdicts.py.
-local answers = {}
+local verdicts = {}
 
 -- twin: core/pool/verdict.py span_words
-function answers.span_words(seconds)
+function verdicts.span_words(seconds)
   if seconds < 90 then return format('%.0f s', max(1, tonumber(format('%.0f', seconds)))) end
   if seconds < 90 * 60 then return format('%.0f min', seconds / 60) end
   if seconds < 36 * 3600 then return format('%.0f h', seconds / 3600) end
@@ -11,27 +11,27 @@ end
 
 -- The braces of the keys hold it, with its own braces written as numbers.
 -- no twin: the keys carry the name; Python has it
-function answers.pool_name()
+function verdicts.pool_name()
   return (string.gsub(match(PREFIX, '{(.*)}:$'), '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
 -- twin: core/pool/verdict.py Verdict.why, Blocker.words
-function answers.why(v)
-  local parts = {answers.pool_name() .. format(' %d/%d', v.in_use, v.cap)}
+function verdicts.why(v)
+  local parts = {verdicts.pool_name() .. format(' %d/%d', v.in_use, v.cap)}
   if v.reserved ~= 0 then parts[#parts + 1] = format('%d reserved', v.reserved) end
   local phrase = v.detail ~= '' and v.detail or (PHRASES)[v.reason]
   if phrase then parts[#parts + 1] = phrase end
   if v.position > 1 then parts[#parts + 1] = format('place %d in line', v.position) end
   if v.estimate_s and v.reason ~= 'too-large' then
-    parts[#parts + 1] = 'next slot ~' .. answers.span_words(v.estimate_s)
+    parts[#parts + 1] = 'next slot ~' .. verdicts.span_words(v.estimate_s)
   end
   local b = v.blocker
   local tail = b and ' (' .. b.project .. '/' .. b.name .. (tostring(b.pid) == '0' and ', a remote client)' or ', pid ' .. b.pid .. ')') or ''
   return table.concat(parts, ', ') .. tail
 end
 
--- twin: stores/redis/records.py verdict_of
-function answers.text(v)
+-- twin: stores/redis/records.py parse_verdict
+function verdicts.line(v)
   local b = v.blocker or {project = '', name = '', pid = '', host = '', age_s = nil}
   return table.concat({
     v.kind, text(v.id), text(v.in_use), text(v.cap), v.reason, text(v.reserved), text(v.position),
@@ -42,10 +42,10 @@ function answers.text(v)
 end
 
 -- twin: stores/verdicts.py _blocker
-function answers.blocker(ask, reason)
+function verdicts.blocker(ask, reason)
   local holder
   if reason == 'trial' and pool.trial_id then
-    holder = claims.of(pool.trial_id)
+    holder = claims.find(pool.trial_id)
   elseif reason == 'share' or reason == 'maximum' then
     holder = claims.oldest_lease(ask.project)
   elseif reason == 'cap' or reason == 'reserve' or reason == 'queue' then
@@ -60,13 +60,13 @@ end
 
 -- The place in the line that matters: at its own maximum a project waits for its own leases alone.
 -- twin: core/pool/admission.py place_in_way
-function answers.place_in_way(ask, denial, use, position)
+function verdicts.place_in_way(ask, denial, use, position)
   if denial.reason ~= 'maximum' then return position end
   return min(position, use.waiting + (ask.id ~= 0 and 0 or 1))
 end
 
 -- twin: core/pool/admission.py estimate_s
-function answers.estimate_s(denial, use, position, oldest_s)
+function verdicts.estimate_s(denial, use, position, oldest_s)
   if denial.reason == 'maximum' and oldest_s then
     local mean_s = pool.hold_mean_s > 0 and pool.hold_mean_s or oldest_s
     if mean_s <= 0 then return nil end
@@ -80,23 +80,100 @@ function answers.estimate_s(denial, use, position, oldest_s)
   return known + max(1, position) * pool.hold_mean_s / pool.in_use
 end
 
--- twin: stores/verdicts.py denied
-function answers.denied(ask, kind, denial, position)
-  desk.rest()
-  local use, blocker = desk.project(ask.project), answers.blocker(ask, denial.reason)
-  position = answers.place_in_way(ask, denial, use, position)
+-- twin: stores/verdicts.py denial_verdict
+function verdicts.denial_verdict(ask, kind, denial, position)
+  session.read_rest()
+  local use, blocker = session.project(ask.project), verdicts.blocker(ask, denial.reason)
+  position = verdicts.place_in_way(ask, denial, use, position)
   return {
     kind = kind, reason = denial.reason, id = ask.id, asked_at = ask.asked_at, in_use = pool.in_use, cap = pool.cap,
     reserved = ask.priority <= 0 and min(pool.reserve, pool.cap - 1) or 0, position = position,
     look_again_s = max(0, (denial.till or pool.valid_until) - now),
-    estimate_s = answers.estimate_s(denial, use, position, blocker and blocker.age_s), blocker = blocker,
+    estimate_s = verdicts.estimate_s(denial, use, position, blocker and blocker.age_s), blocker = blocker,
     project_in_use = use.in_use, project_maximum = use.maximum,
     detail = denial.detail or '', watch = ask.id ~= 0 and pool.watcher_id == ask.id,
   }
 end
 
--- twin: stores/verdicts.py never
-function answers.never(ask)
-  local why = admit.too_large(ask, desk.project(ask.project))
-  return why and answers.denied(ask, 'refused', {reason = 'too-large', detail = why}, 0)
+-- twin: stores/verdicts.py refusal_if_impossible
+function verdicts.refusal_if_impossible(ask)
+  local why = admission.too_large(ask, session.project(ask.project))
+  return why and verdicts.denial_verdict(ask, 'refused', {reason = 'too-large', detail = why}, 0)
+end
+
+-- twin: stores/memory_rows.py MemoryRows.waiting
+function verdicts.waiting_asks()
+  local asks = {}
+  for i, line in ipairs(call('ZRANGE', PREFIX .. 'waiting', 0, EXACT_PLACES - 1)) do
+    local id, project, priority, slots, asked_at = match(line, '^([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+    asks[i] = {
+      id = tonumber(id), project = project, priority = tonumber(priority), slots = tonumber(slots),
+      asked_at = tonumber(asked_at),
+    }
+  end
+  return asks
+end
+
+-- Asks as lines of (project, priority), with a copy of the projects to play with.
+-- twin: stores/verdicts.py queue_order
+function verdicts.lines(asks)
+  local lines, by_key, uses = {}, {}, {}
+  for _, ask in ipairs(asks) do
+    local key = ask.project .. '\0' .. ask.priority
+    if not by_key[key] then
+      by_key[key] = {first = 1}
+      lines[#lines + 1] = by_key[key]
+    end
+    table.insert(by_key[key], ask)
+    ask.line = by_key[key]
+    if not uses[ask.project] then
+      local use = session.project(ask.project)
+      uses[ask.project] = {in_use = use.in_use, weight = use.weight, turn = use.turn}
+    end
+  end
+  return lines, uses
+end
+
+-- The place in the order of service; in a long line, where that is dear, the order of arrival.
+-- twin: stores/verdicts.py queue_position, queue_order
+function verdicts.queue_position(ask)
+  session.read_rest()
+  if pool.waiting > EXACT_PLACES then
+    return (ask.id ~= 0 and call('ZCOUNT', PREFIX .. 'waiting', '-inf', '(' .. text(ask.id)) or pool.waiting) + 1
+  end
+  local asks, mine = verdicts.waiting_asks(), ask.id
+  if mine == 0 then
+    mine = 1 + (#asks > 0 and asks[#asks].id or 0)
+    asks[#asks + 1] = {
+      id = mine, project = ask.project, priority = ask.priority, slots = ask.slots, asked_at = ask.asked_at,
+    }
+  end
+  local lines, uses = verdicts.lines(asks)
+  if #lines == 1 then
+    for place, one in ipairs(asks) do
+      if one.id == mine then return place end
+    end
+  end
+  local turn, place = pool.turn, 0
+  while true do
+    local heads = {}
+    for _, line in ipairs(lines) do heads[#heads + 1] = line[line.first] end
+    local best
+    for _, rank in ipairs(admission.ranked(heads, uses, turn)) do
+      if not best or admission.before(rank, best) then best = rank end
+    end
+    place = place + 1
+    local first = best.ask
+    if first.id == mine then return place end
+    first.line.first = first.line.first + 1
+    local use = uses[first.project]
+    turn = max(use.turn, turn)
+    use.in_use, use.turn = use.in_use + first.slots, turn + first.slots / use.weight
+  end
+end
+
+-- How a waiting (or refused) ask stands, with everything a person would ask about.
+-- twin: stores/verdicts.py waiting_verdict
+function verdicts.waiting_verdict(ask, kind, position)
+  return verdicts.denial_verdict(ask, kind, admission.judge(ask, session.project(ask.project)) or {reason = 'queue'}, position)
 end

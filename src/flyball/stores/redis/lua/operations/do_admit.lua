@@ -1,4 +1,4 @@
 -- An ask of a process of some host.
 -- twin: stores/operations.py StoreOperations._admit_in_step
-local unready, said = admit.run(ARGV[2])
-return unready or desk.done(said)
+local unready, said = admission.admit_or_park(ARGV[2])
+return unready or session.finish(said)

@@ -1,13 +1,13 @@
 -- Set every count to what claims and share leases say.
 -- twin: stores/admin_operations.py AdminOperations.recount
--- twin: stores/recount.py recounted, _recounted_pot, write
+-- twin: stores/recount.py recount_pool, _recount_budget, write_counts
 local stage, rest = match(ARGV[3] or '', '^(%a*) ?(.*)$')
-local unready = desk.open()
+local unready = session.open()
 if unready then return unready end
 if stage == '' then
   local total, found = {in_use = 0, low_in_use = 0, waiting = 0}, {}
   for _, id in ipairs(call('HKEYS', PREFIX .. 'claims')) do
-    local claim = claims.of(tonumber(id))
+    local claim = claims.find(tonumber(id))
     local use = found[claim.project] or {in_use = 0, waiting = 0}
     found[claim.project] = use
     if claim.granted_at then
@@ -19,27 +19,27 @@ if stage == '' then
   end
   local shared, pot = call('HKEYS', PREFIX .. 'shares'), {held = 0, nodes = 0, busy = 0, active = 0}
   for _, name in ipairs(shared) do
-    local s = shares.of(name)
+    local s = shares.find(name)
     pot.held, pot.busy = pot.held + s.slots, pot.busy + shares.busy(s)
     pot.nodes, pot.active = pot.nodes + (s.draining and 0 or 1), pot.active + (shares.is_active(s) and 1 or 0)
   end
   total.in_use, total.low_in_use = total.in_use + pot.held, total.low_in_use + pot.held
   if call('HEXISTS', PREFIX .. 'pool', 'pot:held') == 1 then
-    for what, number in pairs(pot) do desk.put('pot:' .. what, number) end
+    for what, number in pairs(pot) do session.put('pot:' .. what, number) end
   end
   for _, field in ipairs(call('HKEYS', PREFIX .. 'pool')) do
     local name = match(field, '^use:(.*)$')
     if name then found[name] = found[name] or {in_use = 0, waiting = 0} end
   end
-  for what, number in pairs(total) do desk.put(what, number) end
+  for what, number in pairs(total) do session.put(what, number) end
   for name, counts in pairs(found) do
-    local use = desk.project(name)
+    local use = session.project(name)
     use.in_use, use.waiting = counts.in_use, counts.waiting
-    desk.put_use(use)
+    session.put_project(use)
   end
-  desk.inform('refresh')
-  return desk.state('serve')
+  session.add_to_inbox('refresh')
+  return session.ask_for_plan('serve')
 end
-local unplanned = handout.hand_out(rest)
-if unplanned then return desk.state('serve ' .. unplanned) end
-return desk.done('counted')
+local unplanned = handoff.hand_off(rest)
+if unplanned then return session.ask_for_plan('serve ' .. unplanned) end
+return session.finish('counted')

@@ -2,7 +2,7 @@
 -- windowed, reserved or shared strictly. Most grants are this one, so it is written out before the functions
 -- of the whole are made; what it leaves is judged by them. Both say the same: the traces see to that.
 -- twin: stores/operations.py StoreOperations._admit
--- twin: stores/handoff.py grant_new, _grant, _after_grant, fold_soon
+-- twin: stores/handoff.py grant_new, _grant, _after_grant, plan_soon
 do
   local call, match = redis.call, string.match
   local when, deadline = match(ARGV[1], '^([^\t]*)\t([^\t]*)')

@@ -1,6 +1,6 @@
 -- The leases of a pool, the ask that watches them, and who demands: those whose death would free something.
--- twin: stores/memory_rows.py MemoryRows.watched
--- twin: stores/operations.py StoreOperations.watched
+-- twin: stores/memory_rows.py MemoryRows.watched_claims
+-- twin: stores/operations.py StoreOperations.pool_census
 local PREFIX = KEYS[1]
 local CLAIMS = PREFIX .. 'claims'
 local ids, found = {}, {}

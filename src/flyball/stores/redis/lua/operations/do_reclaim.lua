@@ -1,7 +1,7 @@
 -- Remove the claims of dead holders, if they still are the holders, leases that were not confirmed, and the
--- demands of the dead. Mirrors StoreOperations.bury for one pool.
+-- demands of the dead. Mirrors StoreOperations.reclaim for one pool.
 -- ARGV[2], one to a line: "c", id, why, host, boot, pidns, pid, start; or "d" and a demand
--- twin: stores/operations.py StoreOperations.bury, StoreOperations._bury_one
+-- twin: stores/operations.py StoreOperations.reclaim, StoreOperations._reclaim_one
 local first = ARGV[3] == nil
 local index, stage, rest = match(ARGV[3] or '', '^(%d*) ?(%a*) ?(.*)$')
 index = tonumber(index) or 1
@@ -20,7 +20,7 @@ end
 -- The named ones first, then whoever did not confirm in time; nil when nobody is left.
 local function next_dead()
   while dead[index] do
-    local claim = claims.of(dead[index].id)
+    local claim = claims.find(dead[index].id)
     if claim then
       local holder = table.concat({claim.host, claim.boot, claim.pidns, claim.pid, claim.start}, '\t')
       if holder == dead[index].holder then return claim, dead[index].why end
@@ -31,23 +31,23 @@ local function next_dead()
   for _, id in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'expiring', '-inf', text(now))) do
     oldest = min(oldest or math.huge, tonumber(id))
   end
-  return oldest and claims.of(oldest), ''
+  return oldest and claims.find(oldest), ''
 end
 
-if first and not dropped and not next_dead() then return 'buried' end
-local unready = desk.open()
+if first and not dropped and not next_dead() then return 'reclaimed' end
+local unready = session.open()
 if unready then
   unready[2] = unready[2] ~= '' and unready[2] or text(index)
   return unready
 end
 if stage ~= '' then
-  local unplanned = handout.hand_out(rest)
-  if unplanned then return desk.state(text(index) .. ' ' .. stage .. ' ' .. unplanned) end
+  local unplanned = handoff.hand_off(rest)
+  if unplanned then return session.ask_for_plan(text(index) .. ' ' .. stage .. ' ' .. unplanned) end
 end
 if stage ~= 'last' then
   local claim, told = next_dead()
   while claim do
-    index, handout.gone = index + 1, {}
+    index, handoff.gone = index + 1, {}
     if claim.slots == 0 then
       claims.remove(claim)
     else
@@ -56,19 +56,19 @@ if stage ~= 'last' then
       local what = claim.granted_at and 'slot taken back' or 'ask dropped'
       if claim.pid == '0' then why = 'it was not extended in time' else why = 'pid ' .. claim.pid .. ' ' .. why end
       if told ~= '' then why = told end
-      desk.tell(claim, unanswered and 'unanswered' or 'reclaimed', what .. ': ' .. why)
-      if handout.take_back(claim) then
-        desk.inform('left')
-        return desk.state(text(index) .. ' serve ' .. text(claim.id))
+      session.record_fact(claim, unanswered and 'unanswered' or 'reclaimed', what .. ': ' .. why)
+      if handoff.take_back(claim) then
+        session.add_to_inbox('left')
+        return session.ask_for_plan(text(index) .. ' serve ' .. text(claim.id))
       end
-      local unplanned = handout.hand_out('')
-      if unplanned then return desk.state(text(index) .. ' serve ' .. unplanned) end
+      local unplanned = handoff.hand_off('')
+      if unplanned then return session.ask_for_plan(text(index) .. ' serve ' .. unplanned) end
     end
     claim, told = next_dead()
   end
   if dropped then
-    desk.inform('refresh')
-    return desk.state(text(index) .. ' last')
+    session.add_to_inbox('refresh')
+    return session.ask_for_plan(text(index) .. ' last')
   end
 end
-return desk.done('buried')
+return session.finish('reclaimed')

@@ -2,10 +2,10 @@
 -- processes of the host; one look in a while is enough. And what time it is.
 -- ARGV[2]: how often somebody looks
 -- no twin: only stores of many hosts keep it; PostgreSQL does in one statement, BEAT in postgres/queries.py
-local key, mine = PREFIX .. 'hosts', call('HGET', PREFIX .. 'hosts', desk.here)
+local key, mine = PREFIX .. 'hosts', call('HGET', PREFIX .. 'hosts', session.here)
 local looked_at = mine and tonumber(match(mine, '\t(.*)$'))
 local due = not looked_at or now - looked_at >= tonumber(ARGV[2]) or looked_at > now
-call('HSET', key, desk.here, text(now) .. '\t' .. text(due and now or looked_at))
+call('HSET', key, session.here, text(now) .. '\t' .. text(due and now or looked_at))
 if due and call('HLEN', key) > HOSTS_KEPT then
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do

@@ -1,8 +1,8 @@
 -- Show a run that waits out a limit: it holds nothing and is counted nowhere.
--- twin: stores/operations.py StoreOperations.rest
-local unready = desk.open()
+-- twin: stores/operations.py StoreOperations.pause
+local unready = session.open()
 if unready then return unready end
-local unnumbered = desk.needs_ids()
+local unnumbered = session.ask_for_ids()
 if unnumbered then return unnumbered end
 local f = record.fields(ARGV[2])
 local ask = {
@@ -14,5 +14,5 @@ local ask = {
 ask.id = claims.take_id()
 claims.put(ask)
 claims.enter_held(ask)
-desk.tell(ask, 'rests', ask.why)
-return desk.done(text(ask.id))
+session.record_fact(ask, 'rests', ask.why)
+return session.finish(text(ask.id))
