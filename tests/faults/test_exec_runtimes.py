@@ -474,3 +474,14 @@ def test_the_readers_are_not_imported_for_a_plain_command(home: Path) -> None:
     subprocess.run([*EXEC, "--", "true"], check=True)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_nothing_of_the_factory_is_imported_for_an_agent(home: Path, claude: Agent) -> None:
+    code = (
+        "import atexit, sys; from flyball.cli.main import main\n"
+        "atexit.register(lambda: print(sorted(m for m in sys.modules if m.startswith("
+        "('flyball.factory', 'flyball.core.tasks', 'shutil'))), file=sys.stderr))\n"
+        "main(['exec', '--quiet', '--', 'claude', '-p', 'x'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -23,10 +23,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.signals import Signal
+
+if TYPE_CHECKING:
+    from flyball.core.budget.usage_windows import UsageReport
 
 
 class End(Enum):

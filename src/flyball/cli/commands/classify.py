@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
+from flyball.cli.ui.endings import ending_record, ending_words
 from flyball.cli.ui.render import print_json
-from flyball.cli.ui.tasks import ending_record, ending_words
 from flyball.cli.ui.units import whole
 from flyball.errors import UsageError
 from flyball.runtimes.port import Ending, Runtime

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flyball.cli.ui.tasks import ending_record, ending_words
+from flyball.cli.ui.endings import ending_record, ending_words
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import span_words
 from flyball.core.signals import Signal, SignalKind
@@ -94,21 +94,21 @@ class AgentRun:
     def _once(self, argv: list[str]) -> tuple[Ending, int]:
         lease = self.acquire()
         folder = self._folder()
-        reader = self.load().reader() if folder is not None else None
         child = self._gated(lease, argv, folder)
         with passing_on(child.pid):
             self._let_run(lease, child, folder)
             # From here on an error of ours leaves the lease to the child, and its output in the folder.
-            if folder is None or reader is None:
+            # What reads the output is loaded beside the child: the output waits in the folder's files.
+            reader = self.load().reader()
+            if folder is None:
                 status = child.wait()
             else:
                 status = self._followed(lease, child, reader, folder)
                 folder.remove()
-        read, reader = reader is not None, reader or self.load().reader()
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
         if ending.signal is not None and ending.end is End.LIMITED and not ending.told:
             self._report(lease, ending.signal, ending.progress)
-        if read and ending.end is End.FINISHED:
+        if folder is not None and ending.end is End.FINISHED:
             lease.note_answer()
         # How long a refused run took says nothing about how long work takes.
         lease.rejected = ending.end is End.LIMITED
