@@ -252,12 +252,13 @@ class _Helper:
             self._go.acquire()
             fcntl.lockf(self._fd, fcntl.LOCK_EX)
             with self._state:
+                if not self._wanted:
+                    # While this thread counts as blocked, no other takes what is about to be given away.
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN)
                 self._blocked = False
                 if self._wanted:
                     self._wanted = False
                     self._done.release()
-                else:
-                    fcntl.lockf(self._fd, fcntl.LOCK_UN)
 
 
 _open: dict[tuple[int, str], LockFile] = {}

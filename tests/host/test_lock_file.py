@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
@@ -205,6 +207,30 @@ def test_nobody_takes_it_beside_a_helper_that_is_about_to_get_it_for_nobody(path
         lock.release()
     lock.acquire()
     assert subprocess.run([sys.executable, "-c", _TAKE, path], check=False).returncode == 1
+    lock.release()
+
+
+def test_nobody_takes_it_while_a_helper_lets_go_of_it(
+    path: str, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's lock is the whole process's: what a thread takes now, the helper gives away."""
+    holder, lock, took = hold(), LockFile.of(path, stuck_after_s=0.05), Queue[bool]()
+    lockf = fcntl.lockf
+
+    def lockf_with_a_rival(fd: int, what: int) -> None:
+        if what == fcntl.LOCK_UN and threading.current_thread().name == "flyball-lock":
+            rival = threading.Thread(target=lambda: took.put(lock.acquire_at_once()))
+            rival.start()
+            rival.join()
+        lockf(fd, what)
+
+    with pytest.raises(StoreBusyError):
+        lock.acquire()
+    monkeypatch.setattr("fcntl.lockf", lockf_with_a_rival)
+    holder.communicate("")
+    assert not took.get(timeout=30)
+    monkeypatch.undo()
+    lock.acquire()
     lock.release()
 
 
