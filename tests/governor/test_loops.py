@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.governor.drivers import store_thread
+from flyball.governor.drivers import store_threads
 from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import mail_folder
 from tests.governor.conftest import SOON_S
@@ -88,14 +88,14 @@ def test_who_asks_as_its_loop_is_closed_leaves_neither_an_ask_nor_a_lease(gov: G
     """Its store call is in progress, and finishes after the loop did."""
     held = gov.acquire("p") if full else None
     asked, go_on = threading.Event(), threading.Event()
-    store_thread().submit(go_on.wait)
+    store_threads().submit(go_on.wait)
     loop = asyncio.new_event_loop()
     task = loop.create_task(work(gov))
     loop.run_until_complete(asyncio.sleep(0))
     leave(loop)
     del task, loop
     go_on.set()
-    store_thread().submit(asked.set)
+    store_threads().submit(asked.set)
     assert asked.wait(SOON_S)
     gc.collect()
     wait_until(lambda: pool(gov).waiting == 0 and in_use(gov) == int(full))

@@ -12,8 +12,10 @@ import pytest
 
 import flyball
 from flyball.client import AsyncClient, Client, Policy
+from flyball.client.requests import LeaseRequest, Nap, Send, ServiceResponse, acquire
 from flyball.client.retry_policy import VARIABLE, delay_s
 from flyball.governor.governor import Governor
+from flyball.host.flow import drive
 from flyball.service.tokens import Scope
 from tests.service.kit import Running, until
 from tests.service.leases_kit import Desk, Later
@@ -55,6 +57,21 @@ def test_a_wait_that_runs_out_leaves_no_place_behind(desk: Desk, client: Client)
     with pytest.raises(flyball.WaitTimeoutError):
         client.acquire(desk.pool, timeout=1.2)
     desk.until_waiting(0)
+
+
+def test_a_wait_that_runs_out_before_the_ticket_arrives_gives_the_ticket_back() -> None:
+    sent: list[tuple[str, str]] = []
+
+    def perform(effect: Send | Nap) -> ServiceResponse:
+        assert isinstance(effect, Send)
+        sent.append((effect.method, effect.path))
+        return ServiceResponse(202, {}, {"id": "7", "token": "t", "position": 3})
+
+    wish = LeaseRequest("p", "/leases", {}, timeout_s=1e-9)
+    with pytest.raises(flyball.WaitTimeoutError) as over:
+        drive(acquire(wish, NO_RETRY), perform)
+    assert over.value.verdict.position == 3
+    assert sent == [("POST", "/leases"), ("DELETE", "/v1/tickets/7")]
 
 
 def test_an_ask_that_can_never_be_granted_is_said_at_once(desk: Desk, client: Client) -> None:

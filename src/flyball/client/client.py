@@ -9,7 +9,7 @@ import asyncio
 import time
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 import httpx2
@@ -24,13 +24,13 @@ from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import DEFAULT_POOL, check_timeout
 from flyball.errors import FlyballError, UsageError
 from flyball.governor.ask import AskOptions, asking_for
+from flyball.host.flow import drive, drive_async
 
 if TYPE_CHECKING:
     from typing import Unpack
 
 POLICY_KEPT_S = 60.0
 CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=50)
-R = TypeVar("R")
 
 
 class _Common:
@@ -121,13 +121,14 @@ class Client(_Common):
     ) -> RemoteLease:
         """Slots, to be released. ``timeout=0``: now, or a ``RefusedError`` by the policy."""
         wish = self._wish(pool, timeout, ask)
-        lease = RemoteLease(self, self._run(requests.acquire(wish, self.policy)), on_lost)
+        body = drive(requests.acquire(wish, self.policy), self._perform)
+        lease = RemoteLease(self, body, on_lost)
         self._heart.keep(lease)
         return lease
 
     def send(self, send: Send) -> None:
         """One request; an error where the answer is no."""
-        self._run(requests.call(send))
+        drive(requests.call(send), self._perform)
 
     def release(self, lease: Held, outcome: Outcome | str = Outcome.FINISHED, *, words: str = "") -> None:
         """Give the slots back. A server that cannot be reached now takes them back by itself."""
@@ -139,20 +140,6 @@ class Client(_Common):
     def policy(self) -> Policy:
         """How it tries again now."""
         return self._decided() or self._hear_policy(_sent(self._http, Send("GET", "/v1/policy")))
-
-    def _run(self, steps: requests.Flow[R]) -> R:
-        try:
-            effect = next(steps)
-            while True:
-                try:
-                    result = self._perform(effect)
-                except BaseException as error:
-                    effect = steps.throw(error)
-                else:
-                    effect = steps.send(result)
-        except StopIteration as stop:
-            value: R = stop.value
-            return value
 
     def _perform(self, effect: Send | Nap) -> ServiceResponse | None:
         if isinstance(effect, Send):
@@ -204,13 +191,14 @@ class AsyncClient(_Common):
     ) -> AsyncRemoteLease:
         """Slots, to be released. Cancelling it leaves no place in line behind."""
         wish = self._wish(pool, timeout, ask)
-        lease = AsyncRemoteLease(self, await self._run(requests.acquire(wish, await self.policy())), on_lost)
+        body = await drive_async(requests.acquire(wish, await self.policy()), self._perform)
+        lease = AsyncRemoteLease(self, body, on_lost)
         self._heart.keep(lease)
         return lease
 
     async def send(self, send: Send) -> None:
         """One request; an error where the answer is no."""
-        await self._run(requests.call(send))
+        await drive_async(requests.call(send), self._perform)
 
     async def release(
         self, lease: Held, outcome: Outcome | str = Outcome.FINISHED, *, words: str = ""
@@ -223,20 +211,6 @@ class AsyncClient(_Common):
     async def policy(self) -> Policy:
         """How it tries again now."""
         return self._decided() or self._hear_policy(await self._send(Send("GET", "/v1/policy")))
-
-    async def _run(self, steps: requests.Flow[R]) -> R:
-        try:
-            effect = next(steps)
-            while True:
-                try:
-                    result = await self._perform(effect)
-                except BaseException as error:
-                    effect = steps.throw(error)
-                else:
-                    effect = steps.send(result)
-        except StopIteration as stop:
-            value: R = stop.value
-            return value
 
     async def _perform(self, effect: Send | Nap) -> ServiceResponse | None:
         if isinstance(effect, Send):

@@ -103,7 +103,7 @@ class _Acquiring:
                 if "idempotent-replayed" not in answer.headers or (yield from self._goes_on(answer.body)):
                     return answer.body
             elif answer.status == 202:
-                if (yield from self._stand_in_line(answer.body)):
+                if (yield from self._stand_in_line(answer)):
                     return answer.body
             else:
                 yield from self._come_back(answer)
@@ -134,16 +134,15 @@ class _Acquiring:
         timeout_s = self._wish.timeout_s
         return None if timeout_s is None else max(0.0, self._began + timeout_s - time.monotonic())
 
-    def _stand_in_line(self, ticket: Mapping[str, Any]) -> Flow[bool]:
+    def _stand_in_line(self, answer: ServiceResponse) -> Flow[bool]:
         """True: it became a lease. False: the place was lost and has to be asked for again."""
+        ticket = answer.body
         path, token = f"/v1/tickets/{ticket['id']}", {"Lease-Token": str(ticket["token"])}
         try:
             while self._left_s() != 0.0:
                 wait_s = self._hold_s()
                 headers = {**token, "Prefer": f"wait={int(wait_s)}"} if wait_s >= 1 else token
-                answer: ServiceResponse = yield Send(
-                    "GET", path, headers=headers, timeout_s=wait_s + _GRACE_S
-                )
+                answer = yield Send("GET", path, headers=headers, timeout_s=wait_s + _GRACE_S)
                 if answer.status == 200 and answer.body.get("state") == "held":
                     return (yield from self._goes_on(ticket))
                 if answer.status == 404:

@@ -9,17 +9,17 @@ be closed with tasks in it, which cannot await any more: a thread of its own giv
 from __future__ import annotations
 
 import _thread
-import os
 import select
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flyball.errors import RefusedError, StoreError
 from flyball.governor.acquisition import Effect, Flow, StoreCall, WaitForWake, WakeReason
+from flyball.host.flow import drive, drive_async
 from flyball.wake.mailbox import LOOK, Box
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from flyball.governor.loop_mailbox import LoopMailbox
+    from flyball.host.off_loop import Threads
 
 R = TypeVar("R")
 
@@ -60,18 +61,9 @@ thread_mail = ThreadMailbox()
 
 def run_sync(flow: Flow[R], box: Box | None) -> R:
     """Drive a flow to its end in this thread."""
-    try:
-        effect = next(flow)
-        while True:
-            try:
-                result = effect.run() if isinstance(effect, StoreCall) else _wait_sync(effect, box)
-            except BaseException as error:
-                effect = flow.throw(error)
-            else:
-                effect = flow.send(result)
-    except StopIteration as stop:
-        value: R = stop.value
-        return value
+    return drive(
+        flow, lambda effect: effect.run() if isinstance(effect, StoreCall) else _wait_sync(effect, box)
+    )
 
 
 def _wait_sync(wait: WaitForWake, box: Box | None) -> WakeReason:
@@ -105,32 +97,33 @@ _under_way: set[Flow[Any]] = set()
 
 async def run_async(flow: Flow[R], mail: LoopMailbox, undo: Callable[[R], Flow[Any]] | None = None) -> R:
     """Drive a flow on the running loop. ``undo`` gives back a result that a cancellation makes useless."""
+    import asyncio
+
+    from flyball.host.off_loop import outlast
+
     cancelled: BaseException | None = None
+    begun: Future[Any] | None = None
+
+    async def perform(effect: Effect) -> Any:
+        nonlocal begun, cancelled
+        if isinstance(effect, StoreCall):
+            begun = store_threads().submit(effect.run)
+            done = asyncio.wrap_future(begun)
+            late = await outlast(done)
+            begun, cancelled = None, cancelled or late
+            return done.result()
+        if cancelled is not None:
+            raise cancelled
+        return await mail.wait(effect)
+
+    def abandon() -> None:
+        nonlocal cancelled
+        aside(partial(_give_up, flow, begun, undo))
+        cancelled = None
+
     _under_way.add(flow)
     try:
-        effect = next(flow)
-        while True:
-            begun: Future[Any] | None = None
-            try:
-                if isinstance(effect, StoreCall):
-                    begun = store_thread().submit(effect.run)
-                    done, late = await _finished(begun)
-                    cancelled = cancelled or late
-                    result = done.result()
-                elif cancelled is not None:
-                    raise cancelled
-                else:
-                    result = await mail.wait(effect)
-            except GeneratorExit:
-                aside(partial(_give_up, flow, begun, undo))
-                cancelled = None
-                raise
-            except BaseException as error:
-                effect = flow.throw(error)
-            else:
-                effect = flow.send(result)
-    except StopIteration as stop:
-        value: R = stop.value
+        value = await drive_async(flow, perform, abandon=abandon)
     except BaseException as error:
         if cancelled is not None and error is not cancelled:
             raise cancelled from error
@@ -144,36 +137,13 @@ async def run_async(flow: Flow[R], mail: LoopMailbox, undo: Callable[[R], Flow[A
     return value
 
 
-async def _finished(begun: Future[Any]) -> tuple[asyncio.Future[Any], asyncio.CancelledError | None]:
-    """The finished call, and the cancellation that arrived meanwhile: no store call is left half done."""
-    import asyncio
-
-    task = asyncio.wrap_future(begun, loop=asyncio.get_running_loop())
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return task, cancelled
-
-
-async def call_async(run: Callable[[], R]) -> R:
-    """One call that may block, while the loop goes on. Cancelled, it ends when the call has."""
-    done, cancelled = await _finished(store_thread().submit(run))
-    if cancelled is not None:
-        raise cancelled from done.exception()
-    value: R = done.result()
-    return value
-
-
 def _give_up(flow: Flow[R], begun: Future[Any] | None, undo: Callable[[R], Flow[Any]] | None) -> None:
-    """End a flow that nobody awaits any more, in this thread; a call that was begun finishes first."""
+    """End a flow that no task awaits any more, in this thread; a call that was begun finishes first."""
     gone = GeneratorExit()
     try:
-        effect = flow.throw(gone) if begun is None else _answered(flow, begun.result)
+        effect = flow.throw(gone) if begun is None else _advance(flow, begun.result)
         while True:
-            effect = _answered(flow, effect.run) if isinstance(effect, StoreCall) else flow.throw(gone)
+            effect = _advance(flow, effect.run) if isinstance(effect, StoreCall) else flow.throw(gone)
     except StopIteration as stop:
         if undo is not None:
             run_sync(undo(stop.value), None)
@@ -182,7 +152,7 @@ def _give_up(flow: Flow[R], begun: Future[Any] | None, undo: Callable[[R], Flow[
         return
 
 
-def _answered(flow: Flow[Any], run: Callable[[], Any]) -> Effect:
+def _advance(flow: Flow[Any], run: Callable[[], Any]) -> Effect:
     try:
         result = run()
     except Exception as error:
@@ -207,14 +177,9 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-_executors: dict[int, Any] = {}
+@cache
+def store_threads() -> Threads:
+    """One background thread for store calls, for all event loops of this process."""
+    from flyball.host.off_loop import Threads
 
-
-def store_thread() -> Any:
-    """One background thread per process; a forked child starts its own."""
-    pid = os.getpid()
-    if pid not in _executors:
-        from concurrent.futures import ThreadPoolExecutor
-
-        _executors[pid] = ThreadPoolExecutor(1, thread_name_prefix="flyball-store")
-    return _executors[pid]
+    return Threads(1, "flyball-store")

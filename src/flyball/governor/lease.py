@@ -13,7 +13,7 @@ from flyball.core.pool.settings import check_amounts
 from flyball.core.pool.verdict import Verdict, one_line
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
-from flyball.governor.drivers import call_async
+from flyball.governor.drivers import store_threads
 from flyball.host.log import tell_log
 from flyball.stores.port import Release
 
@@ -89,7 +89,7 @@ class Lease:
         """``report`` for an event loop, which goes on while the state is written."""
         signal, first = self._take_in(status, headers, body)
         if signal.kind is not SignalKind.OK:
-            await call_async(lambda: self._pass_on(signal, first=first))
+            await store_threads().call(lambda: self._pass_on(signal, first=first))
         return signal
 
     def _take_in(self, status: int | Signal, headers: HeaderLines | None, body: Body) -> tuple[Signal, bool]:

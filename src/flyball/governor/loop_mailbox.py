@@ -13,10 +13,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flyball.governor.acquisition import WaitForWake, WakeReason
-from flyball.governor.drivers import running_loop, store_thread
+from flyball.governor.drivers import running_loop, store_threads
 from flyball.wake.mailbox import LOOK, OVERFLOW, Box
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ class LoopMailbox:
             self._ask_for_all(self.box)
 
     def _ask_for_all(self, box: Box) -> None:
-        from asyncio import get_running_loop
-
-        asked = get_running_loop().run_in_executor(store_thread(), self._granted, box.address)
+        asked = store_threads().begin(partial(self._granted, box.address))
         asked.add_done_callback(self._hear)
 
     def _hear(self, asked: asyncio.Future[list[int]]) -> None:

@@ -56,6 +56,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.governor.limiter.retry_budget import RetryBudget
+from flyball.host.flow import drive, drive_async
 from flyball.integrations.gate import Budgeted, Gate, SlotOptions, gate_for
 from flyball.integrations.held_slot import AsyncHold, Hold, NoGate
 from flyball.integrations.outcome import JudgedResponse, judge
@@ -267,27 +268,16 @@ def _affordable(
 
 def run_sync(flow: Flow[T]) -> T:
     """Drive a flow whose hands are a thread's."""
-    try:
-        done = next(flow)
-        while True:
-            done = flow.send(done)
-    except StopIteration as stop:
-        return cast(T, stop.value)
+    return drive(flow, lambda done: done)
 
 
 async def run_async(flow: Flow[T]) -> T:
     """Drive a flow whose hands are an event loop's. Cancelling it leaves no slot behind."""
-    try:
-        waiting = next(flow)
-        while True:
-            try:
-                done = await waiting if waiting is not None else None
-            except BaseException as error:
-                waiting = flow.throw(error)
-            else:
-                waiting = flow.send(done)
-    except StopIteration as stop:
-        return cast(T, stop.value)
+    return await drive_async(flow, _result)
+
+
+async def _result(waiting: Awaitable[Any] | None) -> Any:
+    return None if waiting is None else await waiting
 
 
 P = ParamSpec("P")

@@ -20,7 +20,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -29,6 +28,7 @@ import msgspec
 
 from flyball.core.pool.model import Fact
 from flyball.errors import StoreError
+from flyball.host.off_loop import Threads
 from flyball.observe import metrics
 from flyball.observe.metrics import MetricRegistry
 from flyball.service import metrics as seen
@@ -102,7 +102,7 @@ class StoreMonitor:
     def __init__(self, looking: Looking, registry: MetricRegistry, *, tick_s: float = TICK_S) -> None:
         self.history, self.timeline, self.streams = HistoryRecorder(), Timeline(), Streams()
         self._looking, self._registry, self._tick_s = looking, registry, tick_s
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flyball-look")
+        self._thread = Threads(1, "flyball-look")
         self._running: asyncio.Task[StoreSnapshot] | None = None
         self._queued: asyncio.Task[StoreSnapshot] | None = None
         self._last: StoreSnapshot | None = None
@@ -141,7 +141,7 @@ class StoreMonitor:
     async def _look(self) -> StoreSnapshot:
         began = time.monotonic()
         try:
-            look = await asyncio.get_running_loop().run_in_executor(self._thread, self._looking.look)
+            look = await self._thread.begin(self._looking.look)
         except Exception as error:
             self._failed(error)
             raise
@@ -200,7 +200,7 @@ class StoreMonitor:
         told = self._told
         if told is not None:
             compare = partial(same, told.plain, look.plain, elapsed_s=look.store_now - told.store_now)
-            if await asyncio.get_running_loop().run_in_executor(self._thread, compare):
+            if await self._thread.begin(compare):
                 return
         self._told = look
         self.streams.tell_state(event("state", look.body))
@@ -232,7 +232,7 @@ class StoreMonitor:
 
     def close(self) -> None:
         self._thread.submit(self._looking.close)
-        self._thread.shutdown(wait=True)
+        self._thread.close()
 
 
 def _fact(look: StoreSnapshot, fact_id: str, fact: Fact) -> bytes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from flyball.governor.governor import Governor
+from flyball.host.off_loop import Threads
 from flyball.observe.metrics import MetricRegistry
 from flyball.service.auth import Access
 from flyball.service.monitor import StoreMonitor
@@ -29,12 +29,12 @@ class Service:
         self.registry = registry or MetricRegistry()
         self.watch = StoreMonitor(StoreReader(governor), self.registry)
         self.draining = False
-        self._threads = ThreadPoolExecutor(CALLING_THREADS, thread_name_prefix="flyball-call")
+        self._threads = Threads(CALLING_THREADS, "flyball-call")
         self._watching: asyncio.Task[None] | None = None
 
     async def call(self, run: Callable[[], R]) -> R:
-        """Run a store call in a thread: a busy file or a far server must not stop everybody."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+        """Run a store call in a thread: a busy file or a far server must not stop the other requests."""
+        return await self._threads.begin(run)
 
     async def start(self) -> None:
         self._watching = asyncio.create_task(self.watch.run())
@@ -52,7 +52,7 @@ class Service:
 
     def _close(self) -> None:
         self.watch.close()
-        self._threads.shutdown(wait=True)
+        self._threads.close()
         self.governor.close()
 
 

@@ -38,7 +38,8 @@ from flyball.factory.landing.gate import GateRunner, Red, named_in
 from flyball.factory.landing.landing_worktree import LandingWorktree
 from flyball.factory.landing.result import Landed, LandingResult, Refused
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.threads import off_loop, to_the_end
+from flyball.factory.state.threads import off_loop
+from flyball.host.off_loop import finish
 
 WAITS = "waits for another landing"
 TRIES = 5
@@ -132,7 +133,7 @@ class LandingBatch:
                 red = await self.laying.place.gated(self.gate, tasks, stack[0].folder)
             if red is not None:
                 self._halved(stack, await refused_by(red, self.laying.place, base))
-            elif await to_the_end(self._advance(stack, old)):
+            elif await finish(self._advance(stack, old)):
                 moved = 0
             elif (moved := moved + 1) == TRIES:
                 why = f"{self.branch.name} moved {TRIES} times while this was being landed; try again"

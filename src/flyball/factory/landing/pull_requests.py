@@ -29,7 +29,8 @@ from flyball.factory.landing.hosts.port import Pull, PullError, PullHost, PullSt
 from flyball.factory.landing.hosts.registry import NoOriginError
 from flyball.factory.landing.landing import Landing, answered
 from flyball.factory.landing.result import Landed, LandingResult, Refused
-from flyball.factory.state.threads import off_loop, to_the_end
+from flyball.factory.state.threads import off_loop
+from flyball.host.off_loop import finish
 
 Say = Callable[[str], None]
 _FETCHED = "refs/flyball/pulls/"
@@ -159,7 +160,7 @@ class PullLanding:
             if head != seen or not await off_loop(self.landing.repository.contains, head, base):
                 new = await self._green(task, head, base, folder, known=ours, seen=seen)
             notes = list[str]()
-            if await to_the_end(self._advance(task, notes, head=head, new=new)):
+            if await finish(self._advance(task, notes, head=head, new=new)):
                 return self.landing.merged(new, *notes, await self.landing.follow(task))
         words = f"{branch.name} moved {TRIES} times while this was being landed; try again"
         raise Refused(LandingResult.ERROR, words)

@@ -41,9 +41,10 @@ from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync, thread_mail
 from flyball.governor.governor import Governor
-from flyball.governor.remote.batching import LoopBatcher, WorkerThreads
+from flyball.governor.remote.batching import LoopBatcher
 from flyball.governor.remote.waiters import RemoteWake, WaiterRegistry
 from flyball.governor.state_url import on_server
+from flyball.host.off_loop import WorkerThreads
 from flyball.host.process import alive
 from flyball.stores.port import AfterCommit, Release, Store
 

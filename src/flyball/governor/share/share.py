@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.settings import PoolChanges, check_name, resolve_pool
@@ -160,7 +160,6 @@ class ShareOptions(TypedDict, total=False):
     estimates: str
 
 
-R = TypeVar("R")
 CLOSE_S = 5.0
 """How long closing waits for work that still runs; afterwards it is given back in the background."""
 _ANY_NUMBER = 1_000_000
@@ -258,7 +257,9 @@ class Share(SlotMethods):
 
     async def close_async(self, timeout: float | None = CLOSE_S) -> bool:
         """``close`` for an event loop."""
-        return await _in_thread(lambda: self.close(timeout))
+        from asyncio import to_thread
+
+        return await to_thread(self.close, timeout)
 
     def __enter__(self) -> Share:
         return self.open()
@@ -269,7 +270,9 @@ class Share(SlotMethods):
         self.close()
 
     async def __aenter__(self) -> Share:
-        return await _in_thread(self.open)
+        from asyncio import to_thread
+
+        return await to_thread(self.open)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -285,7 +288,9 @@ class Share(SlotMethods):
 
     async def renew_async(self, timeout: float | None = None) -> bool:
         """``renew`` for an event loop."""
-        return await _in_thread(lambda: self.renew(timeout))
+        from asyncio import to_thread
+
+        return await to_thread(self.renew, timeout)
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until something may start here; False if that did not happen in time."""
@@ -392,10 +397,3 @@ def _weight(options: Mapping[str, Any]) -> float:
     if not isinstance(weight, (int, float)) or isinstance(weight, bool) or not 0 < weight < float("inf"):
         raise UsageError(f"weight must be a positive number, not {weight!r}")
     return float(weight)
-
-
-async def _in_thread(work: Callable[[], R]) -> R:
-    """The event loop goes on while the store is talked to."""
-    import asyncio
-
-    return await asyncio.get_running_loop().run_in_executor(None, work)
