@@ -223,7 +223,7 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
     if pool.breaker != "closed":
         yield "breaker", breaker_words(pool)
     elif pool.closed_for_s is not None:
-        wait = f"nobody starts for {span_words(pool.closed_for_s)}: {pool.closed_why}"
+        wait = f"nothing starts for {span_words(pool.closed_for_s)}: {pool.closed_why}"
         yield "closed", Piece(wait, Style.BAD)
     if pool.spacing_s:
         due = f"; next start in {span_words(pool.next_start_in_s)}" if pool.next_start_in_s else ""
