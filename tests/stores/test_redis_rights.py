@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -13,11 +12,11 @@ import pytest
 from flyball import Governor
 from flyball.errors import StoreError
 from flyball.stores.redis.connection import RedisConnections
-from tests.redis_server import RedisServer, executable
+from tests.redis_server import RedisServer, executable, valkey_executable
 
 # Since Redis 7 a new user may use no channel; before, the server has to be told so.
 NO_CHANNELS = ("--acl-pubsub-default", "resetchannels")
-SERVERS = [found for found in (executable(), shutil.which("valkey-server")) if found]
+SERVERS = [found for found in (executable(), valkey_executable()) if found]
 
 
 @pytest.fixture(autouse=True)

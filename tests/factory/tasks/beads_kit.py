@@ -1,6 +1,6 @@
 """bd in the tests: the real one where it is found, and recordings of two of its versions everywhere.
 
-FLYBALL_BD=/path/to/bd     use this one (default: the one on PATH, if any)
+FLYBALL_BD=/path/to/bd     use this one (default: the one on PATH, or that of `make tools`)
 FLYBALL_RECORD=1           write recordings/beads/<its version> anew while the real one is tested
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -19,14 +18,11 @@ import pytest
 
 from flyball.factory.tasks.beads import BeadsSource
 from flyball.testing.task_checks import MakeSource
+from tests.tools import find_bd
 
 TAPES = Path(__file__).parent / "recordings" / "beads"
 TAPE = str(Path(__file__).parent / "tape.py")
 VERSIONS = sorted(path.name for path in TAPES.iterdir())
-
-
-def real_bd() -> str | None:
-    return os.environ.get("FLYBALL_BD") or shutil.which("bd")
 
 
 def playing(tape: Path, cursor: Path) -> list[str]:
@@ -60,7 +56,7 @@ def recorded(version: str, scene: str, folder: Path) -> MakeSource:
 
 def live(scene: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSource:
     """Sources that talk to the real bd, in a home of their own and without its daemon."""
-    bd = real_bd()
+    bd = find_bd()
     if bd is None:
         pytest.skip("bd is not installed; its recordings are tested all the same")
     monkeypatch.setenv("HOME", str(folder))

@@ -80,15 +80,15 @@ def test_two_holders_never_have_more_in_flight_than_the_cap(gov: Governor) -> No
 
 
 def test_a_joiner_gets_its_part_as_soon_as_the_other_has_drained(gov: Governor) -> None:
-    divided(gov, 4, heartbeat_s=60.0)
+    divided(gov, 4, heartbeat_s=10.0)
     counter = Counter()
     with gov.share(POOL, node="a") as a:
         busy = Crowd(a, counter, workers=8)
         until(lambda: counter.now == 4, "the first to use it all")
         with gov.share(POOL, node="b") as b:
             also = Crowd(b, counter, workers=8)
-            # Eagerly, not beat by beat: those are a minute apart.
-            until(lambda: b.stats().limit == 2, "the joiner to have its half", within_s=30.0)
+            # Eagerly, before either has to renew.
+            until(lambda: b.stats().limit == 2, "the joiner to have its half", within_s=9.0)
             also.stop()
         busy.stop()
     assert counter.most <= 4

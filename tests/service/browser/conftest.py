@@ -10,10 +10,7 @@ import pytest
 from tests.service.browser.browser import Browser, find
 from tests.service.browser.served import Served
 
-NO_BROWSER = (
-    "NO CHROMIUM FOUND: THE WEB PAGE WAS NOT TESTED. Install Chromium and its driver "
-    "(Debian: apt install chromium chromium-driver), or name it in FLYBALL_CHROMIUM"
-)
+NO_BROWSER = "no Chromium: the web page was not tested. `make tools` as root, or name it in FLYBALL_CHROMIUM"
 
 Serve = Callable[..., Served]
 

