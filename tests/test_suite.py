@@ -31,11 +31,13 @@ def nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "missing", list)
     monkeypatch.delenv("FLYBALL_STRICT", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # Loading all plugins takes longer than the tests.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 def run(folder: Path, *tests: str) -> int:
     (folder / "test_it.py").write_text("".join(tests))
-    return suite.main(["-q"], folder)
+    return suite.main(["-q", "-p", "xdist"], folder)
 
 
 def test_a_test_that_passes_only_the_second_time_is_named_with_the_command_to_repeat_it(
