@@ -234,7 +234,7 @@ async def _waiting(server: Served, sizes: Sizes, notes: list[str]) -> list[Figur
     took_s = time.perf_counter() - began
     commands = calls.end().many - own * took_s
     await close_all(links)
-    notes.append(f"while somebody waits the server asks the store {own:.0f} times a second by itself")
+    notes.append(f"while an ask waits the server asks the store {own:.0f} times a second by itself")
     runs = sizes.waiting * sizes.runs_each
     busy = runs * sizes.hold_s / (2 * took_s)
     place = {claim_id: number for number, claim_id in enumerate(sorted(served_ids))}

@@ -83,7 +83,7 @@ def test_a_half_open_breaker_names_its_trial(cli: Cli, governor: Governor, peopl
 def test_a_retry_after_closes_the_pool_for_all_to_see(cli: Cli, governor: Governor) -> None:
     governor.set_pool("openai", cap=4, adaptive=False)
     governor.report("openai", Signal(SignalKind.THROTTLED, retry_after_s=60))
-    assert "nobody starts for 60 s: the provider said to retry later" in cli("status").out
+    assert "nothing starts for 60 s: the provider said to retry later" in cli("status").out
 
 
 def test_dead_leases_are_shown_as_dead_and_still_counted(
@@ -219,7 +219,7 @@ def test_a_watch_that_would_never_rest_is_refused(cli: Cli) -> None:
 def test_a_closed_pool_says_what_closed_it(cli: Cli, governor: Governor) -> None:
     used_up = Signal(SignalKind.WINDOW_USED_UP, retry_after_s=1800, scope="5h")
     governor.report("anthropic", used_up)
-    assert "nobody starts for 30 min: the 5h window is used up" in cli("status").out
+    assert "nothing starts for 30 min: the 5h window is used up" in cli("status").out
     governor.set_pool("openai", cap=4)
     for name in ("a", "b"):
         governor.report("openai", THROTTLED, project="blog", name=name)
