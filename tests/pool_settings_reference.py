@@ -14,7 +14,7 @@ from typing import Any
 
 from flyball.cli.ui.pool_settings import value_words
 from flyball.core.pool.control.port import TUNING
-from flyball.core.pool.control.registry import named as controller_named
+from flyball.core.pool.control.registry import load_controller
 from flyball.core.pool.settings import CONTROLLERS, PROFILES, SETTING_GROUPS, Setting, resolve_pool
 from flyball.core.share_lease.timing import BEATS_PER_TTL, terms_for
 
@@ -65,7 +65,7 @@ def reference_page() -> str:
 
 def _row(setting: Setting) -> str:
     flags = [flag for flag in (setting.flag, *(setting.negation or ())[:1]) if flag is not None]
-    users = [name for name in CONTROLLERS if setting.name in controller_named(name).heeds]
+    users = [name for name in CONTROLLERS if setting.name in load_controller(name).tuned_by]
     only_for = ", ".join(f"`{name}`" for name in users) + ": " if setting.name in TUNING else ""
     cells = [
         ", ".join(f"`{flag}`" for flag in flags),

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from flyball.core.pool.control.measured import REJECT_TIMES, MeasuredController
-from flyball.core.pool.control.port import SignalContext, UsageSample, cap_of
+from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for
 from flyball.core.pool.learned import CapEvent, CapState, MeasuredState
 from flyball.core.pool.settings import PoolSettings, resolve_pool
 from flyball.core.signals import Signal, SignalKind
@@ -51,14 +51,14 @@ def refused(
     heard = SignalContext(
         signal=Signal(kind), now=at, in_use=in_use, sent_at=sent, in_flight=in_flight, hold_mean_s=hold_s
     )
-    return CONTROL.hear(state, s, heard)
+    return CONTROL.on_signal(state, s, heard)
 
 
 def mentioned(
     state: CapState, *, at: float = T0 + 10, in_use: int = 0, kind: SignalKind = SignalKind.THROTTLED
 ) -> tuple[CapState, CapEvent]:
     """A throttle is reported without the call it answers."""
-    return CONTROL.hear(state, S, SignalContext(signal=Signal(kind), now=at, in_use=in_use))
+    return CONTROL.on_signal(state, S, SignalContext(signal=Signal(kind), now=at, in_use=in_use))
 
 
 def looked(
@@ -75,13 +75,13 @@ def looked(
     """Time passed; ``full``: the cap is what limits work at this moment."""
     seen = UsageSample(
         now=at,
-        in_use=cap_of(state, s) if in_use is None else in_use,
+        in_use=cap_for(state, s) if in_use is None else in_use,
         bound_now=full,
         bound_at=bound_at,
         bound_oks=oks,
         hold_mean_s=hold_s,
     )
-    return CONTROL.see(state, s, seen)
+    return CONTROL.on_usage(state, s, seen)
 
 
 def confirmed(state: CapState, *, at: float = T0 + 1, oks: int = 0, s: PoolSettings = S) -> CapState:

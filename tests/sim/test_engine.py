@@ -113,7 +113,7 @@ def test_a_brain_that_starts_without_end_is_a_bug() -> None:
     from flyball.errors import InvariantError
 
     class Mad(Oracle):
-        def open_at(self, t_s: float, job: Job) -> float:
+        def earliest_start(self, t_s: float, job: Job) -> float:
             return t_s
 
     provider = SimulatedProvider([Seats([(0.0, 1)])])

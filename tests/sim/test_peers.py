@@ -40,7 +40,7 @@ class Driver:
     def fill(self, t_s: float) -> list[tuple[Job, object]]:
         """As many as it lets start at once."""
         calls = []
-        while self.peer.open_at(t_s, Job(0, 6.0, 2000.0)) <= t_s:
+        while self.peer.earliest_start(t_s, Job(0, 6.0, 2000.0)) <= t_s:
             calls.append(self.start(t_s))
         return calls
 
@@ -58,8 +58,8 @@ def test_fixed_keeps_to_its_number_and_sleeps_inside_it() -> None:
     wait_s = drive.peer.end(started, job, THROTTLED, 0.15)
     assert wait_s is not None
     assert 0.375 <= wait_s <= 0.5
-    assert drive.peer.open_at(0.2, Job(99, 6.0, 1.0)) == INFINITY
-    assert drive.peer.open_at(0.2, job) == 0.2
+    assert drive.peer.earliest_start(0.2, Job(99, 6.0, 1.0)) == INFINITY
+    assert drive.peer.earliest_start(0.2, job) == 0.2
 
 
 def test_everybody_waits_as_long_as_retry_after_asks_but_inspect_and_koryph() -> None:
@@ -204,7 +204,7 @@ class TestKoryph:
         t_s = 0.0
         for _ in range(7):
             drive.start(t_s)
-            at_s = drive.peer.open_at(t_s, Job(0, 1.0, 1.0))
+            at_s = drive.peer.earliest_start(t_s, Job(0, 1.0, 1.0))
             gaps.append(at_s - t_s)
             t_s = at_s
         assert all(1.5 <= gap <= 4.5 for gap in gaps)
@@ -231,25 +231,25 @@ class TestKoryph:
 
     def test_one_more_per_five_quiet_minutes_up_to_sixteen(self) -> None:
         drive = Driver(Koryph())
-        assert drive.peer.open_at(299.0, Job(0, 1.0, 1.0)) == 299.0
+        assert drive.peer.earliest_start(299.0, Job(0, 1.0, 1.0)) == 299.0
         assert drive.peer.limit == 8
-        drive.peer.open_at(300.0, Job(0, 1.0, 1.0))
+        drive.peer.earliest_start(300.0, Job(0, 1.0, 1.0))
         assert drive.peer.limit == 9
-        drive.peer.open_at(719.0, Job(0, 1.0, 1.0))
+        drive.peer.earliest_start(719.0, Job(0, 1.0, 1.0))
         assert drive.peer.limit == 9, "120 s to settle, then 300 s of quiet"
-        drive.peer.open_at(720.0, Job(0, 1.0, 1.0))
+        drive.peer.earliest_start(720.0, Job(0, 1.0, 1.0))
         assert drive.peer.limit == 10
 
     def test_a_throttle_at_the_floor_opens_the_breaker_for_300_s_then_600(self) -> None:
         drive = Driver(Koryph())
         drive.peer.limit = 1
         drive.call(0.0, THROTTLED, 0.0)
-        assert drive.peer.open_at(1.0, Job(0, 1.0, 1.0)) == 300.0
+        assert drive.peer.earliest_start(1.0, Job(0, 1.0, 1.0)) == 300.0
         drive.call(300.0, THROTTLED, 0.0)
-        assert drive.peer.open_at(301.0, Job(0, 1.0, 1.0)) == 900.0
+        assert drive.peer.earliest_start(301.0, Job(0, 1.0, 1.0)) == 900.0
         drive.call(900.0, OK)
         assert drive.peer.limit == 1
-        assert drive.peer.open_at(910.0, Job(0, 1.0, 1.0)) == 910.0
+        assert drive.peer.earliest_start(910.0, Job(0, 1.0, 1.0)) == 910.0
 
     def test_only_one_trial_at_a_time(self) -> None:
         drive = Driver(Koryph())
@@ -257,7 +257,7 @@ class TestKoryph:
         drive.call(0.0, THROTTLED, 0.0)
         drive.peer.limit = 8
         drive.start(300.0)
-        assert drive.peer.open_at(310.0, Job(0, 1.0, 1.0)) == INFINITY
+        assert drive.peer.earliest_start(310.0, Job(0, 1.0, 1.0)) == INFINITY
 
 
 class TestBotocore:
@@ -265,7 +265,7 @@ class TestBotocore:
         drive = Driver(Botocore())
         for n in range(50):
             drive.call(float(n), OK)
-        assert drive.peer.open_at(60.0, Job(0, 1.0, 1.0)) == 60.0
+        assert drive.peer.earliest_start(60.0, Job(0, 1.0, 1.0)) == 60.0
 
     def test_a_throttle_sets_seven_tenths_of_the_measured_rate(self) -> None:
         peer = Botocore()
@@ -292,8 +292,8 @@ class TestBotocore:
     def _gap_s(peer: Botocore, t_s: float) -> float:
         """Between two sends once the bucket is empty."""
         job = Job(0, 1.0, 1.0)
-        while peer.open_at(t_s, job) <= t_s:
+        while peer.earliest_start(t_s, job) <= t_s:
             peer.start(t_s, Job(0, 1.0, 1.0, attempts=1))
-        first_s = peer.open_at(t_s, job)
+        first_s = peer.earliest_start(t_s, job)
         peer.start(first_s, Job(0, 1.0, 1.0, attempts=1))
-        return peer.open_at(first_s, job) - first_s
+        return peer.earliest_start(first_s, job) - first_s

@@ -11,7 +11,7 @@ import pytest
 
 from flyball.core.pool.model import Limits, Meters, Phase, PoolCounts
 from flyball.core.pool.plan import FOREVER_S
-from flyball.core.pool.rate_window import declared
+from flyball.core.pool.rate_window import declared_window
 from flyball.core.pool.settings import MachineSettings, ShareRule
 from flyball.stores.fast_path import CONDITIONS, Condition, For, In, Kept, conditions, is_fast_path, sql
 from flyball.stores.rows import PoolRow
@@ -33,7 +33,7 @@ def in_the_way() -> Iterator[tuple[str, PoolRow]]:
     yield "pool.share", row(replace(LIMITS, share=ShareRule.STRICT))
     yield "pool.next_grant_at", row(meters=Meters(next_grant_at=NOW + 1))
     yield "pool.work", row(meters=Meters(work=1.0))
-    yield "pool.windows", row(meters=Meters(windows=(declared("requests", 60, 60.0, NOW),)))
+    yield "pool.windows", row(meters=Meters(windows=(declared_window("requests", 60, 60.0, NOW),)))
 
 
 def kept_with_plan() -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.pool.control.registry import named
+from flyball.core.pool.control.registry import load_controller
 from flyball.core.pool.plan import FOLD_EVERY_S
 from flyball.core.pool.settings import CONTROLLERS
 from flyball.testing import Scene
@@ -25,13 +25,13 @@ def after_a_success_in_a_full_pool(scene: Scene, controller: str) -> float:
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_a_controller_that_grows_by_successes_sees_them_soon(scene: Scene, controller: str) -> None:
     soon = after_a_success_in_a_full_pool(scene, controller) <= FOLD_EVERY_S
-    assert soon is named(controller).by_success
+    assert soon is load_controller(controller).by_success
 
 
 def test_whoever_says_so_is_believed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named("koryph"), "by_success", True)
+    monkeypatch.setattr(load_controller("koryph"), "by_success", True)
     assert after_a_success_in_a_full_pool(scene, "koryph") <= FOLD_EVERY_S
 
 
 def test_the_seeds_quiet_controller_and_no_control_want_none() -> None:
-    assert [name for name in CONTROLLERS if not named(name).by_success] == ["koryph", "fixed"]
+    assert [name for name in CONTROLLERS if not load_controller(name).by_success] == ["koryph", "fixed"]

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from flyball.core.pool.model import Ask, Claim, Fact, Outcome
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
-from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, free, one_line
+from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, granted_verdict, one_line
 from flyball.errors import (
     AtCapacityError,
     PoolClosedError,
@@ -159,7 +159,7 @@ class _Waiter:
         woken = yield from self._sleep(nap_s, watching=watching)
         if woken is WakeReason.GRANT:
             seen = self.verdict
-            self.verdict = free(
+            self.verdict = granted_verdict(
                 seen.pool, seen.claim_id, asked_at=seen.asked_at, in_use=seen.in_use, cap=seen.cap
             )
             return

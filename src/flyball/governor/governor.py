@@ -22,7 +22,7 @@ from flyball.core.pool.settings import (
     check_machine,
     check_timeout,
 )
-from flyball.core.pool.verdict import Verdict, free, one_line
+from flyball.core.pool.verdict import Verdict, granted_verdict, one_line
 from flyball.core.signals import Signal
 from flyball.governor import acquisition, inherited_lease
 from flyball.governor.ask import AskRequest, ask_of, asking_for, default_project
@@ -197,7 +197,9 @@ class Governor:
         if claim is None or not claim.held or claim.pool != asking.pool:
             return None
         inherited_lease.check_fits(asking.slots, claim)
-        return Lease(self, asking, free(asking.pool, claim.id, asked_at=claim.asked_at), nested=True)
+        return Lease(
+            self, asking, granted_verdict(asking.pool, claim.id, asked_at=claim.asked_at), nested=True
+        )
 
     def open_box(self) -> Box | None:
         """A mailbox that whoever works on this state can reach; None where none can be had."""
@@ -341,7 +343,7 @@ class Governor:
         """The lease of a claim that was not asked for, to be released by us."""
         claim = self.store.claim(claim_id)
         asked_at = claim.asked_at if claim is not None else 0.0
-        return self._keep(Lease(self, asking, free(asking.pool, claim_id, asked_at=asked_at)))
+        return self._keep(Lease(self, asking, granted_verdict(asking.pool, claim_id, asked_at=asked_at)))
 
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""

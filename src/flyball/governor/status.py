@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flyball.core.pool.model import Claim, Phase
-from flyball.core.pool.plan import spacing_of
+from flyball.core.pool.plan import spacing_s
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import LEASE_BACKSTOP_S, RESERVED
 from flyball.core.share_lease.allotment import silent
@@ -311,7 +311,7 @@ def status_from(snapshot: Snapshot, location: str, *, reserved: bool = False) ->
 def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
     s, cap_state, breaker = pool.settings, pool.memory.cap, pool.memory.breaker
     settling = s.adaptive and now < cap_state.settle_until
-    spacing = spacing_of(cap_state, s)
+    spacing = spacing_s(cap_state, s)
     return PoolStatus(
         name=pool.name,
         profile=s.profile,

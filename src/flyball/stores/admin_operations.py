@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.pool import plan as planning
-from flyball.core.pool.control.registry import handed_over
+from flyball.core.pool.control.registry import migrate_state
 from flyball.core.pool.model import Ask, ProjectUse
 from flyball.core.pool.rate_window import Source
 from flyball.core.pool.settings import (
@@ -55,9 +55,9 @@ class AdminOperations(Transactions):
             if learned is not None:
                 memory = learned
             elif "cap" in changes or _starts_anew(before, settings):
-                memory = planning.reseeded(memory, settings, session.now)
+                memory = planning.restart_from(memory, settings, session.now)
             elif before.controller != settings.controller:
-                memory = replace(memory, cap=handed_over(memory.cap, session.now), quota=Quota())
+                memory = replace(memory, cap=migrate_state(memory.cap, session.now), quota=Quota())
             if not settings.adaptive or settings.spacing_s == 0:
                 session.row.meters.next_grant_at = 0.0
             session.refresh(memory)

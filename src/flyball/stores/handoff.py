@@ -12,7 +12,7 @@ from dataclasses import replace
 from flyball.core.pool import plan as planning
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import Candidate, choose, judge, next_grant_at, start_of_turn, too_large
-from flyball.core.pool.control.registry import controller_of
+from flyball.core.pool.control.registry import controller_for
 from flyball.core.pool.model import Ask, Claim, Outcome, Phase, ProjectUse
 from flyball.core.pool.settings import CONFIRM_S, ShareRule
 from flyball.core.pool.verdict import Reason, span_words
@@ -317,7 +317,7 @@ def _settle_windows(session: PoolSession, claim: Claim, release: Release) -> Non
                 meters.windows, claim.cost, sent_at=sent_at, mark=claim.marks, now=now
             )
         else:
-            meters.windows = windowing.settle(
+            meters.windows = windowing.reconcile(
                 meters.windows, claim.cost, release.used, sent_at=sent_at, mark=claim.marks, now=now
             )
 
@@ -328,13 +328,13 @@ def plan_soon(session: PoolSession) -> None:
     limits = session.row.limits
     if limits.valid_until <= soon or limits.cap >= limits.ceiling:
         return
-    if controller_of(session.settings).by_success:
+    if controller_for(session.settings).by_success:
         session.put_plan(replace(limits, valid_until=soon))
 
 
 def end_trial(session: PoolSession, outcome: Outcome) -> None:
     row = session.row
-    memory, facts = planning.fold_trial_end(
+    memory, facts = planning.apply_trial_end(
         session.memory, row.meters, session.settings, outcome, pool=row.name, now=session.now
     )
     session.record_facts(facts)

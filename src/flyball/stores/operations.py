@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from flyball.core.pool.admission import Denial
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, IdempotencyRecord, Outcome
 from flyball.core.pool.settings import KEY_LIMIT, KEY_TTL_S, check_amounts, check_name
-from flyball.core.pool.verdict import Kind, Reason, Verdict, free, span_words
+from flyball.core.pool.verdict import Kind, Reason, Verdict, granted_verdict, span_words
 from flyball.core.signals import Signal
 from flyball.errors import UsageError
 from flyball.stores import verdicts
@@ -215,7 +215,7 @@ class StoreOperations(AdminOperations):
         if found is None or asked_at not in (None, found[1]):
             return None
         pool, asked_at, in_use, cap = found
-        return free(pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap)
+        return granted_verdict(pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap)
 
     @operation
     def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from flyball.core.pool import plan as planning
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import Candidate, Denial, judge
+from flyball.core.pool.control.port import SignalContext
 from flyball.core.pool.model import (
     Ask,
     Claim,
@@ -123,19 +124,7 @@ class PoolSession:
         """A pool nobody has used before starts with the defaults."""
         s = codec.load_settings("{}")
         memory = planning.first_memory(s, self.now)
-        first = planning.replan(
-            memory,
-            Meters(),
-            s,
-            pool=pool,
-            version=0,
-            counts=PoolCounts(),
-            projects=(),
-            announced=(),
-            next_demand_expiry=None,
-            trial_live=False,
-            now=self.now,
-        )
+        first = planning.replan(memory, Meters(), s, pool=pool, version=0, counts=PoolCounts(), now=self.now)
         next_id, machine = self.rows.take_block(), self.rows.machine()
         row = PoolRow(pool, first.limits, first.meters, PoolCounts(), 0, next_id, machine)
         self.rows.add_pool(row, settings="{}", memory=codec.dump(memory))
@@ -261,22 +250,21 @@ class PoolSession:
             # From now on it is counted what is accepted: a quota may be behind the refusals. The plan ends it
             # where nobody wants to know.
             meters.work = 1.0
-        memory, facts = planning.fold(
-            self.memory,
-            meters,
-            self.settings,
-            signal,
+        context = SignalContext(
+            signal=signal,
+            now=self.now,
+            in_use=self._counts_seen().in_use,
             pool=self.row.name,
             project=project,
             name=name,
             claim_id=claim.id if claim is not None else claim_id,
-            now=self.now,
-            in_use=self._counts_seen().in_use,
             sent_at=sent.at if sent is not None else None,
             in_flight=sent.in_flight if sent is not None else None,
+            hold_mean_s=meters.hold_mean_s,
             work={"requests": meters.work, "tokens": meters.work_tokens} if meters.work else None,
             explained=claim is not None and windowing.explains(meters.windows, signal, claim.cost),
         )
+        memory, facts = planning.apply_signal(self.memory, meters, self.settings, context)
         self.record_facts(facts)
         self.refresh(memory)
 

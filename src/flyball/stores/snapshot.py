@@ -77,7 +77,7 @@ def _project_usage(session: PoolSession) -> tuple[ProjectUsage, ...]:
     row = session.row
     uses = session.rows.projects(row.name)
     announced = {d.project for d in session.rows.demands(row.name) if d.until > session.now}
-    demanding = fairness.demanding(uses, sorted(announced))
+    demanding = fairness.competing_weights(uses, sorted(announced))
     if row.limits.share is ShareRule.STRICT:
         shares = {use.name: use.share or 0 for use in uses}
     else:

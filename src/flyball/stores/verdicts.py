@@ -9,13 +9,13 @@ from flyball.core.pool.admission import (
     Candidate,
     Denial,
     estimate_s,
-    in_order,
     place_in_way,
+    rank_asks,
     start_of_turn,
     too_large,
 )
 from flyball.core.pool.model import Claim
-from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, free
+from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, granted_verdict
 from flyball.stores.pool_session import PoolSession, candidate
 
 EXACT_PLACES = 50
@@ -26,7 +26,9 @@ _BLOCKED_BY_OLDEST = frozenset(
 
 def grant_verdict(session: PoolSession, claim_id: int, asked_at: float) -> Verdict:
     row = session.row
-    return free(row.name, claim_id, asked_at=asked_at, in_use=row.counts.in_use, cap=row.limits.cap)
+    return granted_verdict(
+        row.name, claim_id, asked_at=asked_at, in_use=row.counts.in_use, cap=row.limits.cap
+    )
 
 
 def waiting_verdict(session: PoolSession, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
@@ -122,7 +124,7 @@ def queue_order(session: PoolSession, asks: Sequence[Candidate], *, limit: int) 
     turn, ageing_s = session.row.meters.turn, session.row.limits.ageing_s
     while lines and len(ordered) < limit:
         heads = [group[-1] for group in lines.values()]
-        first = in_order(heads, uses, turn=turn, ageing_s=ageing_s, now=session.now)[0]
+        first = rank_asks(heads, uses, turn=turn, ageing_s=ageing_s, now=session.now)[0]
         group = lines[first.project, first.priority]
         ordered.append(group.pop())
         use = uses[first.project]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.pool.control.aimd import freeze, grow, resume_at_floor
-from flyball.core.pool.control.port import cap_of, count_throttle
+from flyball.core.pool.control.port import cap_for, count_throttle
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.settings import PoolSettings
 from tests.core.kit import T0, at, pool, throttle
@@ -19,7 +19,7 @@ def _succeed(state: CapState, oks: int, now: float = T0 + 100) -> CapState:
 
 
 def test_the_cap_starts_at_two_and_grows_by_one_per_two_successes() -> None:
-    assert [cap_of(_succeed(at(2.0), oks), CALLS) for oks in range(5)] == [2, 2, 3, 3, 4]
+    assert [cap_for(_succeed(at(2.0), oks), CALLS) for oks in range(5)] == [2, 2, 3, 3, 4]
 
 
 def test_the_cap_stops_at_twelve() -> None:
@@ -28,7 +28,7 @@ def test_the_cap_stops_at_twelve() -> None:
 
 def test_a_throttle_halves_the_level_not_the_rounded_cap() -> None:
     state, event = throttle(at(7.0), CALLS, T0 + 1)
-    assert (state.level, cap_of(state, CALLS), event) == (3.5, 3, CapEvent.CUT)
+    assert (state.level, cap_for(state, CALLS), event) == (3.5, 3, CapEvent.CUT)
 
 
 def test_no_growth_during_the_cooldown_after_a_cut() -> None:
@@ -61,7 +61,7 @@ def test_the_floor_is_one() -> None:
     state = at(8.0)
     for n in range(10):
         state, _ = throttle(state, CALLS, T0 + 10 * n)
-    assert cap_of(state, CALLS) == 1
+    assert cap_for(state, CALLS) == 1
 
 
 # -- whatever happens -------------------------------------------------------------------------------
@@ -97,17 +97,17 @@ def test_the_cap_stays_between_floor_and_ceiling_whatever_happens(
     for what, wait_s, number, full in moves:
         now += wait_s
         state = _moved(state, s, what, number, now if full else now - 1000, now)
-        assert s.cap_floor <= cap_of(state, s) <= s.cap_ceiling
+        assert s.cap_floor <= cap_for(state, s) <= s.cap_ceiling
         assert s.cap_floor <= state.level <= s.cap_ceiling
 
 
 def _moved(state: CapState, s: PoolSettings, what: str, number: int, bound_at: float, now: float) -> CapState:
     name = f"t-{number}"
     if what == "throttle":
-        before = cap_of(state, s)
+        before = cap_for(state, s)
         state, event = throttle(state, s, now, name=name)
         if event in (CapEvent.CUT, CapEvent.DEEPENED):
-            assert cap_of(state, s) < before, "a cut that cuts nothing"
+            assert cap_for(state, s) < before, "a cut that cuts nothing"
         return state
     if what == "count":
         return count_throttle(state, s, project="a", name=name, now=now)
@@ -121,12 +121,12 @@ def test_a_cut_always_lowers_a_cap_above_the_floor(s: PoolSettings, level: int, 
     """Also where the learned level lies outside the bounds, because somebody changed them since."""
     before = at(float(level))
     after, event = throttle(before, s, T0 + wait_s)
-    if cap_of(before, s) > s.cap_floor:
-        assert (event, cap_of(after, s) < cap_of(before, s)) == (CapEvent.CUT, True)
+    if cap_for(before, s) > s.cap_floor:
+        assert (event, cap_for(after, s) < cap_for(before, s)) == (CapEvent.CUT, True)
 
 
 @given(_pools(), st.integers(1, 40), st.integers(0, 100_000))
 def test_an_idle_cap_never_grows(s: PoolSettings, level: int, wait_s: int) -> None:
     state = at(float(level))
     later = grow(state, s, bound_at=float("-inf"), bound_oks=0, now=T0 + wait_s)
-    assert cap_of(later, s) == cap_of(state, s)
+    assert cap_for(later, s) == cap_for(state, s)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flyball.core.pool.admission import Candidate, choose, in_order, judge, need
+from flyball.core.pool.admission import Candidate, choose, judge, need, rank_asks
 from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.settings import ShareRule
 from tests.core.kit import LIMITS, T0
@@ -88,7 +88,7 @@ def test_no_admissible_ask_of_the_same_rank_is_passed_over_for_a_less_needy_proj
 
 
 def _in_order(asks: Sequence[Candidate], uses: dict[str, ProjectUse]) -> list[Candidate]:
-    return in_order(asks, uses, turn=0.0, ageing_s=AGEING_S, now=T0)
+    return rank_asks(asks, uses, turn=0.0, ageing_s=AGEING_S, now=T0)
 
 
 def _has(use: ProjectUse) -> float:
@@ -105,7 +105,7 @@ def test_ageing_never_puts_an_ask_before_a_needier_one_of_the_highest_priority(
     line: Line,
 ) -> None:
     asks, uses = line
-    order = [ask.id for ask in in_order(asks, uses, turn=0.0, ageing_s=AGEING_S, now=T0)]
+    order = [ask.id for ask in rank_asks(asks, uses, turn=0.0, ageing_s=AGEING_S, now=T0)]
     top = max(ask.priority for ask in asks)
     for high in (ask for ask in asks if ask.priority == top):
         for low in asks:
@@ -122,7 +122,7 @@ def test_an_ask_that_waited_long_enough_ranks_with_the_highest(
     equal = {name: replace(use, in_use=1, weight=1.0) for name, use in uses.items()}
     old = replace(asks[0], id=0, priority=-2, asked_at=T0 - 100 * AGEING_S)
     assert (
-        in_order(
+        rank_asks(
             [*asks, old], {**equal, old.project: equal[old.project]}, turn=0.0, ageing_s=AGEING_S, now=T0
         )[0].id
         == 0
@@ -132,14 +132,14 @@ def test_an_ask_that_waited_long_enough_ranks_with_the_highest(
 def test_equals_are_served_by_arrival() -> None:
     uses = {name: ProjectUse(name) for name in "abc"}
     asks = [Candidate(n, project, asked_at=T0) for n, project in ((3, "a"), (1, "c"), (2, "b"))]
-    assert [ask.id for ask in in_order(asks, uses, turn=0.0, ageing_s=AGEING_S, now=T0)] == [1, 2, 3]
+    assert [ask.id for ask in rank_asks(asks, uses, turn=0.0, ageing_s=AGEING_S, now=T0)] == [1, 2, 3]
 
 
 def test_a_clock_that_went_back_ages_nobody_backwards() -> None:
     uses = {name: ProjectUse(name) for name in "ab"}
     future = Candidate(1, "a", asked_at=T0 + 1000)
     assert (
-        in_order([future, Candidate(2, "b", asked_at=T0)], uses, turn=0.0, ageing_s=AGEING_S, now=T0)[0].id
+        rank_asks([future, Candidate(2, "b", asked_at=T0)], uses, turn=0.0, ageing_s=AGEING_S, now=T0)[0].id
         == 1
     )
 

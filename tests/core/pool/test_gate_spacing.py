@@ -11,12 +11,12 @@ from tests.core.kit import T0
 
 def test_starts_are_spaced_with_the_chance_that_is_passed_in() -> None:
     gate = LocalPool(resolve_pool({"cap": 4, "spacing_s": 3.0, "spacing_jitter": 0.5}), T0)
-    assert gate.open_at(T0) == T0
+    assert gate.earliest_start(T0) == T0
     gate.start(T0, chance=0.0)
-    assert gate.open_at(T0) == T0 + 1.5
-    assert gate.open_at(T0 + 1.0) == T0 + 1.5
+    assert gate.earliest_start(T0) == T0 + 1.5
+    assert gate.earliest_start(T0 + 1.0) == T0 + 1.5
     gate.start(T0 + 1.5)
-    assert gate.open_at(T0 + 1.5) == T0 + 4.5
+    assert gate.earliest_start(T0 + 1.5) == T0 + 4.5
 
 
 def test_a_trial_is_exempt_from_spacing() -> None:
@@ -25,7 +25,7 @@ def test_a_trial_is_exempt_from_spacing() -> None:
     )
     first = gate.start(T0)
     gate.end(first, Signal(SignalKind.THROTTLED), T0 + 130.0)
-    opens = gate.open_at(T0 + 130.0)
+    opens = gate.earliest_start(T0 + 130.0)
     assert T0 + 130.0 < opens < T0 + 600.0
-    assert gate.open_at(opens) == opens
+    assert gate.earliest_start(opens) == opens
     assert gate.limits.phase is Phase.TRIAL

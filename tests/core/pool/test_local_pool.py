@@ -44,7 +44,7 @@ class Driver:
         self.now += seconds
 
     def open(self, cost: Mapping[str, float] = NOTHING) -> bool:
-        return self.gate.open_at(self.now, cost) <= self.now
+        return self.gate.earliest_start(self.now, cost) <= self.now
 
     def start(self, cost: Mapping[str, float] = NOTHING) -> CallStart:
         assert self.open(cost)
@@ -76,10 +76,10 @@ class MadController(FixedController):
     def __init__(self, levels: Callable[[], float]) -> None:
         self._levels = levels
 
-    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
+    def on_signal(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
         return replace(state, level=self._levels()), CapEvent.CUT
 
-    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
+    def on_usage(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
         return replace(state, level=self._levels())
 
 
@@ -87,7 +87,7 @@ class MadController(FixedController):
 def test_a_controller_that_goes_mad_cannot_exceed_the_ceiling_nor_the_floor(
     monkeypatch: pytest.MonkeyPatch, level: float
 ) -> None:
-    monkeypatch.setattr(plan, "controller_of", lambda _: MadController(lambda: level))
+    monkeypatch.setattr(plan, "controller_for", lambda _: MadController(lambda: level))
     d = driver(cap_floor=2)
     for _ in range(3):
         d.end(d.start(), THROTTLED)
@@ -146,7 +146,7 @@ def test_whatever_a_mad_controller_says_in_flight_never_exceeds_the_ceiling(
 ) -> None:
     numbers = iter(levels * 10_000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "controller_of", lambda _: MadController(lambda: next(numbers)))
+        patch.setattr(plan, "controller_for", lambda _: MadController(lambda: next(numbers)))
         d = driver(cap=4, cap_ceiling=6)
 
         def check(flying: int) -> None:
@@ -171,7 +171,7 @@ def test_under_any_controller_work_starts_again_when_everything_ended_and_time_p
     for start in flying:
         d.end(start)
     for _ in range(10):
-        at = d.gate.open_at(d.now)
+        at = d.gate.earliest_start(d.now)
         if at <= d.now:
             break
         assert at < INFINITY, "nothing is in flight, so only time can open it"
@@ -182,7 +182,7 @@ def test_under_any_controller_work_starts_again_when_everything_ended_and_time_p
 def test_a_full_gate_says_when_to_look_again() -> None:
     d = driver()
     assert len(d.fill()) == 8
-    assert d.gate.open_at(d.now) > d.now
+    assert d.gate.earliest_start(d.now) > d.now
 
 
 def test_a_static_gate_never_moves() -> None:
@@ -198,8 +198,8 @@ def test_a_static_gate_never_moves() -> None:
 def test_retry_after_closes_it_until_then() -> None:
     d = driver()
     d.end(d.start(), Signal(SignalKind.THROTTLED, 5.0))
-    assert d.gate.open_at(d.now) >= T0 + 5
-    d.now = d.gate.open_at(d.now)
+    assert d.gate.earliest_start(d.now) >= T0 + 5
+    d.now = d.gate.earliest_start(d.now)
     assert d.open()
 
 
@@ -212,14 +212,14 @@ def _open_breaker(**changes: object) -> Driver:
 
 def _trial() -> tuple[Driver, CallStart]:
     d = _open_breaker()
-    d.now = d.gate.open_at(d.now)
+    d.now = d.gate.earliest_start(d.now)
     return d, d.start()
 
 
 def test_an_open_breaker_lets_nobody_through_until_its_break_is_over() -> None:
     d = _open_breaker()
     assert not d.open()
-    d.now = d.gate.open_at(d.now)
+    d.now = d.gate.earliest_start(d.now)
     assert d.open()
 
 
@@ -237,10 +237,10 @@ def test_a_trial_that_is_answered_closes_the_breaker() -> None:
 
 def test_a_trial_that_is_refused_opens_it_for_longer() -> None:
     d = _open_breaker(break_s=10.0, break_max_s=100.0, controller="article")
-    d.now = d.gate.open_at(d.now)
+    d.now = d.gate.earliest_start(d.now)
     trial, before = d.start(), d.now
     d.end(trial, THROTTLED)
-    assert d.gate.open_at(d.now) == before + 20.0
+    assert d.gate.earliest_start(d.now) == before + 20.0
 
 
 @pytest.mark.parametrize("ending", ["abandoned", "unknown"])
@@ -256,7 +256,7 @@ def test_a_trial_that_said_nothing_leaves_it_to_the_next(ending: str) -> None:
 
 def test_a_trial_still_running_after_its_clean_time_closes_the_breaker() -> None:
     d, _ = _trial()
-    d.now = d.gate.open_at(d.now)
+    d.now = d.gate.earliest_start(d.now)
     d.gate.renew(d.now)
     assert d.gate.limits.phase is Phase.CLOSED
 
@@ -267,10 +267,10 @@ def test_an_old_call_refused_during_the_trial_does_not_judge_it() -> None:
     for start in others:
         d.end(start, THROTTLED)
     while d.gate.limits.phase.value != "open":
-        d.now = max(d.now, d.gate.open_at(d.now))
+        d.now = max(d.now, d.gate.earliest_start(d.now))
         for start in d.fill():
             d.end(start, OVERLOADED)
-    d.now = d.gate.open_at(d.now)
+    d.now = d.gate.earliest_start(d.now)
     d.start()
     d.end(old, THROTTLED)
     assert d.gate.limits.phase is Phase.TRIAL
@@ -282,7 +282,7 @@ def test_an_old_call_refused_during_the_trial_does_not_judge_it() -> None:
 def test_concurrency_and_windows_must_both_have_room() -> None:
     d = driver(windows={"requests": "3/min"})
     assert len(d.fill()) == 3
-    assert d.gate.open_at(d.now) == T0 + 20
+    assert d.gate.earliest_start(d.now) == T0 + 20
 
 
 def test_a_window_lets_calls_through_as_it_refills() -> None:
@@ -335,7 +335,7 @@ def test_a_refusal_that_the_headers_explain_leaves_the_level_alone() -> None:
 def test_after_a_refusal_that_the_headers_explain_the_call_waits_for_the_window() -> None:
     d = driver()
     d.end(d.start({"tokens": 500.0}), _answer(20.0, SignalKind.THROTTLED))
-    assert d.gate.open_at(d.now, {"tokens": 500.0}) > T0 + 10
+    assert d.gate.earliest_start(d.now, {"tokens": 500.0}) > T0 + 10
 
 
 def test_a_provider_that_shows_room_and_refuses_still_lowers_the_level() -> None:
@@ -362,7 +362,7 @@ def test_a_refusal_heard_while_the_call_goes_on_counts_once() -> None:
     d = driver(windows={"requests": "60/min"})
     starts = d.fill()
     d.wait(0.2)
-    d.gate.hear(starts[5], THROTTLED, d.now)
+    d.gate.report(starts[5], THROTTLED, d.now)
     cap, windows = d.gate.cap, d.gate.windows
     d.gate.end(starts[5], THROTTLED, d.now, heard=True)
     assert (cap, d.gate.cap, d.gate.windows) == (5, 5, windows)
@@ -383,6 +383,6 @@ def test_time_that_passes_in_a_full_gate_raises_the_cap_without_a_single_end() -
     d = driver()
     d.fill()
     for _ in range(20):
-        d.now = d.gate.open_at(d.now)
+        d.now = d.gate.earliest_start(d.now)
         d.fill()
     assert d.gate.in_use > 8

@@ -217,7 +217,7 @@ def test_overloads_among_many_more_answers_open_nothing() -> None:
 
 
 def test_the_breaker_opens_for_overload_and_for_a_throttle_at_the_floor_only() -> None:
-    words = {event: CONTROL.trips(calm(20), S, event) for event in CapEvent}
+    words = {event: CONTROL.trip_reason(calm(20), S, event) for event in CapEvent}
     assert {event for event, why in words.items() if why} == {CapEvent.AT_FLOOR, CapEvent.OVERLOADED}
 
 
@@ -268,7 +268,7 @@ def test_where_nothing_fills_the_level_silence_alone_ends_the_spacing() -> None:
 
 def test_what_follows_a_quota_or_an_outage_is_not_spaced() -> None:
     cut, _ = refused(calm(20), in_flight=15)
-    assert CONTROL.forgive(cut, S, T0 + 11).spaced_s == 0.0
+    assert CONTROL.undo_refusals(cut, S, T0 + 11).spaced_s == 0.0
     assert CONTROL.resume(cut, S, T0 + 11).spaced_s == 0.0
 
 
@@ -278,6 +278,6 @@ def test_the_plan_keeps_starts_apart_while_the_controller_asks_for_it() -> None:
     gate.memory = replace(gate.memory, cap=cut)
     opens_at = cut.hold_until
     gate.change(gate.settings, opens_at, reseed=False)
-    assert gate.open_at(opens_at) == opens_at
+    assert gate.earliest_start(opens_at) == opens_at
     gate.start(opens_at)
-    assert gate.open_at(opens_at) == pytest.approx(opens_at + CONFIRM_S)
+    assert gate.earliest_start(opens_at) == pytest.approx(opens_at + CONFIRM_S)

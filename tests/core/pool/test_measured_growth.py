@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.pool.control.measured import FALLS_TO_TRIP, INTERVAL_MOST, OVERDUE_S, PAUSE
-from flyball.core.pool.control.port import SignalContext, UsageSample, cap_of
+from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for
 from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
 from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.settings import PoolSettings, resolve_pool
@@ -272,7 +272,7 @@ def test_a_quota_is_blamed_for_refusals_on_firm_ground_only() -> None:
 
 def test_forgiving_takes_a_fall_back() -> None:
     state, _ = refused(calm(20), in_flight=15)
-    assert CONTROL.forgive(state, S, T0 + 11).level == 20.0
+    assert CONTROL.undo_refusals(state, S, T0 + 11).level == 20.0
 
 
 def test_before_anything_happened_the_level_a_person_set_counts_as_firm() -> None:
@@ -336,7 +336,7 @@ def _moved(state: CapState, s: PoolSettings, move: Move, now: float) -> CapState
             bound_oks=move.oks,
             hold_mean_s=move.hold_s,
         )
-        return CONTROL.see(state, s, seen)
+        return CONTROL.on_usage(state, s, seen)
     if move.what in _kinds:
         heard = SignalContext(
             signal=Signal(SignalKind(move.what)),
@@ -346,8 +346,8 @@ def _moved(state: CapState, s: PoolSettings, move: Move, now: float) -> CapState
             in_flight=move.in_flight,
             hold_mean_s=move.hold_s,
         )
-        return CONTROL.hear(state, s, heard)[0]
-    step = {"freeze": CONTROL.freeze, "resume": CONTROL.resume, "forgive": CONTROL.forgive}[move.what]
+        return CONTROL.on_signal(state, s, heard)[0]
+    step = {"freeze": CONTROL.freeze, "resume": CONTROL.resume, "forgive": CONTROL.undo_refusals}[move.what]
     return step(state, s, now)
 
 
@@ -358,7 +358,7 @@ def test_whatever_happens_the_level_is_a_number_within_its_bounds(s: PoolSetting
         now += move.wait_s
         state = _moved(state, s, move, now)
         assert s.cap_floor <= state.level <= s.cap_ceiling
-        assert s.cap_floor <= cap_of(state, s) <= s.cap_ceiling
+        assert s.cap_floor <= cap_for(state, s) <= s.cap_ceiling
 
 
 @given(_pools(), _moves)
@@ -402,7 +402,10 @@ def test_a_refusal_of_a_fresh_call_always_lowers_a_cap_above_the_floor(
         now += move.wait_s
         state = _moved(state, s, move, now)
     after, event = refused(state, at=now + 1, sent=now + 0.9, in_flight=in_flight, s=s)
-    if cap_of(state, s) > s.cap_floor:
-        assert (event in (CapEvent.CUT, CapEvent.UNDONE), cap_of(after, s) < cap_of(state, s)) == (True, True)
+    if cap_for(state, s) > s.cap_floor:
+        assert (event in (CapEvent.CUT, CapEvent.UNDONE), cap_for(after, s) < cap_for(state, s)) == (
+            True,
+            True,
+        )
     else:
         assert event in (CapEvent.AT_FLOOR, CapEvent.UNDONE, CapEvent.COUNTED)

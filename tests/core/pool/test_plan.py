@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from flyball.core.pool.breaker import BreakerState
-from flyball.core.pool.control.port import cap_of
+from flyball.core.pool.control.port import SignalContext, cap_for
 from flyball.core.pool.model import Meters, Outcome, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.plan import (
     FOREVER_S,
     LearnedState,
     Plan,
+    apply_signal,
+    apply_trial_end,
     first_memory,
-    fold,
-    fold_trial_end,
     replan,
-    reseeded,
+    restart_from,
 )
 from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import Signal, SignalKind
@@ -41,18 +41,16 @@ def told(
     claim_id: int | None = None,
 ) -> tuple[LearnedState, list[str]]:
     """The memory after one signal, and the kinds of facts it left."""
-    memory, facts = fold(
-        memory,
-        meters or Meters(),
-        s,
-        signal,
+    context = SignalContext(
+        signal=signal,
+        now=now,
+        in_use=cap_for(memory.cap, s),
         pool="p",
         project=project,
         name=name,
         claim_id=claim_id,
-        now=now,
-        in_use=cap_of(memory.cap, s),
     )
+    memory, facts = apply_signal(memory, meters or Meters(), s, context)
     return memory, [fact.kind for fact in facts]
 
 
@@ -149,7 +147,7 @@ def test_a_throttle_at_the_floor_during_settle_after_a_cut_does_not_open_the_bre
 
 def test_a_throttle_at_the_floor_during_the_settle_after_a_trial_does_not_open_the_breaker() -> None:
     """A floor throttle counts only outside settle (SEMANTICS, Breaker)."""
-    closed, _ = fold_trial_end(HALF_OPEN, TRIAL, MIXED, Outcome.FINISHED, pool="p", now=T0)
+    closed, _ = apply_trial_end(HALF_OPEN, TRIAL, MIXED, Outcome.FINISHED, pool="p", now=T0)
     assert closed.cap.settle_until == T0 + SETTLE_S
     assert told(closed, now=T0 + 1)[0].breaker.phase is Phase.CLOSED
 
@@ -237,7 +235,7 @@ def test_a_trial_that_is_gone_is_waited_for_and_then_reopens() -> None:
 )
 def test_the_end_of_a_trial(outcome: Outcome, phase: Phase) -> None:
     """Throttled is judged as a signal, abandoned says nothing."""
-    memory, _ = fold_trial_end(HALF_OPEN, TRIAL, MIXED, outcome, pool="p", now=T0)
+    memory, _ = apply_trial_end(HALF_OPEN, TRIAL, MIXED, outcome, pool="p", now=T0)
     assert memory.breaker.phase is phase
 
 
@@ -306,7 +304,7 @@ def test_a_static_pool_has_no_breaker_no_spacing_and_its_own_cap_as_ceiling() ->
 
 
 def test_a_person_who_sets_the_cap_starts_it_anew() -> None:
-    memory = reseeded(LearnedState(cut(2, failed=8)), pool(cap=6), T0)
+    memory = restart_from(LearnedState(cut(2, failed=8)), pool(cap=6), T0)
     assert (memory.cap.level, memory.cap.failed_level) == (6, None)
 
 

@@ -64,7 +64,7 @@ def test_after_a_call_larger_than_the_window_the_next_waits_for_what_it_really_t
 
 
 def test_a_call_is_one_request_whether_it_says_so_or_not() -> None:
-    requests = windowing.declared(REQUESTS, 60, 60.0, T0)
+    requests = windowing.declared_window(REQUESTS, 60, 60.0, T0)
     assert level_of(windowing.take([requests], NOTHING, T0), REQUESTS) == 59
     assert level_of(windowing.take([requests], {REQUESTS: 3}, T0), REQUESTS) == 57
 
@@ -74,7 +74,7 @@ def test_a_call_that_names_no_tokens_takes_none() -> None:
 
 
 def test_all_windows_must_have_room_and_the_last_one_is_named() -> None:
-    requests = windowing.declared(REQUESTS, 60, 60.0, T0)
+    requests = windowing.declared_window(REQUESTS, 60, 60.0, T0)
     (spent,) = windowing.take([requests], {REQUESTS: 60}, T0)
     assert windowing.room_at([spent, tokens(0)], {TOKENS: 500}, T0) == (T0 + 1.0, REQUESTS)
     assert windowing.room_at([spent, tokens(0)], {TOKENS: 5_000}, T0) == (T0 + 5.0, TOKENS)
@@ -88,25 +88,25 @@ def _sent(*windows: Window, cost: Mapping[str, float]) -> tuple[tuple[Window, ..
 
 def test_settling_replaces_the_estimate_by_what_was_used() -> None:
     taken, mark = _sent(tokens(), cost={TOKENS: 8_000})
-    settled = windowing.settle(taken, {TOKENS: 8_000}, {TOKENS: 3_000}, sent_at=T0, mark=mark, now=T0)
+    settled = windowing.reconcile(taken, {TOKENS: 8_000}, {TOKENS: 3_000}, sent_at=T0, mark=mark, now=T0)
     assert level_of(settled) == LIMIT - 3_000
 
 
 def test_settling_may_take_more_than_was_reserved() -> None:
     taken, mark = _sent(tokens(1_000), cost={TOKENS: 1_000})
-    settled = windowing.settle(taken, {TOKENS: 1_000}, {TOKENS: 5_000}, sent_at=T0, mark=mark, now=T0)
+    settled = windowing.reconcile(taken, {TOKENS: 1_000}, {TOKENS: 5_000}, sent_at=T0, mark=mark, now=T0)
     assert level_of(settled) == -4_000
 
 
 def test_settling_leaves_windows_alone_that_it_does_not_name() -> None:
-    requests = windowing.declared(REQUESTS, 60, 60.0, T0)
+    requests = windowing.declared_window(REQUESTS, 60, 60.0, T0)
     taken, mark = _sent(requests, tokens(), cost={TOKENS: 100})
-    settled = windowing.settle(taken, {TOKENS: 100}, {TOKENS: 50}, sent_at=T0, mark=mark, now=T0)
+    settled = windowing.reconcile(taken, {TOKENS: 100}, {TOKENS: 50}, sent_at=T0, mark=mark, now=T0)
     assert level_of(settled, REQUESTS) == 59
 
 
 def test_a_rejected_call_burns_nothing() -> None:
-    requests = windowing.declared(REQUESTS, 60, 60.0, T0)
+    requests = windowing.declared_window(REQUESTS, 60, 60.0, T0)
     taken, mark = _sent(requests, tokens(), cost={TOKENS: 8_000})
     back = windowing.refund(taken, {TOKENS: 8_000}, sent_at=T0, mark=mark, now=T0)
     assert (level_of(back, REQUESTS), level_of(back)) == (60, LIMIT)
@@ -170,7 +170,7 @@ class Client:
                 self.windows, {TOKENS: cost}, sent_at=sent_at, mark=mark, now=self.now
             )
         else:
-            self.windows = windowing.settle(
+            self.windows = windowing.reconcile(
                 self.windows, {TOKENS: cost}, {TOKENS: cost}, sent_at=sent_at, mark=mark, now=self.now
             )
 
@@ -338,19 +338,19 @@ def test_a_quota_that_nobody_waits_for_explains_nothing() -> None:
     ],
 )
 def test_rates_are_read_as_people_write_them(text: str, amount: float, per_s: float) -> None:
-    assert windowing.rate(text) == (amount, per_s)
+    assert windowing.parse_rate(text) == (amount, per_s)
 
 
 @every("text", ["", "60", "60/", "/min", "60/year", "-1/min", "1e3/min", "60/min/s", "\uff160/min", 60, None])
 def test_what_is_no_rate_is_refused_with_the_way_to_write_one(text: object) -> None:
     with pytest.raises(UsageError, match="60/min"):
-        windowing.rate(text)  # type: ignore[arg-type]
+        windowing.parse_rate(text)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("amount", "per_s"), [(0, 60), (-1, 60), (1, 0), (math.nan, 60)])
 def test_a_window_of_nothing_is_refused(amount: float, per_s: float) -> None:
     with pytest.raises(UsageError, match="above 0"):
-        windowing.declared(TOKENS, amount, per_s, T0)
+        windowing.declared_window(TOKENS, amount, per_s, T0)
 
 
 def test_a_declared_window_starts_full() -> None:

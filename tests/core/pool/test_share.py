@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.pool.admission import demanding, fair_shares, need, strict_shares
+from flyball.core.pool.admission import competing_weights, fair_shares, need, strict_shares
 from flyball.core.pool.model import ProjectUse
 
 names = st.text("abcdefgh-_ü", min_size=1, max_size=4)
@@ -120,4 +120,8 @@ def test_a_project_demands_while_it_waits_holds_or_announces() -> None:
         ProjectUse("announces"),
         ProjectUse("idle"),
     ]
-    assert demanding(projects, ["announces", "unknown"]) == {"waits": 1.0, "holds": 2.0, "announces": 1.0}
+    assert competing_weights(projects, ["announces", "unknown"]) == {
+        "waits": 1.0,
+        "holds": 2.0,
+        "announces": 1.0,
+    }

@@ -47,7 +47,7 @@ def refused(
     done: dict[str, float] | None = None,
     level: float = 100.0,
 ) -> Quota:
-    return quotas.refused(
+    return quotas.on_refusal(
         quota,
         work=work(at) if done is None else done,
         in_flight=in_flight,
@@ -59,7 +59,7 @@ def refused(
 
 
 def served(quota: Quota, at: float, *, high: float = 8.0) -> Quota:
-    return quotas.served(quota, high=high, hold_s=HOLD_S, now=at)
+    return quotas.on_success(quota, high=high, hold_s=HOLD_S, now=at)
 
 
 def emptied(
@@ -168,10 +168,10 @@ def test_calls_so_short_that_nothing_is_recent_prove_nothing() -> None:
     quota = Quota()
     for number in range(40):
         at = T0 + number * 0.2
-        quota = quotas.refused(
+        quota = quotas.on_refusal(
             quota, work=work(at), in_flight=4.0, named=False, hold_s=0.1, now=at, level=100.0
         )
-        quota = quotas.served(quota, high=8.0, hold_s=0.1, now=at + 0.1)
+        quota = quotas.on_success(quota, high=8.0, hold_s=0.1, now=at + 0.1)
     assert not quota.believed
 
 
@@ -260,12 +260,12 @@ def test_a_quota_that_changed_is_estimated_anew() -> None:
 def _pace(since_s: float) -> float:
     """The refill after so long without a refusal, as a part of the estimate."""
     quota = replace(BELIEVED, anchor_at=T0)
-    window = quotas.window_of(quota, T0)
-    return quotas.growing(window, quota, T0 + since_s).refill_per_s / quota.per_s
+    window = quotas.estimated_window(quota, T0)
+    return quotas.with_refill_at(window, quota, T0 + since_s).refill_per_s / quota.per_s
 
 
 def test_right_after_an_empty_moment_the_window_is_empty_and_saves() -> None:
-    window = quotas.window_of(BELIEVED, LATER)
+    window = quotas.estimated_window(BELIEVED, LATER)
     assert (window.level_at(LATER), window.source) == (0.0, Source.ESTIMATED)
     assert window.refill_per_s == pytest.approx(BELIEVED.per_s * (1 - SAVING))
 
@@ -287,7 +287,7 @@ def test_long_without_a_refusal_the_pacing_fades() -> None:
 
 def test_idle_time_earns_a_few_seconds_worth_and_no_more() -> None:
     quota = replace(BELIEVED, anchor_at=T0)
-    window = quotas.growing(quotas.window_of(quota, T0), quota, T0 + 3600)
+    window = quotas.with_refill_at(quotas.estimated_window(quota, T0), quota, T0 + 3600)
     assert window.level == pytest.approx(quota.per_s * CUSHION_S)
 
 
@@ -299,37 +299,37 @@ def _others() -> tuple[Window, ...]:
 
 
 def test_without_belief_the_windows_stay_as_they_are() -> None:
-    assert quotas.applied(_others(), Quota(), T0) == _others()
+    assert quotas.with_estimated_window(_others(), Quota(), T0) == _others()
 
 
 def test_a_belief_adds_its_window_and_leaves_the_others() -> None:
-    windows = quotas.applied(_others(), BELIEVED, LATER)
+    windows = quotas.with_estimated_window(_others(), BELIEVED, LATER)
     assert windows[:2] == _others()
     assert [window.source for window in windows[2:]] == [Source.ESTIMATED]
 
 
 def test_a_belief_given_up_takes_its_window_away() -> None:
-    windows = quotas.applied(_others(), BELIEVED, LATER)
-    assert quotas.applied(windows, Quota(given_up_until=LATER + 900), LATER + 1) == _others()
+    windows = quotas.with_estimated_window(_others(), BELIEVED, LATER)
+    assert quotas.with_estimated_window(windows, Quota(given_up_until=LATER + 900), LATER + 1) == _others()
 
 
 def test_another_refusal_empties_the_window_again() -> None:
-    windows = quotas.applied((), BELIEVED, LATER)
+    windows = quotas.with_estimated_window((), BELIEVED, LATER)
     again = refused(BELIEVED, LATER + 100)
-    (window,) = quotas.applied(windows, again, LATER + 100)
+    (window,) = quotas.with_estimated_window(windows, again, LATER + 100)
     assert window.level_at(LATER + 100) == 0.0
 
 
 def test_looking_again_does_not_empty_it() -> None:
     quota = replace(BELIEVED, anchor_at=LATER)
-    windows = quotas.applied((), quota, LATER)
+    windows = quotas.with_estimated_window((), quota, LATER)
     for wait_s in (1.0, 2.0, 3.0):
-        windows = quotas.applied(windows, quota, LATER + wait_s)
+        windows = quotas.with_estimated_window(windows, quota, LATER + wait_s)
     assert windows[0].level_at(LATER + 3) == pytest.approx(3 * BELIEVED.per_s * (1 - SAVING))
 
 
 def test_what_was_refused_before_the_empty_moment_gives_nothing_back_to_it() -> None:
-    (window,) = quotas.applied((), BELIEVED, LATER)
+    (window,) = quotas.with_estimated_window((), BELIEVED, LATER)
     assert not window.owes(LATER - 0.1, {BELIEVED.unit: 0.0})
 
 
@@ -360,7 +360,7 @@ def test_whatever_is_refused_and_served_the_window_to_pace_by_makes_sense(
     for is_refusal, wait_s, level, accepted, named in events:
         now, done = now + wait_s, done + accepted
         if is_refusal:
-            quota = quotas.refused(
+            quota = quotas.on_refusal(
                 quota,
                 work={"requests": float(done), "tokens": done * 7.0},
                 in_flight=float(level),
@@ -369,7 +369,7 @@ def test_whatever_is_refused_and_served_the_window_to_pace_by_makes_sense(
                 now=now,
             )
         else:
-            quota = quotas.served(quota, high=float(level), hold_s=hold_s, now=now)
-        windows = quotas.applied(windows, quota, now)
+            quota = quotas.on_success(quota, high=float(level), hold_s=hold_s, now=now)
+        windows = quotas.with_estimated_window(windows, quota, now)
         assert len(windows) == quota.believed
         assert all(window.refill_per_s > 0 and window.limit > 0 for window in windows)

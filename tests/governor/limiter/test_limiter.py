@@ -163,9 +163,11 @@ def test_a_mad_controller_exceeds_neither_the_maximum_nor_the_ceiling(
 
     from flyball.core.pool.control.measured import MeasuredController
 
-    monkeypatch.setattr(MeasuredController, "see", lambda self, state, s, seen: replace(state, level=1e9))
     monkeypatch.setattr(
-        MeasuredController, "hear", lambda self, state, s, heard: (replace(state, level=1e9), None)
+        MeasuredController, "on_usage", lambda self, state, s, usage: replace(state, level=1e9)
+    )
+    monkeypatch.setattr(
+        MeasuredController, "on_signal", lambda self, state, s, context: (replace(state, level=1e9), None)
     )
     clock = ManualClock()
     limiter = Limiter(maximum=maximum, clock=clock)
@@ -192,7 +194,7 @@ def test_a_mad_controller_exceeds_neither_the_maximum_nor_the_ceiling(
 def test_even_a_mad_plan_does_not_exceed_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     from flyball.core.pool import plan
 
-    monkeypatch.setattr(plan, "cap_of", lambda state, s: 10**9)
+    monkeypatch.setattr(plan, "cap_for", lambda state, s: 10**9)
     limiter = Limiter(maximum=7)
     for _ in range(7):
         limiter.acquire_nowait()

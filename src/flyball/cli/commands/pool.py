@@ -25,7 +25,7 @@ from flyball.cli.ui.pool_settings import (
 )
 from flyball.cli.ui.render import BLANK, Block, print_json, say, show
 from flyball.cli.ui.units import size_words
-from flyball.core.pool.control.port import cap_of
+from flyball.core.pool.control.port import cap_for
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import (
     DEFAULT_POOL,
@@ -133,7 +133,7 @@ def _report(args: argparse.Namespace, imported: koryph_import.Imported) -> Impor
 
 
 def _pool_report(pool: koryph_import.ImportedPool) -> PoolReport:
-    cap_now = cap_of(pool.memory.cap, pool.settings)
+    cap_now = cap_for(pool.memory.cap, pool.settings)
     words = [one_line(pool_view(pool.name, pool.changes, cap_now=cap_now)), *_learned(pool)]
     return PoolReport(pool.name, pool.changes, cap_now, "; ".join(words))
 

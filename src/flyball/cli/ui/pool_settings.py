@@ -11,9 +11,8 @@ import msgspec
 
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words
 from flyball.cli.ui.units import counted, duration, key_limit, key_rate, key_weight, whole
-from flyball.core.pool.control.port import TUNING, cap_of
-from flyball.core.pool.control.registry import controller_of
-from flyball.core.pool.control.registry import named as controller_named
+from flyball.core.pool.control.port import TUNING, cap_for
+from flyball.core.pool.control.registry import controller_for, load_controller
 from flyball.core.pool.plan import first_memory
 from flyball.core.pool.settings import (
     CONTROLLERS,
@@ -76,7 +75,7 @@ def pool_view(name: str, named: PoolChanges, *, cap_now: int | None) -> PoolView
     unused = tuple(key for key in named if _why_unused(key, settings))
     used, cap = cap_now is not None, cap_now
     if cap is None:
-        cap = cap_of(first_memory(settings, 0.0).cap, settings)
+        cap = cap_for(first_memory(settings, 0.0).cap, settings)
     return PoolView(name, used, cap, named, msgspec.to_builtins(settings), unused)
 
 
@@ -85,8 +84,8 @@ def _why_unused(key: str, settings: PoolSettings) -> str:
         return "unused while static"
     if SETTINGS[key].adaptive_only and not settings.adapts and key != "controller":
         return f"unused by the controller {settings.controller}"
-    if key in TUNING and key not in controller_of(settings).heeds:
-        users = [name for name in CONTROLLERS if key in controller_named(name).heeds]
+    if key in TUNING and key not in controller_for(settings).tuned_by:
+        users = [name for name in CONTROLLERS if key in load_controller(name).tuned_by]
         return f"unused by the controller {settings.controller}; it is for {', '.join(users)}"
     return ""
 

@@ -10,7 +10,7 @@ import re
 import shlex
 from pathlib import Path
 
-from flyball.core.pool.rate_window import rate
+from flyball.core.pool.rate_window import parse_rate
 from flyball.errors import UsageError
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -101,7 +101,7 @@ def key_rate(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=RATE, such as tokens=200k/min")
     if written != "0":
         try:
-            rate(written)
+            parse_rate(written)
         except UsageError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
     return key, written

@@ -1,33 +1,32 @@
-"""The fast tempo: does this ask fit the limits, and who of the waiting is next?
+"""The fast tempo: does this ask fit the limits of the plan, and which waiting ask is next?
 
 ``judge`` is a handful of comparisons of counts and meters against ``Limits``, in one fixed order:
 
     machine ceiling -> retry-after, breaker, trial -> spacing -> cap and reserve
     -> fair share and maximum -> windows -> resources -> memory
 
+The first that does not fit becomes a ``Denial``; the store makes the ``Verdict`` (verdict.py) of it, with
+the blocker and ``estimate_s``. The breaker's trial is exempt from spacing and from the adaptive cap (work
+admitted before the breaker opened may hold more than the floor for hours), never from the ceiling.
+
 ``choose`` orders the waiting: aged priority, then the neediest project, then arrival. Ageing lets a
 low ask catch up with the highest priority that waits, never overtake it, so a queue of equals is
 ordered by fairness alone. An ask too large for the free slots may be overtaken for one ageing
 period, then the slots collect for it; one too large for its project's strict share may then run alone.
 
-The breaker's trial is exempt from spacing and from the adaptive cap (work that was admitted before
-the breaker opened may hold more than the floor for hours), never from the ceiling.
+Projects share a cap by one of two rules:
 
-Who may have how much of a cap.
-
-strict   every demanding project owns its part, used or not; the remainder rotates, so with more
-         projects than slots each gets its turn. Parts always sum to the cap.
-lend     idle parts are lent: any free slot may be taken, and the next freed one goes to the
-         project that has least for its weight. Over time that is weighted max-min fairness.
+    strict   every demanding project owns its part, used or not; the remainder rotates, so with more
+             projects than slots each gets its turn. Parts always sum to the cap.
+    lend     idle parts are lent: any free slot may be taken, and the next freed one goes to the
+             project that has least for its weight. Over time that is weighted max-min fairness.
 
 Among projects that have equally little, turns decide (start-time fair queueing): every slot handed to a
 project moves its turn on by slots / weight, and the lowest turn is next. So a project with many processes,
 which always has the oldest ask in line, gets no more than its part even where only one slot is shared.
 
-A minimum, jittered time between two grants, so that a raised cap does not start a herd.
-
-Only a grant moves the clock. A denial for spacing leaves it alone, or a busy queue would push the
-next grant away for ever.
+Spacing keeps a minimum, jittered time between two grants, so that a raised cap does not start a herd. Only a
+grant moves its clock: if a denial did, a busy queue would push the next grant away for ever.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def strict_shares(cap: int, weights: Mapping[str, float], epoch: int) -> dict[st
 
 
 def fair_shares(cap: int, wants: Mapping[str, tuple[int, float]]) -> dict[str, int]:
-    """Weighted max-min: nobody gets more than it wants, what is left over goes round again.
+    """Weighted max-min: no project gets more than it wants, and what is left over goes round again.
 
     ``wants`` maps a project to (slots it could use, weight).
 
@@ -100,19 +99,19 @@ def start_of_turn(use: ProjectUse, turn: float) -> float:
     return max(use.turn, turn)
 
 
-def demanding(projects: Iterable[ProjectUse], announced: Sequence[str]) -> dict[str, float]:
+def competing_weights(projects: Iterable[ProjectUse], announced: Sequence[str]) -> dict[str, float]:
     """Projects that compete now, with their weights: a waiting ask, a live lease or a heartbeat."""
-    heard = set(announced)
-    return {p.name: p.weight for p in projects if p.in_use or p.waiting or p.name in heard}
+    with_heartbeat = set(announced)
+    return {p.name: p.weight for p in projects if p.in_use or p.waiting or p.name in with_heartbeat}
 
 
 MEMORY_LOOK_S = 5.0
-"""Nobody tells us when memory becomes free: whoever waits for it looks this often."""
+"""Nothing tells us when memory becomes free: an ask that waits for it looks this often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What of an ask matters for admission."""
+    """The part of an ask that matters for admission."""
 
     id: int
     project: str
@@ -125,7 +124,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why not now. ``until`` is when time alone may change it (None: when somebody lets go)."""
+    """Why not now. ``until`` is when time alone may change it (None: when a lease ends)."""
 
     reason: Reason
     until: float | None = None
@@ -178,12 +177,12 @@ def _judge_room(
 ) -> Denial | None:
     cap = limits.ceiling if trial else limits.cap
     if counts.in_use + ask.slots > cap:
-        return Denial(Reason.CAP, detail=_lacks(ask, cap - counts.in_use))
+        return Denial(Reason.CAP, detail=_shortfall(ask, cap - counts.in_use))
     # A reserve never takes the last slot: at a cap of 1 ordinary work would stop for good.
     reserve = min(limits.reserve, cap - 1)
     if ask.priority <= 0 and reserve and counts.low_in_use + ask.slots > cap - reserve:
         left = cap - reserve - counts.low_in_use
-        return Denial(Reason.RESERVE, detail=_lacks(ask, left, beside=" beside the reserve"))
+        return Denial(Reason.RESERVE, detail=_shortfall(ask, left, beside=" beside the reserve"))
     if project.maximum is not None and project.in_use + ask.slots > project.maximum:
         return Denial(Reason.MAXIMUM, detail=f"{project.name!r} is at its maximum of {project.maximum}")
     shared = limits.share is ShareRule.STRICT and not trial and not _fits_reserve(ask, counts, reserve)
@@ -193,8 +192,8 @@ def _judge_room(
     return None
 
 
-def _lacks(ask: Candidate, left: int, *, beside: str = "") -> str:
-    """A pool may look free to whoever sees its counts only: an ask for several says how many it lacks."""
+def _shortfall(ask: Candidate, left: int, *, beside: str = "") -> str:
+    """A pool may look free by its counts alone: an ask for several slots says how many it lacks."""
     return f"asks for {ask.slots}, {max(0, left)} free{beside}" if ask.slots > 1 else ""
 
 
@@ -213,7 +212,7 @@ def _judge_windows(ask: Candidate, meters: Meters, now: float) -> Denial | None:
 
 
 def _fits_reserve(ask: Candidate, counts: PoolCounts, reserve: int) -> bool:
-    """What is reserved for priority above 0 is nobody's share: else it might be kept for nobody."""
+    """What is reserved for priority above 0 belongs to no project's share: else it might stay unused."""
     return ask.priority > 0 and counts.in_use - counts.low_in_use + ask.slots <= reserve
 
 
@@ -238,16 +237,16 @@ def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | 
     return None
 
 
-def aged(priority: int, waited_s: float, *, ageing_s: float, top: int) -> int:
+def aged_priority(priority: int, waited_s: float, *, ageing_s: float, top: int) -> int:
     """The priority after so long a wait: one more per ``ageing_s``, never above the highest that waits.
 
-    >>> [aged(-1, waited_s, ageing_s=60, top=1) for waited_s in (59, 60, 7200)]
+    >>> [aged_priority(-1, waited_s, ageing_s=60, top=1) for waited_s in (59, 60, 7200)]
     [-1, 0, 1]
     """
     return min(top, priority + int(max(0.0, waited_s) // ageing_s))
 
 
-def in_order(
+def rank_asks(
     waiting: Sequence[Candidate],
     projects: Mapping[str, ProjectUse],
     *,
@@ -255,13 +254,13 @@ def in_order(
     ageing_s: float,
     now: float,
 ) -> list[Candidate]:
-    """The waiting, first in line first. ``turn`` is where the hand-out stands (admission.py)."""
+    """The waiting, first in line first. ``turn`` is where the hand-out stands."""
     if not waiting:
         return []
     top = max(ask.priority for ask in waiting)
 
     def rank(ask: Candidate) -> tuple[int, tuple[float, float], int]:
-        risen = aged(ask.priority, now - ask.asked_at, ageing_s=ageing_s, top=top)
+        risen = aged_priority(ask.priority, now - ask.asked_at, ageing_s=ageing_s, top=top)
         return (-risen, need(projects[ask.project], turn), ask.id)
 
     return sorted(waiting, key=rank)
@@ -278,21 +277,21 @@ def choose(
 ) -> Candidate | None:
     """The next ask to grant, if any. ``waiting`` holds the oldest ask of each (project, priority) line."""
     awaited: set[str] = set()
-    for ask in in_order(waiting, projects, turn=meters.turn, ageing_s=limits.ageing_s, now=now):
+    for ask in rank_asks(waiting, projects, turn=meters.turn, ageing_s=limits.ageing_s, now=now):
         if awaited and any(w.name in awaited and windowing.cost_in(w, ask.cost) for w in meters.windows):
             continue
         denial = judge(ask, limits, meters, counts, projects[ask.project], machine, now)
         if denial is None:
             return ask
         if denial.reason is Reason.WINDOW:
-            # Whoever is first waits for room; smaller ones behind it would keep the window empty for ever.
+            # The first ask waits for room; smaller ones behind it would keep the window empty for ever.
             awaited.add(denial.window)
-        if _collects(ask, denial, limits, projects[ask.project], machine, now):
+        if _keeps_freed_slots(ask, denial, limits, projects[ask.project], machine, now):
             break
     return None
 
 
-def _collects(
+def _keeps_freed_slots(
     ask: Candidate, denial: Denial, limits: Limits, use: ProjectUse, machine: MachineUse, now: float
 ) -> bool:
     """A large ask that was overtaken for long enough keeps freed slots for itself, if they can suffice."""

@@ -4,10 +4,10 @@
     open   --elapsed--> trial    the break is over: the next admitted ask is the trial
     trial  --clean----> closed   a clean period, or a clean end, of the trial
     trial  --throttled> open     break doubled
-    trial  --vanished-> open     break doubled: nobody will ever say how the trial went
+    trial  --vanished-> open     break doubled: the outcome of the trial will never be known
 
 Everything not in ``TRANSITIONS`` is a bug. Running work is never touched: the breaker only decides
-who starts next. A trial is judged after a short clean period, not at its end, so an agent that
+what starts next. A trial is judged after a short clean period, not at its end, so an agent that
 works for hours does not keep the pool shut.
 """
 
@@ -72,9 +72,6 @@ def step(
     if phase is Phase.TRIAL:
         return replace(state, phase=phase, since=now)
     reopens = state.reopens if event is BreakerEvent.TRIP else state.reopens + 1
-    return BreakerState(phase, now + _doubled(break_s, break_max_s, reopens), reopens, now, why)
-
-
-def _doubled(break_s: float, break_max_s: float, reopens: int) -> float:
     # 2**reopens is bounded before it can overflow a float.
-    return min(break_max_s, break_s * 2.0 ** min(reopens, 64))
+    open_s = min(break_max_s, break_s * 2.0 ** min(reopens, 64))
+    return BreakerState(phase, now + open_s, reopens, now, why)

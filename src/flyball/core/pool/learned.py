@@ -38,13 +38,13 @@ class CapEvent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredState:
-    """What this controller learned beside the level."""
+    """What the measuring controller learned beside the level."""
 
     firm: float
     """The highest level known to be served; a level above it is a probe."""
     changed_at: float
     epoch_at: float = NEVER
-    """Answers to calls sent before this are old news."""
+    """Calls sent before this have been answered by the last cut."""
     cohort_at: float = NEVER
     """Calls sent since this, and before the last cut, met the same limit as the one that caused it."""
     filled_at: float | None = None

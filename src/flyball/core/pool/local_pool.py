@@ -1,11 +1,12 @@
 """One pool inside one process: counts, meters and limits, without queues, threads or a clock.
 
-The same plan that governs a pool of a machine governs this one; only the rows are plain attributes. Whoever
-drives it (``Limiter`` in real time, the simulator in its own) keeps the queue and passes the time in:
+The plan that governs a pool of a machine governs this one too; only the rows are plain attributes. Its driver
+(``Limiter`` in real time, the simulator in its own) keeps the queue and passes the time in:
 
-    open_at   when the next call may start: now, later, or when something ends
-    start     it starts; keep what this returns
-    end       it ended, and this is what the provider said
+    earliest_start   when the next call may start: now, later, or when another ends
+    start            the call starts; keep what this returns
+    report           the provider said something about a call that goes on
+    end              the call ended, and this is what the provider said
 
 In flight never exceeds the cap's ceiling, whatever a controller says.
 """
@@ -18,7 +19,8 @@ from dataclasses import replace
 from flyball.core.pool import plan as planning
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import next_grant_at
-from flyball.core.pool.control.registry import handed_over
+from flyball.core.pool.control.port import SignalContext
+from flyball.core.pool.control.registry import migrate_state
 from flyball.core.pool.model import Fact, Limits, Meters, Outcome, Phase, PoolCounts
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import PoolSettings
@@ -29,7 +31,7 @@ INFINITY = float("inf")
 _NO_COST: Mapping[str, float] = {}
 _TRIAL_OUTCOMES = {
     **dict.fromkeys(CONGESTION, Outcome.THROTTLED),
-    # Nobody knows how it went: the next call is the trial.
+    # The outcome is not known: the next call is the trial.
     SignalKind.UNKNOWN: Outcome.ABANDONED,
 }
 
@@ -70,10 +72,10 @@ class LocalPool:
         self.memory = planning.first_memory(settings, now)
         self.meters, self.counts = Meters(), PoolCounts()
         self.facts: list[Fact] = []
-        """What happened since somebody last emptied it."""
+        """What happened since the driver last emptied it."""
         self._number = 0
         self._work = {"requests": 0.0, "tokens": 0.0}
-        """Accepted so far, for whoever has to find out a quota from it."""
+        """Accepted so far: a quota is found out from it."""
         self.limits: Limits
         self._replan(now)
 
@@ -89,9 +91,8 @@ class LocalPool:
     def windows(self) -> tuple[Window, ...]:
         return self.meters.windows
 
-    def open_at(self, now: float, cost: Mapping[str, float] = _NO_COST) -> float:
-        """``now`` if a call of this cost may start, else when to look again; infinity: when something
-        ends."""
+    def earliest_start(self, now: float, cost: Mapping[str, float] = _NO_COST) -> float:
+        """``now`` if a call of this cost may start, else when to ask again; infinity: when a call ends."""
         if now >= self.limits.valid_until:
             self._replan(now)
         limits, meters = self.limits, self.meters
@@ -108,7 +109,7 @@ class LocalPool:
         return windowing.room_at(self.meters.windows, cost, now)[0] if self.meters.windows else now
 
     def start(self, now: float, cost: Mapping[str, float] = _NO_COST, *, chance: float = 0.5) -> CallStart:
-        """Only after ``open_at`` said now. ``chance`` spreads the spacing; a half leaves it as it is."""
+        """Only when ``earliest_start`` is now. ``chance`` spreads the spacing; a half leaves it as it is."""
         self._number += 1
         counts, limits = self.counts, self.limits
         counts.in_use += 1
@@ -137,35 +138,35 @@ class LocalPool:
     ) -> None:
         """The call ended. ``actual`` names what it used of the windows, where that is known.
 
-        ``heard``: the signal was given to ``hear`` before.
+        ``heard``: the signal was given to ``report`` before.
         """
         if not heard and (signal.buckets or signal.kind is not SignalKind.OK):
             self._settle_windows(start, signal, now)
         if actual and signal.kind not in REJECTIONS:
-            self.meters.windows = windowing.settle(
+            self.meters.windows = windowing.reconcile(
                 self.meters.windows, start.cost, actual, sent_at=start.sent_at, mark=start.marks, now=now
             )
         was_full = self.counts.in_use >= self.limits.cap
         if signal.kind in SUCCESSES:
             self._note_success(start, now, proves=was_full and signal.kind is SignalKind.OK)
         if signal.kind is not SignalKind.OK and not heard:
-            self._fold(start, signal, now)
+            self._apply_signal(start, signal, now)
         self.counts.in_use -= 1
         if start.number == self.meters.trial_id:
             self._end_trial(_TRIAL_OUTCOMES.get(signal.kind, Outcome.FINISHED), now)
         if now >= self.limits.valid_until:
             self._replan(now)
 
-    def hear(self, start: CallStart, signal: Signal, now: float) -> None:
-        """Something was said about a call that goes on; tell ``end`` that it was heard."""
+    def report(self, start: CallStart, signal: Signal, now: float) -> None:
+        """The provider said something about a call that goes on; pass ``heard`` to ``end`` then."""
         self._settle_windows(start, signal, now)
         if signal.kind is not SignalKind.OK:
-            self._fold(start, signal, now)
+            self._apply_signal(start, signal, now)
         if now >= self.limits.valid_until:
             self._replan(now)
 
     def abandon(self, start: CallStart, now: float) -> None:
-        """It never began: nothing was sent, nothing was learned, and a trial goes to the next."""
+        """The call was never sent: nothing was learned, and the next call is the trial if this one was."""
         self._count_work(start.cost, -1.0)
         self._refund(start, now)
         self.counts.in_use -= 1
@@ -178,7 +179,7 @@ class LocalPool:
         return not self.settings.adapts
 
     def renew(self, now: float) -> None:
-        """Make the plan anew if its time has passed."""
+        """Recompute the plan if its time has passed."""
         if now >= self.limits.valid_until:
             self._replan(now)
 
@@ -186,32 +187,29 @@ class LocalPool:
         """Other settings from now on; ``reseed`` where a person set the level itself."""
         before, self.settings = self.settings, settings
         if reseed:
-            self.memory = planning.reseeded(self.memory, settings, now)
+            self.memory = planning.restart_from(self.memory, settings, now)
         elif before.controller != settings.controller:
-            self.memory = replace(self.memory, cap=handed_over(self.memory.cap, now), quota=Quota())
+            self.memory = replace(self.memory, cap=migrate_state(self.memory.cap, now), quota=Quota())
         self._replan(now)
 
     def count_starts(self, count: int) -> None:
-        """So many calls of no particular cost started without ``start``, far from every limit."""
+        """Count calls of no particular cost that started without ``start``, far from every limit."""
         self._work["requests"] += count
 
-    def _fold(self, start: CallStart, signal: Signal, now: float) -> None:
-        self.memory, facts = planning.fold(
-            self.memory,
-            self.meters,
-            self.settings,
-            signal,
-            pool=self.name,
-            project="",
-            name="",
-            claim_id=start.number,
+    def _apply_signal(self, start: CallStart, signal: Signal, now: float) -> None:
+        context = SignalContext(
+            signal=signal,
             now=now,
             in_use=self.counts.in_use,
+            pool=self.name,
+            claim_id=start.number,
             sent_at=start.sent_at,
             in_flight=start.in_flight,
+            hold_mean_s=self.meters.hold_mean_s,
             work=self._work,
             explained=windowing.explains(self.meters.windows, signal, start.cost),
         )
+        self.memory, facts = planning.apply_signal(self.memory, self.meters, self.settings, context)
         self.facts += facts
         self._fold_by(now)
 
@@ -226,7 +224,7 @@ class LocalPool:
             self._fold_by(now + planning.FOLD_EVERY_S)
 
     def _end_trial(self, outcome: Outcome, now: float) -> None:
-        self.memory, facts = planning.fold_trial_end(
+        self.memory, facts = planning.apply_trial_end(
             self.memory, self.meters, self.settings, outcome, pool=self.name, now=now
         )
         self.facts += facts
@@ -265,9 +263,6 @@ class LocalPool:
             pool=self.name,
             version=self.limits.version if self._number else 0,
             counts=self.counts,
-            projects=(),
-            announced=(),
-            next_demand_expiry=None,
             trial_live=self.meters.trial_id is not None,
             now=now,
         )

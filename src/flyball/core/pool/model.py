@@ -1,8 +1,11 @@
-"""The nouns: who holds, who asks, what the limits are.
+"""The records of a pool: holders, asks and claims, the limits, the meters and counts, and the facts.
 
 Times are seconds on the store's own clock (never a wall clock); durations end in ``_s``.
 
-Collects the facts of one step, so that each names who it is about.
+    Ask -> Claim      an ask waits and becomes a lease under one id; a claim is either
+    Limits            what the plan decided; admission reads it and never changes it
+    Meters, counts    what every grant and release changes; the plan reads it at a bounded rate
+    Fact              what happened, for people who ask later
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ class Ask:
     resources: Mapping[str, int] = field(default_factory=dict)
     model: str = ""
     mailbox: str = ""
-    """Where to tell the waiter to look; empty for one that only polls."""
+    """The address that wakes the waiter; empty for one that only polls."""
     cost: Mapping[str, float] = field(default_factory=dict)
     """What it expects to use of the pool's windows, by name."""
     ttl_s: float | None = None
@@ -70,12 +73,12 @@ class Ask:
     fingerprint: str = ""
     """What was asked for: a key may not be used for anything else."""
     unread: bool = False
-    """What the provider answers is not seen as it comes: that nothing is heard of it is not evidence."""
+    """The provider's answers are not seen as they come: silence is not evidence for a higher cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyRecord:
-    """What an ask under a key was told, for whoever asks under it again."""
+    """What an ask under a key was answered, for the next ask under the same key."""
 
     fingerprint: str
     claim_id: int
@@ -105,7 +108,7 @@ class Claim:
     granted_at: float | None
     expires_at: float | None
     why: str = ""
-    """What it was told when it had to wait."""
+    """The reason it was given when it had to wait."""
     level: int = 0
     """Slots of the pool in use right after it was granted, its own included."""
     cost: Mapping[str, float] = field(default_factory=dict)
@@ -113,7 +116,7 @@ class Claim:
     """How much of each window had been spent when it was granted (rate_window.py)."""
     unread: bool = False
     confirmed_at: float | None = None
-    """When its host last said that it looks after its leases; None where nobody has to."""
+    """When its host last said that it looks after its leases; None where no host has to."""
 
     @property
     def held(self) -> bool:
@@ -121,7 +124,7 @@ class Claim:
 
     @property
     def rests(self) -> bool:
-        """A lease of no slots: its run waits out a limit, until ``expires_at``, and is only to be seen."""
+        """A lease of no slots: its run waits out a limit until ``expires_at``, and is kept for display."""
         return self.slots == 0
 
 
@@ -136,7 +139,7 @@ class Limits:
     reserve: int
     phase: Phase
     closed_until: float | None
-    """Nobody is admitted before this: the breaker's break or a Retry-After."""
+    """No ask is admitted before this: the breaker's break or a Retry-After."""
     spacing_s: float
     spacing_jitter: float
     share: ShareRule
@@ -155,7 +158,7 @@ class Meters:
     bound_at: float = float("-inf")
     """The last time the cap was what limited work."""
     capped: bool = False
-    """Somebody waits for more slots than the cap leaves."""
+    """An ask waits for more slots than the cap leaves."""
     bound_oks: int = 0
     """Successes since the last plan that ended while the cap was full: they are evidence for more."""
     trial_id: int | None = None
@@ -166,12 +169,11 @@ class Meters:
     hold_mean_s: float = 0.0
     """Smoothed time a lease was held; 0 until one has ended."""
     high: int = 0
-    """The most that was in flight with a call that was sent after the last refusal and has succeeded
-    since."""
+    """The most calls in flight together with one that was sent after the last refusal and has succeeded."""
     turn: float = 0.0
     """Where the hand-out stands: the turn of the project that was last handed a slot."""
     work: float = 0.0
-    """Grants counted since refusals began, for whoever has to find out a quota; 0 while nobody counts."""
+    """Grants counted since refusals began, to find out a quota; 0 while they are not counted."""
     work_tokens: float = 0.0
     windows: tuple[Window, ...] = ()
 

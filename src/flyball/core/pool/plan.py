@@ -1,11 +1,26 @@
-"""The slow tempo: fold signals, demand, time and settings into ``Limits``.
+"""The slow tempo: signals, demand, time and settings become ``Limits``.
 
-Cap control, breaker, Retry-After and fairness meet here, once, for every store. A plan has a version
-and a valid-until; whoever meets a stale one recomputes it. Time-driven moves (probe, settle end,
-breaker to trial, rotation) happen when somebody cares, and exactly at the time that was announced.
+A pool is read in three files. The plan (here) decides its limits at a bounded rate; ``admission.py`` compares
+each ask against them; ``verdict.py`` is the answer that the ask gets.
 
-``fold`` takes one signal at once; ``replan`` takes what the meters gathered and the passing of time.
-Nobody but this module reads ``LearnedState``.
+Three events change a plan:
+
+    apply_signal       a provider answered a call, and the answer says something about limits
+    apply_trial_end    the breaker's trial ended
+    replan             the plan is stale: time passed, and the meters counted successes
+
+What a signal does depends on its kind:
+
+    near limit, slow                 the cap does not grow for a while
+    credit gone, auth                a person is told
+    window used up                   the pool closes until the window's reset
+    throttled, overloaded, timeout   a Retry-After closes the pool. Then the phase of the breaker decides:
+                                     closed: the quota or the controller explains it, and the cap may fall;
+                                     open: it is counted; trial: the breaker opens again if it hit the trial
+
+A plan has a version and a valid-until. The first caller that meets a stale plan recomputes it, so moves that
+time alone causes (a probe, the end of a settle, breaker to trial, rotation) need no daemon and happen exactly
+at the time that was announced. Only this module reads ``LearnedState``.
 """
 
 from __future__ import annotations
@@ -18,8 +33,8 @@ from flyball.core.pool import rate_window as windowing
 from flyball.core.pool import token_quota as quotas
 from flyball.core.pool.breaker import BreakerEvent, BreakerState
 from flyball.core.pool.breaker import step as breaker_step
-from flyball.core.pool.control.port import SignalContext, UsageSample, cap_of, count_throttle
-from flyball.core.pool.control.registry import controller_of
+from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for, count_throttle
+from flyball.core.pool.control.registry import controller_for
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.model import Fact, Limits, Meters, Notes, Outcome, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.settings import PoolSettings, ShareRule
@@ -33,18 +48,18 @@ WINDOW_CLOSED_S = 3600.0
 """A used-up window closes the pool until its reset, but is asked about again after this long."""
 HOLD_STILL = (SignalKind.NEAR_LIMIT, SignalKind.SLOW)
 COUNT_FOR_S = 900.0
-"""So long after a refusal the work is counted, in case a quota is behind it."""
+"""For this long after a refusal the accepted work is counted, in case a quota is behind it."""
 FOLD_EVERY_S = 0.25
-"""How long after a success at a full cap the plan is made anew, where a cap grows by success."""
+"""After a success at a full cap the plan is recomputed this much later, where the cap grows by success."""
 LOOK_AGAIN_S = 1.0
-"""A cap that could grow as soon as it is full is looked at again at least this much later."""
+"""A cap that may grow as soon as it is full is planned again at least this much later."""
 FOREVER_S = 3600.0
-"""A plan that waits for nothing is still looked at once an hour."""
+"""A plan that waits for nothing is still recomputed once an hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedState:
-    """What one pool learned. An opaque blob to everybody else."""
+    """What one pool learned. Other modules store it and do not look inside."""
 
     cap: CapState
     breaker: BreakerState = field(default_factory=BreakerState)
@@ -70,8 +85,8 @@ def first_memory(s: PoolSettings, now: float) -> LearnedState:
     return LearnedState(CapState(level=float(s.cap), settle_until=now))
 
 
-def reseeded(memory: LearnedState, s: PoolSettings, now: float) -> LearnedState:
-    """After a person set the cap: start from it, forget which level failed."""
+def restart_from(memory: LearnedState, s: PoolSettings, now: float) -> LearnedState:
+    """After a person set the cap: start from it, and forget which level failed."""
     cap = CapState(
         level=float(s.cap),
         settle_until=now,
@@ -83,114 +98,90 @@ def reseeded(memory: LearnedState, s: PoolSettings, now: float) -> LearnedState:
     return replace(memory, cap=cap)
 
 
-def fold(
-    memory: LearnedState,
-    meters: Meters,
-    s: PoolSettings,
-    signal: Signal,
-    *,
-    pool: str,
-    project: str,
-    name: str,
-    claim_id: int | None,
-    now: float,
-    in_use: int,
-    sent_at: float | None = None,
-    in_flight: int | None = None,
-    work: Mapping[str, float] | None = None,
-    explained: bool = False,
+def apply_signal(
+    memory: LearnedState, meters: Meters, s: PoolSettings, context: SignalContext
 ) -> tuple[LearnedState, tuple[Fact, ...]]:
-    """Take one signal in, at once. Says what it changed.
-
-    ``sent_at`` and ``in_flight``: when the call was admitted that this answers, and how many were in use
-    then. ``work``: what was accepted so far, by unit, where somebody counts. ``explained``: a window we
-    know was empty, so the refusal says nothing about how much may be in flight.
-    """
-    control = controller_of(s)
-    if signal.kind in HOLD_STILL and s.adapts:
-        return replace(memory, cap=control.freeze(memory.cap, s, now)), ()
-    note = Notes(pool, project, name, now)
-    if signal.kind in A_PERSONS_TURN:
-        note.add("person", f"{signal.kind.value}: {signal.detail or 'only a person can change that'}")
-        return memory, note.facts
-    if signal.kind is SignalKind.WINDOW_USED_UP:
-        return _close_for_retry_after(memory, s, signal, now, note), note.facts
-    if signal.kind not in CONGESTION:
-        return memory, ()
-    heard = SignalContext(
-        signal=signal,
-        now=now,
-        in_use=in_use,
-        project=project,
-        name=name,
-        sent_at=sent_at,
-        in_flight=in_flight,
-        hold_mean_s=meters.hold_mean_s,
-    )
-    governed = s.adapts and memory.breaker.phase is Phase.CLOSED
-    if not (governed and control.binds_one_call(memory.cap, s, heard)):
-        memory = _close_for_retry_after(memory, s, signal, now, note)
-    if not s.adapts or memory.breaker.phase is Phase.OPEN or (explained and governed):
-        return _counted(memory, s, project, name, now), note.facts
-    if memory.breaker.phase is Phase.TRIAL:
-        memory = _counted(memory, s, project, name, now)
-        if _is_trial(meters, project, name, claim_id):
-            why = f"the trial {project}/{name or '?'} was throttled"
-            return _opened(memory, BreakerEvent.THROTTLED, s, why, meters, note), note.facts
-        return memory, note.facts
-    before = cap_of(memory.cap, s)
-    if work is not None and control.blames_quota(memory.cap, s, heard):
-        believed, quota = memory.quota.believed, _refused(memory.quota, heard, work, memory.cap.level)
-        memory = replace(memory, quota=quota)
-        if quota.believed:
-            if not believed:
-                note.add("quota", _quota_words(quota))
-                memory = replace(memory, cap=control.forgive(memory.cap, s, now))
-            return _counted(memory, s, project, name, now), note.facts
-    cap, event = control.hear(memory.cap, s, heard)
-    memory = replace(memory, cap=cap)
-    after = cap_of(cap, s)
-    if event in _CAP_WORDS:
-        who = f" ({project}/{name})" if project or name else ""
-        note.add(_CAP_FACTS[event], f"cap {before} -> {after}: {_CAP_WORDS[event]}{who}")
-    why = control.trips(cap, s, event)
-    if why:
-        memory = _opened(memory, BreakerEvent.TRIP, s, why, meters, note)
+    """Take one signal in, at once: what is known after it, and the facts of what it changed."""
+    kind, now = context.signal.kind, context.now
+    note = Notes(context.pool, context.project, context.name, now)
+    if kind in HOLD_STILL and s.adapts:
+        memory = replace(memory, cap=controller_for(s).freeze(memory.cap, s, now))
+    elif kind in A_PERSONS_TURN:
+        note.add("person", f"{kind.value}: {context.signal.detail or 'only a person can change that'}")
+    elif kind is SignalKind.WINDOW_USED_UP:
+        memory = _close_for_retry_after(memory, s, context.signal, note)
+    elif kind in CONGESTION:
+        memory = _apply_congestion(memory, meters, s, context, note)
     return memory, note.facts
 
 
-def _refused(quota: Quota, heard: SignalContext, work: Mapping[str, float], level: float) -> Quota:
-    return quotas.refused(
-        quota,
-        work=work,
-        in_flight=float(heard.in_flight if heard.in_flight is not None else heard.in_use),
-        named=heard.signal.scope in QUOTA_SCOPES,
-        hold_s=heard.hold_mean_s,
-        now=heard.now,
-        level=level,
-    )
+def _apply_congestion(
+    memory: LearnedState, meters: Meters, s: PoolSettings, context: SignalContext, note: Notes
+) -> LearnedState:
+    phase = memory.breaker.phase
+    governed = s.adapts and phase is Phase.CLOSED
+    if not (governed and controller_for(s).binds_one_call(memory.cap, s, context)):
+        memory = _close_for_retry_after(memory, s, context.signal, note)
+    if governed and not context.explained:
+        return _lower_cap(memory, meters, s, context, note)
+    memory = _count_throttle(memory, s, note)
+    if s.adapts and phase is Phase.TRIAL and _is_trial(meters, context):
+        why = f"the trial {context.project}/{context.name or '?'} was throttled"
+        return _open_breaker(memory, BreakerEvent.THROTTLED, s, why, meters, note)
+    return memory
 
 
-def _quota_words(quota: Quota) -> str:
-    return f"paced by an estimated quota of {quota.per_s * 60:.0f} {quota.unit}/min"
+def _lower_cap(
+    memory: LearnedState, meters: Meters, s: PoolSettings, context: SignalContext, note: Notes
+) -> LearnedState:
+    """A quota explains the refusal, or the controller lowers the cap; the breaker opens when that is not
+    enough."""
+    control = controller_for(s)
+    if context.work is not None and control.blames_quota(memory.cap, s, context):
+        in_flight = context.in_flight if context.in_flight is not None else context.in_use
+        quota = quotas.on_refusal(
+            memory.quota,
+            work=context.work,
+            in_flight=float(in_flight),
+            named=context.signal.scope in QUOTA_SCOPES,
+            hold_s=context.hold_mean_s,
+            now=context.now,
+            level=memory.cap.level,
+        )
+        if quota.believed and not memory.quota.believed:
+            words = f"paced by an estimated quota of {quota.per_s * 60:.0f} {quota.unit}/min"
+            note.add("quota", words)
+            memory = replace(memory, cap=control.undo_refusals(memory.cap, s, context.now))
+        memory = replace(memory, quota=quota)
+        if quota.believed:
+            return _count_throttle(memory, s, note)
+    before = cap_for(memory.cap, s)
+    cap, event = control.on_signal(memory.cap, s, context)
+    if event in _CAP_FACTS:
+        who = f" ({context.project}/{context.name})" if context.project or context.name else ""
+        kind, words = _CAP_FACTS[event]
+        note.add(kind, f"cap {before} -> {cap_for(cap, s)}: {words}{who}")
+    memory = replace(memory, cap=cap)
+    why = control.trip_reason(cap, s, event)
+    return _open_breaker(memory, BreakerEvent.TRIP, s, why, meters, note) if why else memory
 
 
-_CAP_FACTS = {CapEvent.CUT: "cut", CapEvent.DEEPENED: "cut", CapEvent.UNDONE: "undo"}
-_CAP_WORDS = {
-    CapEvent.CUT: "throttled",
-    CapEvent.DEEPENED: "the throttle is a burst",
-    CapEvent.UNDONE: "throttled right after a probe, probe undone",
+_CAP_FACTS = {
+    CapEvent.CUT: ("cut", "throttled"),
+    CapEvent.DEEPENED: ("cut", "the throttle is a burst"),
+    CapEvent.UNDONE: ("undo", "throttled right after a probe, probe undone"),
 }
+"""The kind of fact and the words for what a controller did to the cap."""
 
 
-def fold_trial_end(
+def apply_trial_end(
     memory: LearnedState, meters: Meters, s: PoolSettings, outcome: Outcome, *, pool: str, now: float
 ) -> tuple[LearnedState, tuple[Fact, ...]]:
     """The trial's own lease was released. Abandoned says nothing: the next ask becomes the trial."""
     if memory.breaker.phase is not Phase.TRIAL or outcome in (Outcome.ABANDONED, Outcome.THROTTLED):
         return memory, ()
     note = Notes(pool, meters.trial_project, meters.trial_name, now)
-    return _closed(memory, s, "the trial ended without a throttle", note), note.facts
+    return _close_breaker(memory, s, "the trial ended without a throttle", note), note.facts
 
 
 def replan(
@@ -201,21 +192,24 @@ def replan(
     pool: str,
     version: int,
     counts: PoolCounts,
-    projects: Sequence[ProjectUse],
-    announced: Sequence[str],
-    next_demand_expiry: float | None,
-    trial_live: bool,
     now: float,
+    projects: Sequence[ProjectUse] = (),
+    announced: Sequence[str] = (),
+    next_demand_expiry: float | None = None,
+    trial_live: bool = False,
 ) -> Plan:
-    """Recompute the limits for ``now``. Pure: the caller swaps the result in."""
+    """Recompute the limits for ``now``. The caller stores the result.
+
+    ``projects``, ``announced`` (by a heartbeat) and ``next_demand_expiry`` matter where shares are strict.
+    """
     note = Notes(pool, "", "", now)
     memory, meters = _move_breaker(memory, meters, s, trial_live=trial_live, note=note)
     if s.adapts and memory.breaker.phase is Phase.CLOSED:
         memory = _grow(memory, meters, s, counts, note)
     if memory.retry_until is not None and now >= memory.retry_until:
         memory = replace(memory, retry_until=None, retry_why="")
-    high = max(float(meters.high), controller_of(s).firm(memory.cap))
-    quota = quotas.served(memory.quota, high=high, hold_s=meters.hold_mean_s, now=now)
+    high = max(float(meters.high), controller_for(s).confirmed_level(memory.cap))
+    quota = quotas.on_success(memory.quota, high=high, hold_s=meters.hold_mean_s, now=now)
     memory = replace(memory, quota=quota)
     counting = memory.quota.believed or now - memory.quota.refused_at < COUNT_FOR_S
     windows = windowing.declare(meters.windows, s.windows, now)
@@ -224,12 +218,12 @@ def replan(
         bound_oks=0,
         high=0,
         work=meters.work if counting else 0.0,
-        windows=quotas.applied(windows, memory.quota, now),
+        windows=quotas.with_estimated_window(windows, memory.quota, now),
     )
     limits = _limits(memory, s, version=version + 1, now=now)
     shares: Mapping[str, int] = {}
     if s.share is ShareRule.STRICT:
-        demanding = fairness.demanding(projects, announced)
+        demanding = fairness.competing_weights(projects, announced)
         shares = fairness.strict_shares(limits.cap, demanding, int(now // s.rotation_s))
     valid_until = _valid_until(
         memory, meters, s, strict=bool(shares), demand_until=next_demand_expiry, now=now
@@ -237,7 +231,7 @@ def replan(
     return Plan(replace(limits, valid_until=valid_until), memory, meters, shares, note.facts)
 
 
-def spacing_of(state: CapState, s: PoolSettings) -> float:
+def spacing_s(state: CapState, s: PoolSettings) -> float:
     """Seconds between starts: the setting's, or more while the pool feels its way after a refusal."""
     return max(s.spacing_s, state.spaced_s) if s.adapts else 0.0
 
@@ -251,12 +245,12 @@ def _limits(memory: LearnedState, s: PoolSettings, *, version: int, now: float) 
     return Limits(
         version=version,
         valid_until=now,
-        cap=cap_of(memory.cap, s),
+        cap=cap_for(memory.cap, s),
         ceiling=s.cap_ceiling if s.adapts else s.cap,
         reserve=s.reserve,
         phase=phase,
         closed_until=closed_until if closed_until > now else None,
-        spacing_s=spacing_of(memory.cap, s),
+        spacing_s=spacing_s(memory.cap, s),
         spacing_jitter=s.spacing_jitter,
         share=s.share,
         ageing_s=s.ageing_s,
@@ -292,7 +286,7 @@ def _adaptive_times(memory: LearnedState, meters: Meters, s: PoolSettings, now: 
         if meters.trial_id is None:
             return []
         return [meters.trial_at + _trial_clean_s(memory, meters, s), meters.trial_at + s.trial_timeout_s]
-    move = controller_of(s).next_move_at(memory.cap, s, now)
+    move = controller_for(s).next_move_at(memory.cap, s, now)
     if memory.cap.hold_until > now:
         return [memory.cap.hold_until, *([move] if move is not None else [])]
     return [move] if move is not None else [now + max(s.settle_s, LOOK_AGAIN_S)]
@@ -313,10 +307,10 @@ def _move_breaker(
         if trial_live and now >= meters.trial_at + clean_s:
             trial = f"{meters.trial_project}/{meters.trial_name}"
             why = f"{trial} ran {span_words(clean_s)} without a throttle"
-            memory = _closed(memory, s, why, note)
+            memory = _close_breaker(memory, s, why, note)
         elif not trial_live and now >= meters.trial_at + s.trial_timeout_s:
             why = "the trial vanished without a word"
-            memory = _opened(memory, BreakerEvent.VANISHED, s, why, meters, note)
+            memory = _open_breaker(memory, BreakerEvent.VANISHED, s, why, meters, note)
     if memory.breaker.phase is not Phase.TRIAL:
         meters = replace(meters, trial_id=None)
     return memory, meters
@@ -325,9 +319,9 @@ def _move_breaker(
 def _grow(
     memory: LearnedState, meters: Meters, s: PoolSettings, counts: PoolCounts, note: Notes
 ) -> LearnedState:
-    before = cap_of(memory.cap, s)
+    before = cap_for(memory.cap, s)
     bound_now = counts.in_use >= before or (meters.capped and counts.waiting > 0)
-    seen = UsageSample(
+    usage = UsageSample(
         now=note.now,
         in_use=counts.in_use,
         bound_now=bound_now,
@@ -335,17 +329,18 @@ def _grow(
         bound_oks=meters.bound_oks,
         hold_mean_s=meters.hold_mean_s,
     )
-    grown = controller_of(s).see(memory.cap, s, seen)
-    after = cap_of(grown, s)
+    grown = controller_for(s).on_usage(memory.cap, s, usage)
+    after = cap_for(grown, s)
     if after != before:
         note.add("probe", f"cap {before} -> {after}: quiet while the cap was full")
     return replace(memory, cap=grown)
 
 
 def _close_for_retry_after(
-    memory: LearnedState, s: PoolSettings, signal: Signal, now: float, note: Notes
+    memory: LearnedState, s: PoolSettings, signal: Signal, note: Notes
 ) -> LearnedState:
     """The first Retry-After of an episode closes the pool; repeats while it is closed do not extend it."""
+    now = note.now
     if signal.retry_after_s is None or (memory.retry_until is not None and now < memory.retry_until):
         return memory
     window = signal.kind is SignalKind.WINDOW_USED_UP
@@ -359,14 +354,15 @@ def _close_for_retry_after(
     return replace(memory, retry_until=now + wait_s, retry_why=why)
 
 
-def _counted(memory: LearnedState, s: PoolSettings, project: str, name: str, now: float) -> LearnedState:
-    return replace(memory, cap=count_throttle(memory.cap, s, project=project, name=name, now=now))
+def _count_throttle(memory: LearnedState, s: PoolSettings, note: Notes) -> LearnedState:
+    cap = count_throttle(memory.cap, s, project=note.project, name=note.name, now=note.now)
+    return replace(memory, cap=cap)
 
 
-def _opened(
+def _open_breaker(
     memory: LearnedState, event: BreakerEvent, s: PoolSettings, why: str, meters: Meters, note: Notes
 ) -> LearnedState:
-    times = controller_of(s).breaker_times(memory.cap, s, meters.hold_mean_s)
+    times = controller_for(s).breaker_times(memory.cap, s, meters.hold_mean_s)
     breaker = breaker_step(
         memory.breaker, event, now=note.now, break_s=times.break_s, break_max_s=times.break_max_s, why=why
     )
@@ -374,20 +370,20 @@ def _opened(
     return replace(memory, breaker=breaker)
 
 
-def _closed(memory: LearnedState, s: PoolSettings, why: str, note: Notes) -> LearnedState:
-    cap = controller_of(s).resume(memory.cap, s, note.now)
-    note.add("close", f"breaker closed, cap resumes at {cap_of(cap, s)}: {why}")
+def _close_breaker(memory: LearnedState, s: PoolSettings, why: str, note: Notes) -> LearnedState:
+    cap = controller_for(s).resume(memory.cap, s, note.now)
+    note.add("close", f"breaker closed, cap resumes at {cap_for(cap, s)}: {why}")
     return replace(memory, breaker=breaker_step(memory.breaker, BreakerEvent.CLEAN, now=note.now), cap=cap)
 
 
 def _trial_clean_s(memory: LearnedState, meters: Meters, s: PoolSettings) -> float:
-    return controller_of(s).breaker_times(memory.cap, s, meters.hold_mean_s).trial_clean_s
+    return controller_for(s).breaker_times(memory.cap, s, meters.hold_mean_s).trial_clean_s
 
 
-def _is_trial(meters: Meters, project: str, name: str, claim_id: int | None) -> bool:
+def _is_trial(meters: Meters, context: SignalContext) -> bool:
     """A report that names no task is blamed on the trial if it comes from the trial's project."""
     if meters.trial_id is None:
         return False
-    if claim_id is not None:
-        return claim_id == meters.trial_id
-    return project == meters.trial_project and name in ("", meters.trial_name)
+    if context.claim_id is not None:
+        return context.claim_id == meters.trial_id
+    return context.project == meters.trial_project and context.name in ("", meters.trial_name)

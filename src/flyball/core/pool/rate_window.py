@@ -1,7 +1,7 @@
-"""Budgets over time: requests per minute, tokens per minute, and whatever else refills.
+"""Budgets over time: requests per minute, tokens per minute, and other quotas that refill.
 
-A window is a bucket that refills steadily. A call *reserves* its estimate when it starts, *settles* with what
-it really used, and gets everything back if it was rejected: a rejected call burns nothing.
+A window is a bucket that refills steadily. A call *takes* its estimate when it starts, is *reconciled* with
+what it really used, and gets everything *refunded* if it was rejected: a rejected call uses nothing.
 
 Where a window comes from:
 
@@ -18,7 +18,7 @@ Only the answer to the newest request counts, and a tenth of the bucket's size i
 draw on the same quota, and a level near zero turns every misjudged token into a rejection.
 
 What such an answer says already contains every request sent before it, used or refused. So what an older one
-gives back or used beyond its estimate changes the mirror no more.
+gives back or used beyond its estimate no longer changes the mirror.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Window:
 
     @property
     def net_per_s(self) -> float:
-        """What the refill leaves to us. Never nothing: others stop, and only trying tells."""
+        """What the refill leaves to us. Never 0: others may stop, and only trying tells."""
         return max(self.refill_per_s * LEAST_NET, self.refill_per_s - self.others_per_s)
 
     def owes(self, sent_at: float, mark: Mapping[str, float]) -> bool:
-        """Does the level still lack what a call reserved that was sent then, with these marks?"""
+        """Whether the level still lacks what a call reserved that was sent then, with these marks."""
         return self.name in mark and sent_at > self.seen_sent_at
 
     @property
@@ -94,7 +94,7 @@ class Window:
             return now
         return now + missing / self.net_per_s if self.refill_per_s > 0 else float("inf")
 
-    def taken(self, cost: float, now: float) -> Window:
+    def after_spending(self, cost: float, now: float) -> Window:
         """After ``cost`` was spent; a negative cost gives back."""
         level = min(self.limit, self.level_at(now) - cost)
         return replace(self, level=level, at=now, spent=self.spent + cost)
@@ -104,7 +104,7 @@ Cost = Mapping[str, float]
 """What a call is expected to use of each window, by name. Requests need not be named: a call is one."""
 
 
-def declared(name: str, amount: float, per_s: float, now: float) -> Window:
+def declared_window(name: str, amount: float, per_s: float, now: float) -> Window:
     """A window a person named: ``amount`` in every ``per_s`` seconds, full to begin with."""
     if not amount > 0 or not per_s > 0:
         raise UsageError(
@@ -113,10 +113,10 @@ def declared(name: str, amount: float, per_s: float, now: float) -> Window:
     return Window(name, float(amount), amount / per_s, float(amount), now)
 
 
-def rate(text: str) -> tuple[float, float]:
+def parse_rate(text: str) -> tuple[float, float]:
     """``60/min``, ``80k/min``, ``5/s``, ``2M/5h``: how much, and in how many seconds.
 
-    >>> rate("80k/min")
+    >>> parse_rate("80k/min")
     (80000.0, 60.0)
     """
     found = _RATE.fullmatch(str(text).strip())
@@ -142,11 +142,11 @@ def declare(windows: tuple[Window, ...], rates: Mapping[str, str], now: float) -
         if window.source is Source.ESTIMATED
         or (window.source is Source.REPORTED and window.name not in rates)
     ]
-    return (*(_declared_anew(known.get(name), name, rates[name], now) for name in sorted(rates)), *others)
+    return (*(_redeclare(known.get(name), name, rates[name], now) for name in sorted(rates)), *others)
 
 
-def _declared_anew(window: Window | None, name: str, text: str, now: float) -> Window:
-    fresh = declared(name, *rate(text), now)
+def _redeclare(window: Window | None, name: str, text: str, now: float) -> Window:
+    fresh = declared_window(name, *parse_rate(text), now)
     if window is None or (window.limit == fresh.limit and window.refill_per_s == fresh.refill_per_s):
         return window or fresh
     # What was spent stays spent; only the size and the refill are new.
@@ -169,7 +169,7 @@ def room_at(windows: Iterable[Window], cost: Cost, now: float) -> tuple[float, s
 
 
 def take(windows: Sequence[Window], cost: Cost, now: float) -> tuple[Window, ...]:
-    return tuple(window.taken(cost_in(window, cost), now) for window in windows)
+    return tuple(window.after_spending(cost_in(window, cost), now) for window in windows)
 
 
 def marks(windows: Iterable[Window]) -> dict[str, float]:
@@ -181,7 +181,7 @@ def marks(windows: Iterable[Window]) -> dict[str, float]:
     return found
 
 
-def settle(
+def reconcile(
     windows: Sequence[Window],
     reserved: Cost,
     actual: Cost,
@@ -192,7 +192,7 @@ def settle(
 ) -> tuple[Window, ...]:
     """Correct what a call reserved by what it used. ``actual`` names only what is known."""
     return tuple(
-        window.taken(actual[window.name] - cost_in(window, reserved), now)
+        window.after_spending(actual[window.name] - cost_in(window, reserved), now)
         if window.name in actual and window.owes(sent_at, mark)
         else window
         for window in windows
@@ -204,14 +204,14 @@ def refund(
 ) -> tuple[Window, ...]:
     """A rejected call used nothing."""
     return tuple(
-        window.taken(-cost_in(window, reserved), now) if window.owes(sent_at, mark) else window
+        window.after_spending(-cost_in(window, reserved), now) if window.owes(sent_at, mark) else window
         for window in windows
     )
 
 
 def explains(windows: Iterable[Window], signal: Signal, cost: Cost) -> bool:
-    """Do the answer's own headers say that a quota had no room for this call? Only one that we mirror, and
-    so wait for, explains a refusal."""
+    """Whether the answer's own headers say that a quota had no room for this call. Only one that we mirror,
+    and so wait for, explains a refusal."""
     mirrored = {window.name for window in windows if window.source is Source.REPORTED}
     return any(
         bucket.name in mirrored and bucket.remaining < cost.get(bucket.name, 1.0) for bucket in signal.buckets
@@ -231,13 +231,13 @@ def learn(
     known = {window.name: window for window in windows if window.source is Source.REPORTED}
     for bucket in buckets:
         window = known.get(bucket.name)
-        found = _mirrored(window, bucket, sent_at, mark.get(bucket.name), now)
+        found = _mirror(window, bucket, sent_at, mark.get(bucket.name), now)
         if found is not None and bucket.name not in fixed:
             known[bucket.name] = found
     return (*(window for window in windows if window.source is not Source.REPORTED), *known.values())
 
 
-def _mirrored(
+def _mirror(
     window: Window | None, bucket: Bucket, sent_at: float, mark: float | None, now: float
 ) -> Window | None:
     limit = bucket.limit or (window.limit if window else None)

@@ -1,4 +1,4 @@
-"""What people write. Settings never learn; what the machine learns lives in ``Memory`` (plan.py).
+"""What people write. Settings never learn; what the machine learns is ``LearnedState`` (plan.py).
 
 A pool's settings are a *profile* (a named set of constants) with the few values a person named on
 top. Only the named values are stored, so a better default reaches everyone who never chose, and a
@@ -8,12 +8,10 @@ top. Only the named values are stored, so a better default reaches everyone who 
     agents   holds of minutes: settle 120 s, one probe per 5 quiet minutes, 3 s between starts
     calls    holds of seconds: start 2, ceiling 12, +0.5 per success, cooldown 8 s; breaker times scaled alike
 
-A *controller* is the algorithm that moves the cap (``core/control``); any controller runs under any profile.
+A *controller* is the algorithm that moves the cap (``control/``); any controller runs under any profile.
 
-What a caller may say, whatever it is for: names, amounts, times. It is refused before it is stored.
-
-One machine's state is shared by every program on it: a name that cannot be shown or a number that is none,
-once written, is everybody's trouble. So each rule stands here once, and every way in goes by it.
+The checks of names, amounts and times stand here too. One machine's state is shared by every program on it,
+so a name that cannot be shown or a value that is not a number would trouble all of them once it is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, TypedDict, cast, get_args
 
-from flyball.core.pool.rate_window import rate
+from flyball.core.pool.rate_window import parse_rate
 from flyball.core.share_lease.timing import AllotRule, FoldRule, ShareTiming, terms_for
 from flyball.errors import UsageError
 
@@ -63,7 +61,7 @@ def check_amounts(what: str, amounts: Mapping[str, float]) -> None:
     """What a call costs or used, by window: finite numbers of 0 or more."""
     for window, amount in amounts.items():
         check_name("window", window)
-        # type() and not isinstance: True is no amount.
+        # type() and not isinstance: True is not an amount.
         if type(amount) not in (int, float) or not 0 <= amount < AMOUNT_LIMIT:
             raise UsageError(
                 f"{what} in {window!r} must be a number from 0 to {AMOUNT_LIMIT:g}, not {amount!r:.80}"
@@ -71,7 +69,7 @@ def check_amounts(what: str, amounts: Mapping[str, float]) -> None:
 
 
 def check_timeout(timeout: float | None) -> None:
-    """How long somebody is ready to wait."""
+    """How long a caller is ready to wait."""
     if timeout is None:
         return
     said: object = timeout
@@ -104,7 +102,7 @@ class ShareRule(Enum):
 
 
 class Growth(Enum):
-    """What makes the cap of one of the seeds' controllers rise."""
+    """What makes the cap of an AIMD controller rise."""
 
     QUIET = "quiet"
     SUCCESS = "success"
@@ -195,7 +193,7 @@ class PoolSettings:
 
     @property
     def adapts(self) -> bool:
-        """Does anything move the cap, and may the breaker act?"""
+        """Whether a controller moves the cap and the breaker may act."""
         return self.adaptive and self.controller != "fixed"
 
     @property
@@ -289,7 +287,7 @@ class Setting:
 
     def _check_one(self, what: str, value: object) -> None:
         if self.value_type is int:
-            _whole(what, value, setting=self.name)
+            _check_whole(what, value, setting=self.name)
         if not self._fits(value):
             raise UsageError(f"{what} must be {self.expected}, not {value!r:.80}", settings=(self.name,))
 
@@ -309,7 +307,7 @@ class Setting:
 _TYPE_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a rate such as 60/min"}
 
 
-def _words_of(rule: type[Enum]) -> tuple[str, ...]:
+def _enum_words(rule: type[Enum]) -> tuple[str, ...]:
     return tuple(str(word.value) for word in rule)
 
 
@@ -420,7 +418,7 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
         Setting(
             "share", str, "--share", None,
             "how projects compete: idle shares are lent (lend) or kept (strict)",
-            choices=_words_of(ShareRule)
+            choices=_enum_words(ShareRule)
         ),
         Setting(
             "weights", dict[str, float], "--weight", "PROJECT=W", "a larger share for a project",
@@ -452,12 +450,12 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
         Setting(
             "allotment", str, "--allotment", None,
             "which holder gets how much: as much as it can use (demand), or even parts",
-            choices=_words_of(AllotRule)
+            choices=_enum_words(AllotRule)
         ),
         Setting(
             "estimates", str, "--estimates", None,
             "how the limits that holders measure by themselves become one, where they do",
-            choices=_words_of(FoldRule)
+            choices=_enum_words(FoldRule)
         ),
     ),
 }
@@ -499,7 +497,7 @@ def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
     for key, given in new.items():
         named_by = SETTINGS[key].named_by if key in SETTINGS else None
         if named_by is not None:
-            entries = {**cast(dict[str, Any], old.get(key, {})), **_said(key, named_by, given)}
+            entries = {**cast(dict[str, Any], old.get(key, {})), **_check_entry_names(key, named_by, given)}
             merged[key] = {name: value for name, value in entries.items() if value not in (0, "0")}
     settings = resolve_pool(cast(PoolChanges, merged))
     if new.keys() & {"break_s", "break_max_s", "profile"}:
@@ -508,7 +506,7 @@ def merge_changes(old: PoolChanges, new: PoolChanges) -> PoolChanges:
 
 
 def _check_break(s: PoolSettings) -> None:
-    """Only who changes it is told: a state that has such a pair from before stays readable."""
+    """Checked only when it is changed: a state that has such a pair from before stays readable."""
     if s.break_s > s.break_max_s:
         raise UsageError(
             f"break_s {s.break_s:g} is above break_max_s {s.break_max_s:g}, the longest break; "
@@ -523,8 +521,8 @@ def _entries(what: str, named_by: str, given: object) -> Mapping[str, Any]:
     return given
 
 
-def _said(what: str, named_by: str, given: object) -> Mapping[str, Any]:
-    """What a person says by name. Checked when it is said: what is stored already is never in the way."""
+def _check_entry_names(what: str, named_by: str, given: object) -> Mapping[str, Any]:
+    """Entries by name, as a person gave them. What is stored already is not checked again."""
     entries = _entries(what, named_by, given)
     for name, value in entries.items():
         if value not in (0, "0"):
@@ -533,7 +531,7 @@ def _said(what: str, named_by: str, given: object) -> Mapping[str, Any]:
 
 
 def _check_relations(s: PoolSettings) -> None:
-    """What no setting can say about itself alone."""
+    """Rules that concern two settings."""
     if s.cap_ceiling < s.cap:
         words = f"cap_ceiling {s.cap_ceiling} is below cap {s.cap}; raise the ceiling or lower the cap"
         raise UsageError(words, settings=("cap_ceiling", "cap"))
@@ -550,7 +548,7 @@ def _check_windows(windows: Mapping[str, str]) -> None:
     for name, text in windows.items():
         check_name("window", name)
         try:
-            amount, per_s = rate(text)
+            amount, per_s = parse_rate(text)
         except UsageError as error:
             raise UsageError(str(error), settings=("windows",)) from error
         if not 0 < amount < 1e15 or not 0 < per_s <= 366 * 86400:
@@ -561,7 +559,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _whole(name: str, value: object, *, setting: str = "") -> None:
+def _check_whole(name: str, value: object, *, setting: str = "") -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} must be a whole number, not {value!r}", settings=(setting or name,))
     if value > 1_000_000_000:
@@ -589,7 +587,7 @@ class MachineSettings:
             if value is not None:
                 _whole_or_bytes(name, value)
         for kind, capacity in self.resources.items():
-            _whole(f"capacity of resource {kind!r}", capacity)
+            _check_whole(f"capacity of resource {kind!r}", capacity)
             if capacity < 1:
                 raise UsageError(f"capacity of resource {kind!r} must be at least 1, not {capacity}")
 
@@ -600,7 +598,7 @@ def merge_machine(old: MachineSettings, new: MachineChanges) -> MachineSettings:
     if unknown:
         known = ", ".join(sorted(MachineChanges.__annotations__))
         raise UsageError(f"unknown machine limit {unknown[0]!r}; known: {known}")
-    resources = {**old.resources, **_said("resources", "resource", new.get("resources", {}))}
+    resources = {**old.resources, **_check_entry_names("resources", "resource", new.get("resources", {}))}
     return MachineSettings(
         ceiling=new.get("ceiling", old.ceiling),
         memory_floor_bytes=new.get("memory_floor_bytes", old.memory_floor_bytes),
@@ -617,4 +615,4 @@ def check_machine(machine: MachineSettings) -> None:
     """Refuse what does not say which limits are meant."""
     if not isinstance(machine, MachineSettings):
         raise UsageError(f"the machine's limits are a MachineSettings, not {machine!r:.80}")
-    _said("resources", "resource", machine.resources)
+    _check_entry_names("resources", "resource", machine.resources)

@@ -1,4 +1,4 @@
-"""A quota that nobody declares and no header reports: found out from its refusals alone.
+"""A quota that is not declared and that no header reports, found out from its refusals alone.
 
 An empty bucket refuses whatever the load, so a controller of concurrency misreads it. What gives it away
 is *inversion*: a call is refused with so many in flight, and moments later calls are served with as many
@@ -39,13 +39,13 @@ INVERSIONS, INVERTED_HOLDS = 2, 20.0
 DEEP, DEEP_HOLDS = 2.0, 8.0
 """Served with so many times as much in flight, it may come later and still be an inversion."""
 FEW_REQUESTS = 60.0
-"""So many inversions lately, each so soon after its refusal (in usual holds), and it is no matter of
+"""So many inversions lately, each so soon after its refusal (in usual holds), and it is not a matter of
 seats."""
 LATE_MIN, LATE_PER_MIN = 6.0, 0.1
 SPREAD = 0.75
 NEARLY_FULL, FULL_REFUTES = 0.85, 3
 REFUTING, REFUTING_S = 6, 40.0
-"""So many refusals in a row, each before the cushion could be spent, and it was no quota."""
+"""So many refusals in a row, each before the cushion could be spent, and it was not a quota."""
 GIVEN_UP_S = 900.0
 KEPT = 8
 
@@ -87,7 +87,7 @@ class Quota:
         return self.per_s > 0
 
 
-def refused(
+def on_refusal(
     quota: Quota,
     *,
     work: Mapping[str, float],
@@ -97,7 +97,7 @@ def refused(
     now: float,
     level: float = float("inf"),
 ) -> Quota:
-    """A call was refused that was no probe, with so much of ``level`` in flight. ``named``: the provider
+    """A call that was not a probe was refused, with so much of ``level`` in flight. ``named``: the provider
     itself said that it is a quota."""
     if quota.believed:
         if quota.recent and now - quota.recent[-1] < SAME_MOMENT_S:
@@ -105,7 +105,7 @@ def refused(
         full = quota.full + 1 if in_flight >= NEARLY_FULL * level and not named else 0
         if full >= FULL_REFUTES:
             return Quota(given_up_until=now + GIVEN_UP_S)
-        return _again(replace(quota, full=full), work, now)
+        return _correct_estimate(replace(quota, full=full), work, now)
     if now < quota.given_up_until:
         return quota
     if (
@@ -118,10 +118,10 @@ def refused(
         quota = replace(quota, empties=(*quota.empties, ExhaustedAt(now, dict(work), in_flight))[-KEPT:])
     since = now - LATELY_HOLDS * hold_s
     inverted = sum(at >= now - INVERTED_HOLDS * hold_s for at in quota.inversions) >= INVERSIONS
-    return _believed(quota, since, now, named=named) if named or inverted else quota
+    return _find_quota(quota, since, now, named=named) if named or inverted else quota
 
 
-def served(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
+def on_success(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
     """Calls sent after the last refusal were served; ``high`` is the most that was in flight with one of
     them."""
     if high < quota.refused_level or quota.refused_level == 0 or quota.believed:
@@ -136,7 +136,7 @@ def served(quota: Quota, *, high: float, hold_s: float, now: float) -> Quota:
     return replace(quota, refused_level=0.0, inversions=inverted)
 
 
-def _believed(quota: Quota, since: float, now: float, *, named: bool) -> Quota:
+def _find_quota(quota: Quota, since: float, now: float, *, named: bool) -> Quota:
     # Over a long time everything lies on a line.
     done = quota.empties[-1].work["requests"] if quota.empties else 0.0
     empties = tuple(
@@ -149,14 +149,14 @@ def _believed(quota: Quota, since: float, now: float, *, named: bool) -> Quota:
         # Refused with about as many in flight each time: that is what seats do.
         return quota
     for first in range(len(empties) - LEAST_EMPTIES + 1):
-        found = _line(empties[first:])
+        found = _straightest_unit(empties[first:])
         if found is not None:
             unit, per_s = found
             return replace(quota, unit=unit, per_s=per_s, anchor_at=now, first=empties[first], recent=(now,))
     return quota
 
 
-def _line(empties: tuple[ExhaustedAt, ...]) -> tuple[str, float] | None:
+def _straightest_unit(empties: tuple[ExhaustedAt, ...]) -> tuple[str, float] | None:
     """The unit whose accepted work grew in the straightest line from empty to empty, and how fast."""
     start, end = empties[0], empties[-1]
     span_s = end.at - start.at
@@ -178,7 +178,7 @@ def _line(empties: tuple[ExhaustedAt, ...]) -> tuple[str, float] | None:
     return (best[1], best[2]) if best is not None else None
 
 
-def _again(quota: Quota, work: Mapping[str, float], now: float) -> Quota:
+def _correct_estimate(quota: Quota, work: Mapping[str, float], now: float) -> Quota:
     soon = now - quota.anchor_at <= REFUTING_S
     recent = (*quota.recent, now) if soon else (now,)
     if len(recent) > REFUTING:
@@ -193,11 +193,11 @@ def _again(quota: Quota, work: Mapping[str, float], now: float) -> Quota:
         # Not the number it was: count anew from here.
         first = ExhaustedAt(now, dict(work))
     # The more empty moments there are, the clearer it is what is being counted.
-    unit, per_s = _line(quota.empties) or (quota.unit, per_s)
+    unit, per_s = _straightest_unit(quota.empties) or (quota.unit, per_s)
     return replace(quota, unit=unit, per_s=per_s, anchor_at=now, first=first, recent=recent)
 
 
-def window_of(quota: Quota, now: float) -> Window:
+def estimated_window(quota: Quota, now: float) -> Window:
     """The window to pace by, right after an empty moment.
 
     Idle time earns a few seconds' worth, not more: whether the bucket was full is the provider's to know. A
@@ -207,7 +207,7 @@ def window_of(quota: Quota, now: float) -> Window:
     return Window(quota.unit, limit, refill_per_s, 0.0, now, Source.ESTIMATED, seen_sent_at=now)
 
 
-def growing(window: Window, quota: Quota, now: float) -> Window:
+def with_refill_at(window: Window, quota: Quota, now: float) -> Window:
     """The same window with the refill that is right for the time since the last empty moment."""
     limit, refill = quota.per_s * CUSHION_S, quota.per_s * _pace(now - quota.anchor_at)
     return replace(window, limit=limit, refill_per_s=refill, level=min(limit, window.level_at(now)), at=now)
@@ -222,7 +222,7 @@ def _pace(since_s: float) -> float:
     return 1 + OVERDRAFT + OVERDRAFT_PER_MIN * minutes + OVERDRAFT_PER_MIN2 * minutes**2 + late
 
 
-def applied(windows: tuple[Window, ...], quota: Quota, now: float) -> tuple[Window, ...]:
+def with_estimated_window(windows: tuple[Window, ...], quota: Quota, now: float) -> tuple[Window, ...]:
     """The windows with the estimated one in step with what is believed."""
     paced = next((window for window in windows if window.source is Source.ESTIMATED), None)
     if paced is None and not quota.believed:
@@ -231,5 +231,5 @@ def applied(windows: tuple[Window, ...], quota: Quota, now: float) -> tuple[Wind
     if not quota.believed:
         return others
     if paced is None or paced.name != quota.unit or quota.anchor_at == now:
-        return (*others, window_of(quota, now))
-    return (*others, growing(paced, quota, now))
+        return (*others, estimated_window(quota, now))
+    return (*others, with_refill_at(paced, quota, now))

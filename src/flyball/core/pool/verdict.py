@@ -1,4 +1,8 @@
-"""The whole answer to an ask: what, why, who is in the way, and when to look again."""
+"""The whole answer to an ask: granted, parked or refused, why, what is in the way, and when to look again.
+
+Code branches on ``kind`` and ``reason``; the words for people are made from the fields here and nowhere else.
+The reasons stand in the order of the checks of ``admission.judge``, as far as admission gives them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ class Kind(Enum):
 
 
 class Reason(Enum):
-    """Why an ask was not granted (or that it was). One word for scripts, a phrase for people."""
+    """Why an ask was not granted; ``FREE`` if it was. ``PHRASES`` has the words for people."""
 
     FREE = "free"
     CAP = "cap"
@@ -42,7 +46,7 @@ _TIMED_REASONS = CLOSED_REASONS | {Reason.SPACING, Reason.SHARE, Reason.WINDOW}
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Whose work is in the way."""
+    """The work that is in the way."""
 
     project: str
     name: str
@@ -69,7 +73,7 @@ class Verdict:
     cap: int = 0
     reserved: int = 0
     project_in_use: int = 0
-    """What the project of the ask holds of these; told where it was not granted."""
+    """What the project of the ask holds of these; given where the ask was not granted."""
     project_maximum: int | None = None
     position: int = 0
     """1 is next in line; 0 where there is no line."""
@@ -79,9 +83,9 @@ class Verdict:
     blocker: Blocker | None = None
     detail: str = ""
     replayed: bool = False
-    """It was asked before under the same key, and this is what was said then."""
+    """The same key was used before, and this is the verdict of then."""
     watch: bool = False
-    """This waiter watches the holders and the time for everybody in line."""
+    """This waiter watches the holders and the time for all asks in line."""
 
     @property
     def granted(self) -> bool:
@@ -128,7 +132,7 @@ class Verdict:
         return f"{', '.join(parts)}{tail}"
 
 
-def free(pool: str, claim_id: int, *, asked_at: float, in_use: int = 0, cap: int = 0) -> Verdict:
+def granted_verdict(pool: str, claim_id: int, *, asked_at: float, in_use: int = 0, cap: int = 0) -> Verdict:
     """The verdict of an ask that has its slots."""
     return Verdict(
         kind=Kind.GRANTED,
@@ -162,7 +166,7 @@ PHRASES = {
 
 
 def one_line(text: str, chars: int = 300) -> str:
-    """Somebody's text without anything that a terminal or a database would take amiss.
+    """A text from outside without anything that a terminal or a database would take amiss.
 
     >>> one_line("429:\\n slow\\x1b[1m down", 12)
     '429: slow[1m'

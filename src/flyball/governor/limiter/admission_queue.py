@@ -166,7 +166,7 @@ class AdmissionQueue:
     def _open_at(self, now: float, cost: Mapping[str, float]) -> float:
         if self.maximum is not None and self.in_hands >= self.maximum:
             return INFINITY
-        return self.gate.open_at(now, cost)
+        return self.gate.earliest_start(now, cost)
 
     def _start(self, now: float, cost: Mapping[str, float]) -> CallStart | None:
         if not self._take_pass():
@@ -203,7 +203,7 @@ class AdmissionQueue:
         with self.lock:
             now = self._look_round()
             self.gate.renew(now)
-            self.gate.hear(start, signal, now)
+            self.gate.report(start, signal, now)
             self._serve(now)
 
     def end(self, start: CallStart, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:

@@ -10,8 +10,8 @@ All methods but ``wait`` are called with the turnstile's lock held.
 A waiting line: higher priority first, first come first served within one. Every step is O(1).
 
 Leaving from the middle costs the same as being served, so a storm of cancellations leaves nothing behind for
-a release to step over. Who waits long rises (``core/admit.aged``): of each priority only the oldest can be
-next, so that as many are compared as there are different priorities.
+a release to step over. An ask that waits long rises (``admission.aged_priority``): of each priority only the
+oldest can be next, so that as many are compared as there are different priorities.
 
 Why a call cannot start now, in the words of every other refusal.
 """
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from flyball.core.pool import rate_window as windowing
-from flyball.core.pool.admission import aged
+from flyball.core.pool.admission import aged_priority
 from flyball.core.pool.local_pool import INFINITY, LocalPool
 from flyball.core.pool.model import Phase
 from flyball.core.pool.verdict import CLOSED_REASONS, Kind, Reason, Verdict
@@ -284,7 +284,7 @@ class WaitQueue(Generic[W]):
 
         def rank(priority: int) -> tuple[int, int]:
             number, joined_at = next(iter(self._rows[priority].values()))
-            return aged(priority, now - joined_at, ageing_s=ageing_s, top=top), -number
+            return aged_priority(priority, now - joined_at, ageing_s=ageing_s, top=top), -number
 
         return next(iter(self._rows[max(self._priorities, key=rank)]))
 

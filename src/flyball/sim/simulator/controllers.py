@@ -28,8 +28,8 @@ class Governed:
     def level(self) -> float:
         return float(self.gate.cap)
 
-    def open_at(self, t_s: float, job: Job) -> float:
-        return self.gate.open_at(t_s, {"tokens": job.tokens})
+    def earliest_start(self, t_s: float, job: Job) -> float:
+        return self.gate.earliest_start(t_s, {"tokens": job.tokens})
 
     def start(self, t_s: float, job: Job) -> object:
         return self.gate.start(t_s, {"tokens": job.tokens})

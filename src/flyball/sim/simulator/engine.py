@@ -34,7 +34,7 @@ class Brain(Protocol):
     def level(self) -> float:
         """How many it believes may run at once."""
 
-    def open_at(self, t_s: float, job: Job) -> float:
+    def earliest_start(self, t_s: float, job: Job) -> float:
         """``t_s`` if the job may start now, else when to look again; infinity: when something ends."""
 
     def start(self, t_s: float, job: Job) -> object:
@@ -91,7 +91,7 @@ class Oracle:
     def level(self) -> float:
         return float(self.running)
 
-    def open_at(self, t_s: float, job: Job) -> float:
+    def earliest_start(self, t_s: float, job: Job) -> float:
         return self._provider.room_at(t_s, job)
 
     def start(self, t_s: float, job: Job) -> object:  # noqa: ARG002
@@ -238,7 +238,7 @@ class Engine:
             chosen = self._turn % len(self._clients) if self._shared else number
             client = self._clients[chosen]
             job = client.job()
-            at_s = client.brain.open_at(t_s, job)
+            at_s = client.brain.earliest_start(t_s, job)
             if at_s > t_s:
                 if at_s < client.look_at_s:
                     client.look_at_s = at_s

@@ -60,7 +60,7 @@ class Peer:
     def level(self) -> float:
         return self.limit
 
-    def open_at(self, t_s: float, job: Job) -> float:
+    def earliest_start(self, t_s: float, job: Job) -> float:
         again = job.attempts > 0
         if again and self.holds_slot:
             return t_s
@@ -253,7 +253,7 @@ class Botocore(Peer):
     def level(self) -> float:
         return float(self.running)
 
-    def open_at(self, t_s: float, job: Job) -> float:
+    def earliest_start(self, t_s: float, job: Job) -> float:
         if job.attempts == 0 and self.calling >= self.callers:
             return math.inf
         if not self._limits:
@@ -331,13 +331,13 @@ class Koryph(Peer):
         self._break_s = self.BREAK_S
         self._trial: int | None = None
 
-    def open_at(self, t_s: float, job: Job) -> float:
+    def earliest_start(self, t_s: float, job: Job) -> float:
         due_s = max(self._quiet_since_s, self._settle_until_s) + self.PROBE_S
         if self._open_until_s is None and t_s >= due_s and self.limit < self.CEILING:
             self.limit += 1
             self._quiet_since_s, self._settle_until_s = t_s, t_s + self.SETTLE_S
             due_s = self._settle_until_s + self.PROBE_S
-        at_s = super().open_at(t_s, job)
+        at_s = super().earliest_start(t_s, job)
         return due_s if at_s == INFINITY and due_s > t_s else at_s
 
     def slot_at(self, t_s: float) -> float:

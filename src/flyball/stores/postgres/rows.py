@@ -17,7 +17,7 @@ from typing import Any
 from psycopg import Cursor
 
 from flyball.core.pool.admission import Candidate
-from flyball.core.pool.control.registry import controller_of
+from flyball.core.pool.control.registry import controller_for
 from flyball.core.pool.model import (
     ASK_FACTS,
     Ask,
@@ -136,7 +136,7 @@ class ShareRows:
 def fast_path_traits(settings: str) -> tuple[bool, bool]:
     """What the short way has to know of a pool's settings: do maxima exist, does success grow the cap?"""
     resolved = codec.load_settings(settings)
-    return bool(resolved.maxima), controller_of(resolved).by_success
+    return bool(resolved.maxima), controller_for(resolved).by_success
 
 
 def storable(value: object) -> object:

@@ -31,7 +31,7 @@ from flyball.core.pool.settings import (
     PoolChanges,
     merge_machine,
 )
-from flyball.core.pool.verdict import Verdict, free
+from flyball.core.pool.verdict import Verdict, granted_verdict
 from flyball.core.signals import Signal
 from flyball.errors import StoreError, invariant
 from flyball.host.fork import survive_forks
@@ -279,7 +279,7 @@ class PostgresStore(PostgresSteps):
             self._server.note_time(at)
         if not claim_id:
             return None
-        return free(ask.pool, claim_id, asked_at=at, in_use=in_use, cap=cap)
+        return granted_verdict(ask.pool, claim_id, asked_at=at, in_use=in_use, cap=cap)
 
     def _words_of(self, ask: Ask, tag: int) -> tuple[object, ...]:
         return (

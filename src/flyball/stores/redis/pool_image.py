@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from flyball.core.pool.control.registry import controller_of
+from flyball.core.pool.control.registry import controller_for
 from flyball.core.pool.model import Claim, Fact, Holder, ProjectUse
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import invariant
@@ -198,7 +198,7 @@ class PoolImage(MemoryRows):
         return {
             "settings": settings,
             "memory": memory,
-            "by_success": "1" if controller_of(resolved).by_success else "0",
+            "by_success": "1" if controller_for(resolved).by_success else "0",
             "refused_at": repr(codec.load_memory(memory).quota.refused_at),
             **records.terms_fields(resolved.share_terms),
         }

@@ -17,7 +17,7 @@ from dataclasses import fields
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, Limits, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.rate_window import Source, Window
 from flyball.core.pool.settings import MachineSettings, ShareRule
-from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, free
+from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, granted_verdict
 from flyball.core.share_lease.renewal import CallCounts, Renewal, Reply, ShareBudget, ShareLease
 from flyball.core.share_lease.timing import ShareTiming
 from flyball.core.signals import Bucket
@@ -291,7 +291,7 @@ def parse_verdict(pool: str, head: str) -> Verdict:
     if f[0] == "key used":
         return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=pool)
     if f[0] == "granted":
-        return free(pool, int(f[1]), asked_at=float(f[4]), in_use=int(f[2]), cap=int(f[3]))
+        return granted_verdict(pool, int(f[1]), asked_at=float(f[4]), in_use=int(f[2]), cap=int(f[3]))
     blocker = Blocker(f[11], f[12], int(f[13]), f[14], float(f[15])) if f[13] else None
     return Verdict(
         kind=Kind(f[0]),

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from flyball.core.pool.model import Ask
-from flyball.core.pool.verdict import Verdict, free
+from flyball.core.pool.verdict import Verdict, granted_verdict
 from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lock_file import LockFile
@@ -196,7 +196,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         if not done:
             return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
-        return free(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), AfterCommit()
+        return granted_verdict(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), AfterCommit()
 
     @operation
     def release(self, release: Release) -> AfterCommit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flyball.core.pool.control.aimd import freeze, grow, next_move_at, resume_at_floor
-from flyball.core.pool.control.port import HISTORY_LIMIT, cap_of
+from flyball.core.pool.control.port import HISTORY_LIMIT, cap_for
 from flyball.core.pool.learned import CapEvent, CooldownState
 from tests.cases import every
 from tests.core.kit import PROBE_S, SETTLE_S, T0, at, cut, pool, probed, throttle
@@ -17,13 +17,13 @@ IDLE = float("-inf")
 @every("before, after", [(16, 8), (8, 4), (7, 3), (4, 2), (3, 1), (2, 1)])
 def test_a_throttle_halves_the_cap(before: int, after: int) -> None:
     state, event = throttle(at(before), MIXED, T0 + 1)
-    assert (cap_of(state, MIXED), event) == (after, CapEvent.CUT)
+    assert (cap_for(state, MIXED), event) == (after, CapEvent.CUT)
 
 
 def test_a_cut_stops_at_the_floor() -> None:
     s = pool(cap_floor=3)
     state, _ = throttle(at(4), s, T0 + 1)
-    assert cap_of(state, s) == 3
+    assert cap_for(state, s) == 3
 
 
 def test_a_throttle_at_the_floor_changes_nothing_and_says_so() -> None:
@@ -160,7 +160,7 @@ def test_the_cap_climbs_past_its_start_up_to_the_ceiling_and_no_further() -> Non
     for _ in range(100):
         now += SETTLE_S + PROBE_S
         state = grow(state, MIXED, bound_at=now, bound_oks=0, now=now)
-    assert cap_of(state, MIXED) == 16
+    assert cap_for(state, MIXED) == 16
     assert next_move_at(state, MIXED, now) is None
 
 
@@ -223,5 +223,5 @@ def test_an_outage_is_remembered_by_the_level_before_its_first_cut() -> None:
 
 def test_a_static_pool_has_the_cap_it_was_given() -> None:
     s = pool(cap=5, adaptive=False)
-    assert cap_of(at(2), s) == 5
+    assert cap_for(at(2), s) == 5
     assert next_move_at(at(2), s, T0) is None

@@ -27,22 +27,21 @@ from flyball.core.pool.control.port import (
     AIMD_TUNING,
     HISTORY_LIMIT,
     BreakerTimes,
+    CapChange,
     SignalContext,
     UsageSample,
-    cap_of,
+    cap_for,
+    clamp_level,
     count_throttle,
-    within,
 )
 from flyball.core.pool.learned import CapEvent, CapState, CooldownState
 from flyball.core.pool.settings import Growth, PoolSettings
 from flyball.core.pool.verdict import span_words
 
 
-def on_throttle(
-    state: CapState, s: PoolSettings, *, project: str, name: str, now: float
-) -> tuple[CapState, CapEvent]:
+def on_throttle(state: CapState, s: PoolSettings, *, project: str, name: str, now: float) -> CapChange:
     """Fold one throttle into the cap."""
-    state = count_throttle(within(state, s), s, project=project, name=name, now=now)
+    state = count_throttle(clamp_level(state, s), s, project=project, name=name, now=now)
     settling = now < state.settle_until
     burst = len({(p, n) for _, p, n in state.throttles}) >= s.burst_count
     if settling and state.settling is CooldownState.CUT:
@@ -50,17 +49,17 @@ def on_throttle(
     if settling and state.settling is CooldownState.PROBE and state.grew_by > 0:
         undone = max(float(s.cap_floor), state.level - state.grew_by)
         return _settle_cut(state, s, level=undone, now=now), CapEvent.UNDONE
-    if cap_of(state, s) <= s.cap_floor:
+    if cap_for(state, s) <= s.cap_floor:
         return state, CapEvent.AT_FLOOR
-    return _cut(state, s, factor=s.burst_factor if burst else s.cut_factor, now=now), CapEvent.CUT
+    return _cut_level(state, s, factor=s.burst_factor if burst else s.cut_factor, now=now), CapEvent.CUT
 
 
-def _cut(state: CapState, s: PoolSettings, *, factor: float, now: float) -> CapState:
+def _cut_level(state: CapState, s: PoolSettings, *, factor: float, now: float) -> CapState:
     recent = tuple(at for at in state.cuts if now - at <= s.trip_window_s)
     if state.failed_level is not None and state.level >= state.failed_level - 1:
         # The cap had come back to where it failed: an ordinary sawtooth, not a fall that goes on.
         recent = ()
-    cut = _settle_cut(state, s, level=_divided(state.level, factor, s), now=now)
+    cut = _settle_cut(state, s, level=_divide(state.level, factor, s), now=now)
     return replace(
         cut,
         # A cut by the burst factor has nothing left to deepen.
@@ -71,9 +70,9 @@ def _cut(state: CapState, s: PoolSettings, *, factor: float, now: float) -> CapS
     )
 
 
-def _deepen(state: CapState, s: PoolSettings, now: float) -> tuple[CapState, CapEvent]:
+def _deepen(state: CapState, s: PoolSettings, now: float) -> CapChange:
     """The cut turned out to answer a burst: make it the deeper one, once, as one cut."""
-    deeper = _divided(state.cut_from, s.burst_factor, s)
+    deeper = _divide(state.cut_from, s.burst_factor, s)
     fresh = state.last_cut_at is not None and now - state.last_cut_at <= s.burst_window_s
     if not fresh or state.cut_from == 0.0 or deeper >= state.level:
         return state, CapEvent.COUNTED
@@ -92,7 +91,7 @@ def _settle_cut(state: CapState, s: PoolSettings, *, level: float, now: float) -
     )
 
 
-def _divided(level: float, factor: float, s: PoolSettings) -> float:
+def _divide(level: float, factor: float, s: PoolSettings) -> float:
     divided = level / factor
     if s.growth is Growth.QUIET:
         divided = float(int(divided))
@@ -111,7 +110,7 @@ def resume_at_floor(state: CapState, s: PoolSettings, now: float) -> CapState:
     return replace(
         state,
         level=float(s.cap_floor),
-        # Work from before the outage may still be throttled: that is no verdict on the floor.
+        # Work from before the outage may still be throttled: that is not a verdict on the floor.
         settle_until=now + s.settle_s,
         settling=CooldownState.CUT,
         grew_by=0.0,
@@ -128,7 +127,7 @@ def grow(state: CapState, s: PoolSettings, *, bound_at: float, bound_oks: int, n
     ``bound_at`` is the last time the cap stopped or filled up with work; ``bound_oks`` how many calls
     succeeded since the last plan while it was full.
     """
-    state = within(state, s)
+    state = clamp_level(state, s)
     if now < state.settle_until or state.level >= s.cap_ceiling:
         return state
     if s.growth is Growth.SUCCESS and bound_oks:
@@ -191,21 +190,21 @@ def next_move_at(state: CapState, s: PoolSettings, now: float) -> float | None:
 
 
 class AimdController:
-    """The seeds' way, under two names that differ in what makes a level grow (``PoolSettings.growth``)."""
+    """AIMD under two names that differ in what makes a level grow (``PoolSettings.growth``)."""
 
-    heeds = AIMD_TUNING
+    tuned_by = AIMD_TUNING
 
     def __init__(self, name: str, *, by_success: bool) -> None:
         self.name, self.by_success = name, by_success
 
-    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
-        return on_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
+    def on_signal(self, state: CapState, s: PoolSettings, context: SignalContext) -> CapChange:
+        return on_throttle(state, s, project=context.project, name=context.name, now=context.now)
 
-    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
+    def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
         # A pool that only unread work has ever filled has no evidence; what is too large can never fill it.
-        proven = seen.bound_at > -math.inf or seen.in_use < int(state.level)
-        bound_at = seen.now if seen.bound_now and proven else seen.bound_at
-        return grow(state, s, bound_at=bound_at, bound_oks=seen.bound_oks, now=seen.now)
+        proven = usage.bound_at > -math.inf or usage.in_use < int(state.level)
+        bound_at = usage.now if usage.bound_now and proven else usage.bound_at
+        return grow(state, s, bound_at=bound_at, bound_oks=usage.bound_oks, now=usage.now)
 
     def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:
         return freeze(state, s, now)
@@ -216,23 +215,23 @@ class AimdController:
     def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:
         return next_move_at(state, s, now)
 
-    def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:
+    def trip_reason(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:
         if event is CapEvent.AT_FLOOR:
             return "a throttle at the floor"
         if event is CapEvent.CUT and len(state.cuts) >= s.trip_cuts:
             return f"{len(state.cuts)} cuts in {span_words(s.trip_window_s)}"
         return ""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
+    def binds_one_call(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
         return False
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
+    def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
         return False
 
-    def firm(self, state: CapState) -> float:  # noqa: ARG002
+    def confirmed_level(self, state: CapState) -> float:  # noqa: ARG002
         return 0.0
 
-    def forgive(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
+    def undo_refusals(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
         return state
 
     def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:  # noqa: ARG002

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flyball.core.pool.control.port import BreakerTimes, SignalContext, UsageSample, count_throttle
+from flyball.core.pool.control.port import BreakerTimes, CapChange, SignalContext, UsageSample, count_throttle
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.settings import PoolSettings
 
@@ -10,13 +10,13 @@ from flyball.core.pool.settings import PoolSettings
 class FixedController:
     name = "fixed"
     by_success = False
-    heeds: frozenset[str] = frozenset()
+    tuned_by: frozenset[str] = frozenset()
 
-    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
-        counted = count_throttle(state, s, project=heard.project, name=heard.name, now=heard.now)
+    def on_signal(self, state: CapState, s: PoolSettings, context: SignalContext) -> CapChange:
+        counted = count_throttle(state, s, project=context.project, name=context.name, now=context.now)
         return counted, CapEvent.COUNTED
 
-    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:  # noqa: ARG002
+    def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:  # noqa: ARG002
         return state
 
     def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
@@ -28,19 +28,19 @@ class FixedController:
     def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:  # noqa: ARG002
         return None
 
-    def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
+    def trip_reason(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:  # noqa: ARG002
         return ""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
+    def binds_one_call(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
         return False
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:  # noqa: ARG002
+    def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
         return False
 
-    def firm(self, state: CapState) -> float:  # noqa: ARG002
+    def confirmed_level(self, state: CapState) -> float:  # noqa: ARG002
         return 0.0
 
-    def forgive(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
+    def undo_refusals(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
         return state
 
     def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:  # noqa: ARG002

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from flyball.core.pool.control.aimd import freeze
 from flyball.core.pool.control.fixed import FixedController
-from flyball.core.pool.control.port import SignalContext, UsageSample
+from flyball.core.pool.control.port import CapChange, SignalContext, UsageSample
 from flyball.core.pool.learned import CapEvent, CapState, GradientState
 from flyball.core.pool.settings import PoolSettings
 
@@ -31,23 +31,23 @@ LONG_SMOOTHING = 2 / (600 + 1)
 class Gradient2Controller(FixedController):
     name = "gradient2"
     by_success = True
-    heeds = frozenset({"settle_s"})
+    tuned_by = frozenset({"settle_s"})
 
-    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
-        state, _ = super().hear(state, s, heard)
+    def on_signal(self, state: CapState, s: PoolSettings, context: SignalContext) -> CapChange:
+        state, _ = super().on_signal(state, s, context)
         level = max(float(s.cap_floor), state.level * 0.9)
-        return replace(state, level=level, last_cut_at=heard.now), CapEvent.CUT
+        return replace(state, level=level, last_cut_at=context.now), CapEvent.CUT
 
-    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
-        if seen.bound_now and seen.in_use < int(state.level) and seen.now >= state.settle_until:
-            # Somebody waits for more slots than the whole level has: no answer time will ever tell.
+    def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
+        if usage.bound_now and usage.in_use < int(state.level) and usage.now >= state.settle_until:
+            # An ask waits for more slots than the whole level has: no answer time will ever tell.
             level = min(state.level + 1, float(s.cap_ceiling))
-            return replace(state, level=level, settle_until=seen.now + s.settle_s)
-        short_s = seen.hold_mean_s
-        if short_s <= 0 or not seen.bound_oks or seen.now < state.settle_until:
+            return replace(state, level=level, settle_until=usage.now + s.settle_s)
+        short_s = usage.hold_mean_s
+        if short_s <= 0 or not usage.bound_oks or usage.now < state.settle_until:
             return state
         own = state.gradient or GradientState(long_s=short_s)
-        weight = 1 - (1 - LONG_SMOOTHING) ** seen.bound_oks
+        weight = 1 - (1 - LONG_SMOOTHING) ** usage.bound_oks
         long_s = own.long_s + (short_s - own.long_s) * weight
         if long_s > 2 * short_s:
             # The backend got much faster: forget the slow past sooner.

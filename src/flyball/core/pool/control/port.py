@@ -1,18 +1,18 @@
 """What a controller is: it estimates a level, and never enforces one.
 
-The plan asks, the gate enforces, within the floor and the ceiling a person set: a controller that goes
-mad cannot exceed the hard maximum. A controller keeps nothing itself. What it learned travels in
-``CapState`` (its own part of it under its own name), so one controller serves a pool for all processes,
-and a pool can change controllers.
+The plan asks it and admission enforces the result, within the floor and the ceiling that a person set: a
+controller that goes wrong cannot exceed the hard maximum. A controller keeps nothing itself. What it learned
+travels in ``CapState`` (its own part of it under its own name), so one controller serves a pool for all
+processes, and a pool can change controllers.
 
-Two events reach it: something was *heard* (a signal that asks for fewer), or time passed and successes were
-*seen*. Both come with everything it may know; there is no clock here.
-
-How many slots a learned level stands for, and the count of throttles every controller keeps.
+Two events reach it: a signal that asks for fewer calls (``on_signal``), and the passing of time with
+successes (``on_usage``). Both come with everything it may know; there is no clock here. ``cap_for`` and
+``count_throttle`` are the same for all controllers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -23,18 +23,24 @@ from flyball.core.signals import Signal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalContext:
-    """One signal that asks for fewer, and the call it answers."""
+    """One signal, whose it is, and the call that it answers."""
 
     signal: Signal
     now: float
     in_use: int
+    pool: str = ""
     project: str = ""
     name: str = ""
+    claim_id: int | None = None
     sent_at: float | None = None
-    """When the call was admitted that this answers; None where a long run merely mentions it."""
+    """When the call that it answers was admitted; None where a long run merely mentions it."""
     in_flight: int | None = None
     """Slots in use right after that call was admitted, its own included."""
     hold_mean_s: float = 0.0
+    work: Mapping[str, float] | None = None
+    """What was accepted so far, by unit; None while it is not counted."""
+    explained: bool = False
+    """A window that we mirror was empty, so the refusal says nothing about how much may be in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,8 @@ class BreakerTimes:
     trial_clean_s: float
 
 
+CapChange = tuple[CapState, CapEvent]
+"""The state after a signal, and what the signal did to the cap."""
 AIMD_TUNING = frozenset(
     {"step", "cut_factor", "burst_factor", "burst_count", "burst_window_s", "settle_s", "probe_s"}
     | {"trip_cuts", "trip_window_s"}
@@ -74,15 +82,15 @@ class Controller(Protocol):
 
     name: str
     by_success: bool
-    """Its level grows by successes: it wants to see them soon, not when the plan gets old."""
-    heeds: frozenset[str]
+    """Its level grows by successes, so the plan is recomputed soon after one."""
+    tuned_by: frozenset[str]
     """The settings of ``TUNING`` that it is tuned with."""
 
-    def hear(self, state: CapState, s: PoolSettings, heard: SignalContext) -> tuple[CapState, CapEvent]:
-        """Take in a throttle, an overload or a timeout; what it did."""
+    def on_signal(self, state: CapState, s: PoolSettings, context: SignalContext) -> CapChange:
+        """Take in a throttle, an overload or a timeout."""
 
-    def see(self, state: CapState, s: PoolSettings, seen: UsageSample) -> CapState:
-        """Take in successes and the passing of time: where a level grows."""
+    def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
+        """Take in successes and the passing of time: the level may grow."""
 
     def freeze(self, state: CapState, s: PoolSettings, now: float) -> CapState:
         """Near the limit, or slow: stop growing for a while, do not cut."""
@@ -93,21 +101,21 @@ class Controller(Protocol):
     def next_move_at(self, state: CapState, s: PoolSettings, now: float) -> float | None:
         """When time alone could change the level next; None where it cannot."""
 
-    def trips(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:
+    def trip_reason(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:
         """Why the breaker must open after ``event``; empty if it need not."""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:
-        """Is this refusal about its own call alone? It answers a probe, or a call from before the last cut:
-        the others are being served, and its Retry-After is not theirs."""
+    def binds_one_call(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:
+        """Whether this refusal is about its own call alone. It answers a probe, or a call from before the
+        last cut: the others are being served, and its Retry-After is not theirs."""
 
-    def blames_quota(self, state: CapState, s: PoolSettings, heard: SignalContext) -> bool:
-        """May a quota be behind this refusal? Not if it binds one call."""
+    def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:
+        """Whether a quota may be behind this refusal. Not if it binds one call."""
 
-    def firm(self, state: CapState) -> float:
-        """The level known to be served at present; 0 where nobody knows."""
+    def confirmed_level(self, state: CapState) -> float:
+        """The level known to be served at present; 0 where that is not known."""
 
-    def forgive(self, state: CapState, s: PoolSettings, now: float) -> CapState:
-        """It was a quota: take back what its refusals did to the level."""
+    def undo_refusals(self, state: CapState, s: PoolSettings, now: float) -> CapState:
+        """The refusals came from a quota: take back what they did to the level."""
 
     def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes: ...
 
@@ -115,15 +123,15 @@ class Controller(Protocol):
 HISTORY_LIMIT = 64
 
 
-def cap_of(state: CapState, s: PoolSettings) -> int:
+def cap_for(state: CapState, s: PoolSettings) -> int:
     """The whole number of slots the level stands for."""
     if not s.adapts:
         return s.cap
-    # Bounded before it is rounded: whatever a controller says, even no number, stands for some cap.
+    # Bounded before it is rounded: whatever a controller says, even NaN, stands for some cap.
     return int(max(float(s.cap_floor), min(state.level, float(s.cap_ceiling))))
 
 
-def within(state: CapState, s: PoolSettings) -> CapState:
+def clamp_level(state: CapState, s: PoolSettings) -> CapState:
     """The bounds may have moved since the level was learned; what counts is the cap it stands for."""
     level = max(float(s.cap_floor), min(state.level, float(s.cap_ceiling)))
     return state if level == state.level else replace(state, level=level)

@@ -10,12 +10,12 @@ from flyball.core.pool.settings import PoolSettings
 from flyball.errors import InvariantError
 
 
-def controller_of(s: PoolSettings) -> Controller:
-    return named(s.controller)
+def controller_for(s: PoolSettings) -> Controller:
+    return load_controller(s.controller)
 
 
 @cache
-def named(name: str) -> Controller:
+def load_controller(name: str) -> Controller:
     """One of ``settings.CONTROLLERS``."""
     if name == "measured":
         from flyball.core.pool.control.measured import MeasuredController
@@ -36,7 +36,7 @@ def named(name: str) -> Controller:
     raise InvariantError(f"no controller is called {name!r}")
 
 
-def handed_over(state: CapState, now: float) -> CapState:
+def migrate_state(state: CapState, now: float) -> CapState:
     """For another controller: the level stays, what only the last one understood does not."""
     return CapState(
         level=state.level,

@@ -34,7 +34,7 @@ function admission.fits_share(ask, use)
   return ask.slots > 1 and use.in_use == 0 and now - ask.asked_at >= pool.ageing_s
 end
 
--- twin: core/pool/admission.py _lacks
+-- twin: core/pool/admission.py _shortfall
 function admission.lacks(ask, left, beside)
   return ask.slots > 1 and format('asks for %d, %d free%s', ask.slots, max(0, left), beside) or nil
 end
@@ -97,13 +97,13 @@ function admission.floordiv(a, b)
   return whole
 end
 
--- twin: core/pool/admission.py aged
+-- twin: core/pool/admission.py aged_priority
 function admission.aged(priority, waited_s, top)
   return min(top, priority + admission.floordiv(max(0, waited_s), pool.ageing_s))
 end
 
 -- Ranks asks by aged priority, then the neediest project, then arrival.
--- twin: core/pool/admission.py in_order
+-- twin: core/pool/admission.py rank_asks
 function admission.ranked(asks, uses, turn)
   local top = -math.huge
   for _, ask in ipairs(asks) do top = max(top, ask.priority) end
@@ -118,7 +118,7 @@ function admission.ranked(asks, uses, turn)
   return ranks
 end
 
--- twin: core/pool/admission.py in_order
+-- twin: core/pool/admission.py rank_asks
 function admission.before(a, b)
   if a.risen ~= b.risen then return a.risen > b.risen end
   if a.has ~= b.has then return a.has < b.has end
@@ -127,7 +127,7 @@ function admission.before(a, b)
 end
 
 -- A large ask that was overtaken for long enough keeps freed slots for itself, if they can suffice.
--- twin: core/pool/admission.py _collects
+-- twin: core/pool/admission.py _keeps_freed_slots
 function admission.collects(ask, denial, use)
   local lacks_room = (denial.reason == 'cap' or denial.reason == 'reserve') and ask.slots > 1
   return lacks_room and now - ask.asked_at >= pool.ageing_s and not admission.too_large(ask, use)

@@ -64,7 +64,7 @@ function window.room_at(w, cost, now)
   return math.huge
 end
 
--- twin: core/pool/rate_window.py Window.taken
+-- twin: core/pool/rate_window.py Window.after_spending
 function window.taken(w, cost, now)
   w.level, w.at, w.spent = min(w.limit, window.level_at(w, now) - cost), now, w.spent + cost
 end

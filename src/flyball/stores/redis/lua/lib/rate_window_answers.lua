@@ -5,7 +5,7 @@ function window.owes(w, sent_at, mark)
   return mark[w.name] ~= nil and sent_at > w.seen_sent_at
 end
 
--- twin: core/pool/rate_window.py settle
+-- twin: core/pool/rate_window.py reconcile
 function window.settle(windows, reserved, actual, sent_at, mark, now)
   for _, w in ipairs(windows) do
     if actual[w.name] and window.owes(w, sent_at, mark) then
@@ -45,7 +45,7 @@ function window.others_of(w, left, sent_at, mark, refill)
   return w.others_per_s + (drawn_per_s - w.others_per_s) * min(1, span_s / OTHERS_S)
 end
 
--- twin: core/pool/rate_window.py _mirrored
+-- twin: core/pool/rate_window.py _mirror
 function window.mirrored(w, bucket, sent_at, mark, now)
   local limit = bucket.limit ~= 0 and bucket.limit or (w and w.limit)
   if not limit or limit <= 0 or (w and sent_at < w.seen_sent_at) then return nil end
