@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import flyball
 from flyball.client import AsyncClient, Client, Policy
+from flyball.client.client import read_response
+from flyball.client.lease import Held
+from flyball.client.renewer import LeaseRenewer
 from flyball.client.requests import LeaseRequest, Nap, Send, ServiceResponse, acquire
 from flyball.client.retry_policy import VARIABLE, delay_s
+from flyball.errors import FlyballError
 from flyball.governor.governor import Governor
 from flyball.host.flow import drive
 from flyball.service.tokens import Scope
@@ -72,6 +78,33 @@ def test_a_wait_that_runs_out_before_the_ticket_arrives_gives_the_ticket_back() 
         drive(acquire(wish, NO_RETRY), perform)
     assert over.value.verdict.position == 3
     assert sent == [("POST", "/leases"), ("DELETE", "/v1/tickets/7")]
+
+
+def test_a_renewal_that_something_else_answers_is_tried_again() -> None:
+    told = {"id": 7, "token": "t", "ttl_s": 0.03, "slots": 1, "pool": "p", "project": "a", "name": "b"}
+    lease, renewed = Held(told, None), threading.Event()
+    answers = iter([FlyballError("not a flyball server")])
+
+    def renew(_: Held) -> int:
+        for error in answers:
+            raise error
+        renewed.set()
+        return 200
+
+    renewer = LeaseRenewer(renew)
+    renewer.keep(lease)
+    assert renewed.wait(30)
+    renewer.close()
+
+
+@pytest.mark.parametrize(("status", "words"), [(502, ""), (404, "not a flyball server")])
+def test_a_proxy_that_says_in_html_that_the_server_is_away_is_waited_for(status: int, words: str) -> None:
+    response = httpx2.Response(status, html="<h1>no</h1>")
+    if words:
+        with pytest.raises(FlyballError, match=words):
+            read_response(response)
+    else:
+        assert read_response(response).status == status
 
 
 def test_an_ask_that_can_never_be_granted_is_said_at_once(desk: Desk, client: Client) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from flyball.client import requests
 from flyball.client.lease import AsyncRemoteLease, AsyncRemoteSlot, Held, OnLost, RemoteLease, RemoteSlot
-from flyball.client.renewer import Heart
+from flyball.client.renewer import LeaseRenewer
 from flyball.client.requests import LOST, Nap, Send, ServiceResponse
 from flyball.client.retry_policy import Policy, named_policy
 from flyball.core.pool.model import Outcome
@@ -45,7 +45,7 @@ class _Common:
         self._told: Policy | None = None
         self._told_at = float("-inf")
         self._beating = httpx2.Client(base_url=self.url, headers=self._headers, timeout=10.0)
-        self._heart = Heart(lambda lease: _sent(self._beating, lease.renewing()).status)
+        self._renewer = LeaseRenewer(lambda lease: _send(self._beating, lease.renewing()).status)
 
     def _decided(self) -> Policy | None:
         """The policy, if it is known without asking the server."""
@@ -84,7 +84,7 @@ class _Common:
         )
 
     def _close(self) -> None:
-        self._heart.close()
+        self._renewer.close()
         self._beating.close()
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class Client(_Common):
         wish = self._wish(pool, timeout, ask)
         body = drive(requests.acquire(wish, self.policy), self._perform)
         lease = RemoteLease(self, body, on_lost)
-        self._heart.keep(lease)
+        self._renewer.keep(lease)
         return lease
 
     def send(self, send: Send) -> None:
@@ -133,17 +133,17 @@ class Client(_Common):
     def release(self, lease: Held, outcome: Outcome | str = Outcome.FINISHED, *, words: str = "") -> None:
         """Give the slots back. A server that cannot be reached now takes them back by itself."""
         if lease.take_release():
-            self._heart.let_go(lease)
-            _sent(self._http, lease.releasing(outcome, words))
+            self._renewer.let_go(lease)
+            _send(self._http, lease.releasing(outcome, words))
 
     @property
     def policy(self) -> Policy:
         """How it tries again now."""
-        return self._decided() or self._hear_policy(_sent(self._http, Send("GET", "/v1/policy")))
+        return self._decided() or self._hear_policy(_send(self._http, Send("GET", "/v1/policy")))
 
     def _perform(self, effect: Send | Nap) -> ServiceResponse | None:
         if isinstance(effect, Send):
-            return _sent(self._http, effect)
+            return _send(self._http, effect)
         time.sleep(effect.for_s)
         return None
 
@@ -193,7 +193,7 @@ class AsyncClient(_Common):
         wish = self._wish(pool, timeout, ask)
         body = await drive_async(requests.acquire(wish, await self.policy()), self._perform)
         lease = AsyncRemoteLease(self, body, on_lost)
-        self._heart.keep(lease)
+        self._renewer.keep(lease)
         return lease
 
     async def send(self, send: Send) -> None:
@@ -205,7 +205,7 @@ class AsyncClient(_Common):
     ) -> None:
         """Give the slots back."""
         if lease.take_release():
-            self._heart.let_go(lease)
+            self._renewer.let_go(lease)
             await asyncio.shield(self._send(lease.releasing(outcome, words)))
 
     async def policy(self) -> Policy:
@@ -225,7 +225,7 @@ class AsyncClient(_Common):
             )
         except httpx2.HTTPError as error:
             return _no_answer(error)
-        return _answer(answer)
+        return read_response(answer)
 
     async def close(self) -> None:
         """Let go of connections. Leases that are still held end with their time."""
@@ -241,24 +241,30 @@ class AsyncClient(_Common):
         await self.close()
 
 
-def _sent(client: httpx2.Client, send: Send) -> ServiceResponse:
+def _send(client: httpx2.Client, send: Send) -> ServiceResponse:
     try:
         answer = client.request(
             send.method, send.path, json=send.body, headers=send.headers, timeout=send.timeout_s
         )
     except httpx2.HTTPError as error:
         return _no_answer(error)
-    return _answer(answer)
+    return read_response(answer)
 
 
 def _no_answer(error: Exception) -> ServiceResponse:
     return ServiceResponse(LOST, {}, {}, f"the server does not answer ({type(error).__name__})")
 
 
-def _answer(answer: httpx2.Response) -> ServiceResponse:
+def read_response(answer: httpx2.Response) -> ServiceResponse:
+    """What the server said; an error where something else answered."""
     headers = {name.lower(): value for name, value in answer.headers.items()}
     try:
         body = msgspec.json.decode(answer.content) if answer.content else {}
     except msgspec.DecodeError as error:
-        raise FlyballError(f"what answers there is no flyball server ({answer.status_code})") from error
+        if answer.status_code >= 500:
+            # A proxy says in words of its own that the server is away.
+            return ServiceResponse(answer.status_code, headers, {})
+        raise FlyballError(
+            f"what answers at that address is not a flyball server (status {answer.status_code})"
+        ) from error
     return ServiceResponse(answer.status_code, headers, body if isinstance(body, dict) else {})

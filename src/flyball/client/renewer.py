@@ -13,71 +13,66 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flyball.client.requests import GONE
-from flyball.host.background_thread import start_thread
+from flyball.client.requests import GONE, LOST
+from flyball.errors import FlyballError
+from flyball.host.background_thread import PeriodicThread
 
 if TYPE_CHECKING:
     from flyball.client.lease import Held
 
 BEATS = 3
 _AGAIN_S = 1.0
+_IDLE_S = 60.0
 Renew = Callable[["Held"], int]
 
 
-class Heart:
-    """``renew`` asks the server and says with which status it answered; 0 for none."""
+class LeaseRenewer:
+    """``renew`` asks the server and says with which status it answered; ``LOST`` for none."""
 
     def __init__(self, renew: Renew) -> None:
         self._renew = renew
         self._due: dict[Held, float] = {}
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(self._renew_next, name="flyball-heartbeat")
 
     def keep(self, lease: Held) -> None:
-        with self._changed:
+        with self._lock:
             self._due[lease] = time.monotonic() + lease.ttl_s / BEATS
-            if self._thread is None:
-                self._thread = start_thread(self._beat, name="flyball-heartbeat")
-            self._changed.notify()
+        self._thread.wake()
 
     def let_go(self, lease: Held) -> None:
-        with self._changed:
+        with self._lock:
             self._due.pop(lease, None)
 
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join(2 * _AGAIN_S)
+        self._thread.close(join_s=2 * _AGAIN_S)
 
-    def _beat(self) -> None:
-        while (lease := self._next()) is not None:
+    def _renew_next(self) -> float:
+        """Renew the lease whose time has come; in how many seconds to look again."""
+        with self._lock:
+            lease = min(self._due, key=self._due.__getitem__, default=None)
+            if lease is None:
+                return _IDLE_S
+            left_s = self._due[lease] - time.monotonic()
+        if left_s > 0:
+            return left_s
+        try:
             status = self._renew(lease)
-            with self._changed:
-                if lease not in self._due:
-                    continue
-                if status == GONE:
-                    del self._due[lease]
-                else:
-                    again_s = lease.ttl_s / BEATS
-                    self._due[lease] = time.monotonic() + (
-                        again_s if status == 200 else min(_AGAIN_S, again_s / 4)
-                    )
+        except FlyballError:
+            # Something between us and the server answered in its place.
+            status = LOST
+        with self._lock:
+            if lease not in self._due:
+                return 0.0
             if status == GONE:
-                _tell(lease)
-
-    def _next(self) -> Held | None:
-        """The next lease to renew, once its time has come; None at the end."""
-        with self._changed:
-            while not self._closed:
-                lease = min(self._due, key=self._due.__getitem__, default=None)
-                left_s = self._due[lease] - time.monotonic() if lease is not None else None
-                if lease is not None and left_s is not None and left_s <= 0:
-                    return lease
-                self._changed.wait(left_s)
-        return None
+                del self._due[lease]
+            else:
+                again_s = lease.ttl_s / BEATS
+                again_s = again_s if status == 200 else min(_AGAIN_S, again_s / 4)
+                self._due[lease] = time.monotonic() + again_s
+        if status == GONE:
+            _tell(lease)
+        return 0.0
 
 
 def _tell(lease: Held) -> None:

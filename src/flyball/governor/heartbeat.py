@@ -24,7 +24,7 @@ from typing import Protocol
 from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync
-from flyball.host.background_thread import start_thread
+from flyball.host.background_thread import Linger, PeriodicThread
 from flyball.stores.port import Store
 
 BEAT_S = 1.0
@@ -52,22 +52,22 @@ class Heartbeat:
         look_s: float = LOOK_S,
         warden: Callable[[], None] = lambda: None,
     ) -> None:
-        """``warden`` sees to it that somebody is left to look after our leases if we are killed."""
+        """``warden`` starts a process that looks after our leases if we are killed."""
         self._store, self._observers = store, observers
-        self._beat_s, self._look_s, self._warden = beat_s, look_s, warden
+        self._look_s, self._warden = look_s, warden
         self._held: Counter[str] = Counter()
         self._owed: set[str] = set()
         """Pools with a release that could not be written; the next beat takes it along."""
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(self._beat_all, name="flyball-heartbeat")
+        self._linger, self._guarded = Linger(beat_s, _LINGER_S), False
         _hearts.add(self)
 
     def keep(self, pool: str) -> None:
         """A lease of this pool is now ours."""
         with self._lock:
             self._held[pool] += 1
-            self._live()
+        self._thread.start()
 
     def let_go(self, pool: str) -> None:
         with self._lock:
@@ -79,35 +79,24 @@ class Heartbeat:
         """A release of this pool could not be written: go on until it was."""
         with self._lock:
             self._owed.add(pool)
-            self._live()
+        self._thread.start()
 
     def close(self) -> None:
-        self._stop.set()
-
-    def _live(self) -> None:
-        if self._thread is None:
-            self._thread = start_thread(self._run, name="flyball-heartbeat")
+        self._thread.close()
 
     # -- in the thread ------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        self._warden()
-        idle_s = 0.0
-        while idle_s < _LINGER_S and not self._stop.is_set():
-            pools = self._pools()
-            idle_s = 0.0 if pools else idle_s + self._beat_s
-            for pool in pools:
-                self._beat(pool)
-            self._stop.wait(self._beat_s)
+    def _beat_all(self) -> float | None:
+        if not self._guarded:
+            self._guarded = True
+            self._warden()
         with self._lock:
-            self._thread = None
-            # Somebody may have come while we left.
-            if (self._held or self._owed) and not self._stop.is_set():
-                self._live()
-
-    def _pools(self) -> list[str]:
-        with self._lock:
-            return list(self._held.keys() | self._owed)
+            pools = list(self._held.keys() | self._owed)
+        for pool in pools:
+            self._beat(pool)
+        next_s = self._linger.next_s(busy=bool(pools))
+        self._guarded = next_s is not None
+        return next_s
 
     def _beat(self, pool: str) -> None:
         try:
@@ -126,7 +115,7 @@ _hearts: weakref.WeakSet[Heartbeat] = weakref.WeakSet()
 
 
 def _stop_all() -> None:
-    """The process ends: nobody connects any more."""
+    """The process ends: nothing connects any more."""
     for heart in list(_hearts):
         heart.close()
 

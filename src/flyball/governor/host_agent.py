@@ -29,6 +29,7 @@ from flyball.errors import FlyballError, StoreError
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync
 from flyball.governor.state_url import home, open_store, resolve, shown
+from flyball.host.background_thread import Linger
 from flyball.host.process import alive, me
 
 if TYPE_CHECKING:
@@ -139,10 +140,9 @@ def main() -> int:
         store: HeldLease = open_store(address)  # type: ignore[assignment]
     except FlyballError:
         return 1
-    warden, idle_s = HostAgent(store, me()), 0.0
-    while idle_s < LINGER_S:
-        idle_s = 0.0 if warden.look(time.monotonic()) else idle_s + BEAT_S
-        time.sleep(BEAT_S)
+    warden, linger = HostAgent(store, me()), Linger(BEAT_S, LINGER_S)
+    while (next_s := linger.next_s(busy=warden.look(time.monotonic()))) is not None:
+        time.sleep(next_s)
     store.close()
     return 0
 

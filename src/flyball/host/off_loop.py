@@ -20,6 +20,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from flyball.host.background_thread import start_thread
+
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -128,9 +130,7 @@ class WorkerThreads:
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         for each in range(self._number):
-            thread = threading.Thread(target=self._work, name=f"{self._name}-{each}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(start_thread(self._work, name=f"{self._name}-{each}"))
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
