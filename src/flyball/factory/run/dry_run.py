@@ -1,24 +1,22 @@
 """What a run would do now, found out without doing anything.
 
-Chosen as a run would choose: among what is ready, what the footprints allow, what can be paid for. Beside
-that it says what would be in the way later: a landing that needs a host which cannot be asked.
+The run's own chooser is asked (``choice.py``), about what a run that begins now would find. Beside that it
+says what would be in the way later: a landing that needs a host which cannot be asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.budget.limits import BudgetAction
-from flyball.core.tasks.footprint import footprint_of
-from flyball.core.tasks.labels import AUTO, MANUAL, PR, policy_of
+from flyball.core.tasks.labels import AUTO, PR, LandingPolicy, policy_of
 from flyball.core.tasks.model_routing import Route
-from flyball.core.tasks.next_step import lands_again, may_let_go
-from flyball.core.tasks.scheduler import RunningTask, Selection, choose
+from flyball.core.tasks.readiness import TaskIndex
 from flyball.core.tasks.task import Task, TaskStatus, ancestors
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State
 from flyball.errors import GitError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.budget.api_key import api_key_for
@@ -31,16 +29,25 @@ from flyball.factory.git.repository import Repository
 from flyball.factory.landing.hosts.port import PullError
 from flyball.factory.landing.hosts.registry import host_of
 from flyball.factory.project.config import ProjectConfig
-from flyball.factory.run.budget_stop import paid_choice
+from flyball.factory.run.choice import (
+    Chooser,
+    Leftovers,
+    item_for,
+    leftovers,
+    machine_resources,
+    room_beside,
+)
 from flyball.factory.run.context import pool_for, route_of
 from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.task_view import landed
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
 from flyball.factory.tasks.registry import open_source
-from flyball.governor.state_url import home
+from flyball.governor.state_url import home, open_reader, resolve
 
 _NAMED = 5
+_WITH_AGENT = frozenset({State.CLAIMED, State.READY, State.RUNNING})
+"""A task run that was cut short here takes a place in the width at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,19 +115,24 @@ class _Planning:
     def plan(self) -> DryRun:
         config, purse = self._config, self._purse()
         width = self._terms.width or config.run.width
-        unfinished = self._unfinished()
-        # Where the money allows nobody, whoever would be first hears why.
-        room = max(0, min(width, max(1, purse.width(width))) - len(unfinished))
-        choice, _ = paid_choice(self._choosing(unfinished), room, purse, self._route_for)
-        again = self._landing_again()
+        found = leftovers(self._ledger, self._tasks, self._wish, self._policy)
+        resumed = {task: slot.state.value for task, slot in found.resumed.items()}
+        resumed |= dict.fromkeys(found.landed_again, "finished and not landed")
+        # Where the money allows no agent, the task that would be first is told why.
+        room = room_beside(
+            min(width, max(1, purse.width(width))),
+            starting=sum(slot.state in _WITH_AGENT for slot in found.resumed.values()),
+            under_way=len(resumed),
+        )
+        choice, _ = self._chooser(found).choose_paid(room, purse, self._route_for)
         unmeasured = unmeasurable(config, home())
-        under_way = [*unfinished, *again, *(item.task.id for item in choice.items)]
+        under_way = [*resumed, *(item.task.id for item in choice.items)]
         return DryRun(
             project=config.project.id,
             pool=pool_for(config),
             mode=self._wish.mode,
             width=width,
-            resumes={**unfinished, **again},
+            resumes=resumed,
             starts=[
                 Start(task=item.task.id, title=item.task.title, priority=item.task.priority)
                 for item in choice.items
@@ -141,52 +153,23 @@ class _Planning:
             ],
         )
 
-    # -- what is ready --------------------------------------------------------------------------------------
-
-    def _unfinished(self) -> dict[str, str]:
-        """What would be gone on with, and how it stands."""
-        over = {task.id for task in self._tasks.values() if task.status is TaskStatus.CLOSED}
-        return {
-            task: slot.state.value
-            for task, slot in self._ledger.slots.items()
-            if (task not in over or not may_let_go(slot))
-            and self._wish.wants(self._tasks.get(task) or Task(id=task, title=task), self._tasks)
-        }
-
-    def _landing_again(self) -> dict[str, str]:
-        """What would be landed once more, without an agent, and how it stands."""
-        parked = self._ledger.trips_of(State.PARKED)
-        mine = {task: self._tasks[task] for task, slot in parked.items() if self._lands_again(slot)}
-        return {
-            each: "finished and not landed" for each, task in mine.items() if self._policy(task) != MANUAL
-        }
-
-    def _lands_again(self, slot: TaskRunState) -> bool:
-        task = self._tasks.get(slot.task)
-        if task is None or task.status is TaskStatus.CLOSED or not lands_again(slot):
-            return False
-        return self._wish.wants(task, self._tasks)
-
-    def _policy(self, task: Task) -> str:
-        lineage = (task, *ancestors(task, self._tasks))
-        return policy_of(lineage, otherwise=self._config.merge.policy).name
-
-    def _choosing(self, unfinished: Mapping[str, str]) -> Callable[[int, Mapping[str, str]], Selection]:
-        config, wish, ledger = self._config, self._wish, self._ledger
-        repository = Repository(self._root, default_branch=config.project.default_branch)
+    def _chooser(self, found: Leftovers) -> Chooser:
+        index = TaskIndex(self._loaded.tasks, areas=self._config.areas)
+        repository = Repository(self._root, default_branch=self._config.project.default_branch)
         still_open = {task.id for task in self._tasks.values() if task.status is not TaskStatus.CLOSED}
-        merged = landed(ledger, self._source, repository, still_open)
-        parked = {task: slot.reason for task, slot in ledger.trips_of(State.PARKED).items()}
-        return lambda room, unpaid: choose(
-            self._loaded.tasks,
-            active=[_active(task, config) for task in self._loaded.tasks if task.id in unfinished],
-            room=room,
-            areas=config.areas,
-            held={**unpaid, **parked},
-            merged=merged,
-            only=wish.only or None,
-            parent=wish.parent,
+        return Chooser(
+            index=index,
+            request=self._wish,
+            capacity=machine_resources(lambda: closing(open_reader(resolve()))),
+            merged=landed(self._ledger, self._source, repository, still_open),
+            active=[item_for(index, task_id) for task_id in (*found.resumed, *found.landed_again)],
+            parked=found.parked,
+            blocked=found.blocked,
         )
+
+    def _policy(self, task: Task) -> LandingPolicy:
+        lineage = (task, *ancestors(task, self._tasks))
+        return policy_of(lineage, otherwise=self._config.merge.policy)
 
     # -- the money ------------------------------------------------------------------------------------------
 
@@ -219,7 +202,7 @@ class _Planning:
         """Whose work would be finished, and then could not go where it is to go."""
         config = self._config
         tasks = [self._tasks[each] for each in task_ids if each in self._tasks]
-        policies = {task.id: self._policy(task) for task in tasks}
+        policies = {task.id: self._policy(task).name for task in tasks}
         if pulled := [task for task, policy in policies.items() if policy == PR]:
             try:
                 host_of(self._root, config.merge.host)
@@ -233,8 +216,3 @@ class _Planning:
 
 def _named(tasks: Sequence[str]) -> str:
     return ", ".join(tasks[:_NAMED]) + (f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else "")
-
-
-def _active(task: Task, config: ProjectConfig) -> RunningTask:
-    """A trip that goes on: whoever would clash with it waits."""
-    return RunningTask(task.id, footprint_of(task.footprint, task.labels, config.areas))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
 
 from flyball.core.pool.settings import DEMAND_TTL_S
 from flyball.errors import StoreError
@@ -62,12 +61,3 @@ class PoolStanding:
         return (
             f"width {width} is more than this project's fair share: {share} of {pool.cap} {pool.name}{shared}"
         )
-
-    async def capacities(self) -> Mapping[str, int]:
-        """Machine-wide resources and how much there is of each."""
-        with contextlib.suppress(StoreError):
-            return dict(await off_loop(self._machine_resources))
-        return {}
-
-    def _machine_resources(self) -> Mapping[str, int]:
-        return self._shop.governor.store.machine().resources

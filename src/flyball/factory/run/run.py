@@ -10,19 +10,16 @@ A run is over when nothing is ready and nothing is under way. What is left is na
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 
-from flyball.core.tasks.footprint import footprint_of
-from flyball.core.tasks.labels import MANUAL
-from flyball.core.tasks.next_step import Action, Decision, lands_again, may_let_go
-from flyball.core.tasks.readiness import DeferReason, ReadyTask, resources_of
-from flyball.core.tasks.scheduler import RunningTask, Selection, choose
-from flyball.core.tasks.task import Task, TaskStatus
+from flyball.core.tasks.next_step import Action, Decision
+from flyball.core.tasks.readiness import DeferReason, ReadyTask
+from flyball.core.tasks.scheduler import Selection
 from flyball.core.tasks.task_run import State, Step, TaskRunState
-from flyball.errors import FlyballError, UsageError
+from flyball.errors import UsageError
 from flyball.factory.run.budget_stop import BudgetStop
+from flyball.factory.run.choice import Chooser, Leftovers, item_for, leftovers, machine_resources, room_beside
 from flyball.factory.run.context import RunContext
 from flyball.factory.run.options import RunReport, RunRequest
 from flyball.factory.run.pool_demand import PoolStanding
@@ -33,11 +30,8 @@ from flyball.factory.state.threads import off_loop
 _LOOK_AT_POOL_S = 5.0
 _ASK_ORIGIN_S = 30.0
 """A run that begins waits no longer than this for an origin that does not answer."""
-_LANDING_BACKLOG = 4
-"""So many times the width may be waiting to land before no more is started."""
 _PARKED_LIMIT = 2
 """Trips that wait for a slot. More would only hold footprints that others could use."""
-NOBODY: Mapping[str, str] = MappingProxyType({})
 _DEAD_ENDS = frozenset(
     {DeferReason.NEEDS, DeferReason.CIRCLE, DeferReason.RESOURCE, DeferReason.FOOTPRINT, DeferReason.TURN}
 )
@@ -129,7 +123,7 @@ class Run:
     # -- the loop -------------------------------------------------------------------------------------
 
     async def go(self) -> RunReport:
-        self._capacity = await self.pool.capacities()
+        self._capacity = await off_loop(machine_resources, lambda: nullcontext(self.shop.governor.store))
         try:
             await self.frontier.load()
             self._check_names()
@@ -215,7 +209,7 @@ class Run:
         if self.trips and self.wish.mode == "wave":
             return
         room = 0 if self.wish.once and self._waves else self._room()
-        self.choice = self.paying.choose(self._chosen, room)
+        self.choice = self.paying.choose(self._chooser(), room)
         if self.choice.items and self.shop.base_gate.pending:
             self.shop.base_gate.start()
             return
@@ -233,24 +227,19 @@ class Run:
         trips = self.trips.values()
         if sum(trip.parked_in_pool for trip in trips) >= _PARKED_LIMIT:
             return 0
-        width = self.shop.places.usable
         starting = sum(trip.wants_place for trip in trips)
-        return max(0, min(width - starting, (1 + _LANDING_BACKLOG) * width - len(self.trips)))
+        return room_beside(self.shop.places.usable, starting=starting, under_way=len(trips))
 
-    def _chosen(self, room: int, unpaid: Mapping[str, str] = NOBODY) -> Selection:
-        return choose(
-            self.frontier.lineup,
-            active=[
-                RunningTask(trip.task.id, trip.item.footprint, trip.item.resources)
-                for trip in self.trips.values()
-            ],
-            room=room,
+    def _chooser(self) -> Chooser:
+        return Chooser(
+            index=self.frontier.lineup,
+            request=self.wish,
             capacity=self._capacity,
-            held={**unpaid, **self.report.left, **self.report.parked, **self.report.blocked},
             merged=self.frontier.merged,
-            ours=self.trips.keys() | self.report.blocked.keys() | self.report.left.keys(),
-            only=self.wish.only or None,
-            parent=self.wish.parent,
+            active=[trip.item for trip in self.trips.values()],
+            parked=self.report.parked,
+            blocked=self.report.blocked,
+            left=self.report.left,
             passed=self.choice.passed,
         )
 
@@ -266,8 +255,7 @@ class Run:
 
     def trip_of(self, task_id: str) -> TaskRun:
         """A new trip for what a person wants of a task, which may be gone."""
-        tasks = (each for each in self.frontier.loaded.tasks if each.id == task_id)
-        return self._trip(self._item(next(tasks, Task(id=task_id, title=task_id))))
+        return self._trip(item_for(self.frontier.lineup, task_id))
 
     def _trip(self, item: ReadyTask) -> TaskRun:
         return TaskRun(self.shop, item, changed=self._changed, nudges=self._nudges)
@@ -311,52 +299,44 @@ class Run:
 
     async def _recover(self) -> None:
         """Go on with what an engine before us left behind."""
-        ledger = self.shop.ledger
-        # Slots of agents that died unseen come back now, not when somebody needs them.
+        # Slots of agents that died unseen come back now, not when an ask needs them.
         await off_loop(self.shop.governor.reap)
-        tasks = {task.id: task for task in self.frontier.loaded.tasks}
-        unfinished = [task_id for task_id, slot in ledger.slots.items() if not slot.final]
-        if self.wish.resume and not unfinished:
+        found = leftovers(self.shop.ledger, self.shop.tasks, self.wish, self.shop.policy_for)
+        cut_short = {**found.closed, **found.left_out, **found.resumed}
+        if self.wish.resume and not cut_short:
             self.report.note("nothing was cut short; this is a new run")
-        # Before anybody lands: they would meet in one worktree. All at once: each may take its time.
+        await self._clear_the_way(cut_short.values())
+        await self._resume(found)
+        self._keep_apart(found)
+
+    async def _clear_the_way(self, cut_short: Iterable[TaskRunState]) -> None:
+        """Before anything lands: gates would meet in one worktree, and two that bring one checkout along put
+        each other's files back. All gates at once: each may take its time."""
         gate = self.shop.landing.gate
-        await asyncio.gather(*(gate.end_leftover(ledger.slots[task_id]) for task_id in unfinished))
-        # Likewise: two that bring one checkout along put each other's files back.
+        await asyncio.gather(*(gate.end_leftover(slot) for slot in cut_short))
         await self.shop.landing.catch_up()
         await self._close_landed()
-        for task_id in unfinished:
-            task = tasks.get(task_id) or Task(id=task_id, title=task_id)
-            trip = self._trip(self._item(task))
-            if task.status is TaskStatus.CLOSED and may_let_go(trip.slot):
-                self.report.note(await trip.let_go())
-                continue
-            if not self.wish.wants(task, tasks):
-                state = trip.slot.state.value
-                self.report.note(f"{task_id} was cut short earlier ({state}) and is left out of this run")
-                continue
-            trip.first = await trip.recovered(known=task_id in tasks)
-            self.start(trip)
-        still_open = self.frontier.still_open
-        for slot in ledger.trips_of(State.PARKED).values():
-            if slot.task in still_open and not self._lands_again(slot):
-                self.report.parked[slot.task] = slot.reason
-        for slot in ledger.trips_of(State.BLOCKED).values():
-            # Blocked earlier in this very run, which is gone on with. A new run is a person's word to try
-            # again.
-            if slot.task in still_open and slot.run == ledger.run:
-                self.report.blocked[slot.task] = slot.reason
 
-    def _lands_again(self, slot: TaskRunState) -> bool:
-        """What only something outside kept from landing: a new run is a person's word that it was mended."""
-        task = self.frontier.still_open[slot.task]
-        wanted = self.wish.wants(task, self.shop.tasks)
-        if not wanted or not lands_again(slot) or self.shop.policy_for(task).name == MANUAL:
-            return False
-        self.shop.ledger.load_task(slot.task)
-        trip = self.trip_of(slot.task)
-        trip.first = Decision(move=Action.LAND)
-        self.start(trip)
-        return True
+    async def _resume(self, found: Leftovers) -> None:
+        for task_id in found.closed:
+            self.report.note(await self.trip_of(task_id).let_go())
+        for task_id, slot in found.left_out.items():
+            words = f"{task_id} was cut short earlier ({slot.state.value}) and is left out of this run"
+            self.report.note(words)
+        for task_id in found.resumed:
+            trip = self.trip_of(task_id)
+            trip.first = await trip.recovered(known=task_id in self.shop.tasks)
+            self.start(trip)
+
+    def _keep_apart(self, found: Leftovers) -> None:
+        """What is over is not begun again, but may land again."""
+        for task_id in found.landed_again:
+            self.shop.ledger.load_task(task_id)
+            trip = self.trip_of(task_id)
+            trip.first = Decision(move=Action.LAND)
+            self.start(trip)
+        self.report.parked |= found.parked
+        self.report.blocked |= found.blocked
 
     async def _close_landed(self) -> None:
         """Close what has landed earlier and could not be closed then."""
@@ -366,12 +346,6 @@ class Run:
             failed = await self.shop.landing.tell_again(task_id)
             if task_id in still_open:
                 self.report.note(failed or f"{task_id} had landed, and is closed now")
-
-    def _item(self, task: Task) -> ReadyTask:
-        footprint = footprint_of(task.footprint, task.labels, self.shop.config.areas)
-        with contextlib.suppress(FlyballError):
-            return ReadyTask(task, footprint, resources_of(task.labels))
-        return ReadyTask(task, footprint)
 
     # -- one task, and nothing else -------------------------------------------------------------------
 
@@ -405,7 +379,7 @@ class Run:
         report.problems = self.frontier.loaded.problems
         report.spend = self.shop.purse.run_spend
         if self.ending:
-            undone = self._chosen(len(self.frontier.loaded.tasks))
+            undone = self._chooser().choose(len(self.frontier.loaded.tasks))
             waits = [each.task_id for each in undone.deferrals if each.reason in _IN_THE_WAY]
             report.unstarted = [*(item.task.id for item in undone.items), *waits]
         else:
