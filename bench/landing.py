@@ -30,7 +30,8 @@ from flyball.factory.git import git as gits
 from flyball.factory.landing import gate as gates
 from flyball.factory.landing.result import Landed, LandingResult
 from flyball.factory.project.config_reader import load_config
-from flyball.factory.run.context import RunContext, open_workshop
+from flyball.factory.run.context import RunContext, open_run
+from flyball.factory.run.options import RunOptions
 
 NAME = "landing"
 TITLE = "landing many branches behind one gate, beside one at a time"
@@ -176,18 +177,18 @@ def _project(root: Path, branches: int, *, gate: str, batch: int, bad: tuple[int
 
 
 async def _all(root: Path, branches: int) -> dict[str, Landed]:
-    shop = open_workshop(root, load_config(root), run="bench")
+    context = open_run(root, load_config(root), RunOptions(), run="bench")
     try:
         names = [f"t-{number}" for number in range(1, branches + 1)]
-        landed = await asyncio.gather(*(_one(shop, name) for name in names))
+        landed = await asyncio.gather(*(_one(context, name) for name in names))
         return dict(zip(names, landed, strict=True))
     finally:
-        shop.close()
+        context.close()
 
 
-async def _one(shop: RunContext, name: str) -> Landed:
+async def _one(context: RunContext, name: str) -> Landed:
     """A task whose agent has just ended, from there."""
-    folder = shop.state / "runs" / name / "1"
+    folder = context.project.state / "runs" / name / "1"
     folder.mkdir(parents=True)
     for step, mark in (
         (Step.CLAIM, RunPhase.DONE),
@@ -195,8 +196,8 @@ async def _one(shop: RunContext, name: str) -> Landed:
         (Step.LAUNCH, RunPhase.DONE),
         (Step.END, RunPhase.DONE),
     ):
-        shop.ledger.note(name, step, mark)
-    return await shop.landing.land(Task(id=name, title=f"Add page {name}"), folder)
+        context.project.ledger.note(name, step, mark)
+    return await context.landings.landing.land(Task(id=name, title=f"Add page {name}"), folder)
 
 
 # -- what a landing adds --------------------------------------------------------------------------------
@@ -209,19 +210,19 @@ def _beyond_ms(sizes: Sizes) -> list[float]:
 
 
 async def _each_alone(root: Path, branches: int) -> list[float]:
-    shop = open_workshop(root, load_config(root), run="bench")
+    context = open_run(root, load_config(root), RunOptions(), run="bench")
     found = []
     try:
         with _timed() as spent:
             for number in range(1, branches + 1):
                 before, start = spent[0], time.perf_counter()
-                landed = await _one(shop, f"t-{number}")
+                landed = await _one(context, f"t-{number}")
                 took_s = time.perf_counter() - start
                 if landed.result is not LandingResult.MERGED:
                     raise BenchError(f"t-{number} did not land: {landed}")
                 found.append((took_s - (spent[0] - before)) * 1e3)
     finally:
-        shop.close()
+        context.close()
     return found
 
 

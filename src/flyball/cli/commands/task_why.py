@@ -34,9 +34,9 @@ from flyball.factory.budget.port import payer_of
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.project_view import Project, TaskLookup, board_now, known_task, project_at
 from flyball.factory.run.board import LEFT, Board, BoardRow, WaitingTask
-from flyball.factory.run.context import pool_for
 from flyball.factory.run.dry_run import Wait, planned_run
 from flyball.factory.run.options import RunRequest
+from flyball.factory.run.policy import pool_for
 from flyball.governor.state_url import home, open_reader, resolve
 from flyball.governor.status import PoolStatus, status_from
 

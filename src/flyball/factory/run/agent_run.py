@@ -37,10 +37,12 @@ from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import RunPhase, State, Step, TaskRunState
 from flyball.errors import AgentError, InvariantError, StoreError, UsageError
 from flyball.factory.agents.process import Process
-from flyball.factory.agents.watcher import AgentWatcher
+from flyball.factory.agents.watcher import AgentLimits, AgentWatcher
+from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.budget.ledger_usage import API_KEY, expected_fields
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.run.context import GIT_COMMANDS, RunContext
+from flyball.factory.run.context import AgentLauncher, ProjectState
+from flyball.factory.run.policy import RunPolicy
 from flyball.factory.run.waiting import Waits
 from flyball.factory.state import run_folders
 from flyball.factory.state.threads import off_loop
@@ -51,6 +53,9 @@ from flyball.governor.lease import Lease
 from flyball.runtimes.outcome import outcome_of
 from flyball.runtimes.port import Assignment, End, Ending, Progress
 from flyball.runtimes.registry import COMMAND, TELLING
+
+_GIT_COMMANDS = tuple(f"git {verb}" for verb in ("status", "diff", "log", "add", "commit", "rebase"))
+"""What an agent needs to commit and to rebase in its own worktree."""
 
 
 class Purpose(Enum):
@@ -119,7 +124,10 @@ class Stopped(Exception):  # noqa: N818 - an answer on its way out, not an error
 class AgentRuns:
     """The agents of one task, one after the other."""
 
-    shop: RunContext
+    policy: RunPolicy
+    project: ProjectState
+    launcher: AgentLauncher
+    budget: BudgetGuard
     task: Task
     resources: Mapping[str, int]
     waits: Waits
@@ -133,7 +141,7 @@ class AgentRuns:
 
     @property
     def slot(self) -> TaskRunState:
-        return self.shop.ledger.slots[self.task.id]
+        return self.project.ledger.slots[self.task.id]
 
     # -- an attempt -------------------------------------------------------------------------------------
 
@@ -154,13 +162,17 @@ class AgentRuns:
             yield
         finally:
             self.waits.give_place_back()
-            self.shop.purse.ended(self.task.id, self._cost_usd)
+            self.budget.ended(self.task.id, self._cost_usd)
 
     def _admit(self, job: AgentJob) -> Refusal | None:
         """None: it may be paid for, and its cost is reserved until it is over. A stage or a review is paid
         out of what the task may cost; no window holds up work that lacks nothing else."""
         finishing = not job.is_attempt
-        return self.shop.purse.admit(self.task.id, self._kind(job), job.route.model, finishing=finishing)
+        return self.budget.admit(self.task.id, self._kind(job), job.route.model, finishing=finishing)
+
+    @property
+    def _limits(self) -> AgentLimits:
+        return self.policy.agent_limits(self.budget.ceiling_for(self.task.id))
 
     def _kind(self, job: AgentJob) -> str:
         """What its cost is estimated from: earlier agents of the same kind."""
@@ -168,14 +180,14 @@ class AgentRuns:
 
     def _ask(self, job: AgentJob) -> AskRequest:
         return AskRequest(
-            pool=self.shop.pool,
-            project=self.shop.project,
+            pool=self.launcher.pool,
+            project=self.project.id,
             name=f"{self.task.id}/{job.label}" if job.label else self.task.id,
-            priority=self.shop.config.run.priority,
+            priority=self.policy.config.run.priority,
             resources=self.resources,
             model=job.route.model,
             pid=os.getpid(),
-            unread=self.shop.runtime.name not in TELLING,
+            unread=self.launcher.runtime.name not in TELLING,
         )
 
     async def run(self, job: AgentJob, instruct: Callable[[], Instructions]) -> Completed:
@@ -184,11 +196,11 @@ class AgentRuns:
         lease = await self.waits.slot_of_pool(self._ask(job), purpose=job.label)
         self.waits.say(job.label)
         try:
-            await self.shop.staggered()
+            await self.launcher.wait_turn()
             self.launching = True
             process = await self._start(job, instruct, lease)
         except BaseException:
-            await self.shop.governor.release_async(lease, Outcome.ABANDONED)
+            await self.launcher.governor.release_async(lease, Outcome.ABANDONED)
             raise
         finally:
             self.launching = False
@@ -209,7 +221,7 @@ class AgentRuns:
             if ending.end is not End.LIMITED:
                 return ran
             again = after_limit(
-                self.shop.budgets_for(self.task), limits=limits, reason=ending.reason, signal=ending.signal
+                self.policy.budgets_for(self.task), limits=limits, reason=ending.reason, signal=ending.signal
             )
             if again.pause:
                 raise Stopped(Decision(move=Action.LEAVE, pause=again.pause))
@@ -222,18 +234,18 @@ class AgentRuns:
 
     async def _start(self, job: AgentJob, instruct: Callable[[], Instructions], lease: Lease) -> Process:
         """AccountError if the account is not (any more) the one that was named: nothing was started then."""
-        shop, purse = self.shop, self.shop.purse
-        folder = await off_loop(run_folders.new_folder, shop.state, self.task.id)
+        project, launcher = self.project, self.launcher
+        folder = await off_loop(run_folders.new_folder, project.state, self.task.id)
         if job.is_attempt:
-            shop.ledger.note(self.task.id, Step.LAUNCH, RunPhase.BEGUN, folder=str(folder))
-        charged = purse.charged(self._kind(job), job.route.model)
+            project.ledger.note(self.task.id, Step.LAUNCH, RunPhase.BEGUN, folder=str(folder))
+        charged = self.budget.charged(self._kind(job), job.route.model)
         told = instruct()
-        await off_loop(shop.account.verified)
+        await off_loop(launcher.account.verified)
         prompt = folder / run_folders.PROMPT
         prompt.write_text(told.prompt, encoding="utf-8")
-        launch = shop.runtime.launch(self._assignment(job, told))
+        launch = launcher.runtime.launch(self._assignment(job, told))
         env = {
-            **shop.account.environment(launch.env),
+            **launcher.account.environment(launch.env),
             "FLYBALL_ATTEMPT": str(self.slot.attempt),
             "FLYBALL_STAGE": job.stage,
             **told.variables,
@@ -242,20 +254,22 @@ class AgentRuns:
             # A rebase that goes on must not wait for an editor.
             "GIT_EDITOR": "true",
             "FLYBALL_PROMPT_FILE": str(prompt),
-            "FLYBALL_RUN": f"{shop.ledger.run}/{folder}",
-            inherited_lease.VARIABLE: inherited_lease.exported(shop.governor.address, lease.pool, lease.id),
+            "FLYBALL_RUN": f"{project.ledger.run}/{folder}",
+            inherited_lease.VARIABLE: inherited_lease.exported(
+                launcher.governor.address, lease.pool, lease.id
+            ),
         }
         branch = f"{BRANCHES}{self.task.id}"
         fenced = await off_loop(
-            shop.fence.around, launch.argv, env, tree=told.tree, branch=branch, folder=folder
+            launcher.guards.around, launch.argv, env, tree=told.tree, branch=branch, folder=folder
         )
         if fenced.mended:
-            shop.said(f"guards had been changed and were put right: {', '.join(fenced.mended)}")
+            launcher.note(f"guards had been changed and were put right: {', '.join(fenced.mended)}")
         process = await off_loop(
             Process.start, fenced.argv, env=fenced.env, cwd=told.tree, folder=folder, stdin=prompt
         )
         try:
-            if not await off_loop(shop.governor.rebind, lease, process.holder.pid):
+            if not await off_loop(launcher.governor.rebind, lease, process.holder.pid):
                 raise AgentError(f"the lease on {lease.pool} was taken away before the agent could start")
             self._record_start(job, process, lease, billing=API_KEY if charged else None)
         except BaseException:
@@ -265,25 +279,24 @@ class AgentRuns:
         return process
 
     def _assignment(self, job: AgentJob, told: Instructions) -> Assignment:
-        agent = self.shop.config.agent
+        agent = self.policy.config.agent
         return Assignment(
             program=agent.command,
             model=job.route.model,
             args=agent.args,
             max_turns=agent.max_turns,
-            max_cost_usd=self.shop.ceilings(self.task.id).max_cost_usd,
+            max_cost_usd=self._limits.max_cost_usd,
             session=told.session,
             effort=told.effort,
-            commands=self.shop.terms.gate,
-            command_beginnings=GIT_COMMANDS,
+            commands=self.project.terms.gate,
+            command_beginnings=_GIT_COMMANDS,
         )
 
     def _record_start(self, job: AgentJob, process: Process, lease: Lease, *, billing: str | None) -> None:
         """In the ledger before the agent may do anything."""
-        route, paid = job.route, {"identity": self.shop.account.words, "billing": billing}
+        route, paid = job.route, {"identity": self.launcher.account.words, "billing": billing}
         if job.is_attempt:
-            purse = self.shop.purse
-            self.shop.ledger.note(
+            self.project.ledger.note(
                 self.task.id,
                 Step.LAUNCH,
                 holder=process.holder,
@@ -293,12 +306,12 @@ class AgentRuns:
                 model=route.model,
                 rationale=route.rationale,
                 kind=self.task.type,
-                account=purse.payer.name,
+                account=self.budget.payer.name,
                 **paid,
-                **expected_fields(purse.estimate(self.task.type, route.model)),
+                **expected_fields(self.budget.estimate(self.task.type, route.model)),
             )
         else:
-            self.shop.ledger.note(
+            self.project.ledger.note(
                 self.task.id,
                 job.purpose.value,
                 RunPhase.BEGUN,
@@ -317,14 +330,14 @@ class AgentRuns:
         self, job: AgentJob, process: Process, lease: Lease, *, found_again: bool = False
     ) -> Completed:
         """To its end; the lease is given back."""
-        limits = self.shop.ceilings(self.task.id)
+        limits = self._limits
         if job.max_s is not None:
             limits = replace(limits, max_s=job.max_s, max_s_key=job.max_s_key)
         self.job = job
         self.agent = AgentWatcher(
             process,
-            self.shop.runtime.reader(),
-            watch=self.shop.watch,
+            self.launcher.runtime.reader(),
+            watch=self.launcher.watch,
             ceilings=limits,
             tell=lambda signal, progress: _report(lease, signal, progress),
             session=self._record_session if job.is_attempt else lambda _: None,
@@ -343,23 +356,23 @@ class AgentRuns:
         return Completed(ending, process.folder)
 
     async def _release(self, lease: Lease, ending: Ending) -> None:
-        self.shop.purse.hear(ending.progress.windows)
+        self.budget.hear(ending.progress.windows)
         if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
             _report(lease, ending.signal, ending.progress)
-        if ending.end is End.FINISHED and self.shop.runtime.name != COMMAND:
+        if ending.end is End.FINISHED and self.launcher.runtime.name != COMMAND:
             lease.note_answer()
         lease.rejected = ending.end is End.LIMITED
         words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
-        await self.shop.governor.release_async(lease, outcome_of(ending.end), words=words)
+        await self.launcher.governor.release_async(lease, outcome_of(ending.end), words=words)
 
     def _record_session(self, session: str) -> None:
         if session != self.slot.session:
-            self.shop.ledger.note(self.task.id, Step.SESSION, session=session)
+            self.project.ledger.note(self.task.id, Step.SESSION, session=session)
 
     def _record_end(self, step: Step, stage: str, ending: Ending) -> None:
         """A stage or a review is gone and has cost this; what comes of it is decided where it was needed."""
         fields = ending_fields(ending)
-        self.shop.ledger.note(
+        self.project.ledger.note(
             self.task.id,
             step,
             RunPhase.BEGUN,
@@ -386,11 +399,11 @@ class AgentRuns:
             self._admit(job)
             try:
                 lease = await off_loop(
-                    self.shop.governor.take_over, slot.holder.pid, self._ask(job), slot.claim_id
+                    self.launcher.governor.take_over, slot.holder.pid, self._ask(job), slot.claim_id
                 )
             except UsageError:
                 # It has just ended; its supervisor still ends what it left behind, and needs no slot for it.
-                await self.shop.watch.death_of(slot.keeper)
+                await self.launcher.watch.death_of(slot.keeper)
                 return await self.read_from_files()
             process = Process(Path(slot.folder), slot.holder, slot.keeper)
             return (await self._follow(job, process, lease, found_again=True)).ending
@@ -407,7 +420,7 @@ class AgentRuns:
         slot = self.slot
         if slot.state is State.RUNNING:
             await self._end_process(slot.folder, slot.holder, slot.keeper)
-            self.shop.ledger.note(self.task.id, Step.END, **ending_fields(await self.read_from_files()))
+            self.project.ledger.note(self.task.id, Step.END, **ending_fields(await self.read_from_files()))
 
     async def end_leftover_check(self) -> None:
         """End a stage or a review that outlived its engine: its step is done again, and two would meet in one
@@ -421,14 +434,14 @@ class AgentRuns:
         if holder is None or keeper is None:
             return
         process = Process(Path(folder), holder, keeper)
-        await process.stop(self.shop.watch, grace_s=self.shop.config.agent.grace_s)
-        await process.over(self.shop.watch)
+        await process.stop(self.launcher.watch, grace_s=self.policy.config.agent.grace_s)
+        await process.over(self.launcher.watch)
         # Its slot comes back now, not when another ask needs it.
-        await off_loop(self.shop.governor.reap)
+        await off_loop(self.launcher.governor.reap)
 
     async def _read(self, folder: Path) -> Ending:
         """How an agent ended that left this behind."""
-        reader = self.shop.runtime.reader()
+        reader = self.launcher.runtime.reader()
 
         def read() -> Ending:
             for name, feed in ((STDOUT, reader.feed), (STDERR, reader.feed_stderr)):

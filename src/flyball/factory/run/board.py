@@ -87,21 +87,22 @@ class Board:
 
 def board_of(run: Run) -> Board:
     """The board of a run of ours."""
-    shop, report = run.shop, run.report
+    project, report = run.project, run.report
     titles = {task.id: task for task in run.frontier.loaded.tasks}
     rows = [_trip_row(trip) for trip in run.trips.values()]
     over = (*report.merged, *report.blocked, *report.parked, *report.left)
-    slots = [shop.ledger.slots[each] for each in over if each not in run.trips and each in shop.ledger.slots]
-    rows += [_slot_row(slot, titles.get(slot.task), shop.runtime.name) for slot in slots]
+    known, launcher = project.ledger.slots, run.context.launcher
+    slots = [known[each] for each in over if each not in run.trips and each in known]
+    rows += [_slot_row(slot, titles.get(slot.task), launcher.runtime.name) for slot in slots]
     left = report.left
     rows = [replace(row, state=LEFT, why=left[row.task]) if row.task in left else row for row in rows]
     shown = {row.task for row in rows}
     deferrals = [each for each in run.choice.deferrals if each.task_id not in shown]
     return Board(
-        project=shop.project,
-        run=shop.ledger.run,
+        project=project.id,
+        run=project.ledger.run,
         pid=os.getpid(),
-        width=shop.places.width,
+        width=run.places.width,
         at=time.time(),
         rows=rows,
         waiting=[
@@ -111,10 +112,10 @@ def board_of(run: Run) -> Board:
         more_waiting=max(0, len(deferrals) - _SHOWN),
         merged=len(report.merged),
         ending=report.stopped or report.paused or (report.red_base.words() if report.red_base else ""),
-        account=shop.account.words,
+        account=launcher.account.words,
         notes=[
             *filter(None, [run.pool.words]),
-            *shop.purse.notes(shop.places.width),
+            *run.budget.notes(run.places.width),
             *report.notes,
             *map(_problem, run.frontier.loaded.problems[:_PROBLEMS]),
         ],
@@ -136,7 +137,7 @@ def _trip_row(trip: Any) -> BoardRow:
         title=trip.task.title,
         state=slot.state.value,
         attempt=slot.attempt,
-        agent=(progress.model if progress is not None and progress.model else "") or trip.shop.runtime.name,
+        agent=(progress.model if progress is not None and progress.model else "") or trip.runtime,
         since=slot.since,
         tokens=(tokens or 0) + slot.tokens or None,
         cost_usd=sum(known) if known else None,

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from flyball.core.budget.limits import Refusal
-from flyball.core.tasks.labels import MANUAL, LandingPolicy
-from flyball.core.tasks.model_routing import Route
+from flyball.core.tasks.labels import MANUAL
 from flyball.core.tasks.next_step import lands_again, may_let_go
 from flyball.core.tasks.readiness import DeferReason, ReadyTask, TaskIndex
 from flyball.core.tasks.scheduler import RunningTask, Selection, choose
@@ -25,6 +24,7 @@ from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import StoreError, UsageError
 from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.run.options import RunRequest
+from flyball.factory.run.policy import RunPolicy
 from flyball.factory.state.ledger import Ledger
 from flyball.stores.port import Store
 
@@ -67,7 +67,7 @@ class Chooser:
         )
 
     def choose_paid(
-        self, room: int, budget: BudgetGuard, route_for: Callable[[Task], Route]
+        self, room: int, budget: BudgetGuard, policy: RunPolicy
     ) -> tuple[Selection, Refusal | None]:
         """The choice among those that can be paid for; why something that is ready is not, if so."""
         hold = budget.hold if room else None
@@ -85,7 +85,7 @@ class Chooser:
         short: Refusal | None = None
         for _ in range(_ROUNDS):
             choice = self.choose(room, unpaid)
-            refused = _refusals([item.task for item in choice.items], budget, route_for)
+            refused = _refusals([item.task for item in choice.items], budget, policy)
             if not refused:
                 break
             short = next(iter(refused.values()))
@@ -100,14 +100,12 @@ class Chooser:
         return replace(choice, items=items, deferrals=deferrals), short
 
 
-def _refusals(
-    tasks: Sequence[Task], budget: BudgetGuard, route_for: Callable[[Task], Route]
-) -> dict[str, Refusal]:
+def _refusals(tasks: Sequence[Task], budget: BudgetGuard, policy: RunPolicy) -> dict[str, Refusal]:
     """Those that do not fit beside the ones before them."""
     beside_usd, refused = 0.0, {}
     for task in tasks if budget.enforces else ():
         try:
-            model = route_for(task).model
+            model = policy.route_for(task).model
         except UsageError:
             # Its task run says what is wrong with it.
             continue
@@ -157,7 +155,7 @@ def leftovers(
     ledger: Ledger,
     tasks: Mapping[str, Task],
     request: RunRequest,
-    policy_for: Callable[[Task], LandingPolicy],
+    policy: RunPolicy,
 ) -> Leftovers:
     resumed, closed, left_out = {}, {}, {}
     for task_id, slot in ledger.slots.items():
@@ -176,7 +174,7 @@ def leftovers(
         if task_id not in still_open:
             continue
         task = still_open[task_id]
-        if lands_again(slot) and request.wants(task, tasks) and policy_for(task).name != MANUAL:
+        if lands_again(slot) and request.wants(task, tasks) and policy.landing_of(task, tasks).name != MANUAL:
             again[task_id] = slot
         else:
             parked[task_id] = slot.reason

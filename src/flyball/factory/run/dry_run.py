@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.budget.limits import BudgetAction
-from flyball.core.tasks.labels import AUTO, PR, LandingPolicy, policy_of
-from flyball.core.tasks.model_routing import Route
+from flyball.core.tasks.labels import AUTO, PR
 from flyball.core.tasks.readiness import TaskIndex
-from flyball.core.tasks.task import Task, TaskStatus, ancestors
+from flyball.core.tasks.task import TaskStatus
 from flyball.core.tasks.task_run import State
 from flyball.errors import GitError
 from flyball.factory.accounts.account import open_account
@@ -37,8 +36,8 @@ from flyball.factory.run.choice import (
     machine_resources,
     room_beside,
 )
-from flyball.factory.run.context import pool_for, route_of
 from flyball.factory.run.options import RunOptions, RunRequest
+from flyball.factory.run.policy import RunPolicy, pool_for
 from flyball.factory.run.task_view import landed
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
@@ -108,23 +107,24 @@ class _Planning:
         self, root: Path, config: ProjectConfig, wish: RunRequest, terms: RunOptions, ledger: Ledger
     ) -> None:
         self._root, self._config, self._wish, self._terms, self._ledger = root, config, wish, terms, ledger
+        self._policy = RunPolicy(config=config, model=terms.model, default_model=terms.default_model)
         self._source = open_source(config, root)
         self._loaded = self._source.load()
         self._tasks = {task.id: task for task in self._loaded.tasks}
 
     def plan(self) -> DryRun:
-        config, purse = self._config, self._purse()
+        config, budget = self._config, self._budget_now()
         width = self._terms.width or config.run.width
         found = leftovers(self._ledger, self._tasks, self._wish, self._policy)
         resumed = {task: slot.state.value for task, slot in found.resumed.items()}
         resumed |= dict.fromkeys(found.landed_again, "finished and not landed")
         # Where the money allows no agent, the task that would be first is told why.
         room = room_beside(
-            min(width, max(1, purse.width(width))),
+            min(width, max(1, budget.width(width))),
             starting=sum(slot.state in _WITH_AGENT for slot in found.resumed.values()),
             under_way=len(resumed),
         )
-        choice, _ = self._chooser(found).choose_paid(room, purse, self._route_for)
+        choice, _ = self._chooser(found).choose_paid(room, budget, self._policy)
         unmeasured = unmeasurable(config, home())
         under_way = [*resumed, *(item.task.id for item in choice.items)]
         return DryRun(
@@ -143,12 +143,12 @@ class _Planning:
                 if each.task_id not in under_way
             ],
             problems=[
-                *(str(each) for each in unmeasured if each.refuses(purse.guard)),
+                *(str(each) for each in unmeasured if each.refuses(budget.guard)),
                 *(f"{each.where}: {each.words}" for each in self._loaded.problems),
             ],
             notes=[
-                *(str(each) for each in unmeasured if not each.refuses(purse.guard)),
-                *purse.notes(width),
+                *(str(each) for each in unmeasured if not each.refuses(budget.guard)),
+                *budget.notes(width),
                 *self._hosts(under_way),
             ],
         )
@@ -167,17 +167,13 @@ class _Planning:
             blocked=found.blocked,
         )
 
-    def _policy(self, task: Task) -> LandingPolicy:
-        lineage = (task, *ancestors(task, self._tasks))
-        return policy_of(lineage, otherwise=self._config.merge.policy)
-
     # -- the money ------------------------------------------------------------------------------------------
 
-    def _purse(self) -> BudgetGuard:
+    def _budget_now(self) -> BudgetGuard:
         """As a run would find it now. What it finds out is kept nowhere."""
         config, terms = self._config, self._terms
         payer = payer_of(open_account(config, home()))
-        purse = BudgetGuard(
+        budget = BudgetGuard(
             payer=payer,
             budget=config.budget,
             ledger=self._ledger,
@@ -185,16 +181,12 @@ class _Planning:
             guard=terms.guard,
             api_key=api_key_for(config, payer, wanted=terms.allow_api_spend),
         )
-        if purse.guard is not BudgetAction.OFF:
+        if budget.guard is not BudgetAction.OFF:
             lookout = Lookout(payer, home(), own=self._root / STATE)
             if lookout.watched:
                 lookout.look_now()
-            purse.standings = lookout.standings
-        return purse
-
-    def _route_for(self, task: Task) -> Route:
-        terms = self._terms
-        return route_of(self._config, task, flag=terms.model, run_default=terms.default_model)
+            budget.standings = lookout.standings
+        return budget
 
     # -- where it would land --------------------------------------------------------------------------------
 
@@ -202,7 +194,7 @@ class _Planning:
         """Whose work would be finished, and then could not go where it is to go."""
         config = self._config
         tasks = [self._tasks[each] for each in task_ids if each in self._tasks]
-        policies = {task.id: self._policy(task).name for task in tasks}
+        policies = {task.id: self._policy.landing_of(task, self._tasks).name for task in tasks}
         if pulled := [task for task, policy in policies.items() if policy == PR]:
             try:
                 host_of(self._root, config.merge.host)

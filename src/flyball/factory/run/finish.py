@@ -39,7 +39,8 @@ from flyball.factory.git.repository import BRANCHES
 from flyball.factory.landing.result import Landed, LandingResult, Refused
 from flyball.factory.project.config import StagePart
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Instructions, Purpose, Stopped
-from flyball.factory.run.context import RunContext
+from flyball.factory.run.context import LandingTools, ProjectState
+from flyball.factory.run.policy import RunPolicy
 from flyball.factory.run.review import Reviewing, still_reviewed
 from flyball.factory.run.waiting import Waits
 from flyball.factory.state import run_folders
@@ -51,7 +52,9 @@ from flyball.governor.launch.supervised_child import refusal
 class Finish:
     """The last leg of one task run."""
 
-    shop: RunContext
+    policy: RunPolicy
+    project: ProjectState
+    landings: LandingTools
     task: Task
     agents: AgentRuns
     waits: Waits
@@ -65,7 +68,7 @@ class Finish:
 
     @property
     def slot(self) -> TaskRunState:
-        return self.shop.ledger.slots[self.task.id]
+        return self.project.ledger.slots[self.task.id]
 
     @property
     def by_hand(self) -> bool:
@@ -75,7 +78,7 @@ class Finish:
 
     async def check(self) -> Decision:
         """Everything that is still to be done before the landing; what is next."""
-        stages, review = self.shop.config.stages, self.shop.config.review
+        stages, review = self.policy.config.stages, self.policy.config.review
         try:
             if (stages or review.on) and (refused := await self._refusal()):
                 return refused
@@ -91,37 +94,39 @@ class Finish:
             self.waits.give_place_back()
 
     def _reviewing(self) -> Reviewing:
-        return Reviewing(shop=self.shop, task=self.task, agents=self.agents, notes=self.notes)
+        return Reviewing(
+            policy=self.policy, project=self.project, task=self.task, agents=self.agents, notes=self.notes
+        )
 
     async def _refusal(self) -> Decision | None:
         """What cannot land anyway is not worth another agent."""
         try:
-            await off_loop(self.shop.landing.fitness.tip_of, self.task.id, recorded=self.slot.base)
+            await off_loop(self.landings.landing.fitness.tip_of, self.task.id, recorded=self.slot.base)
         except Refused as refused:
-            landed, budgets = refused.landed, self.shop.budgets_for(self.task)
+            landed, budgets = refused.landed, self.policy.budgets_for(self.task)
             return after_landing(self.slot, budgets, result=landed.result.value, why=landed.why)
         return None
 
     async def _stage(self, name: str, part: StagePart) -> Decision:
         self.waits.say(name)
-        persona = find_persona(self.shop.root, part.persona or name)
-        self.shop.ledger.note(self.task.id, Step.STAGE, RunPhase.BEGUN, stage=name)
-        tree = await off_loop(self.shop.worktrees.ensure, self.task.id)
+        persona = find_persona(self.project.root, part.persona or name)
+        self.project.ledger.note(self.task.id, Step.STAGE, RunPhase.BEGUN, stage=name)
+        tree = await off_loop(self.project.worktrees.ensure, self.task.id)
         before = await self._tip()
         job = AgentJob(
             purpose=Purpose.STAGE,
             stage=name,
-            route=self.shop.route_for(self.task, name),
+            route=self.policy.route_for(self.task, name),
             max_s=part.max_s,
             max_s_key=f"stages.{name}.max_s",
         )
         prompt = compile_stage(
-            self.shop.terms,
+            self.project.terms,
             self.task,
             persona=persona.text,
             stage=name,
             told=part.prompt,
-            base=self.slot.base or self.shop.repository.default,
+            base=self.slot.base or self.project.repository.default,
         )
         instructions = Instructions(prompt=prompt, tree=tree.path, effort=persona.effort)
         ran = await self.agents.run_to_end(job, lambda: instructions)
@@ -129,11 +134,11 @@ class Finish:
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         message = f"{self.task.title}: {name}\n\nTask: {self.task.id}"
         await off_loop(
-            self.shop.worktrees.gather, self.task.id, message, base=self.slot.base, commit=ran.finished
+            self.project.worktrees.gather, self.task.id, message, base=self.slot.base, commit=ran.finished
         )
         step = after_stage(
             self.slot,
-            self.shop.budgets_for(self.task),
+            self.policy.budgets_for(self.task),
             stage=name,
             required=part.required,
             end=ran.ending.end.value,
@@ -145,22 +150,22 @@ class Finish:
                 how = ran.ending.reason or ran.ending.end.value
                 self.notes.append(f"{self.task.id}: the stage {name} failed and is not required: {how}")
                 if before is not None:
-                    await off_loop(self.shop.worktrees.put_back, self.task.id, before)
-            self.shop.ledger.note(self.task.id, Step.STAGE, stage=name, tip=await self._tip())
+                    await off_loop(self.project.worktrees.put_back, self.task.id, before)
+            self.project.ledger.note(self.task.id, Step.STAGE, stage=name, tip=await self._tip())
         return step
 
     async def _tip(self) -> str | None:
-        return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
+        return await off_loop(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
     # -- the landing ------------------------------------------------------------------------------------
 
     async def land(self) -> Decision:
         if self.how == "review":
             return await self._review_pull()
-        on = self.shop.config.review.on and not self.by_hand
-        if on and (why := await off_loop(still_reviewed, self.shop, self.slot)):
+        on = self.policy.config.review.on and not self.by_hand
+        if on and (why := await off_loop(still_reviewed, self.project.repository, self.slot)):
             return Decision(move=Action.PARK, why=why)
-        policy = self.shop.policy_for(self.task)
+        policy = self.policy.landing_of(self.task, self.project.tasks)
         if policy.name == MANUAL and not self.by_hand:
             doubt = f"the label {policy.unknown} names no policy, so " if policy.unknown else ""
             why = f"{doubt}finished work waits for you: flyball merge {self.task.id}"
@@ -170,31 +175,31 @@ class Finish:
 
     async def land_on(self) -> Decision:
         """A landing that was cut short. If it began without a review, a person had said so."""
-        landing, slot = self.shop.landing, self.slot
+        landing, slot = self.landings.landing, self.slot
         bound = slot.passed and not self.by_hand and not await off_loop(landing.has_advanced, slot)
-        if bound and (why := await off_loop(still_reviewed, self.shop, slot)):
+        if bound and (why := await off_loop(still_reviewed, self.project.repository, slot)):
             await landing.gate.end_leftover(slot)
             return Decision(move=Action.PARK, why=why)
         return await self._decide_after(landing.go_on(self.task, slot, self._landing))
 
     def _landing(self) -> Awaitable[Landed]:
         """As a person said, or the policy does."""
-        task, pulls, say = self.task, self.shop.pulls, self.waits.say
+        task, pulls, say = self.task, self.landings.pulls, self.waits.say
         known = self.slot.folder
-        folder = Path(known) if known else run_folders.new_folder(self.shop.state, task.id)
-        how = self.how or self.shop.policy_for(task).name
+        folder = Path(known) if known else run_folders.new_folder(self.project.state, task.id)
+        how = self.how or self.policy.landing_of(task, self.project.tasks).name
         if how == "pr":
             return pulls.open(task, folder, say)
         if how in ("approved", "unapproved"):
             return pulls.land(task, folder, say, unapproved=how == "unapproved")
-        return self.shop.landing.land(task, folder, say, by_hand=self.by_hand)
+        return self.landings.landing.land(task, folder, say, by_hand=self.by_hand)
 
     async def _decide_after(self, landing: Awaitable[Landed]) -> Decision:
         landed = await landing
         self.notes += landed.notes
         self.result = landed.result.value
         # A person who lands by hand looks at what came of it; no agent is set to work behind their back.
-        budgets = NO_RETRIES if self.by_hand else self.shop.budgets_for(self.task)
+        budgets = NO_RETRIES if self.by_hand else self.policy.budgets_for(self.task)
         return after_landing(
             self.slot,
             budgets,
@@ -207,9 +212,9 @@ class Finish:
     async def _review_pull(self) -> Decision:
         """A person wants to know what a reviewer says; its pull request stays open whatever that is."""
         self.result = LandingResult.PR_OPENED.value
-        self.shop.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN)
+        self.project.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN)
         try:
-            head = await off_loop(self.shop.pulls.head_of, self.task.id)
+            head = await off_loop(self.landings.pulls.head_of, self.task.id)
             found = await self._reviewing().review_pull(head)
             why = f"unreviewed: {found}" if isinstance(found, str) else found.why()
         except Stopped as stopped:

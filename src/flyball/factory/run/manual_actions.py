@@ -49,7 +49,7 @@ class ManualAction:
 def land(run: Run, task_id: str, how: str) -> RequestAnswer:
     if task_id in run.trips:
         return unchanged(f"{task_id} is under way already")
-    slot = run.shop.ledger.load_task(task_id)
+    slot = run.project.ledger.load_task(task_id)
     if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
         return refused(f"{task_id} cannot be landed: {_stands(slot)}")
     _forget(run, task_id)
@@ -87,7 +87,7 @@ def send_back(run: Run, task_id: str, words: str) -> RequestAnswer:
     _forget(run, task_id)
     before = f"Before that it was blocked: {slot.reason}" if slot.state is State.BLOCKED else ""
     cause = Cause.REJECTED.value
-    run.shop.ledger.note(task_id, Step.BACK, cause=cause, reason=words, detail=before, until=0.0)
+    run.project.ledger.note(task_id, Step.BACK, cause=cause, reason=words, detail=before, until=0.0)
     run.wake()
     return done(f"{task_id} is sent back")
 
@@ -101,7 +101,7 @@ def _forget(run: Run, task_id: str) -> None:
 
 def _slot(run: Run, task_id: str) -> TaskRunState | None:
     trip = run.trips.get(task_id)
-    return trip.slot if trip is not None else run.shop.ledger.load_task(task_id)
+    return trip.slot if trip is not None else run.project.ledger.load_task(task_id)
 
 
 def _stands(slot: TaskRunState | None) -> str:

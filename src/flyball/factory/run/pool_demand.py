@@ -7,15 +7,17 @@ import time
 
 from flyball.core.pool.settings import DEMAND_TTL_S
 from flyball.errors import StoreError
-from flyball.factory.run.context import RunContext
+from flyball.factory.run.context import AgentLauncher
+from flyball.factory.run.waiting import RunSlots
 from flyball.factory.state.threads import off_loop
 
 REFRESH_S = DEMAND_TTL_S / 3
 
 
 class PoolStanding:
-    def __init__(self, shop: RunContext) -> None:
-        self._shop = shop
+    def __init__(self, launcher: AgentLauncher, project: str, places: RunSlots) -> None:
+        self._governor, self._pool = launcher.governor, launcher.pool
+        self._project, self._places = project, places
         self._said_until = 0.0
         self._share_told = False
         self.words = ""
@@ -33,9 +35,9 @@ class PoolStanding:
         self._said_until = now + REFRESH_S if wanted else 0.0
         with contextlib.suppress(StoreError):
             await off_loop(
-                self._shop.governor.demand,
-                self._shop.pool,
-                self._shop.project,
+                self._governor.demand,
+                self._pool,
+                self._project,
                 ttl_s=DEMAND_TTL_S if wanted else 0.0,
             )
 
@@ -48,12 +50,12 @@ class PoolStanding:
             self.words = await off_loop(self._compare)
 
     def _compare(self) -> str:
-        shop, width = self._shop, self._shop.places.width
-        pool = next((each for each in shop.governor.status().pools if each.name == shop.pool), None)
+        width = self._places.width
+        pool = next((each for each in self._governor.status().pools if each.name == self._pool), None)
         if pool is None:
             return ""
-        mine = next((each for each in pool.projects if each.name == shop.project), None)
-        rivals = sum(each.demanding and each.name != shop.project for each in pool.projects)
+        mine = next((each for each in pool.projects if each.name == self._project), None)
+        rivals = sum(each.demanding and each.name != self._project for each in pool.projects)
         share = mine.fair_share if mine is not None else pool.cap
         if width <= share:
             return ""

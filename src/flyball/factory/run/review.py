@@ -31,10 +31,11 @@ from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunSta
 from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import ReviewAsk, compile_review
-from flyball.factory.git.repository import BRANCHES
+from flyball.factory.git.repository import BRANCHES, Repository
 from flyball.factory.git.review_worktree import ReviewTree
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Completed, Instructions, Purpose
-from flyball.factory.run.context import RunContext
+from flyball.factory.run.context import ProjectState
+from flyball.factory.run.policy import RunPolicy
 from flyball.factory.state.threads import off_loop
 from flyball.governor.launch.supervised_child import refusal
 from flyball.runtimes.port import End
@@ -49,7 +50,8 @@ _TRIES = 2
 class Reviewing:
     """The review of one trip's work."""
 
-    shop: RunContext
+    policy: RunPolicy
+    project: ProjectState
     task: Task
     agents: AgentRuns
     notes: list[str] = field(default_factory=list)
@@ -57,7 +59,7 @@ class Reviewing:
 
     @property
     def slot(self) -> TaskRunState:
-        return self.shop.ledger.slots[self.task.id]
+        return self.project.ledger.slots[self.task.id]
 
     async def review(self) -> Decision:
         """Have the branch reviewed as it stands now, unless this very commit has passed; what is next."""
@@ -74,13 +76,13 @@ class Reviewing:
 
     async def _new(self, tip: str) -> Review | str:
         """Another review, or why none could be had."""
-        self.shop.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN, reviewed=tip)
+        self.project.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN, reviewed=tip)
         found = await self._had(tip)
         if isinstance(found, str):
             return found
         if await self._tip() != tip:
             return f"{BRANCHES}{self.task.id} moved while {tip[:12]} was reviewed"
-        self.shop.ledger.note(
+        self.project.ledger.note(
             self.task.id,
             Step.REVIEW,
             reviewed=tip,
@@ -98,7 +100,7 @@ class Reviewing:
         self.agents.waits.say(REVIEW)
         found = await self._had(head)
         if isinstance(found, Review):
-            self.shop.ledger.note(
+            self.project.ledger.note(
                 self.task.id,
                 Step.REVIEW,
                 head=head,
@@ -113,7 +115,7 @@ class Reviewing:
         slot = self.slot
         if slot.state is not State.CHECKING or slot.passed is not False or slot.reviewed != tip:
             return None
-        entries = self.shop.ledger.history(self.task.id)
+        entries = self.project.ledger.history(self.task.id)
         last = next(
             each for each in reversed(entries) if each.step is Step.REVIEW and each.mark is RunPhase.DONE
         )
@@ -127,7 +129,7 @@ class Reviewing:
         return self._next(passed=None, why=why)
 
     def _next(self, *, passed: bool | None, why: str = "", detail: str = "") -> Decision:
-        budgets = self.shop.budgets_for(self.task)
+        budgets = self.policy.budgets_for(self.task)
         return after_review(self.slot, budgets, passed=passed, why=why, detail=detail)
 
     # -- asking -----------------------------------------------------------------------------------------
@@ -148,12 +150,12 @@ class Reviewing:
         return wrong
 
     async def _ask(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
-        place = ReviewTree(self.shop.worktrees, self.task.id)
-        criteria, part = criteria_of(self.task.acceptance), self.shop.config.review
-        base = self.slot.base or self.shop.repository.default
+        place = ReviewTree(self.project.worktrees, self.task.id)
+        criteria, part = criteria_of(self.task.acceptance), self.policy.config.review
+        base = self.slot.base or self.project.repository.default
         try:
             desk = await off_loop(lambda: place.make(base=base, commit=tip))
-            persona = find_persona(self.shop.root, part.persona)
+            persona = find_persona(self.project.root, part.persona)
             ask = ReviewAsk(
                 base=base,
                 tip=tip,
@@ -165,7 +167,7 @@ class Reviewing:
                 wrong=wrong,
             )
             instructions = Instructions(
-                prompt=compile_review(self.shop.terms, self.task, persona=persona.text, ask=ask),
+                prompt=compile_review(self.project.terms, self.task, persona=persona.text, ask=ask),
                 tree=place.path,
                 effort=persona.effort,
                 variables={FILE_VARIABLE: str(desk.answer)},
@@ -173,7 +175,7 @@ class Reviewing:
             job = AgentJob(
                 purpose=Purpose.REVIEW,
                 stage=REVIEW,
-                route=self.shop.route_for(self.task, REVIEW),
+                route=self.policy.route_for(self.task, REVIEW),
                 max_s=part.max_s,
                 max_s_key="review.max_s",
             )
@@ -183,12 +185,12 @@ class Reviewing:
             await off_loop(place.remove)
 
     async def _tip(self) -> str | None:
-        return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
+        return await off_loop(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
 
-def still_reviewed(shop: RunContext, slot: TaskRunState) -> str:
+def still_reviewed(repository: Repository, slot: TaskRunState) -> str:
     """Why a trip's work may not land by itself, in words; empty if its branch stands where it passed."""
-    tip = shop.repository.tip(f"{BRANCHES}{slot.task}")
+    tip = repository.tip(f"{BRANCHES}{slot.task}")
     if slot.passed and tip == slot.reviewed:
         return ""
     moved = slot.passed and slot.reviewed

@@ -42,19 +42,27 @@ _IN_THE_WAY = frozenset({DeferReason.FOOTPRINT, DeferReason.RESOURCE, DeferReaso
 class Run:
     """One run of one project, on the running loop."""
 
-    def __init__(self, shop: RunContext, wish: RunRequest) -> None:
-        self.shop, self.wish = shop, wish
+    def __init__(self, context: RunContext, wish: RunRequest) -> None:
+        self.context, self.wish = context, wish
+        self.policy, self.project, self.landings = context.policy, context.project, context.landings
+        self.places, self.budget = context.places, context.budget
         self.trips: dict[str, TaskRun] = {}
         self.report = RunReport()
         self.choice = Selection((), ())
-        self.pool = PoolStanding(shop)
-        self.paying = BudgetStop(shop)
+        self.pool = PoolStanding(context.launcher, context.project.id, context.places)
+        self.paying = BudgetStop(context)
         self.connect()
         self._wake = asyncio.Event()
-        shop.places.told = shop.purse.told = self._wake.set
-        shop.said = self.report.note
-        shop.base_gate.told = self._base_tried
-        self.frontier = Frontier(shop, changed=self.wake, note=self.report.note)
+        context.places.told = context.budget.told = self._wake.set
+        context.launcher.note = self.report.note
+        context.landings.base_gate.told = self._base_tried
+        self.frontier = Frontier(
+            context.project,
+            context.policy.config.areas,
+            context.launcher.watch,
+            changed=self.wake,
+            note=self.report.note,
+        )
         self._capacity: Mapping[str, int] = {}
         self._waves = 0
         self._shut_out_since: float | None = None
@@ -102,7 +110,7 @@ class Run:
     def _base_tried(self) -> None:
         """Where the gate is red before any work was added, no agent is started; what runs finishes and
         lands."""
-        base = self.shop.base_gate
+        base = self.landings.base_gate
         if base.untried:
             self.report.note(f"the gate could not be tried on the base: {base.untried}")
         if base.red is not None:
@@ -112,7 +120,7 @@ class Run:
         self.wake()
 
     def resize(self, width: int) -> None:
-        self.shop.places.resize(width)
+        self.places.resize(width)
         self.wake()
 
     @property
@@ -123,7 +131,9 @@ class Run:
     # -- the loop -------------------------------------------------------------------------------------
 
     async def go(self) -> RunReport:
-        self._capacity = await off_loop(machine_resources, lambda: nullcontext(self.shop.governor.store))
+        self._capacity = await off_loop(
+            machine_resources, lambda: nullcontext(self.context.launcher.governor.store)
+        )
         try:
             await self.frontier.load()
             self._check_names()
@@ -142,7 +152,7 @@ class Run:
 
     def _asked_origin(self) -> list[str]:
         """What others pushed is where work starts; says what the user should know of their own commits."""
-        branch, notes = self.shop.landing.branch, list[str]()
+        branch, notes = self.landings.landing.branch, list[str]()
         branch.fetch(notes, must=False, timeout_s=_ASK_ORIGIN_S)
         tips = branch.repository.tips()
         if branch.push and (own := branch.own_commits(tips.remote, tips.local)):
@@ -163,7 +173,7 @@ class Run:
         self._wake.clear()
         self._requests(self)
         await self.paying.look()
-        if not self.ending and (spent := self.shop.purse.pause):
+        if not self.ending and (spent := self.budget.pause):
             self.pause(spent)
         if not self.ending:
             await self._start_more()
@@ -178,11 +188,11 @@ class Run:
         shut_out = [trip.shut_out for trip in self.trips.values() if trip.shut_out]
         short = self.paying.short
         shut_out += [short.words] if short is not None else []
-        begins = bool(self.choice.items) and self.shop.base_gate.pending
+        begins = bool(self.choice.items) and self.landings.base_gate.pending
         if begins or not shut_out or any(trip.busy for trip in self.trips.values()):
             self._shut_out_since = None
             return
-        now, patience_s = asyncio.get_running_loop().time(), self.shop.config.run.patience_s
+        now, patience_s = asyncio.get_running_loop().time(), self.policy.config.run.patience_s
         self._shut_out_since = self._shut_out_since or now
         # Who knows that the reset is further away than that need not sit and wait first.
         hopeless = self.paying.beyond(patience_s)
@@ -193,7 +203,7 @@ class Run:
     async def _sleep(self) -> None:
         looks = (
             self.pool.refresh_in_s,
-            self.shop.purse.look_in_s,
+            self.budget.look_in_s,
             LOOK_EVERY_S if self.frontier.blind else None,
             _LOOK_AT_POOL_S if any(trip.shut_out for trip in self.trips.values()) else None,
         )
@@ -210,8 +220,8 @@ class Run:
             return
         room = 0 if self.wish.once and self._waves else self._room()
         self.choice = self.paying.choose(self._chooser(), room)
-        if self.choice.items and self.shop.base_gate.pending:
-            self.shop.base_gate.start()
+        if self.choice.items and self.landings.base_gate.pending:
+            self.landings.base_gate.start()
             return
         await self.pool.demand(bool(self.choice.items or self.trips))
         for item in self.choice.items:
@@ -228,7 +238,7 @@ class Run:
         if sum(trip.parked_in_pool for trip in trips) >= _PARKED_LIMIT:
             return 0
         starting = sum(trip.wants_place for trip in trips)
-        return room_beside(self.shop.places.usable, starting=starting, under_way=len(trips))
+        return room_beside(self.places.usable, starting=starting, under_way=len(trips))
 
     def _chooser(self) -> Chooser:
         return Chooser(
@@ -247,10 +257,10 @@ class Run:
 
     def _begin(self, item: ReadyTask) -> None:
         task_id = item.task.id
-        slot = self.shop.ledger.load_task(task_id)
+        slot = self.project.ledger.load_task(task_id)
         # Sent back by a person while this run goes on: it is claimed already, and knows what was said.
         if slot is None or slot.final:
-            self.shop.ledger.note(task_id, Step.CLAIM)
+            self.project.ledger.note(task_id, Step.CLAIM)
         self.start(self._trip(item))
 
     def trip_of(self, task_id: str) -> TaskRun:
@@ -258,7 +268,7 @@ class Run:
         return self._trip(item_for(self.frontier.lineup, task_id))
 
     def _trip(self, item: ReadyTask) -> TaskRun:
-        return TaskRun(self.shop, item, changed=self._changed, nudges=self._nudges)
+        return TaskRun(self.context, item, changed=self._changed, nudges=self._nudges)
 
     def start(self, trip: TaskRun) -> None:
         self.trips[trip.task.id] = trip
@@ -300,8 +310,8 @@ class Run:
     async def _recover(self) -> None:
         """Go on with what an engine before us left behind."""
         # Slots of agents that died unseen come back now, not when an ask needs them.
-        await off_loop(self.shop.governor.reap)
-        found = leftovers(self.shop.ledger, self.shop.tasks, self.wish, self.shop.policy_for)
+        await off_loop(self.context.launcher.governor.reap)
+        found = leftovers(self.project.ledger, self.project.tasks, self.wish, self.policy)
         cut_short = {**found.closed, **found.left_out, **found.resumed}
         if self.wish.resume and not cut_short:
             self.report.note("nothing was cut short; this is a new run")
@@ -312,9 +322,9 @@ class Run:
     async def _clear_the_way(self, cut_short: Iterable[TaskRunState]) -> None:
         """Before anything lands: gates would meet in one worktree, and two that bring one checkout along put
         each other's files back. All gates at once: each may take its time."""
-        gate = self.shop.landing.gate
+        gate = self.landings.landing.gate
         await asyncio.gather(*(gate.end_leftover(slot) for slot in cut_short))
-        await self.shop.landing.catch_up()
+        await self.landings.landing.catch_up()
         await self._close_landed()
 
     async def _resume(self, found: Leftovers) -> None:
@@ -325,13 +335,13 @@ class Run:
             self.report.note(words)
         for task_id in found.resumed:
             trip = self.trip_of(task_id)
-            trip.first = await trip.recovered(known=task_id in self.shop.tasks)
+            trip.first = await trip.recovered(known=task_id in self.project.tasks)
             self.start(trip)
 
     def _keep_apart(self, found: Leftovers) -> None:
         """What is over is not begun again, but may land again."""
         for task_id in found.landed_again:
-            self.shop.ledger.load_task(task_id)
+            self.project.ledger.load_task(task_id)
             trip = self.trip_of(task_id)
             trip.first = Decision(move=Action.LAND)
             self.start(trip)
@@ -342,8 +352,8 @@ class Run:
         """Close what has landed earlier and could not be closed then."""
         still_open = self.frontier.still_open
         known = {task.id for task in self.frontier.loaded.tasks}
-        for task_id in sorted(self.shop.ledger.untold() & known):
-            failed = await self.shop.landing.tell_again(task_id)
+        for task_id in sorted(self.project.ledger.untold() & known):
+            failed = await self.landings.landing.tell_again(task_id)
             if task_id in still_open:
                 self.report.note(failed or f"{task_id} had landed, and is closed now")
 
@@ -369,7 +379,7 @@ class Run:
     async def _close(self) -> None:
         for trip in list(self.trips.values()):
             trip.stop()
-        await self.shop.base_gate.close()
+        await self.landings.base_gate.close()
         while self.trips:
             await asyncio.sleep(0.02)
         await self.pool.demand(False)
@@ -377,7 +387,7 @@ class Run:
     def _reported(self) -> RunReport:
         report = self.report
         report.problems = self.frontier.loaded.problems
-        report.spend = self.shop.purse.run_spend
+        report.spend = self.budget.run_spend
         if self.ending:
             undone = self._chooser().choose(len(self.frontier.loaded.tasks))
             waits = [each.task_id for each in undone.deferrals if each.reason in _IN_THE_WAY]

@@ -24,7 +24,7 @@ from flyball.factory.git.stale_locks import clear
 from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.run.board import BoardFile, board_of
-from flyball.factory.run.context import open_workshop
+from flyball.factory.run.context import open_run
 from flyball.factory.run.manual_actions import HOWS, ManualAction
 from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 from flyball.factory.run.run import Run
@@ -95,10 +95,10 @@ class RunSession:
     # -- requests ---------------------------------------------------------------------------------------
 
     def take_requests(self, run: Run) -> None:
-        for number, verb, task, fields in run.shop.ledger.requests():
+        for number, verb, task, fields in run.project.ledger.requests():
             answer = self._answer(run, verb, task, fields, number)
             if answer is not None:
-                run.shop.ledger.answer(number, answer)
+                run.project.ledger.answer(number, answer)
 
     def _answer(
         self, run: Run, verb: str, task: str, fields: dict[str, Any], number: int
@@ -109,7 +109,7 @@ class RunSession:
             return done(f"draining: {len(run.trips)} under way")
         if verb == "resize":
             run.resize(max(1, int(fields["width"])))
-            return done(f"width is now {run.shop.places.width}")
+            return done(f"width is now {run.places.width}")
         if verb == "stop":
             return self._stop(run, task)
         if verb in HOWS:
@@ -142,7 +142,7 @@ class RunSession:
         self.take_requests(self.run)
         found = self._nudges.pop(task, [])
         for number, _ in found:
-            self.run.shop.ledger.answer(number, done("went out with the prompt"))
+            self.run.project.ledger.answer(number, done("went out with the prompt"))
         return [message for _, message in found]
 
 
@@ -200,41 +200,32 @@ async def _conducted(
     watcher: Callable[[Run], None],
     by_hand: ManualAction | None,
 ) -> tuple[RunReport, int | None]:
-    shop = open_workshop(
-        root,
-        config,
-        run=run_id,
-        width=terms.width,
-        model=terms.model,
-        default_model=terms.default_model,
-        guard=terms.guard,
-        allow_api_spend=terms.allow_api_spend,
-        check_base=terms.check_base,
-    )
+    context = open_run(root, config, terms, run=run_id)
+    project = context.project
     loop = asyncio.get_running_loop()
-    run = Run(shop, wish)
-    conductor = RunSession(run, shop.state, watcher)
+    run = Run(context, wish)
+    conductor = RunSession(run, project.state, watcher)
     run.connect(changed=conductor.changed, requests=conductor.take_requests, nudges=conductor.nudges_for)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, conductor.signalled, number)
     if box is not None:
         loop.add_reader(box.fileno(), _mail_came, box, run)
     try:
-        if by_hand is None and shop.purse.guard is not BudgetAction.OFF:
+        if by_hand is None and context.budget.guard is not BudgetAction.OFF:
             for each in unmeasurable(config, home()):
                 run.report.note(str(each))
-        for path in await off_loop(clear, shop.repository.common):
+        for path in await off_loop(clear, project.repository.common):
             run.report.note(f"removed {path}, which a git that was killed had left")
-        _let_old_requests_go(shop.ledger)
-        shop.ledger.load()
-        await shop.base_gate.end_leftover()
+        _let_old_requests_go(project.ledger)
+        project.ledger.load()
+        await context.landings.base_gate.end_leftover()
         report = await (run.go() if by_hand is None else run.go_alone(by_hand.alone))
         return report, conductor.signal
     finally:
         conductor.last_look()
         if box is not None:
             loop.remove_reader(box.fileno())
-        shop.close()
+        context.close()
 
 
 def _mail_came(box: Mailbox, run: Run) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from flyball.core.tasks.labels import PR
 from flyball.core.tasks.model_routing import IMPLEMENT
 from flyball.core.tasks.next_step import Action, Decision, after_end, may_let_go, on_resume
 from flyball.core.tasks.readiness import ReadyTask
@@ -55,23 +56,35 @@ _STOPPED = "the run was stopped"
 class TaskRun:
     def __init__(
         self,
-        shop: RunContext,
+        context: RunContext,
         item: ReadyTask,
         *,
         changed: Callable[[], None],
         nudges: Callable[[str], list[str]] = lambda _: [],
     ) -> None:
-        self.shop, self.task, self.item = shop, item.task, item
+        self.policy, self.project, self.landings = context.policy, context.project, context.landings
+        self.task, self.item, self._budget = item.task, item, context.budget
+        self.runtime = context.launcher.runtime.name
         self.first = Decision(move=Action.PREPARE)
-        self.waits = Waits(shop, changed=changed)
+        self.waits = Waits(context.launcher.governor, context.places, context.budget, changed=changed)
         self.agents = AgentRuns(
-            shop=shop,
+            policy=context.policy,
+            project=context.project,
+            launcher=context.launcher,
+            budget=context.budget,
             task=item.task,
             resources=item.resources,
             waits=self.waits,
             changed=self._agent_changed,
         )
-        self.finish = Finish(shop=shop, task=item.task, agents=self.agents, waits=self.waits)
+        self.finish = Finish(
+            policy=context.policy,
+            project=context.project,
+            landings=context.landings,
+            task=item.task,
+            agents=self.agents,
+            waits=self.waits,
+        )
         self.stopped = ""
         """Why its agent was ended and it is left where it stands."""
         self.dropped = False
@@ -84,7 +97,7 @@ class TaskRun:
 
     @property
     def slot(self) -> TaskRunState:
-        return self.shop.ledger.slots[self.task.id]
+        return self.project.ledger.slots[self.task.id]
 
     @property
     def notes(self) -> list[str]:
@@ -156,7 +169,7 @@ class TaskRun:
     def _agent_changed(self) -> None:
         if self.agent is not None:
             progress = self.agent.progress
-            self.shop.purse.saw(self.task.id, progress.cost_usd, progress.windows)
+            self._budget.saw(self.task.id, progress.cost_usd, progress.windows)
         if self.waits.stopping and self.agent is not None:
             self.agent.stop(self.stopped)
         self._changed()
@@ -178,7 +191,7 @@ class TaskRun:
             self.paused = str(error)
         except (FlyballError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreFullError(full_words(Path(error.filename or self.shop.state))) from error
+                raise StoreFullError(full_words(Path(error.filename or self.project.state))) from error
             await self._over(Decision(move=Action.BLOCK, why=str(error)))
         finally:
             self.waits.give_place_back()
@@ -205,9 +218,9 @@ class TaskRun:
     async def _over(self, step: Decision) -> None:
         if step.move in _OVER:
             fields = {"reason": step.why, "result": self.finish.result, "said": step.said}
-            self.shop.ledger.note(self.task.id, _OVER[step.move], **fields)
+            self.project.ledger.note(self.task.id, _OVER[step.move], **fields)
         if step.move is Action.BLOCK:
-            await self._tell_source(self.shop.source.unclaim)
+            await self._tell_source(self.project.source.unclaim)
 
     async def _tell_source(self, tell: Callable[[str], None]) -> None:
         """The ledger is what counts; a source that cannot be told now is no reason to stop."""
@@ -225,9 +238,9 @@ class TaskRun:
             return Decision(move=Action.LEAVE)
         self.waits.wants_place = False
         await self.waits.until(self.slot.until, self.slot.reason)
-        if self.shop.base_gate.pending:
+        if self.landings.base_gate.pending:
             self.waits.say("waits for the gate on the base")
-        if await self.shop.base_gate.is_red():
+        if await self.landings.base_gate.is_red():
             return Decision(move=Action.LEAVE)
         job = self._job()
         async with self.agents.place(job):
@@ -237,26 +250,26 @@ class TaskRun:
 
     def _job(self) -> AgentJob:
         """The next attempt. A last try may ask for a larger model."""
-        attempts = self.shop.budgets_for(self.task).attempts
+        attempts = self.policy.budgets_for(self.task).attempts
         last_try = self.slot.failures > 0 and self.slot.failures + 1 >= attempts
-        route = self.shop.route_for(self.task, last_try=last_try)
+        route = self.policy.route_for(self.task, last_try=last_try)
         return AgentJob(purpose=Purpose.ATTEMPT, stage=IMPLEMENT, route=route)
 
     def _instructions(self, tree: Path) -> Instructions:
-        slot, persona = self.slot, find_persona(self.shop.root, IMPLEMENTER)
+        slot, persona = self.slot, find_persona(self.project.root, IMPLEMENTER)
         why_back = ""
         if slot.lesson:
             opening = _OPENINGS.get(slot.lesson_cause, "The last try was stopped")
-            why_back = f"{opening.format(branch=self.shop.repository.default)}: {slot.lesson}"
+            why_back = f"{opening.format(branch=self.project.repository.default)}: {slot.lesson}"
         news = News(attempt=slot.attempt, why_back=why_back, nudges=self._nudges(self.task.id))
-        if slot.session is not None and self.shop.runtime.name != COMMAND:
+        if slot.session is not None and self.runtime != COMMAND:
             prompt = compile_news(self.task, news)
         else:
-            prompt = compile_prompt(self.shop.terms, self.task, news, persona=persona.text)
+            prompt = compile_prompt(self.project.terms, self.task, news, persona=persona.text)
         return Instructions(prompt=prompt, tree=tree, effort=persona.effort, session=slot.session)
 
     def _sent_back(self, step: Decision) -> None:
-        self.shop.ledger.note(
+        self.project.ledger.note(
             self.task.id,
             Step.BACK,
             cause=(step.cause or Cause.FAILED).value,
@@ -269,14 +282,14 @@ class TaskRun:
     async def _worktree(self) -> Worktree:
         self.waits.say("makes its worktree")
         if not self.slot.launches or self.slot.cause is Cause.REJECTED:
-            await self._tell_source(self.shop.source.claim)
-        self.shop.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
-        await off_loop(self.shop.landing.branch.check)
-        trees, pull = self.shop.worktrees, self.shop.goes_by_pull(self.task)
+            await self._tell_source(self.project.source.claim)
+        self.project.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
+        await off_loop(self.landings.landing.branch.check)
+        trees, pull = self.project.worktrees, self.policy.landing_of(self.task, self.project.tasks).name == PR
         tree = await off_loop(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
         # Whichever run worked here before, and however long ago: no agent works on a stale checkout.
         tree = await off_loop(trees.refresh, tree, pull=pull)
-        self.shop.ledger.note(
+        self.project.ledger.note(
             self.task.id, Step.WORKTREE, worktree=str(tree.path), branch=tree.branch, base=tree.base
         )
         return tree
@@ -286,7 +299,7 @@ class TaskRun:
     async def _judged(self, ending: Ending) -> Decision:
         """Write the end down, keep what was done, and say what is next."""
         signal = ending.signal
-        self.shop.ledger.note(
+        self.project.ledger.note(
             self.task.id,
             Step.END,
             **ending_fields(ending),
@@ -307,17 +320,17 @@ class TaskRun:
     async def _next_after(self, ending: Ending) -> Decision:
         """Commit what lies around in a finished worktree, and decide."""
         self.waits.say("keeps what the agent did")
-        self.shop.ledger.note(self.task.id, Step.KEEP, RunPhase.BEGUN)
+        self.project.ledger.note(self.task.id, Step.KEEP, RunPhase.BEGUN)
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED
         commits = await off_loop(
-            self.shop.worktrees.gather, self.task.id, message, base=self.slot.base, commit=finished
+            self.project.worktrees.gather, self.task.id, message, base=self.slot.base, commit=finished
         )
-        await off_loop(self.shop.landing.branch.check)
-        self.shop.ledger.note(self.task.id, Step.KEEP, tip=await self._tip() if self.slot.stages else None)
+        await off_loop(self.landings.landing.branch.check)
+        self.project.ledger.note(self.task.id, Step.KEEP, tip=await self._tip() if self.slot.stages else None)
         return after_end(
             self.slot,
-            self.shop.budgets_for(self.task),
+            self.policy.budgets_for(self.task),
             end=ending.end.value,
             reason=ending.reason,
             signal=ending.signal,
@@ -325,7 +338,7 @@ class TaskRun:
         )
 
     async def _tip(self) -> str | None:
-        return await off_loop(self.shop.repository.tip, f"{BRANCHES}{self.task.id}")
+        return await off_loop(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
     # -- after the engine was gone ------------------------------------------------------------------------
 
@@ -336,10 +349,10 @@ class TaskRun:
         if not known and slot.state in (State.CLAIMED, State.READY, State.CHECKING):
             return Decision(move=Action.BLOCK, why="its task is gone; its branch is kept")
         running = slot.state is State.RUNNING
-        commits = await off_loop(self.shop.worktrees.has_commits, self.task.id, slot.base)
+        commits = await off_loop(self.project.worktrees.has_commits, self.task.id, slot.base)
         return on_resume(
             slot,
-            self.shop.budgets_for(self.task),
+            self.policy.budgets_for(self.task),
             alive=running and self._lives(slot),
             ended_on_file=running and exit_code(Path(slot.folder)) is not None,
             commits=commits,

@@ -8,14 +8,15 @@ again by somebody, and is work like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from flyball.core.tasks.readiness import TaskIndex
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError
+from flyball.factory.agents.process import ProcessWatch
 from flyball.factory.git.repository import Repository
-from flyball.factory.run.context import RunContext
+from flyball.factory.run.context import ProjectState
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.threads import off_loop
 from flyball.factory.tasks.port import Loaded, TaskSource
@@ -40,8 +41,17 @@ def landed(
 
 
 class Frontier:
-    def __init__(self, shop: RunContext, *, changed: Callable[[], None], note: Callable[[str], None]) -> None:
-        self._shop, self._changed, self._note = shop, changed, note
+    def __init__(
+        self,
+        project: ProjectState,
+        areas: Mapping[str, Sequence[str]],
+        watch: ProcessWatch,
+        *,
+        changed: Callable[[], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._project, self._areas, self._watch = project, areas, watch
+        self._changed, self._note = changed, note
         self.loaded = Loaded()
         self.lineup = TaskIndex(())
         self.merged: set[str] = set()
@@ -57,29 +67,31 @@ class Frontier:
     async def load(self) -> None:
         self.stale = False
         try:
-            self._take(await off_loop(self._shop.source.load))
+            self._take(await off_loop(self._project.source.load))
         except SourceError as error:
             # What was read before still holds.
             if not self.loaded.tasks:
                 raise
             self._note(str(error))
         self.merged |= await off_loop(self._closed_elsewhere)
-        self._watch()
+        self._watch_folders()
 
     def _take(self, loaded: Loaded) -> None:
         if loaded is not self.loaded:
-            self._shop.tasks = {task.id: task for task in loaded.tasks}
-            self.loaded, self.lineup = loaded, TaskIndex(loaded.tasks, areas=self._shop.config.areas)
+            self._project.tasks = {task.id: task for task in loaded.tasks}
+            self.loaded, self.lineup = loaded, TaskIndex(loaded.tasks, areas=self._areas)
 
     def _closed_elsewhere(self) -> set[str]:
-        shop = self._shop
-        return landed(shop.ledger, shop.source, shop.repository, self.still_open.keys() - self.merged)
+        project = self._project
+        return landed(
+            project.ledger, project.source, project.repository, self.still_open.keys() - self.merged
+        )
 
-    def _watch(self) -> None:
-        wanted = set(self._shop.source.watched())
+    def _watch_folders(self) -> None:
+        wanted = set(self._project.source.watched())
         for folder in self._watched - wanted:
-            self._shop.watch.forget(folder)
-        told = [self._shop.watch.tell(folder, self._told) for folder in wanted - self._watched]
+            self._watch.forget(folder)
+        told = [self._watch.tell(folder, self._told) for folder in wanted - self._watched]
         self.blind = not wanted or not all(told) or (self.blind and bool(self._watched & wanted))
         self._watched = wanted
 

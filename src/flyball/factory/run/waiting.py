@@ -8,24 +8,86 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flyball.core.budget.limits import TASK, Refusal
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import CLOSED_REASONS, Verdict, span_words
-from flyball.factory.run.context import RunContext
+from flyball.factory.budget.guard import BudgetGuard
 from flyball.governor.ask import AskRequest
+from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease
 
 _LOOK_EVERY_S = 30.0
 
 
+class RunSlots:
+    """The places in a run's width, which a person may change while the run goes on. First come, first served.
+    For one loop."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.narrowed: int | None = None
+        """How many of them may be used now; None: all. Money may allow fewer than a person asked for."""
+        self.taken = 0
+        self.told: Callable[[], None] = lambda: None
+        """Called when a place is given back."""
+        self._line: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def usable(self) -> int:
+        return self.width if self.narrowed is None else min(self.width, max(1, self.narrowed))
+
+    @property
+    def room(self) -> int:
+        """How many more could start now, those in line first."""
+        return max(0, self.usable - self.taken - len(self._line))
+
+    async def take(self) -> None:
+        if self.taken < self.usable and not self._line:
+            self.taken += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give_back()
+            elif turn in self._line:
+                self._line.remove(turn)
+            raise
+
+    def give_back(self) -> None:
+        self.taken -= 1
+        self._hand_on()
+        self.told()
+
+    def resize(self, width: int) -> None:
+        self.width = width
+        self._hand_on()
+
+    def narrow(self, usable: int | None) -> None:
+        self.narrowed = usable
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._line and self.taken < self.usable:
+            turn = self._line.popleft()
+            if not turn.done():
+                self.taken += 1
+                turn.set_result(None)
+
+
 class Waits:
     """Of one trip."""
 
-    def __init__(self, shop: RunContext, *, changed: Callable[[], None]) -> None:
-        self._shop, self._changed = shop, changed
+    def __init__(
+        self, governor: Governor, places: RunSlots, budget: BudgetGuard, *, changed: Callable[[], None]
+    ) -> None:
+        self._governor, self._places, self._budget, self._changed = governor, places, budget, changed
         self.doing = ""
         """What it waits for or does beside what its state says, in words."""
         self.parked_in_pool = False
@@ -53,19 +115,19 @@ class Waits:
         if not self._has_place:
             self._say_of(purpose, "waits for a place in this run's width")
             with self._waiting():
-                await self._shop.places.take()
+                await self._places.take()
             self._has_place = True
 
     def has_place(self) -> None:
         """It runs already, so it has its place, whatever the width."""
-        self._shop.places.taken += 1
+        self._places.taken += 1
         self._has_place = self.wants_place = True
 
     def give_place_back(self) -> None:
         self.wants_place = False
         if self._has_place:
             self._has_place = False
-            self._shop.places.give_back()
+            self._places.give_back()
 
     @property
     def placed(self) -> bool:
@@ -86,20 +148,20 @@ class Waits:
     async def _for_money(self, refused: Refusal, purpose: str) -> None:
         self._say_of(purpose, refused.words)
         if not self.shut_out:
-            self._shop.places.told()
+            self._places.told()
         self.shut_out = refused.words
         with self._waiting():
-            await self._shop.purse.news(refused)
+            await self._budget.news(refused)
 
     async def slot_of_pool(self, asking: AskRequest, *, purpose: str = "") -> Lease:
         """Every launch comes through here, however often the task has been tried. A window may have filled
         up while the pool was waited for; a stage or a review (``purpose``) is part of what runs."""
         while True:
             lease = await self._slot(asking, purpose)
-            held = self._shop.purse.hold if not purpose else None
+            held = self._budget.hold if not purpose else None
             if held is None:
                 return lease
-            await self._shop.governor.release_async(lease, Outcome.ABANDONED)
+            await self._governor.release_async(lease, Outcome.ABANDONED)
             try:
                 await self._for_money(held, purpose)
             finally:
@@ -109,21 +171,21 @@ class Waits:
         self._say_of(purpose, "asks for a slot")
         try:
             with self._waiting():
-                return await self._shop.governor.acquire_asking_async(
+                return await self._governor.acquire_asking_async(
                     asking, on_wait=lambda verdict: self._told(verdict, purpose)
                 )
         finally:
             self.shut_out = ""
             if self.parked_in_pool:
                 self.parked_in_pool = False
-                self._shop.places.told()
+                self._places.told()
 
     def _told(self, verdict: Verdict, purpose: str) -> None:
         words = f"{verdict.pool} {verdict.why()}"
         self.parked_in_pool = True
         self.shut_out = words if verdict.reason in CLOSED_REASONS else ""
         self._say_of(purpose, words)
-        self._shop.places.told()
+        self._places.told()
 
     def _say_of(self, purpose: str, words: str) -> None:
         self.say(f"{purpose}: {words}" if purpose else words)
