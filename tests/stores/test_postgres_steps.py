@@ -297,10 +297,9 @@ def test_what_comes_after_its_sender_gave_up_changes_nothing(postgres_server: Po
     scene = Scene(lambda _: store)
     scene.static(1)
     scene.release(scene.take())
-    late = list(store._words_of(scene.ask(), 42))
-    late[-1] = 1.0
+    late = {**store._ask_fields(scene.ask(), 42), "deadline": 1.0}
     with store._server.lend() as link:
-        assert link.ask(sql.FAST_ADMIT, tuple(late))[0][0] == 0
+        assert link.ask(sql.FAST_ADMIT, late)[0][0] == 0
     assert scene.seen().in_use == 0
     store._server.note_time(1.0)
     store._round.clear()

@@ -3,25 +3,37 @@
 msgspec is imported when something really has to be read or written: an admission under a fresh plan needs
 none of it, and every start of an agent would pay for it.
 
-Pools, projects and claims as columns, for stores that speak SQL. Values in, values out.
-
-Share leases and pots as columns, for stores that speak SQL.
+Pools, claims and share leases as columns too, for stores that speak SQL.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from flyball.core.pool.admission import Candidate
-from flyball.core.pool.model import Ask, Claim, Holder, Limits, Meters, Phase, PoolCounts
+from flyball.core.pool.model import (
+    Ask,
+    Claim,
+    Fact,
+    Holder,
+    IdempotencyRecord,
+    Limits,
+    Meters,
+    Phase,
+    PoolCounts,
+    ProjectUse,
+)
 from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings, ShareRule, resolve_pool
 from flyball.core.share_lease.renewal import CallCounts, ShareBudget, ShareLease
-from flyball.errors import StoreUnreadableError, invariant
+from flyball.errors import StoreUnreadableError
+from flyball.stores.port import Demand
 from flyball.stores.rows import Grant, PoolRow
 
 T = TypeVar("T")
@@ -76,45 +88,11 @@ def _decode(text: str, shape: type[T], what: str) -> T:
         raise StoreUnreadableError(f"{what} cannot be read: {error}") from error
 
 
-LIMITS = (
-    "version, valid_until, cap, ceiling, reserve, phase, closed_until,"
-    " spacing_s, spacing_jitter, share, ageing_s"
-)
-SCALAR_METERS = (
-    "next_grant_at, bound_at, capped, bound_oks, "
-    "trial_id, trial_at, trial_project, trial_name, hold_mean_s, high, turn, work, work_tokens"
-)
-METERS = f"{SCALAR_METERS}, windows"
-COUNTS = "in_use, low_in_use, waiting"
-POOL = f"{LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id"
-USE = "name, in_use, waiting, weight, maximum, share, turn"
-WHO = "host, boot, pidns, pid, start"
-CLAIM = (
-    f"id, pool, project, name, {WHO}, slots, priority, resources, model, mailbox, launcher_pid,"
-    " asked_at, granted_at, expires_at, why, level, cost, marks, unread"
-)
+# -- columns: named, and in the order of, the fields of the record that they hold ---------------------------
 
 
 def names(columns: str) -> list[str]:
-    return [name.strip() for name in columns.split(",")]
-
-
-def place(column: str, columns: str) -> int:
-    """Where one column stands among these."""
-    return names(columns).index(column)
-
-
-def part(some: str, columns: str) -> slice:
-    """Where some columns, which follow each other, stand among these."""
-    found, whole = names(some), names(columns)
-    first = whole.index(found[0])
-    invariant(whole[first : first + len(found)] == found, f"{some} are not together in {columns}")
-    return slice(first, first + len(found))
-
-
-def between(after: str, before: str, columns: str) -> slice:
-    """The columns after one and before another."""
-    return slice(place(after, columns) + 1, place(before, columns))
+    return columns.split(", ")
 
 
 def of(table: str, columns: str) -> str:
@@ -122,132 +100,146 @@ def of(table: str, columns: str) -> str:
     return ", ".join(f"{table}.{name}" for name in names(columns))
 
 
+def _columns(record: type[Any], *, without: str = "") -> str:
+    return ", ".join(field.name for field in fields(record) if field.name != without)
+
+
+LIMITS = _columns(Limits)
+SCALAR_METERS = _columns(Meters, without="windows")
+METERS = f"{SCALAR_METERS}, windows"
+COUNTS = _columns(PoolCounts)
+POOL = f"{LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id"
+USE = _columns(ProjectUse)
+WHO = _columns(Holder)
+CLAIM = _columns(Claim, without="confirmed_at").replace("holder", WHO)
+CANDIDATE = "id, project, priority, slots, resources, asked_at"
+DEMAND = f"pool, project, {WHO}, until"
+RECEIPT = _columns(IdempotencyRecord)
+FACT = _columns(Fact)
+BUDGET = _columns(ShareBudget, without="terms")
+SHARE = _columns(ShareLease).replace("tally", _columns(CallCounts))
+
+
+def _values_in(columns: str, **paths: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Takes the values of these columns from a record; ``paths`` says where those of another name are."""
+    return attrgetter(*(paths.get(name, name) for name in names(columns)))
+
+
+limit_values = _values_in(LIMITS, phase="phase.value", share="share.value")
+holder_values = _values_in(WHO)
+receipt_values = _values_in(RECEIPT)
+fact_values = _values_in(FACT)
+budget_values = _values_in(BUDGET)
+share_values = _values_in(SHARE, **{name: f"tally.{name}" for name in names(_columns(CallCounts))})
+_scalar_meter_values = _values_in(SCALAR_METERS)
+
+
+def meter_values(meters: Meters) -> tuple[Any, ...]:
+    return (*_scalar_meter_values(meters), dump_windows(meters.windows))
+
+
+def claim_fields(
+    claim_id: int, ask: Ask, *, now: float, launcher_pid: int, grant: Grant | None, why: str
+) -> dict[str, object]:
+    """A new claim: a lease where a grant is given."""
+    return {
+        "id": claim_id,
+        "pool": ask.pool,
+        "project": ask.project,
+        "name": ask.name,
+        **dict(zip(names(WHO), holder_values(ask.holder), strict=True)),
+        "slots": ask.slots,
+        "priority": ask.priority,
+        "resources": dump_amounts(ask.resources),
+        "model": ask.model,
+        "mailbox": ask.mailbox,
+        "launcher_pid": launcher_pid,
+        "asked_at": now,
+        "granted_at": now if grant is not None else None,
+        "expires_at": None,
+        "why": why,
+        "level": grant.level if grant is not None else 0,
+        "cost": dump_amounts(ask.cost),
+        "marks": dump_amounts(grant.marks) if grant is not None else None,
+        "unread": ask.unread,
+    }
+
+
 # Worked out once: rows are read on every step.
-_LIMITS = part(LIMITS, POOL)
-_SCALAR_METERS = part(SCALAR_METERS, POOL)
-_WINDOWS = place("windows", POOL)
-_COUNTS = part(COUNTS, POOL)
-_WATCHER_ID = place("watcher_id", POOL)
-_NEXT_ID = place("next_id", POOL)
+_LIMITS_END = len(names(LIMITS))
+_SCALAR_METERS_END = _LIMITS_END + len(names(SCALAR_METERS))
+POOL_WIDTH, CLAIM_WIDTH = len(names(POOL)), len(names(CLAIM))
 
 
-def pool_row(name: str, row: Sequence[Any], machine: MachineSettings) -> PoolRow:
+def parse_pool(name: str, row: Sequence[Any], machine: MachineSettings) -> PoolRow:
+    """From the columns of ``POOL``."""
     try:
-        limits = _limits(*row[_LIMITS])
+        limits = _parse_limits(*row[:_LIMITS_END])
     except ValueError as error:
         raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error}") from error
+    windows, in_use, low_in_use, waiting, watcher_id, next_id = row[_SCALAR_METERS_END:POOL_WIDTH]
+    meters = Meters(*(*row[_LIMITS_END:_SCALAR_METERS_END], load_windows(windows)))
     return PoolRow(
-        name,
-        limits,
-        Meters(*(*row[_SCALAR_METERS], load_windows(row[_WINDOWS]))),
-        PoolCounts(*row[_COUNTS]),
-        row[_WATCHER_ID],
-        row[_NEXT_ID],
-        machine,
+        name, limits, meters, PoolCounts(in_use, low_in_use, waiting), watcher_id, next_id, machine
     )
 
 
 @lru_cache(maxsize=64)
-def _limits(*row: Any) -> Limits:
+def _parse_limits(*row: Any) -> Limits:
     """Every step reads them, inside the lock, and few find them changed."""
-    fields: dict[str, Any] = dict(zip(names(LIMITS), row, strict=True))
-    fields["phase"], fields["share"] = Phase(fields["phase"]), ShareRule(fields["share"])
-    return Limits(**fields)
-
-
-def limit_values(limits: Limits) -> tuple[object, ...]:
-    return (
-        limits.version,
-        limits.valid_until,
-        limits.cap,
-        limits.ceiling,
-        limits.reserve,
-        limits.phase.value,
-        limits.closed_until,
-        limits.spacing_s,
-        limits.spacing_jitter,
-        limits.share.value,
-        limits.ageing_s,
-    )
-
-
-def meter_values(meters: Meters) -> tuple[object, ...]:
-    return (
-        meters.next_grant_at,
-        meters.bound_at,
-        meters.capped,
-        meters.bound_oks,
-        meters.trial_id,
-        meters.trial_at,
-        meters.trial_project,
-        meters.trial_name,
-        meters.hold_mean_s,
-        meters.high,
-        meters.turn,
-        meters.work,
-        meters.work_tokens,
-        dump_windows(meters.windows),
-    )
-
-
-def holder_values(holder: Holder) -> tuple[str, str, int, int, int]:
-    return (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
-
-
-_BEFORE_WHO = slice(0, part(WHO, CLAIM).start)
-_WHO = part(WHO, CLAIM)
-_SIZE = part("slots, priority", CLAIM)
-_RESOURCES = place("resources", CLAIM)
-_COURSE = between("resources", "cost", CLAIM)
-_COST = place("cost", CLAIM)
-_MARKS = place("marks", CLAIM)
-_UNREAD = place("unread", CLAIM)
-CLAIM_PART = part(CLAIM, CLAIM)
-AFTER_CLAIM = slice(CLAIM_PART.stop, None)
-"""What a statement reads beside a claim."""
-_CONFIRMED_AT = slice(CLAIM_PART.stop, CLAIM_PART.stop + 1)
+    limits = Limits(*row)
+    return replace(limits, phase=Phase(limits.phase), share=ShareRule(limits.share))
 
 
 def parse_claim(row: Sequence[Any]) -> Claim:
     """From the columns of ``CLAIM``, and where there is one more: when its host was last heard."""
-    resources, cost, marks = (
-        parse_amounts(row[_RESOURCES]),
-        parse_amounts(row[_COST]),
-        parse_amounts(row[_MARKS]),
+    claim_id, pool, project, name, host, boot, pidns, pid, start, slots, priority, resources, *rest = row
+    model, mailbox, launcher_pid, asked_at, granted_at, expires_at, why, level, cost, marks, unread, *more = (
+        rest
     )
-    before, course = (*row[_BEFORE_WHO], Holder(*row[_WHO]), *row[_SIZE]), row[_COURSE]
-    return Claim(*(*before, resources, *course, cost, marks, bool(row[_UNREAD]), *row[_CONFIRMED_AT]))
-
-
-def claim_values(
-    claim_id: int, ask: Ask, *, now: float, launcher_pid: int, grant: Grant | None, why: str
-) -> tuple[object, ...]:
-    """A new claim: a lease where a grant is given."""
-    return (
+    return Claim(
         claim_id,
-        ask.pool,
-        ask.project,
-        ask.name,
-        *holder_values(ask.holder),
-        ask.slots,
-        ask.priority,
-        dump_amounts(ask.resources),
-        ask.model,
-        ask.mailbox,
+        pool,
+        project,
+        name,
+        Holder(host, boot, pidns, pid, start),
+        slots,
+        priority,
+        parse_amounts(resources),
+        model,
+        mailbox,
         launcher_pid,
-        now,
-        now if grant is not None else None,
-        None,
+        asked_at,
+        granted_at,
+        expires_at,
         why,
-        grant.level if grant is not None else 0,
-        dump_amounts(ask.cost),
-        dump_amounts(grant.marks) if grant is not None else None,
-        ask.unread,
+        level,
+        parse_amounts(cost),
+        parse_amounts(marks),
+        bool(unread),
+        *more,
     )
 
 
 def parse_candidate(row: Sequence[Any]) -> Candidate:
-    return Candidate(row[0], row[1], row[2], row[3], parse_amounts(row[4]), row[5])
+    claim_id, project, priority, slots, resources, asked_at = row
+    return Candidate(claim_id, project, priority, slots, parse_amounts(resources), asked_at)
+
+
+def parse_demand(row: Sequence[Any]) -> Demand:
+    pool, project, *holder, until = row
+    return Demand(pool, project, Holder(*holder), until)
+
+
+def parse_budget(row: Sequence[Any]) -> ShareBudget:
+    found = dict(zip(names(BUDGET), row, strict=True))
+    return ShareBudget(**{**found, "dirty": bool(found["dirty"])})
+
+
+def parse_share(row: Sequence[Any]) -> ShareLease:
+    found = dict(zip(names(SHARE), row, strict=True))
+    tally = CallCounts(*(found.pop(name) for name in names(_columns(CallCounts))))
+    return ShareLease(**{**found, "tally": tally, "draining": bool(found["draining"])})
 
 
 _NOTHING: Mapping[str, Any] = {}
@@ -259,90 +251,3 @@ def parse_amounts(text: object) -> Mapping[str, Any]:
 
 def dump_amounts(amounts: Mapping[str, float]) -> str | None:
     return json.dumps(dict(amounts)) if amounts else None
-
-
-POT = "cap, held, nodes, learning_until, epoch, busy, active, estimate, dirty, planned_at, until"
-SHARE = (
-    "node, incarnation, seq, slots, owed, target, in_flight, wants, weight, draining, since, expires_at,"
-    " successes, throttles, overloads, peak, estimate, mailbox"
-)
-
-
-def parse_budget(row: Sequence[Any]) -> ShareBudget:
-    cap, held, nodes, learning_until, epoch, busy, active, estimate, dirty, planned_at, until = row
-    return ShareBudget(
-        cap=cap,
-        held=held,
-        nodes=nodes,
-        learning_until=learning_until,
-        epoch=epoch,
-        busy=busy,
-        active=active,
-        estimate=estimate,
-        dirty=bool(dirty),
-        planned_at=planned_at,
-        until=until,
-    )
-
-
-def budget_values(pot: ShareBudget) -> tuple[object, ...]:
-    return (
-        pot.cap,
-        pot.held,
-        pot.nodes,
-        pot.learning_until,
-        pot.epoch,
-        pot.busy,
-        pot.active,
-        pot.estimate,
-        pot.dirty,
-        pot.planned_at,
-        pot.until,
-    )
-
-
-def parse_share(row: Sequence[Any]) -> ShareLease:
-    node, incarnation, seq, slots, owed, target, in_flight, wants, weight, draining, since, *rest = row
-    expires_at, successes, throttles, overloads, peak, estimate, mailbox = rest
-    return ShareLease(
-        node=node,
-        incarnation=incarnation,
-        seq=seq,
-        slots=slots,
-        owed=owed,
-        target=target,
-        in_flight=in_flight,
-        wants=wants,
-        weight=weight,
-        draining=bool(draining),
-        since=since,
-        expires_at=expires_at,
-        tally=CallCounts(successes, throttles, overloads),
-        peak=peak,
-        estimate=estimate,
-        mailbox=mailbox,
-    )
-
-
-def share_values(lease: ShareLease) -> tuple[object, ...]:
-    tally = lease.tally
-    return (
-        lease.node,
-        lease.incarnation,
-        lease.seq,
-        lease.slots,
-        lease.owed,
-        lease.target,
-        lease.in_flight,
-        lease.wants,
-        lease.weight,
-        lease.draining,
-        lease.since,
-        lease.expires_at,
-        tally.successes,
-        tally.throttles,
-        tally.overloads,
-        lease.peak,
-        lease.estimate,
-        lease.mailbox,
-    )

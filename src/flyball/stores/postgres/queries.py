@@ -1,21 +1,41 @@
 """The SQL, put together from constant lists of columns; values are always bound.
 
-A statement that adds, grants or removes a claim moves the counts of its pool and project itself. Nothing else
-does but ``PUT_COUNTS`` and ``PUT_USE``, which are the doctor's.
+A statement of more than a few values takes them by the names of their columns. One that adds, grants or
+removes a claim moves the counts of its pool and project itself. Nothing else does but ``PUT_COUNTS`` and
+``PUT_USE``, which are the doctor's.
 """
 
 from __future__ import annotations
 
-from flyball.stores import codec as shares
-from flyball.stores.codec import CLAIM, COUNTS, LIMITS, METERS, POOL, USE, WHO, names, of
+from flyball.stores.codec import (
+    BUDGET,
+    CANDIDATE,
+    CLAIM,
+    COUNTS,
+    DEMAND,
+    FACT,
+    LIMITS,
+    METERS,
+    POOL,
+    RECEIPT,
+    SHARE,
+    USE,
+    WHO,
+    names,
+    of,
+)
 
 
-def _marks(number: int) -> str:
-    return ", ".join(["%s"] * number)
+def _values(columns: str) -> str:
+    return ", ".join(f"%({name})s" for name in names(columns))
+
+
+def _insertion(table: str, columns: str) -> str:
+    return f"INSERT INTO {table} ({columns}) VALUES ({_values(columns)})"
 
 
 def _assignments(columns: str) -> str:
-    return ", ".join(f"{name} = %s" for name in names(columns))
+    return ", ".join(f"{name} = %({name})s" for name in names(columns))
 
 
 def _excluded_values(columns: str) -> str:
@@ -35,7 +55,8 @@ LOCK_ALL = f"SELECT name, {POOL} FROM pool ORDER BY name FOR NO KEY UPDATE"
 LOCK_NEW = "SELECT pg_advisory_xact_lock(lock_of('pool'))"
 NOTIFY = "SELECT pg_notify(%s, %s)"
 
-FAST_ADMIT = f"SELECT * FROM fast_admit({_marks(16)})"
+_FAST_ASK = f"pool, project, name, {WHO}, slots, priority, model, mailbox, cost, tag, at, deadline"
+FAST_ADMIT = f"SELECT * FROM fast_admit({', '.join(f'a_{name} => %({name})s' for name in names(_FAST_ASK))})"
 FAST_END = """
     SELECT fast_end(id, %(oks)s, %(now)s) FROM claim
     WHERE id = %(id)s AND asked_at = coalesce(%(asked_at)s, asked_at)"""
@@ -44,23 +65,21 @@ FAST_END = """
 
 POOL_BY_NAME = f"SELECT {POOL} FROM pool WHERE name = %s"
 POOLS = "SELECT name FROM pool ORDER BY name"
-ADD_POOL = f"""
-    INSERT INTO pool (name, next_id, {LIMITS}, {METERS}, plain, bounded, by_success)
-    VALUES ({_marks(30)})"""
+ADD_POOL = _insertion("pool", f"name, next_id, {LIMITS}, {METERS}, plain, bounded, by_success")
 ADD_MIND = "INSERT INTO mind (pool, settings, memory) VALUES (%s, %s, %s)"
 # Whoever plans asks for all of it.
 MIND = f"""
-    SELECT settings, memory, {of("pot", shares.POT)}
+    SELECT settings, memory, {of("pot", BUDGET)}
     FROM mind LEFT JOIN pot ON pot.pool = mind.pool WHERE mind.pool = %s"""
 PUT_SETTINGS = "UPDATE mind SET settings = %s WHERE pool = %s"
 PUT_TRAITS = "UPDATE pool SET bounded = %s, by_success = %s WHERE name = %s"
 PUT_MEMORY = "UPDATE mind SET memory = %s WHERE pool = %s"
 TAKE_BLOCK = "UPDATE block SET next_block = next_block + 1 RETURNING next_block - 1"
-PUT_PLAN = f"UPDATE pool SET {_assignments(LIMITS)}, {_assignments(METERS)}, plain = %s WHERE name = %s"
-PUT_METERS = f"UPDATE pool SET {_assignments(METERS)}, plain = %s WHERE name = %s"
+PUT_PLAN = f"UPDATE pool SET {_assignments(f'{LIMITS}, {METERS}, plain')} WHERE name = %(name)s"
+PUT_METERS = f"UPDATE pool SET {_assignments(f'{METERS}, plain')} WHERE name = %(name)s"
 PUT_WATCHER = "UPDATE pool SET watcher_id = %s WHERE name = %s"
 COUNTS_OF = f"SELECT {COUNTS} FROM pool WHERE name = %s"
-PUT_COUNTS = f"UPDATE pool SET {_assignments(COUNTS)} WHERE name = %s"
+PUT_COUNTS = f"UPDATE pool SET {_assignments(COUNTS)} WHERE name = %(name)s"
 PUT_USE = "UPDATE project SET in_use = %s, waiting = %s WHERE pool = %s AND name = %s"
 SLOTS_IN_USE = "SELECT coalesce(sum(in_use), 0)::bigint FROM pool"
 
@@ -106,21 +125,21 @@ def _moving(change: str, *, sign: str, asks: str, more: str = "") -> str:
 
 _IS_ASK = "CASE WHEN granted_at IS NULL THEN 1 ELSE 0 END"
 ADD = _moving(
-    f"INSERT INTO claim ({CLAIM}, tag) VALUES ({_marks(len(names(CLAIM)) + 1)})",
+    _insertion("claim", f"{CLAIM}, tag"),
     sign="",
     asks=_IS_ASK,
     more=", next_id = moved.id + 1",
 )
 GRANT = _moving(
-    """UPDATE claim SET granted_at = %s, expires_at = %s, level = %s, marks = %s
-        WHERE id = %s AND granted_at IS NULL""",
+    f"""UPDATE claim SET {_assignments("granted_at, expires_at, level, marks")}
+        WHERE id = %(id)s AND granted_at IS NULL""",
     sign="",
     asks="-1",
 )
 REMOVE = _moving("DELETE FROM claim WHERE id = %s", sign="-", asks=f"-{_IS_ASK}")
 REBIND = f"""
-    UPDATE claim SET ({WHO}, launcher_pid) = ({_marks(6)})
-    WHERE id = %s AND granted_at IS NOT NULL RETURNING id"""
+    UPDATE claim SET {_assignments(f"{WHO}, launcher_pid")}
+    WHERE id = %(id)s AND granted_at IS NOT NULL RETURNING id"""
 PUT_MAILBOX = "UPDATE claim SET mailbox = %s WHERE id = %s"
 CONFIRM = "UPDATE claim SET expires_at = NULL WHERE id = %s"
 
@@ -166,36 +185,37 @@ LINE_HEADS = f"""
     FROM head JOIN claim ON claim.id = head.id
     JOIN project ON project.pool = %(pool)s AND project.name = claim.project
     ORDER BY claim.project, claim.priority"""
-WAITING = """
-    SELECT id, project, priority, slots, resources, asked_at FROM claim
+WAITING = f"""
+    SELECT {CANDIDATE} FROM claim
     WHERE pool = %s AND granted_at IS NULL ORDER BY id LIMIT %s"""
 WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = %s AND granted_at IS NULL AND id < %s"
 
 # -- the rest ---------------------------------------------------------------------------------------------
 
-DEMANDS = f"SELECT pool, project, {WHO}, until FROM demand ORDER BY pool, project, pid"
-DEMANDS_OF_POOL = f"SELECT pool, project, {WHO}, until FROM demand WHERE pool = %s ORDER BY project, pid"
+DEMANDS = f"SELECT {DEMAND} FROM demand ORDER BY pool, project, pid"
+DEMANDS_OF_POOL = f"SELECT {DEMAND} FROM demand WHERE pool = %s ORDER BY project, pid"
 PUT_DEMAND = f"""
-    INSERT INTO demand (pool, project, {WHO}, until) VALUES ({_marks(8)})
+    {_insertion("demand", DEMAND)}
     ON CONFLICT (pool, project, {WHO}) DO UPDATE SET until = excluded.until"""
-DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = ({_marks(7)})"
+_DEMANDED = f"pool, project, {WHO}"
+DROP_DEMAND = f"DELETE FROM demand WHERE ({_DEMANDED}) = ({_values(_DEMANDED)})"
 
-TELL = f"SELECT tell({_marks(10)})"
-FACTS = "SELECT at, pool, kind, words, project, name, pid FROM fact ORDER BY id DESC LIMIT %s"
+ADD_FACT = f"SELECT tell({_values(f'of_ask, {FACT}, asks_kept, pools_kept')})"
+FACTS = f"SELECT {FACT} FROM fact ORDER BY id DESC LIMIT %s"
 
 LIFE = "SELECT epoch, since FROM life"
 PUT_LIFE = """
     INSERT INTO life (one, epoch, since) VALUES (true, %s, %s)
     ON CONFLICT (one) DO UPDATE SET epoch = excluded.epoch, since = excluded.since"""
 PUT_POT = f"""
-    INSERT INTO pot (pool, {shares.POT}) VALUES ({_marks(1 + len(names(shares.POT)))})
-    ON CONFLICT (pool) DO UPDATE SET {_excluded_values(shares.POT)}"""
-SHARES = f"SELECT {shares.SHARE} FROM share WHERE pool = %s ORDER BY name"
-SHARE = f"SELECT {shares.SHARE} FROM share WHERE pool = %s AND name = %s"
+    {_insertion("pot", f"pool, {BUDGET}")}
+    ON CONFLICT (pool) DO UPDATE SET {_excluded_values(BUDGET)}"""
+SHARES = f"SELECT {SHARE} FROM share WHERE pool = %s ORDER BY name"
+SHARE_BY_NAME = f"SELECT {SHARE} FROM share WHERE pool = %s AND name = %s"
 PUT_SHARE = f"""
-    WITH before AS (SELECT slots FROM share WHERE pool = %s AND name = %s), moved AS (
-        INSERT INTO share (pool, name, {shares.SHARE}) VALUES ({_marks(2 + len(names(shares.SHARE)))})
-        ON CONFLICT (pool, name) DO UPDATE SET {_excluded_values(shares.SHARE)}
+    WITH before AS (SELECT slots FROM share WHERE pool = %(pool)s AND name = %(name)s), moved AS (
+        {_insertion("share", f"pool, name, {SHARE}")}
+        ON CONFLICT (pool, name) DO UPDATE SET {_excluded_values(SHARE)}
         RETURNING pool, slots - coalesce((SELECT slots FROM before), 0) AS slots)
     UPDATE pool SET in_use = pool.in_use + moved.slots, low_in_use = pool.low_in_use + moved.slots
     FROM moved WHERE pool.name = moved.pool AND moved.slots <> 0"""
@@ -205,11 +225,10 @@ DROP_SHARE = """
     FROM gone WHERE pool.name = gone.pool"""
 
 EXPIRE = "UPDATE claim SET expires_at = %s WHERE id = %s"
-_RECEIPT = "fingerprint, claim_id, granted, in_use, cap, until, asked_at"
-RECEIPT = f"SELECT {_RECEIPT} FROM receipt WHERE pool = %s AND key = %s"
+RECEIPT_BY_KEY = f"SELECT {RECEIPT} FROM receipt WHERE pool = %s AND key = %s"
 PUT_RECEIPT = f"""
-    INSERT INTO receipt (pool, key, {_RECEIPT}) VALUES ({_marks(9)})
-    ON CONFLICT (pool, key) DO UPDATE SET {_excluded_values(_RECEIPT)}"""
+    {_insertion("receipt", f"pool, key, {RECEIPT}")}
+    ON CONFLICT (pool, key) DO UPDATE SET {_excluded_values(RECEIPT)}"""
 # A few at a time: each that comes takes more away than it adds. Of its own pool, which is locked.
 DROP_OLD_RECEIPTS = """
     DELETE FROM receipt WHERE pool = %s AND key IN (

@@ -10,8 +10,8 @@ What the short way has to know of a pool's settings, and what text may be stored
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from psycopg import Cursor
@@ -32,14 +32,7 @@ from flyball.core.pool.settings import MachineSettings
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
-from flyball.stores.codec import (
-    AFTER_CLAIM,
-    CLAIM_PART,
-    holder_values,
-    limit_values,
-    meter_values,
-    parse_claim,
-)
+from flyball.stores.codec import BUDGET, CLAIM_WIDTH, FACT, LIMITS, METERS, SHARE, WHO, names, parse_claim
 from flyball.stores.fast_path import is_fast_path
 from flyball.stores.port import Demand
 from flyball.stores.postgres import queries as sql
@@ -85,8 +78,9 @@ class ShareRows:
             row = self._one(sql.MIND, (pool,))
             if row is None:
                 raise StoreUnreadableError(f"pool {pool!r} has lost its settings")
-            pot = codec.parse_budget(row[2:]) if row[2] is not None else None
-            self._minds[pool] = PoolBlob(row[0], row[1], pot)
+            settings, memory, *pot = row
+            budget = codec.parse_budget(pot) if pot[0] is not None else None
+            self._minds[pool] = PoolBlob(settings, memory, budget)
         return self._minds[pool]
 
     def settings(self, pool: str) -> str:
@@ -117,17 +111,19 @@ class ShareRows:
 
     def put_pot(self, pool: str, pot: ShareBudget) -> None:
         self._mind(pool).pot = pot
-        self._run(sql.PUT_POT, (pool, *codec.budget_values(pot)))
+        self._run(sql.PUT_POT, {"pool": pool, **_fields(BUDGET, codec.budget_values(pot))})
 
     def share(self, pool: str, name: str) -> ShareLease | None:
-        row = self._one(sql.SHARE, (pool, name))
+        row = self._one(sql.SHARE_BY_NAME, (pool, name))
         return codec.parse_share(row) if row is not None else None
 
     def shares(self, pool: str) -> list[ShareLease]:
         return [codec.parse_share(row) for row in self._all(sql.SHARES, (pool,))]
 
     def put_share(self, pool: str, lease: ShareLease) -> None:
-        self._run(sql.PUT_SHARE, (pool, lease.name, pool, lease.name, *codec.share_values(lease)))
+        self._run(
+            sql.PUT_SHARE, {"pool": pool, "name": lease.name, **_fields(SHARE, codec.share_values(lease))}
+        )
 
     def drop_share(self, pool: str, name: str) -> None:
         self._run(sql.DROP_SHARE, (pool, name))
@@ -137,6 +133,15 @@ def fast_path_traits(settings: str) -> tuple[bool, bool]:
     """What the short way has to know of a pool's settings: do maxima exist, does success grow the cap?"""
     resolved = codec.load_settings(settings)
     return bool(resolved.maxima), controller_for(resolved).by_success
+
+
+def _fields(columns: str, values: Iterable[object]) -> dict[str, object]:
+    return dict(zip(names(columns), values, strict=True))
+
+
+def _demand_fields(demand: Demand) -> dict[str, object]:
+    holder = _fields(WHO, codec.holder_values(demand.holder))
+    return {"pool": demand.pool, "project": demand.project, **holder, "until": demand.until}
 
 
 def storable(value: object) -> object:
@@ -186,7 +191,8 @@ class PostgresRows(ShareRows):
     # -- what was read along with the lock ----------------------------------------------------------
 
     def keep_pool(self, row: Sequence[Any]) -> None:
-        self._pools[row[0]] = codec.pool_row(row[0], row[1:], ONE_MACHINE)
+        name, *pool = row
+        self._pools[name] = codec.parse_pool(name, pool, ONE_MACHINE)
 
     def keep_project(self, pool: str, project: str, found: Sequence[Sequence[Any]]) -> None:
         self._uses[pool, project] = ProjectUse(*found[0]) if found else None
@@ -202,7 +208,7 @@ class PostgresRows(ShareRows):
         if known is not None:
             return known
         row = self._one(sql.POOL_BY_NAME, (name,))
-        return codec.pool_row(name, row, ONE_MACHINE) if row is not None else None
+        return codec.parse_pool(name, row, ONE_MACHINE) if row is not None else None
 
     def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
         row = self.pool(pool)
@@ -217,8 +223,9 @@ class PostgresRows(ShareRows):
         return [name for (name,) in self._all(sql.POOLS)]
 
     def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None:
-        plan = (*limit_values(row.limits), *meter_values(row.meters), is_fast_path(row, self.now))
-        self._run(sql.ADD_POOL, (row.name, row.next_id, *plan, *fast_path_traits(settings)))
+        bounded, by_success = fast_path_traits(settings)
+        rest = {"next_id": row.next_id, "bounded": bounded, "by_success": by_success}
+        self._run(sql.ADD_POOL, {**self._plan_fields(row), **rest})
         self._run(sql.ADD_MIND, (row.name, settings, memory))
         self._minds[row.name] = PoolBlob(settings, memory, None)
 
@@ -232,11 +239,17 @@ class PostgresRows(ShareRows):
         return int(number) * ID_BLOCK + 1
 
     def put_plan(self, row: PoolRow) -> None:
-        plan = (*limit_values(row.limits), *meter_values(row.meters))
-        self._run(sql.PUT_PLAN, (*plan, is_fast_path(row, self.now), row.name))
+        self._run(sql.PUT_PLAN, self._plan_fields(row))
 
     def put_meters(self, row: PoolRow) -> None:
-        self._run(sql.PUT_METERS, (*meter_values(row.meters), is_fast_path(row, self.now), row.name))
+        self._run(sql.PUT_METERS, self._meter_fields(row))
+
+    def _plan_fields(self, row: PoolRow) -> dict[str, object]:
+        return {**_fields(LIMITS, codec.limit_values(row.limits)), **self._meter_fields(row)}
+
+    def _meter_fields(self, row: PoolRow) -> dict[str, object]:
+        meters = _fields(METERS, codec.meter_values(row.meters))
+        return {**meters, "plain": is_fast_path(row, self.now), "name": row.name}
 
     def put_watcher(self, pool: str, claim_id: int) -> None:
         self._run(sql.PUT_WATCHER, (claim_id, pool))
@@ -248,7 +261,7 @@ class PostgresRows(ShareRows):
         return PoolCounts(*self._all(sql.COUNTS_OF, (pool,))[0])
 
     def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
-        self._run(sql.PUT_COUNTS, (counts.in_use, counts.low_in_use, counts.waiting, pool))
+        self._run(sql.PUT_COUNTS, {**asdict(counts), "name": pool})
         for use in projects:
             self._run(sql.PUT_USE, (use.in_use, use.waiting, pool, use.name))
 
@@ -288,18 +301,21 @@ class PostgresRows(ShareRows):
         grant: Grant | None = None,
         why: str = "",
     ) -> None:
-        row = codec.claim_values(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
-        self._run(sql.ADD, (*map(storable, row), self._tag))
+        claim = codec.claim_fields(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        self._run(sql.ADD, {**{name: storable(value) for name, value in claim.items()}, "tag": self._tag})
 
     def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
-        self._run(sql.GRANT, (now, expires_at, grant.level, codec.dump_amounts(grant.marks), claim_id))
+        marks = codec.dump_amounts(grant.marks)
+        lease = {"granted_at": now, "expires_at": expires_at, "level": grant.level, "marks": marks}
+        self._run(sql.GRANT, {**lease, "id": claim_id})
 
     def remove(self, claim_id: int) -> None:
         self._run(sql.REMOVE, (claim_id,))
 
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         self._found.clear()
-        return self._one(sql.REBIND, (*holder_values(holder), launcher_pid, claim_id)) is not None
+        rebound = {**_fields(WHO, codec.holder_values(holder)), "launcher_pid": launcher_pid, "id": claim_id}
+        return self._one(sql.REBIND, rebound) is not None
 
     def put_mailbox(self, claim_id: int, mailbox: str) -> None:
         self._found.clear()
@@ -322,7 +338,10 @@ class PostgresRows(ShareRows):
 
     def find_grant(self, claim_id: int) -> tuple[str, float, int, int] | None:
         row = self._one(sql.GRANT_OF, (claim_id,))
-        return (row[0], row[1], row[2], row[3]) if row is not None else None
+        if row is None:
+            return None
+        pool, asked_at, in_use, cap = row
+        return pool, asked_at, in_use, cap
 
     def granted_ids(self, mailbox: str) -> list[int]:
         return [claim_id for (claim_id,) in self._all(sql.GRANTED, (mailbox,))]
@@ -347,12 +366,12 @@ class PostgresRows(ShareRows):
         return self._claim(sql.OLDEST_OF_PROJECT, (pool, project))
 
     def leases_with_resources(self) -> list[Claim]:
-        """Nobody's: they are counted by one machine."""
+        """Resources are counted per machine; a server that many share has none."""
         return []
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._all(sql.LINE_HEADS, {"pool": pool})
-        return [(parse_claim(row[CLAIM_PART]), ProjectUse(*row[AFTER_CLAIM])) for row in found]
+        return [(parse_claim(row[:CLAIM_WIDTH]), ProjectUse(*row[CLAIM_WIDTH:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
         return self._claim(sql.LINE_HEAD, (pool, project, priority, after))
@@ -369,12 +388,12 @@ class PostgresRows(ShareRows):
         self._run(sql.EXPIRE, (at, claim_id))
 
     def receipt(self, pool: str, key: str) -> IdempotencyRecord | None:
-        row = self._one(sql.RECEIPT, (pool, key))
+        row = self._one(sql.RECEIPT_BY_KEY, (pool, key))
         return IdempotencyRecord(*row) if row is not None else None
 
     def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
         self._run(sql.DROP_OLD_RECEIPTS, (pool, pool, self.now))
-        self._run(sql.PUT_RECEIPT, (pool, key, *astuple(receipt)))
+        self._run(sql.PUT_RECEIPT, {"pool": pool, "key": key, **asdict(receipt)})
 
     def drop_receipt(self, claim_id: int) -> None:
         self._run(sql.DROP_RECEIPT, (claim_id,))
@@ -393,13 +412,13 @@ class PostgresRows(ShareRows):
 
     def demands(self, pool: str | None) -> list[Demand]:
         found = self._all(sql.DEMANDS) if pool is None else self._all(sql.DEMANDS_OF_POOL, (pool,))
-        return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
+        return [codec.parse_demand(row) for row in found]
 
     def put_demand(self, demand: Demand) -> None:
-        self._run(sql.PUT_DEMAND, (demand.pool, demand.project, *holder_values(demand.holder), demand.until))
+        self._run(sql.PUT_DEMAND, _demand_fields(demand))
 
     def drop_demand(self, demand: Demand) -> None:
-        self._run(sql.DROP_DEMAND, (demand.pool, demand.project, *holder_values(demand.holder)))
+        self._run(sql.DROP_DEMAND, _demand_fields(demand))
 
     def machine(self) -> MachineSettings:
         return ONE_MACHINE
@@ -408,9 +427,10 @@ class PostgresRows(ShareRows):
         """There is nothing to keep: any but the default was refused."""
 
     def add_facts(self, facts: Sequence[Fact]) -> None:
-        for f in facts:
-            about = (f.kind in ASK_FACTS, f.at, f.pool, f.kind, f.words, f.project, f.name, f.pid)
-            self._run(sql.TELL, (*map(storable, about), ASK_FACTS_KEPT, POOL_FACTS_KEPT))
+        kept = {"asks_kept": ASK_FACTS_KEPT, "pools_kept": POOL_FACTS_KEPT}
+        for fact in facts:
+            values = _fields(FACT, map(storable, codec.fact_values(fact)))
+            self._run(sql.ADD_FACT, {**values, "of_ask": fact.kind in ASK_FACTS, **kept})
 
     def facts(self, limit: int) -> list[Fact]:
         return [Fact(*row) for row in self._all(sql.FACTS, (limit,))]

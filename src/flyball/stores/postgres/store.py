@@ -36,7 +36,7 @@ from flyball.core.signals import Signal
 from flyball.errors import StoreError, invariant
 from flyball.host.fork import survive_forks
 from flyball.stores.admin_operations import refuse_machine, refuse_resources
-from flyball.stores.codec import dump_amounts, holder_values
+from flyball.stores.codec import WHO, dump_amounts, holder_values, names
 from flyball.stores.memory_rows import MemoryRows
 from flyball.stores.operations import StoreOperations, check_ask
 from flyball.stores.pool_session import Environment
@@ -270,7 +270,7 @@ class PostgresStore(PostgresSteps):
         tag = self._tag()
         with self._server.lend(writing=True) as link:
             try:
-                claim_id, in_use, cap, at = link.ask(sql.FAST_ADMIT, self._words_of(ask, tag))[0]
+                claim_id, in_use, cap, at = link.ask(sql.FAST_ADMIT, self._ask_fields(ask, tag))[0]
             except BaseException as error:
                 self._note_lost_reply(error, LostReply(ask.pool, tag, link.backend))
                 raise
@@ -281,21 +281,21 @@ class PostgresStore(PostgresSteps):
             return None
         return granted_verdict(ask.pool, claim_id, asked_at=at, in_use=in_use, cap=cap)
 
-    def _words_of(self, ask: Ask, tag: int) -> tuple[object, ...]:
-        return (
-            ask.pool,
-            ask.project,
-            ask.name,
-            *holder_values(ask.holder),
-            ask.slots,
-            ask.priority,
-            storable(ask.model),
-            storable(ask.mailbox),
-            dump_amounts(ask.cost),
-            tag,
-            self._given_now(),
-            self._server.deadline() if self._server_time else None,
-        )
+    def _ask_fields(self, ask: Ask, tag: int) -> dict[str, object]:
+        return {
+            "pool": ask.pool,
+            "project": ask.project,
+            "name": ask.name,
+            **dict(zip(names(WHO), holder_values(ask.holder), strict=True)),
+            "slots": ask.slots,
+            "priority": ask.priority,
+            "model": storable(ask.model),
+            "mailbox": storable(ask.mailbox),
+            "cost": dump_amounts(ask.cost),
+            "tag": tag,
+            "at": self._given_now(),
+            "deadline": self._server.deadline() if self._server_time else None,
+        }
 
     def poll(
         self, claim_id: int, *, advance: bool, asked_at: float | None = None
@@ -325,7 +325,8 @@ class PostgresStore(PostgresSteps):
         """The end that teaches nothing special, in one round trip. False: go the long way."""
         with self._server.lend(writing=True) as link:
             try:
-                told = link.ask(sql.FAST_END, _end_of(release, self._given_now()))
+                end = {"id": release.claim_id, "asked_at": release.asked_at, "oks": release.oks}
+                told = link.ask(sql.FAST_END, {**end, "now": self._given_now()})
             except Exception as error:
                 if getattr(error, "sqlstate", None) != LONG_WAY:
                     raise
@@ -480,10 +481,6 @@ def _teaches_nothing(release: Release) -> bool:
     """A lease that just ended; nothing was said about it."""
     plain = not (release.rejected or release.used or release.buckets or release.words)
     return plain and release.outcome is Outcome.FINISHED and (release.oks or 0) <= MANY
-
-
-def _end_of(release: Release, now: float | None) -> dict[str, object]:
-    return {"id": release.claim_id, "asked_at": release.asked_at, "oks": release.oks, "now": now}
 
 
 def _all(after: AfterCommit) -> AfterCommit:

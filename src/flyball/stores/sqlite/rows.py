@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flyball.core.pool.admission import Candidate
@@ -27,19 +28,23 @@ from flyball.core.pool.settings import MachineSettings
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores import codec
-from flyball.stores import codec as columns
 from flyball.stores.codec import (
-    AFTER_CLAIM,
+    BUDGET,
+    CANDIDATE,
     CLAIM,
-    CLAIM_PART,
+    CLAIM_WIDTH,
     COUNTS,
+    DEMAND,
+    FACT,
     LIMITS,
     METERS,
+    POOL_WIDTH,
+    RECEIPT,
+    SHARE,
     USE,
     WHO,
     names,
     of,
-    place,
 )
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
@@ -49,18 +54,13 @@ def _insertion(table: str, columns: str, verb: str = "INSERT INTO") -> str:
     return f"{verb} {table} ({columns}) VALUES ({', '.join('?' for _ in names(columns))})"
 
 
-POOL_AND_MACHINE = f"{codec.POOL}, settings"
-SETTINGS = place("settings", POOL_AND_MACHINE)
-AFTER_POOL = slice(SETTINGS + 1, None)
-"""What a statement reads beside a pool and the machine's settings."""
-POOL = f"SELECT {POOL_AND_MACHINE} FROM pool, machine WHERE name = ?"
 OF_POOL = of("pool", codec.POOL)
+POOL = f"SELECT {OF_POOL}, settings FROM pool, machine WHERE name = ?"
 ADD_POOL = _insertion("pool", f"name, next_id, {LIMITS}, {METERS}")
 
 
 ENTRY = f"""
-    SELECT {OF_POOL}, settings,
-        project.name, project.in_use, project.waiting, weight, maximum, project.share, project.turn
+    SELECT {OF_POOL}, settings, {of("project", USE)}
     FROM machine, pool LEFT JOIN project ON project.pool = ?1 AND project.name = ?2 WHERE pool.name = ?1"""
 
 
@@ -91,9 +91,8 @@ DROP_POOL = [
     "DELETE FROM pool WHERE name = ?",
 ]
 
-ADD = _insertion("claim", CLAIM)
+ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join(f':{name}' for name in names(CLAIM))})"
 OF_CLAIM = of("claim", CLAIM)
-PROJECT_OF_CLAIM = place("project", CLAIM)
 LEAVING = f"""
     SELECT {OF_POOL}, settings, {OF_CLAIM}
     FROM claim JOIN pool ON pool.name = claim.pool, machine WHERE claim.id = ?"""
@@ -141,14 +140,16 @@ LINE_HEADS = f"""
              AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
             (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
              AND project > head.project ORDER BY project, priority, id LIMIT 1)))
-    SELECT {OF_CLAIM}, project.in_use, project.waiting, weight, maximum, share, turn
+    SELECT {OF_CLAIM}, {of("project", USE)}
     FROM head JOIN claim ON claim.id = head.id
     JOIN project ON project.pool = ?1 AND project.name = claim.project"""
-WAITING = """
-    SELECT id, project, priority, slots, resources, asked_at FROM claim
+WAITING = f"""
+    SELECT {CANDIDATE} FROM claim
     WHERE pool = ? AND granted_at IS NULL ORDER BY id LIMIT ?"""
 WAITING_BEFORE = "SELECT count(*) FROM claim WHERE pool = ? AND granted_at IS NULL AND id < ?"
 
+ADD_FACT = _insertion("fact", FACT)
+FACTS = f"SELECT {FACT} FROM fact ORDER BY id DESC LIMIT ?"
 OF_ASKS = ", ".join(f"'{kind}'" for kind in sorted(ASK_FACTS))
 SWEEP_ASK_FACTS = f"""
     DELETE FROM fact WHERE kind IN ({OF_ASKS}) AND id <= (
@@ -158,26 +159,25 @@ SWEEP_POOL_FACTS = f"""
         SELECT id FROM fact WHERE kind NOT IN ({OF_ASKS})
         ORDER BY id DESC LIMIT 1 OFFSET {POOL_FACTS_KEPT})"""
 
-DEMANDS = f"SELECT pool, project, {WHO}, until FROM demand"
-PUT_DEMAND = _insertion("demand", f"pool, project, {WHO}, until", "INSERT OR REPLACE INTO")
+DEMANDS = f"SELECT {DEMAND} FROM demand"
+PUT_DEMAND = _insertion("demand", DEMAND, "INSERT OR REPLACE INTO")
 DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = (?, ?, ?, ?, ?, ?, ?)"
 
 LIFE = "SELECT epoch, since FROM life"
 PUT_LIFE = "INSERT OR REPLACE INTO life (one, epoch, since) VALUES (1, ?, ?)"
-POT = f"SELECT {columns.POT} FROM pot WHERE pool = ?"
-PUT_POT = _insertion("pot", f"pool, {columns.POT}", "INSERT OR REPLACE INTO")
-SHARES = f"SELECT {columns.SHARE} FROM share WHERE pool = ? ORDER BY name"
-SHARE = f"SELECT {columns.SHARE} FROM share WHERE pool = ? AND name = ?"
+POT = f"SELECT {BUDGET} FROM pot WHERE pool = ?"
+PUT_POT = _insertion("pot", f"pool, {BUDGET}", "INSERT OR REPLACE INTO")
+SHARES = f"SELECT {SHARE} FROM share WHERE pool = ? ORDER BY name"
+SHARE_BY_NAME = f"SELECT {SHARE} FROM share WHERE pool = ? AND name = ?"
 # Not "replace": that would be a removal and an insertion, without a word to the trigger of the first.
 PUT_SHARE = f"""
-    {_insertion("share", f"pool, name, {columns.SHARE}")}
+    {_insertion("share", f"pool, name, {SHARE}")}
     ON CONFLICT (pool, name) DO UPDATE
-    SET {", ".join(f"{name} = excluded.{name}" for name in names(columns.SHARE))}"""
+    SET {", ".join(f"{name} = excluded.{name}" for name in names(SHARE))}"""
 DROP_SHARE = "DELETE FROM share WHERE pool = ? AND name = ?"
 
-_RECEIPT = "fingerprint, claim_id, granted, in_use, cap, until, asked_at"
-RECEIPT = f"SELECT {_RECEIPT} FROM receipt WHERE pool = ? AND key = ?"
-PUT_RECEIPT = _insertion("receipt", f"pool, key, {_RECEIPT}", "INSERT OR REPLACE INTO")
+RECEIPT_BY_KEY = f"SELECT {RECEIPT} FROM receipt WHERE pool = ? AND key = ?"
+PUT_RECEIPT = _insertion("receipt", f"pool, key, {RECEIPT}", "INSERT OR REPLACE INTO")
 # A few at a time: each that comes takes more away than it adds.
 DROP_OLD_RECEIPTS = """
     DELETE FROM receipt WHERE (pool, key) IN (SELECT pool, key FROM receipt WHERE until <= ? LIMIT 8)"""
@@ -203,21 +203,21 @@ class SqliteRows:
 
     def pool(self, name: str) -> PoolRow | None:
         row = self._run(POOL, (name,)).fetchone()
-        return _pool_row(name, row) if row is not None else None
+        return _parse_pool(name, row) if row is not None else None
 
     def entry(self, pool: str, project: str) -> tuple[PoolRow, ProjectUse | None] | None:
         row = self._run(ENTRY, (pool, project)).fetchone()
         if row is None:
             return None
-        use = row[AFTER_POOL]
-        return _pool_row(pool, row), ProjectUse(*use) if use[0] is not None else None
+        found, (name, *use) = _parse_pool(pool, row), row[POOL_WIDTH + 1 :]
+        return found, ProjectUse(name, *use) if name is not None else None
 
     def leaving(self, claim_id: int) -> tuple[Claim, PoolRow] | None:
         row = self._run(LEAVING, (claim_id,)).fetchone()
         if row is None:
             return None
-        claim = codec.parse_claim(row[AFTER_POOL])
-        return claim, _pool_row(claim.pool, row)
+        claim = codec.parse_claim(row[POOL_WIDTH + 1 :])
+        return claim, _parse_pool(claim.pool, row)
 
     def pools(self) -> list[str]:
         return [name for (name,) in self._run("SELECT name FROM pool ORDER BY name")]
@@ -308,8 +308,8 @@ class SqliteRows:
         grant: Grant | None = None,
         why: str = "",
     ) -> None:
-        added = codec.claim_values(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
-        self._run(ADD, added)
+        claim = codec.claim_fields(claim_id, ask, now=now, launcher_pid=launcher_pid, grant=grant, why=why)
+        self._run(ADD, claim)
 
     def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None:
         self._run(GRANT, (now, expires_at, grant.level, codec.dump_amounts(grant.marks), claim_id))
@@ -320,7 +320,7 @@ class SqliteRows:
     def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
         done = self._run(
             f"""
-            UPDATE claim SET ({codec.WHO}, launcher_pid) = (?, ?, ?, ?, ?, ?)
+            UPDATE claim SET {_assignments(f"{WHO}, launcher_pid")}
             WHERE id = ? AND granted_at IS NOT NULL""",
             (*codec.holder_values(holder), launcher_pid, claim_id),
         )
@@ -367,10 +367,7 @@ class SqliteRows:
 
     def line_heads(self, pool: str) -> list[tuple[Claim, ProjectUse]]:
         found = self._run(LINE_HEADS, (pool,)).fetchall()
-        return [
-            (codec.parse_claim(row[CLAIM_PART]), ProjectUse(row[PROJECT_OF_CLAIM], *row[AFTER_CLAIM]))
-            for row in found
-        ]
+        return [(codec.parse_claim(row[:CLAIM_WIDTH]), ProjectUse(*row[CLAIM_WIDTH:])) for row in found]
 
     def line_head(self, pool: str, project: str, priority: int, *, after: int = 0) -> Claim | None:
         return _one(self._run(LINE_HEAD, (pool, project, priority, after)).fetchall())
@@ -388,25 +385,15 @@ class SqliteRows:
         self._run("UPDATE claim SET expires_at = ? WHERE id = ?", (at, claim_id))
 
     def receipt(self, pool: str, key: str) -> IdempotencyRecord | None:
-        row = self._run(RECEIPT, (pool, key)).fetchone()
-        return IdempotencyRecord(row[0], row[1], bool(row[2]), *row[3:]) if row is not None else None
+        row = self._run(RECEIPT_BY_KEY, (pool, key)).fetchone()
+        if row is None:
+            return None
+        receipt = IdempotencyRecord(*row)
+        return replace(receipt, granted=bool(receipt.granted))
 
     def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
         self._run(DROP_OLD_RECEIPTS, (self.now,))
-        self._run(
-            PUT_RECEIPT,
-            (
-                pool,
-                key,
-                receipt.fingerprint,
-                receipt.claim_id,
-                receipt.granted,
-                receipt.in_use,
-                receipt.cap,
-                receipt.until,
-                receipt.asked_at,
-            ),
-        )
+        self._run(PUT_RECEIPT, (pool, key, *codec.receipt_values(receipt)))
 
     def drop_receipt(self, claim_id: int) -> None:
         self._run("DELETE FROM receipt WHERE claim_id = ?", (claim_id,))
@@ -440,7 +427,7 @@ class SqliteRows:
         self._run(PUT_POT, (pool, *codec.budget_values(pot)))
 
     def share(self, pool: str, name: str) -> ShareLease | None:
-        row = self._run(SHARE, (pool, name)).fetchone()
+        row = self._run(SHARE_BY_NAME, (pool, name)).fetchone()
         return codec.parse_share(row) if row is not None else None
 
     def shares(self, pool: str) -> list[ShareLease]:
@@ -459,7 +446,7 @@ class SqliteRows:
             found = self._run(f"{DEMANDS} ORDER BY pool, project, pid")
         else:
             found = self._run(f"{DEMANDS} WHERE pool = ? ORDER BY pool, project, pid", (pool,))
-        return [Demand(row[0], row[1], Holder(*row[2:7]), row[7]) for row in found]
+        return [codec.parse_demand(row) for row in found]
 
     def put_demand(self, demand: Demand) -> None:
         self._run(
@@ -477,24 +464,19 @@ class SqliteRows:
         self._run("UPDATE machine SET settings = ?", (codec.dump(machine),))
 
     def add_facts(self, facts: Sequence[Fact]) -> None:
-        for f in facts:
-            cursor = self._run(
-                "INSERT INTO fact (at, pool, kind, words, project, name, pid) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (f.at, f.pool, f.kind, f.words, f.project, f.name, f.pid),
-            )
+        for fact in facts:
+            cursor = self._run(ADD_FACT, codec.fact_values(fact))
             if (cursor.lastrowid or 0) % _FACT_SWEEP == 0:
                 self._run(SWEEP_ASK_FACTS)
                 self._run(SWEEP_POOL_FACTS)
 
     def facts(self, limit: int) -> list[Fact]:
-        found = self._run(
-            "SELECT at, pool, kind, words, project, name, pid FROM fact ORDER BY id DESC LIMIT ?", (limit,)
-        )
-        return [Fact(*row) for row in found]
+        return [Fact(*row) for row in self._run(FACTS, (limit,))]
 
 
-def _pool_row(name: str, row: Sequence[Any]) -> PoolRow:
-    return codec.pool_row(name, row, codec.load_machine(row[SETTINGS]))
+def _parse_pool(name: str, row: Sequence[Any]) -> PoolRow:
+    """From a row that begins with the columns of a pool and the machine's settings."""
+    return codec.parse_pool(name, row, codec.load_machine(row[POOL_WIDTH]))
 
 
 def _one(found: list[tuple[object, ...]]) -> Claim | None:
