@@ -6,8 +6,11 @@ from nothing, or to send it signals, starts ``python -m flyball`` instead.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -18,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
+
+ROOMS = ("cli", "factory", "governor", "runtimes", "stores.sqlite", "core")
 
 
 class Warm:
@@ -68,10 +73,7 @@ def warm() -> Warm:
 
 
 def serve() -> None:
-    import flyball.cli.commands.run
-    import flyball.factory.run.board
-    import flyball.factory.run.session  # noqa: F401
-
+    _load()
     for line in sys.stdin:
         told = json.loads(line)
         pid = os.fork()
@@ -79,6 +81,24 @@ def serve() -> None:
             _become(told)
         print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _load() -> None:
+    """All that a run may import, read and compile, once for all who are forked from here."""
+    for room in ROOMS:
+        package = importlib.import_module(f"flyball.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    import yaml  # noqa: F401
+
+    from flyball.factory.project.config_reader import load_config
+
+    with tempfile.TemporaryDirectory(prefix="fb-warm-") as folder:
+        (Path(folder) / "flyball.toml").write_text('[project]\nid = "p"\n')
+        load_config(Path(folder))
+    # A collection would touch, and so copy, all that the two processes share.
+    gc.collect()
+    gc.freeze()
 
 
 def _become(told: Mapping[str, Any]) -> NoReturn:
