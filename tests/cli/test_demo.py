@@ -66,7 +66,7 @@ def test_a_length_nobody_wants_is_refused(seconds: float) -> None:
 
 
 def test_the_pool_is_the_calls_profile_with_its_times_shortened_and_nothing_else() -> None:
-    usual, shortened = resolve_pool({"profile": "calls"}), resolve_pool(demo.shortened(8.0))
+    usual, shortened = resolve_pool({"profile": "calls"}), resolve_pool(demo.faster_settings(8.0))
     assert shortened.settle_s == usual.settle_s / 8
     assert (shortened.cap, shortened.cap_ceiling, shortened.step) == (
         usual.cap,

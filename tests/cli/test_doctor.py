@@ -90,7 +90,7 @@ def test_a_dead_lease_that_nobody_needs_is_only_noted_such_as_what_replace_leave
     assert subprocess.run(command, timeout=60).returncode == 0
     found = cli("doctor")
     assert (found.code, found.out.split()[:3]) == (0, ["healthy,", "1", "note"])
-    assert "nobody needs it now" in found.out
+    assert "no ask needs it now" in found.out
     assert kinds(cli, "--fix") == {("dead-lease", "w"): True}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.doctor.project_doctor import Tool, of_tools
+from flyball.cli.doctor.project_doctor import Tool, check_tools
 from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from tests.cli.kit import Cli
@@ -86,7 +86,7 @@ def test_trips_that_were_cut_short_are_named_with_the_way_on(cli: Cli, here: Pro
     steps(here, "t-2", *BLOCKED)
     found = kinds(cli)["unfinished"]
     assert (found["words"], found["remedy"]) == (
-        "1 trip cut short: t-1 (ready)",
+        "1 task cut short: t-1 (ready)",
         "flyball run goes on with them",
     )
 
@@ -113,12 +113,12 @@ def test_a_run_that_goes_on_is_not_disturbed(cli: Cli, here: Project) -> None:
 
 
 def test_an_old_git_and_a_silent_tool_are_told_apart() -> None:
-    found = list(of_tools([Tool("git", "/usr/bin/git", "2.30.1"), Tool("bd", "/usr/bin/bd", "")]))
+    found = list(check_tools([Tool("git", "/usr/bin/git", "2.30.1"), Tool("bd", "/usr/bin/bd", "")]))
     assert [(each.kind, each.severity.value) for each in found] == [
         ("tool-bd", "note"),
         ("tool-git-old", "problem"),
     ]
-    assert not list(of_tools([Tool("git", "/usr/bin/git", "2.38")]))
+    assert not list(check_tools([Tool("git", "/usr/bin/git", "2.38")]))
 
 
 def test_outside_a_project_only_the_state_is_examined(

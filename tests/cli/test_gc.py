@@ -137,7 +137,7 @@ def test_a_worktree_that_lost_its_git_stays(here: Cli, site: Project) -> None:
 def test_a_folder_that_is_no_worktree_of_ours_stays(here: Cli, site: Project) -> None:
     path = site.worktree("notes")
     path.mkdir(parents=True)
-    assert "no worktree of this repository" in kept(here("gc", "--json").json)["notes"]
+    assert "not a worktree of this repository" in kept(here("gc", "--json").json)["notes"]
     assert path.exists()
 
 

@@ -125,4 +125,4 @@ def known(state: State | None) -> TaskLookup:
 def test_it_is_said_when_a_message_goes_out(state: State | None, going_on: bool, words: str) -> None:
     assert words in delivery(known(state), going_on=going_on, runs=False, now=False)
     told = delivery(known(state), going_on=going_on, runs=False, now=True)
-    assert told.endswith("; there is no agent to interrupt now")
+    assert told.endswith("; no agent runs that --now could interrupt")

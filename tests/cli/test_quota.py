@@ -72,7 +72,7 @@ def test_another_account_is_not_this_project_s(shop: Project) -> None:
         (["calibrate", "--window", "5h", "--used", "nan"], "write 62% or 0.62"),
         (["calibrate", "--window", "5h", "--used", "62%"], "nothing was spent in the 5h window yet"),
         (["calibrate", "--window", "5k", "--used", "62%"], "has no window '5k'"),
-        (["declare", "day", "--usd", "-3", "--length", "1d"], "no amount of dollars"),
+        (["declare", "day", "--usd", "-3", "--length", "1d"], "not an amount of dollars"),
         (["declare", "day", "--usd", "3"], "how long is 'day'?"),
         (["declare", "day", "--usd", "3", "--length", "90d"], "between a minute and 31 days"),
         (["forget"], "name a window, or --all"),

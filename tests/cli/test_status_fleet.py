@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from flyball.cli.doctor.pool_checks import DoctorFinding, Severity, of_fleet
+from flyball.cli.doctor.pool_checks import DoctorFinding, Severity, check_fleet
 from flyball.cli.ui.pool_status import ROWS, host_words, pool_blocks, status_screen
 from flyball.cli.ui.render import plain, plain_words
 from flyball.governor.governor import Governor
@@ -118,7 +118,7 @@ def test_a_store_that_has_just_begun_says_that_nobody_grows(scene: Scene) -> Non
     a = Node(scene, "a", wants=9)
     a.renew()
     scene.wait(1.0)
-    assert "  learning  the store has just begun: nobody grows for 3 s\n" in screen(scene)
+    assert "  learning  the store has just begun: no share grows for 3 s\n" in screen(scene)
     assert pool_of(scene).learning_for_s == pytest.approx(3.0)
     scene.wait(3.1)
     a.renew()
@@ -244,7 +244,7 @@ def test_what_is_known_of_a_host_is_said(heard_s_ago: float | None, here: bool, 
 
 def found(scene: Scene, hosts: Sequence[HostStatus] = ()) -> dict[str, DoctorFinding]:
     pool = replace(pool_of(scene), hosts=tuple(hosts))
-    return {finding.kind: finding for finding in of_fleet([pool])}
+    return {finding.kind: finding for finding in check_fleet([pool])}
 
 
 def test_healthy_nodes_and_hosts_are_no_finding(scene: Scene) -> None:
@@ -261,7 +261,7 @@ def test_a_restarted_node_is_no_second_process_of_its_name(scene: Scene) -> None
     scene.wait(2.5)
     Node(scene, "a", wants=3).renew()
     assert set(found(scene)) == {"silent-node"}
-    assert "1 node not heard of: a" in found(scene)["silent-node"].words
+    assert "1 node not renewing: a" in found(scene)["silent-node"].words
     assert "6 slots still counted; free for others in 2 s" in found(scene)["silent-node"].meaning
 
 

@@ -192,4 +192,4 @@ def test_following_an_agent_that_died_without_a_word_ends(here: Cli, site: Proje
     ledger.close()
     result = here("tail", "t-1", "-f")
     assert result.out == "half a sen\n"
-    assert "nobody knows how it ended" in result.err
+    assert "how it ended is not known" in result.err

@@ -35,7 +35,7 @@ VERBS = {
     "stop": "pause a run, or one task of it; everything is kept",
     "drain": "let a run finish what it does and start nothing more",
     "resize": "change how many agents a run has at once",
-    "gc": "remove worktrees, branches and run folders that nobody needs any more",
+    "gc": "remove worktrees, branches and run folders that are not needed any more",
     "metrics": "summarise results: pace, cost, waste, waits",
     "status": "show every pool: who runs, who waits, and why",
     "why": "say in words why a task or process runs or waits",
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`flyball status | head`); there is nobody left to tell.
+        # The reader of our output went away (`flyball status | head`); nothing more can be said.
         _forget_output()
         return 1
     except OSError as error:

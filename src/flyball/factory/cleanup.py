@@ -55,6 +55,8 @@ class Thing:
     size_bytes: int = 0
     young: bool = False
     """Kept for its age alone."""
+    foreign: bool = False
+    """A folder in a worktree's place that is not a worktree of this repository."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,15 @@ class Survey:
             )
         registered = {each.path.name for each in ours}
         for name in sorted(set(_names_in(self._folder)) - registered):
-            why = "it is no worktree of this repository; look at it"
-            yield Thing(kind=LeftoverKind.WORKTREE, name=name, path=self._folder / name, goes=False, why=why)
+            why = "it is not a worktree of this repository; look at it"
+            yield Thing(
+                kind=LeftoverKind.WORKTREE,
+                name=name,
+                path=self._folder / name,
+                goes=False,
+                why=why,
+                foreign=True,
+            )
 
     def _gone_words(self, checkout: Checkout) -> str:
         if not checkout.path.exists():

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flyball.cli.commands.demo import SPEEDUP, TEAMS, shortened
+from flyball.cli.commands.demo import SPEEDUP, TEAMS, faster_settings
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope
 from flyball.sim.demo.trial_run import Heat, Setup
@@ -117,7 +117,7 @@ def _load(folder: Path) -> Iterator[None]:
     setup = Setup(
         workload=Workload(teams=TEAMS, calls_each=2000, seed=1),
         capacity=capacity,
-        settings=shortened(SPEEDUP),
+        settings=faster_settings(SPEEDUP),
         limit_s=600,
     )
     over = threading.Event()

@@ -105,7 +105,7 @@ def _remove(args: argparse.Namespace, profiles: Profiles) -> int:
 def _list(args: argparse.Namespace, profiles: Profiles) -> int:
     good, broken = profiles.list()
     if args.json:
-        print_json({"profiles": list(map(_record, good)), "broken": _broken(broken)})
+        print_json({"profiles": list(map(_record, good)), "broken": _broken_records(broken)})
     else:
         show(_table(good, broken))
     return 1 if broken else 0
@@ -116,38 +116,35 @@ def _show(args: argparse.Namespace, profiles: Profiles) -> int:
     if args.json:
         print_json(_record(profile))
     else:
-        show(_screen(profile))
+        show(_profile_screen(profile))
     return 0
 
 
 def _verify(args: argparse.Namespace, profiles: Profiles) -> int:
     good, broken = ([profiles.get(args.name)], []) if args.name else profiles.list()
-    found = {profile.name: _verdict(profile) for profile in good}
+    found = {}
+    for profile in good:
+        try:
+            found[profile.name] = verified(profile, os.environ), ""
+        except AccountError as error:
+            found[profile.name] = "", str(error)
     wrong = any(words for _, words in found.values())
     if args.json:
         told = [
             {"name": name, "verified": not words, "identity": who, "problem": words or None}
             for name, (who, words) in found.items()
         ]
-        print_json({"profiles": told, "broken": _broken(broken)})
+        print_json({"profiles": told, "broken": _broken_records(broken)})
     else:
         show(_verdicts(found, broken))
     return 1 if wrong or broken else 0
-
-
-def _verdict(profile: Profile) -> tuple[str, str]:
-    """Who it is, or what is wrong."""
-    try:
-        return verified(profile, os.environ), ""
-    except AccountError as error:
-        return "", str(error)
 
 
 def _record(profile: Profile) -> dict[str, object]:
     return dict(msgspec.to_builtins(profile))
 
 
-def _broken(broken: Sequence[BrokenProfile]) -> list[dict[str, str]]:
+def _broken_records(broken: Sequence[BrokenProfile]) -> list[dict[str, str]]:
     return [{"name": one.name, "file": shown_path(one.file), "words": one.words} for one in broken]
 
 
@@ -165,7 +162,7 @@ def _table(good: Sequence[Profile], broken: Sequence[BrokenProfile]) -> Iterator
         yield Line([Piece("problem: ", Style.BAD), one.words])
 
 
-def _screen(profile: Profile) -> Iterator[Block]:
+def _profile_screen(profile: Profile) -> Iterator[Block]:
     yield Line([Piece(profile.name, Style.STRONG), f"  {profile.runtime}"])
     yield Line(profile.identity or "not named", label="identity", indent=2)
     yield Line(profile.config_dir or "where the agent looks by itself", label="login in", indent=2)

@@ -72,7 +72,10 @@ def run(args: argparse.Namespace) -> int:
         else:
             show(list_screen(found))
         return 0
-    batch = _submit(batches, args) if args.action == "submit" else _one(batches, args)
+    if args.action == "submit":
+        batch = _submit(batches, args)
+    else:
+        batch = batches.look(args.batch) if args.action == "show" else batches.cancel(args.batch)
     if batch is None:
         say("nothing was sent")
         return 1
@@ -83,31 +86,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _one(batches: Batches, args: argparse.Namespace) -> MessageBatch:
-    return batches.look(args.batch) if args.action == "show" else batches.cancel(args.batch)
-
-
 def _submit(batches: Batches, args: argparse.Namespace) -> MessageBatch | None:
     if args.max_tokens < 1:
         raise UsageError(f"--max-tokens must be at least 1, not {args.max_tokens}")
-    prompts = prompts_in(_lines(args.file), max_tokens=args.max_tokens)
-    if not args.yes and not _confirmed(prompts, args.model):
+    try:
+        text = sys.stdin.read() if args.file == "-" else Path(args.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {args.file}: {error}") from error
+    prompts = prompts_in(text.splitlines(), max_tokens=args.max_tokens)
+    if not args.yes and not _confirm(prompts, args.model):
         return None
     # Before money is let go: what cannot be written down is not spent.
     ProjectRegistry(home()).audit("batch submit", prompts=str(len(prompts)), model=args.model)
     return batches.submit(prompts, model=args.model)
 
 
-def _lines(name: str) -> list[str]:
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {name}: {error}") from error
-    return text.splitlines()
-
-
-def _confirmed(prompts: list[Prompt], model: str) -> bool:
-    """A person's word for this very batch: there is no setting that gives it once and for all."""
+def _confirm(prompts: list[Prompt], model: str) -> bool:
+    """Ask a person about this very batch: no setting agrees once and for all."""
     sent, answered = tokens_estimated(prompts)
     asked = (
         f"{counted(len(prompts), 'prompt')} to {model}: about {sent:,} tokens in, at most {answered:,} out"

@@ -28,7 +28,7 @@ flyball board --all"""
 WATCH_S = 1.0
 _SHORTEST_S = 0.1
 _SCREENFULS = Room(200)
-"""What a terminal is asked to lay out; beyond it nobody reads."""
+"""Lines that a terminal shows; more would only scroll away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
     look = _Everywhere() if args.all else _Here()
     if args.watch is None:
         look.see()
-        _say(look, as_json=args.json)
+        if args.json:
+            print_json(look.record())
+        else:
+            show(_screen(look, _SCREENFULS if sys.stdout.isatty() else EVERYTHING))
         return 1 if look.unseen else 0
     if args.watch < _SHORTEST_S:
         raise UsageError(f"--watch looks every {_SHORTEST_S:g} s at most, not every {args.watch:g} s")
@@ -101,17 +104,14 @@ class _Everywhere:
         self.unseen = [Unseen(each.id, shown_path(each.file), each.words) for each in listing.broken]
         for entry in listing.entries:
             try:
-                self.boards.append(board_now(self._opened(entry.path)))
+                # Opened once: a task source remembers what it has read.
+                if entry.path not in self._projects:
+                    self._projects[entry.path] = project_in(entry.path)
+                self.boards.append(board_now(self._projects[entry.path]))
             except FlyballError as error:
                 gone = f"its folder is gone; flyball project remove {entry.id} forgets it"
                 words = str(error) if os.path.isdir(entry.path) else gone
                 self.unseen.append(Unseen(entry.id, shown_path(entry.path), words))
-
-    def _opened(self, path: Path) -> Project:
-        """Once: a task source remembers what it has read."""
-        if path not in self._projects:
-            self._projects[path] = project_in(path)
-        return self._projects[path]
 
     def record(self) -> object:
         return {"projects": self.boards, "unseen": self.unseen}
@@ -121,14 +121,6 @@ _Look = _Here | _Everywhere
 
 
 # -- showing ------------------------------------------------------------------------------------------
-
-
-def _say(look: _Look, *, as_json: bool) -> None:
-    if as_json:
-        print_json(look.record())
-    else:
-        room = _SCREENFULS if sys.stdout.isatty() else EVERYTHING
-        show(_screen(look, room))
 
 
 def _screen(look: _Look, room: Room) -> Iterator[Block]:

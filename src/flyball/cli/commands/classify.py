@@ -42,15 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _exit_code(text: str) -> int:
     number = whole(text)
     if not -64 <= number <= 255:
-        raise argparse.ArgumentTypeError(f"{text!r} is no exit code: 0 to 255, or the signal as a negative")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an exit code; write 0 to 255, or -N for signal N")
     return number
 
 
 def run(args: argparse.Namespace) -> int:
-    with _opened(args.stdout) as stdout, _opened(args.stderr) as stderr:
+    with _open(args.stdout) as stdout, _open(args.stderr) as stderr:
         heads = stdout.read(_HEAD_BYTES), stderr.read(_HEAD_BYTES)
         runtime = load(args.runtime) if args.runtime else wrote(*heads)
-        ending = _judged(runtime, (stdout, stderr), heads, args.exit_code)
+        ending = _classify(runtime, (stdout, stderr), heads, args.exit_code)
     if args.json:
         print_json({"runtime": runtime.name, **ending_record(ending)})
     else:
@@ -59,31 +59,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _judged(
+def _classify(
     runtime: Runtime, files: tuple[IO[bytes], IO[bytes]], heads: tuple[bytes, bytes], exit_code: int | None
 ) -> Ending:
     reader = runtime.reader()
     for file, head, feed in zip(files, heads, (reader.feed, reader.feed_stderr), strict=True):
         # A wait that it names counts from when it was written, not from now.
-        written_s = _written_s(file)
-        for piece in _pieces(file, head):
-            feed(piece, wall_s=written_s)
+        changed_s = os.fstat(file.fileno()).st_mtime if file is not sys.stdin.buffer else 0.0
+        piece = head
+        while piece:
+            feed(piece, wall_s=changed_s or time.time())
+            piece = file.read(_PIECE_BYTES)
     return reader.finish(exit_code, wall_s=time.time())
 
 
-def _pieces(file: IO[bytes], head: bytes) -> Iterator[bytes]:
-    while head:
-        yield head
-        head = file.read(_PIECE_BYTES)
-
-
-def _written_s(file: IO[bytes]) -> float:
-    changed = os.fstat(file.fileno()).st_mtime if file is not sys.stdin.buffer else 0.0
-    return changed or time.time()
-
-
 @contextlib.contextmanager
-def _opened(name: str | None) -> Iterator[IO[bytes]]:
+def _open(name: str | None) -> Iterator[IO[bytes]]:
     if name == "-":
         yield sys.stdin.buffer
         return
@@ -103,4 +94,4 @@ def _facts(ending: Ending) -> str:
         f"${progress.cost_usd:.4f}" if progress.cost_usd is not None else "",
         progress.model or "",
     ]
-    return "  " + (", ".join(filter(None, facts)) or "it said nothing about itself")
+    return "  " + (", ".join(filter(None, facts)) or "it did not say which session, tokens, cost or model")

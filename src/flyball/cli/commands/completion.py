@@ -79,7 +79,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _values(placeholder: str) -> Mapping[str, object]:
-    """How each shell completes what a placeholder stands for; empty where that is nobody's business."""
+    """How each shell completes what a placeholder stands for; empty where the shell cannot know."""
     import shtab
 
     if placeholder.startswith("FILE"):

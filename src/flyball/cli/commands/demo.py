@@ -42,7 +42,7 @@ QUICK_SECONDS = 14.0
 SHORTEST_S, LONGEST_S = 2.0, 600.0
 
 TEAMS = (Team("shop", 8), Team("blog", 5), Team("docs", 3))
-"""Unequal on purpose: where nobody governs, whoever runs more processes gets more."""
+"""Unequal on purpose: without a governor the project that runs more processes gets more."""
 CAPACITY_HIGH, CAPACITY_LOW = 6, 3
 SPEEDUP = 8.0
 """Calls of 0.3 to 1.2 s stand for calls of some six seconds."""
@@ -92,7 +92,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         with stopped_once():
             if args.here:
-                _show_here(seconds, seed=args.seed, as_json=args.json)
+                from flyball.cli.shared import demo
+
+                setup = replace(plan(seconds, seed=args.seed, runs=1), pool=demo.POOL)
+                demo.run(setup, as_json=args.json, result=_heat_result)
             else:
                 _show(plan(seconds, seed=args.seed), as_json=args.json)
     except KeyboardInterrupt:
@@ -107,14 +110,10 @@ def _show(setup: Setup, *, as_json: bool) -> None:
     elif sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
         _on_terminal(setup)
     else:
-        _as_lines(setup)
-
-
-def _show_here(seconds: float, *, seed: int, as_json: bool) -> None:
-    from flyball.cli.shared import demo
-
-    setup = replace(plan(seconds, seed=seed, runs=1), pool=demo.POOL)
-    demo.run(setup, as_json=as_json, result=_heat_result)
+        show([*screen.intro(setup), BLANK])
+        sys.stdout.flush()
+        heats = _compare(setup, _line_writer)
+        show([BLANK, *_card(setup, *heats)])
 
 
 def plan(seconds: float, *, seed: int, runs: int = 2) -> Setup:
@@ -130,12 +129,12 @@ def plan(seconds: float, *, seed: int, runs: int = 2) -> Setup:
     return Setup(
         workload=Workload(teams=TEAMS, calls_each=calls_each, seed=seed),
         capacity=capacity,
-        settings=shortened(SPEEDUP),
+        settings=faster_settings(SPEEDUP),
         limit_s=20 + 4 * heat_s,
     )
 
 
-def shortened(speedup: float) -> PoolChanges:
+def faster_settings(speedup: float) -> PoolChanges:
     """The ``calls`` profile for a world that runs faster by that factor."""
     usual = resolve_pool(PoolChanges(profile="calls"))
     return PoolChanges(
@@ -193,15 +192,8 @@ def stopped_once() -> Iterator[None]:
 # -- showing --------------------------------------------------------------------------------------
 
 
-def _as_lines(setup: Setup) -> None:
-    """One line now and then, for a pipe or a file."""
-    show([*screen.intro(setup), BLANK])
-    sys.stdout.flush()
-    heats = _compare(setup, _line_writer)
-    show([BLANK, *_card(setup, *heats)])
-
-
 def _line_writer(_: TrialScore | None) -> Watch:
+    """One line now and then, for a pipe or a file."""
     next_line_s = 0.0
 
     def watch(standing: Standing) -> None:

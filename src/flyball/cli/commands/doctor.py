@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from flyball.cli.doctor.factory_checks import of_factory
+from flyball.cli.doctor.factory_checks import check_factory
 from flyball.cli.doctor.pool_checks import DoctorFinding, Severity
-from flyball.cli.doctor.project_doctor import ProjectPatient, project_patient
-from flyball.cli.doctor.state_doctor import Checkup, StateDoctor, patient
+from flyball.cli.doctor.project_doctor import ProjectDoctor, project_doctor
+from flyball.cli.doctor.state_doctor import Checkup, StateDoctor, state_doctor
 from flyball.cli.ui.render import BLANK, Block, Line, Piece, Style, print_json, show
 from flyball.cli.ui.units import counted
 from flyball.governor.state_url import home
 
 SUMMARY = """Find what is wrong with the state: dead leases, stale demand, a cap stuck at its floor, an open
 breaker, unreadable files, wrong permissions, clocks, guards that were changed; and in a project its settings,
-tools, account, worktrees, branches and unfinished trips. Works when the state cannot be opened."""
+tools, account, worktrees, branches and unfinished tasks. Works when the state cannot be opened."""
 EXAMPLE = """flyball doctor
 flyball doctor --fix
 exit status: 0 healthy, or all mended; 1 problems remain (notes do not count)"""
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    checkup = _examined(fix=args.fix)
-    checkup = replace(checkup, found=(*checkup.found, *of_factory(home(), Path.cwd(), fix=args.fix)))
+    checkup = _examine(fix=args.fix)
+    checkup = replace(checkup, found=(*checkup.found, *check_factory(home(), Path.cwd(), fix=args.fix)))
     if args.json:
         print_json({"location": checkup.location, "healthy": checkup.healthy, "findings": checkup.found})
     else:
@@ -44,21 +44,20 @@ def run(args: argparse.Namespace) -> int:
     return 0 if checkup.healthy else 1
 
 
-def _examined(*, fix: bool) -> Checkup:
+def _examine(*, fix: bool) -> Checkup:
     """The state, and the project of this folder if there is one."""
-    state, project = patient(), project_patient()
-    checkup = _treated(state, fix=fix) if state is not None else Checkup("memory:", False, ())
+    state, project = state_doctor(), project_doctor()
+    checkup = _check(state, fix=fix) if state is not None else Checkup("memory:", False, ())
     if project is None:
         return checkup
-    around = _treated(project, fix=fix)
+    around = _check(project, fix=fix)
     location = f"{checkup.location}, {around.location}"
     return Checkup(location, checkup.exists or around.exists, (*checkup.found, *around.found))
 
 
-def _treated(someone: StateDoctor | ProjectPatient, *, fix: bool) -> Checkup:
-    checkup = someone.check()
-    curable = any(finding.fixable for finding in checkup.found)
-    return someone.mend(checkup) if fix and curable else checkup
+def _check(doctor: StateDoctor | ProjectDoctor, *, fix: bool) -> Checkup:
+    checkup = doctor.check()
+    return doctor.mend(checkup) if fix and any(f.fixable for f in checkup.found) else checkup
 
 
 def screen(checkup: Checkup) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""``flyball gc``: remove worktrees, branches and run folders that nobody needs any more."""
+"""``flyball gc``: remove worktrees, branches and run folders that are not needed any more."""
 
 from __future__ import annotations
 
@@ -47,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
-    things, failed = (_survey if args.dry_run else _clear)(project, args.older_than)
+    if args.dry_run:
+        going_on = running(project.root) is not None
+        survey = Survey(project, older_than_s=args.older_than, now=time.time(), going_on=going_on)
+        things, failed = survey.things(), list[Failed]()
+    else:
+        things, failed = _clear(project, args.older_than)
     if args.json:
         print_json(_record(things, failed, dry_run=args.dry_run))
     else:
@@ -55,13 +60,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _survey(project: Project, older_than_s: float) -> tuple[list[Thing], list[Failed]]:
-    going_on = running(project.root) is not None
-    return Survey(project, older_than_s=older_than_s, now=time.time(), going_on=going_on).things(), []
-
-
 def _clear(project: Project, older_than_s: float) -> tuple[list[Thing], list[Failed]]:
-    """Under the run's own lock: nobody starts one meanwhile."""
+    """Under the run's own lock, so that no run starts meanwhile."""
     found = running(project.root)
     lock = LongLock(state_folder(project.root) / LOCK)
     if found is not None or not lock.take(project=project.config.project.id):
@@ -70,17 +70,16 @@ def _clear(project: Project, older_than_s: float) -> tuple[list[Thing], list[Fai
         raise UsageError(f"a run of {project.config.project.id} is going on{who}; {way_out}")
     try:
         survey = Survey(project, older_than_s=older_than_s, now=time.time(), going_on=False)
-        things = survey.things()
-        return things, [failed for thing in things if thing.goes for failed in _removed(survey, thing)]
+        things, failed = survey.things(), list[Failed]()
+        for thing in things:
+            if thing.goes:
+                try:
+                    survey.remove(thing)
+                except FlyballError as error:
+                    failed.append(Failed(thing, str(error)))
+        return things, failed
     finally:
         lock.release()
-
-
-def _removed(survey: Survey, thing: Thing) -> Iterator[Failed]:
-    try:
-        survey.remove(thing)
-    except FlyballError as error:
-        yield Failed(thing, str(error))
 
 
 # -- showing --------------------------------------------------------------------------------------------
@@ -138,23 +137,22 @@ def _headline(gone: Sequence[Thing], *, dry_run: bool) -> Words:
     if not gone:
         return "Nothing to remove."
     freed = size_words(sum(thing.size_bytes for thing in gone))
-    numbers = [(sum(thing.kind is kind for thing in gone), kind) for kind in LeftoverKind]
-    named = ", ".join(_counted(number, kind) for number, kind in numbers if number)
-    return f"{'Would remove' if dry_run else 'Removed'} {named}: {freed}."
-
-
-def _counted(number: int, kind: LeftoverKind) -> str:
-    return (
-        f"{number} branches" if kind is LeftoverKind.BRANCH and number != 1 else counted(number, kind.value)
-    )
+    named = []
+    for kind in LeftoverKind:
+        if number := sum(thing.kind is kind for thing in gone):
+            branches = kind is LeftoverKind.BRANCH and number != 1
+            named.append(f"{number} branches" if branches else counted(number, kind.value))
+    return f"{'Would remove' if dry_run else 'Removed'} {', '.join(named)}: {freed}."
 
 
 def _table(title: str, things: Sequence[Thing]) -> Table:
     rows: list[list[Words]] = [
-        [thing.kind.value, thing.name, thing.tip[:12] or _size(thing), thing.why] for thing in things
+        [
+            thing.kind.value,
+            thing.name,
+            thing.tip[:12] or (size_words(thing.size_bytes) if thing.size_bytes else ""),
+            thing.why,
+        ]
+        for thing in things
     ]
     return Table([Column(title), Column(""), Column("", right=True), Column("WHY", wraps=True)], rows)
-
-
-def _size(thing: Thing) -> str:
-    return size_words(thing.size_bytes) if thing.size_bytes else ""

@@ -27,18 +27,15 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_init(Path.cwd(), project_id=args.id, runtime=args.runtime)
     written = write_init(plan) if args.write else []
     if args.json:
-        print_json(_record(plan, written, dry_run=not args.write))
+        files = [{"path": file.path, "content": file.content} for file in plan.files]
+        record = {"root": shown_path(plan.root), "dry_run": not args.write, "files": files}
+        notes = [shown_words(note) for note in plan.notes]
+        print_json({**record, "written": written, "kept": plan.kept, "notes": notes})
     elif args.write:
-        show(_done(plan, written))
+        show(_written_files(plan, written))
     else:
         show(_proposal(plan, again=_again(args)))
     return 0
-
-
-def _record(plan: InitPlan, written: list[str], *, dry_run: bool) -> dict[str, object]:
-    files = [{"path": file.path, "content": file.content} for file in plan.files]
-    record = {"root": shown_path(plan.root), "dry_run": dry_run, "files": files, "written": written}
-    return {**record, "kept": plan.kept, "notes": [shown_words(note) for note in plan.notes]}
 
 
 def _again(args: argparse.Namespace) -> str:
@@ -64,7 +61,7 @@ def _proposal(plan: InitPlan, *, again: str) -> Iterator[Block]:
     yield Line(f"Nothing was written. To write: {again}" if plan.files else "Nothing is missing.")
 
 
-def _done(plan: InitPlan, written: list[str]) -> Iterator[Block]:
+def _written_files(plan: InitPlan, written: list[str]) -> Iterator[Block]:
     for path in written:
         yield Line(f"wrote {path}")
     yield from _kept_and_notes(plan)

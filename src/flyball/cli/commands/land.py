@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flyball.cli.shared.manual_landing import landed_by_hand
+from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
 from flyball.cli.ui.render import Line, Piece, Style, Words, print_json, show
 from flyball.core.tasks.task_run import State
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         except Refused as refused:
             raise UsageError(refused.landed.why) from refused
     how = "unapproved" if args.unapproved else "approved"
-    notes = landed_by_hand(project, slot.task, how, quiet=args.json)
+    notes = land_by_hand(project, slot.task, how, quiet=args.json)
     return _tell(project.state, slot.task, notes, as_json=args.json)
 
 

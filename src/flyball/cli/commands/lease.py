@@ -96,7 +96,11 @@ def _drop(governor: Governor, args: argparse.Namespace) -> None:
             f"lease {claim.id} of {claim.pool} is in use: {living}; "
             "--force takes its slots back all the same, and does not stop its work"
         )
-    by = f"{_user()} on {host_name()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"user {os.getuid()}"
+    by = f"{user} on {host_name()}"
     governor.bury([(claim.id, claim.holder)], why=f"dropped by {by}{' by force' if living else ''}")
     if store.claim(claim.id) is not None:
         raise UsageError(
@@ -125,10 +129,3 @@ def _why_living(claim: Claim, now: float) -> str:
     if lives(claim, now) is None and claim.confirmed_at is not None and now - claim.confirmed_at <= SILENT_S:
         return f"{holder.host} says that pid {holder.pid} runs there; end it there"
     return ""
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"

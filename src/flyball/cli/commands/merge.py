@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from flyball.cli.shared.manual_landing import landed_by_hand
+from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
 from flyball.cli.ui.units import command
 from flyball.core.tasks.task_run import State, Step, TaskRunState
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     notes: list[str] = []
     if known.slot is None or known.slot.state is not State.MERGED:
         _check_landable(project, known)
-        notes = landed_by_hand(project, args.task, quiet=args.json)
+        notes = land_by_hand(project, args.task, quiet=args.json)
     slot = slot_of(project.state, args.task)
     if slot is not None and slot.state is State.MERGED and slot.pr_number:
         where = f"pull request {slot.pr_number} ({slot.pr_url})"
@@ -53,17 +53,12 @@ def _check_landable(project: Project, known: TaskLookup) -> None:
     if slot.final or (slot.state is State.LANDING and not going_on):
         return
     if going_on:
-        raise UsageError(
-            f"{known.id} is {slot.state.value} in the run that is going on; {_lands_later(project)}"
-        )
+        later = "once it is done it waits for you"
+        if project.config.merge.policy == "auto":
+            later = "it lands by itself when it is done"
+        raise UsageError(f"{known.id} is {slot.state.value} in the run that is going on; {later}")
     alive = "; its agent still runs" if agent_lives(slot) else ""
     raise UsageError(f"{known.id} was left {slot.state.value}{alive}; flyball run goes on with it")
-
-
-def _lands_later(project: Project) -> str:
-    if project.config.merge.policy == "auto":
-        return "it lands by itself when it is done"
-    return "once it is done it waits for you"
 
 
 # -- telling --------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from flyball.factory.budget.ledger_usage import Lessons
 from flyball.factory.project_view import opened_ledger, project_at
 
 SUMMARY = """Summarise the project's results: merged changes per hour, tokens and cost per merged change
-and on work that never merged, what trips waited for, all by model, and how good the estimates were. Changes
+and on work that never merged, what tasks waited for, all by model, and how good the estimates were. Changes
 nothing."""
 EXAMPLE = """flyball metrics
 flyball metrics --since 7d --json"""
@@ -50,11 +50,11 @@ def run(args: argparse.Namespace) -> int:
 def _estimates(scores: Mapping[str, EstimateScore]) -> Iterator[Block]:
     """How good the estimates were that launches were admitted by."""
     names = {"cost_usd": "cost", "duration_s": "duration"}
-    rows: list[list[Words]] = [
-        [names[name], str(each.count), f"{each.within_p90:.0%}", _off(each.median_error)]
-        for name, each in scores.items()
-        if each.within_p90 is not None and each.median_error is not None
-    ]
+    rows: list[list[Words]] = []
+    for name, each in scores.items():
+        if each.within_p90 is not None and each.median_error is not None:
+            off = f"{each.median_error:.0%}" if each.median_error < 10 else "more than 10 times"
+            rows.append([names[name], str(each.count), f"{each.within_p90:.0%}", off])
     if rows:
         columns = [Column("ESTIMATE OF"), Column("LAUNCHES"), Column("BELOW P90"), Column("P50 OFF BY")]
         yield BLANK
@@ -69,10 +69,14 @@ def screen(name: str, found: Measures) -> Iterator[Block]:
         yield Line("No agent has worked here yet; flyball run starts some.")
         return
     yield Line(_pace(found), label="pace")
-    yield Line(_cost(found), label="cost")
+    each = "nothing merged"
+    if found.spend_per_merged:
+        each = f"{_spend(found.spend_per_merged)} per merged change"
+    wasted = f"{_spend(found.wasted)} on work that never merged"
+    yield Line(f"{each}; {wasted}; {_spend(found.spend)} in all", label="cost")
     if found.waits:
         yield BLANK
-        yield from _waits(found)
+        yield _waits(found)
     if found.models:
         yield BLANK
         yield _models(found)
@@ -87,39 +91,23 @@ def _pace(found: Measures) -> str:
     return f"{per_hour:{',.0f' if per_hour >= 10 else '.2g'}} merged per hour{each}"
 
 
-def _cost(found: Measures) -> str:
-    each = (
-        f"{_spend(found.spend_per_merged)} per merged change" if found.spend_per_merged else "nothing merged"
-    )
-    return f"{each}; {_spend(found.wasted)} on work that never merged; {_spend(found.spend)} in all"
-
-
 def _spend(spend: SpendTotals) -> str:
-    return f"{_dollars(spend)} ({counted(spend.tokens, 'token')})"
-
-
-def _dollars(spend: SpendTotals) -> str:
     if spend.usd is None:
-        return "unknown cost"
-    usd = f"${spend.usd:.2f}" if spend.usd >= 0.01 or not spend.usd else f"${spend.usd:.2g}"
-    return f"at least {usd}" if spend.unpriced else usd
+        dollars = "unknown cost"
+    else:
+        usd = f"${spend.usd:.2f}" if spend.usd >= 0.01 or not spend.usd else f"${spend.usd:.2g}"
+        dollars = f"at least {usd}" if spend.unpriced else usd
+    return f"{dollars} ({counted(spend.tokens, 'token')})"
 
 
-def _waits(found: Measures) -> Iterator[Block]:
+def _waits(found: Measures) -> Table:
     total = sum(found.waits.values())
-    rows: list[list[Words]] = [
-        [what, _time(seconds), f"{seconds / total:.0%}"] for what, seconds in found.waits.items()
-    ]
-    yield Table([Column("TIME WENT TO"), Column("IN ALL"), Column("PART")], rows, indent=0)
-
-
-def _off(part: float) -> str:
-    return f"{part:.0%}" if part < 10 else "more than 10 times"
-
-
-def _time(seconds: float) -> str:
-    """Short ones differ by less than the seconds that words of time are made of."""
-    return span_words(seconds) if seconds >= 10 else f"{seconds:.1f} s"
+    rows: list[list[Words]] = []
+    for what, seconds in found.waits.items():
+        # Short ones differ by less than the seconds that words of time are made of.
+        time_ = span_words(seconds) if seconds >= 10 else f"{seconds:.1f} s"
+        rows.append([what, time_, f"{seconds / total:.0%}"])
+    return Table([Column("TIME WENT TO"), Column("IN ALL"), Column("PART")], rows, indent=0)
 
 
 def _models(found: Measures) -> Table:

@@ -41,11 +41,11 @@ def run(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
     known = known_task(project, args.task)
     _check_alive(known)
-    message = message_of(args.message)
+    message = read_message(args.message)
     going_on = running(project.root) is not None
     runs = known.slot is not None and agent_lives(known.slot)
     words = delivery(known, going_on=going_on, runs=runs, now=args.now)
-    # The answer comes when the message goes out, which nobody waits for here.
+    # The answer comes when the message goes out, which may take long: it is not waited for.
     ask(project.root, "nudge", args.task, wait_s=0.0, message=message, now=args.now)
     if args.json:
         print_json({"task": args.task, "interrupts": args.now and going_on and runs, "words": words})
@@ -54,9 +54,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def message_of(text: str) -> str:
+def read_message(text: str) -> str:
     """What a person has to say to an agent, from the command line or from stdin."""
-    message = _stdin() if text == "-" else text
+    message = text
+    if text == "-":
+        try:
+            message = sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            words = f"what came on stdin is not UTF-8 (byte {error.start}); nothing was sent"
+            raise UsageError(words) from error
     if not message.strip():
         raise UsageError("the message is empty; say something, or - to read it from stdin")
     if len(message) > LONGEST_CHARS:
@@ -67,15 +73,8 @@ def message_of(text: str) -> str:
     return message
 
 
-def _stdin() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"what came on stdin is not UTF-8 (byte {error.start}); nothing was sent") from error
-
-
 def _check_alive(known: TaskLookup) -> None:
-    """A message that nobody will ever read is refused."""
+    """A message that no agent will ever read is refused."""
     if known.problem is not None and known.slot is None:
         where = known.problem.where
         raise UsageError(f"{known.id} cannot be used as it is written in {where}: {known.problem.words}")
@@ -91,14 +90,15 @@ def _check_alive(known: TaskLookup) -> None:
 def delivery(known: TaskLookup, *, going_on: bool, runs: bool, now: bool) -> str:
     """When the agent gets the message, in words. ``runs``: its agent does."""
     name, slot = known.id, known.slot
+    none_to_interrupt = "; no agent runs that --now could interrupt" if now else ""
     if not going_on:
-        return f"kept for {name}: {_without_a_run(known, runs=runs)}{_nobody_to_interrupt(now)}"
+        return f"kept for {name}: {_without_a_run(known, runs=runs)}{none_to_interrupt}"
     if runs and now:
         return f"the agent of {name} is interrupted and goes on with the message"
     if runs:
         at_once = f"{command('nudge', name, '...', '--now')} would interrupt it"
         return f"the agent of {name} gets it when it is started again (limit, red gate, stop); {at_once}"
-    return f"sent to {name}: {_in_a_run(slot)}{_nobody_to_interrupt(now)}"
+    return f"sent to {name}: {_in_a_run(slot)}{none_to_interrupt}"
 
 
 def _in_a_run(slot: TaskRunState | None) -> str:
@@ -123,7 +123,3 @@ def _without_a_run(known: TaskLookup, *, runs: bool) -> str:
 
 
 _STANDS = {State.PARKED: "finished and waits for you", State.BLOCKED: "blocked"}
-
-
-def _nobody_to_interrupt(now: bool) -> str:
-    return "; there is no agent to interrupt now" if now else ""

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     installing.add_argument(
         "--dry-run", action="store_true", help="show what would be written, write nothing"
     )
-    installing.add_argument("--force", action="store_true", help="overwrite files that somebody changed")
+    installing.add_argument("--force", action="store_true", help="overwrite files that were changed")
     for action in (listing, showing, installing):
         action.add_argument("--json", action="store_true", help="the result as JSON")
 
@@ -115,7 +115,10 @@ def _install(root: Path, config: ProjectConfig, args: argparse.Namespace) -> Non
     elif args.dry_run:
         show(_proposal(plan, args))
     else:
-        show(_done(plan, written))
+        show(Line(f"wrote {path}") for path in written)
+        show(_kept_files(plan))
+        if written:
+            show([Line("look at them and commit them; agents cannot change them", label="next")])
 
 
 def _proposal(plan: Sequence[Planned], args: argparse.Namespace) -> Iterator[Block]:
@@ -125,21 +128,13 @@ def _proposal(plan: Sequence[Planned], args: argparse.Namespace) -> Iterator[Blo
             for line in each.content.splitlines():
                 yield Line(line, indent=4)
             yield BLANK
-    yield from _kept(plan)
+    yield from _kept_files(plan)
     again = command("persona", "install", *args.names, *(["--force"] if args.force else []))
     wanted = any(each.writes for each in plan)
     yield Line(f"Nothing was written. To write: {again}" if wanted else "Nothing is missing.")
 
 
-def _done(plan: Sequence[Planned], written: Sequence[str]) -> Iterator[Block]:
-    for path in written:
-        yield Line(f"wrote {path}")
-    yield from _kept(plan)
-    if written:
-        yield Line("look at them and commit them; agents cannot change them", label="next")
-
-
-def _kept(plan: Sequence[Planned]) -> Iterator[Block]:
+def _kept_files(plan: Sequence[Planned]) -> Iterator[Block]:
     for each in plan:
         if each.state is InstallState.CURRENT:
             yield Line(f"{each.path} is there already")

@@ -1,6 +1,6 @@
 """``flyball pool set|show|reset|remove|import``: what a person decides about a pool.
 
-``flyball pool import``: settings and learned state from a koryph ``governor.json``.
+``import`` takes settings and learned state from a koryph ``governor.json``.
 """
 
 from __future__ import annotations
@@ -68,11 +68,22 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_import(args: argparse.Namespace, governor: Governor) -> int:
-    document = _document(args.file)
-    imported = _read(args.file, document, wall=time.time(), now=_now(governor))
+    document = _read_json(args.file)
+    with closing(open_reader(governor.address)) as reader:
+        now = reader.now()  # without making a store that is not there yet
+    try:
+        imported = koryph_import.read(document, wall=time.time(), now=now)
+    except UsageError as error:
+        raise UsageError(f"{args.file}: {error}; nothing was imported") from error
     if not args.dry_run:
         _write(governor, imported)
-    report = _report(args, imported)
+    report = ImportReport(
+        str(args.file),
+        args.dry_run,
+        tuple(_pool_report(pool) for pool in imported.pools),
+        _machine_words(imported),
+        imported.ignored,
+    )
     if args.json:
         print_json(report)
     else:
@@ -80,7 +91,7 @@ def run_import(args: argparse.Namespace, governor: Governor) -> int:
     return 0
 
 
-def _document(path: Path) -> object:
+def _read_json(path: Path) -> object:
     try:
         if path.stat().st_size > _LARGEST:
             raise UsageError(f"{path} is too large to be a governor.json")
@@ -91,22 +102,6 @@ def _document(path: Path) -> object:
         return msgspec.json.decode(content)
     except msgspec.DecodeError as error:
         raise UsageError(f"{path} is not readable as JSON ({error}); nothing was imported") from error
-
-
-def _read(path: Path, document: object, *, wall: float, now: float) -> koryph_import.Imported:
-    try:
-        return koryph_import.read(document, wall=wall, now=now)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}; nothing was imported") from error
-
-
-def _now(governor: Governor) -> float:
-    """The store's time, without making a store that is not there yet."""
-    reader = open_reader(governor.address)
-    try:
-        return reader.now()
-    finally:
-        reader.close()
 
 
 def _write(governor: Governor, imported: koryph_import.Imported) -> None:
@@ -122,24 +117,9 @@ def _write(governor: Governor, imported: koryph_import.Imported) -> None:
     governor.change_machine(**machine)
 
 
-def _report(args: argparse.Namespace, imported: koryph_import.Imported) -> ImportReport:
-    return ImportReport(
-        str(args.file),
-        args.dry_run,
-        tuple(_pool_report(pool) for pool in imported.pools),
-        _machine_words(imported),
-        imported.ignored,
-    )
-
-
 def _pool_report(pool: koryph_import.ImportedPool) -> PoolReport:
     cap_now = cap_for(pool.memory.cap, pool.settings)
-    words = [one_line(pool_view(pool.name, pool.changes, cap_now=cap_now)), *_learned(pool)]
-    return PoolReport(pool.name, pool.changes, cap_now, "; ".join(words))
-
-
-def _learned(pool: koryph_import.ImportedPool) -> list[str]:
-    words = []
+    words = [one_line(pool_view(pool.name, pool.changes, cap_now=cap_now))]
     if pool.memory.cap.throttle_count:
         words.append(f"{pool.memory.cap.throttle_count} throttles counted")
     breaker = pool.memory.breaker
@@ -147,7 +127,7 @@ def _learned(pool: koryph_import.ImportedPool) -> list[str]:
         words.append(f"breaker open, for {span_words(breaker.open_until - breaker.since)} since it opened")
     elif breaker.phase is Phase.TRIAL:
         words.append("breaker half open: the next ask becomes the trial")
-    return words
+    return PoolReport(pool.name, pool.changes, cap_now, "; ".join(words))
 
 
 def _machine_words(imported: koryph_import.Imported) -> str:
@@ -168,7 +148,7 @@ def _say(report: ImportReport) -> None:
     if report.machine:
         say(f"  machine: {report.machine}")
     if report.ignored:
-        say(f"  left behind, nothing here corresponds: {', '.join(report.ignored)}")
+        say(f"  left out, because flyball has nothing like it: {', '.join(report.ignored)}")
 
 
 SUMMARY = "Set, show, reset, remove or import a pool. A set changes only what it names."
@@ -260,12 +240,9 @@ def _show(args: argparse.Namespace, governor: Governor) -> int:
 
 
 def _views(governor: Governor, name: str | None) -> list[PoolView]:
-    """The pools in use, or one; a pool nobody has used yet is shown as it would start."""
-    reader = open_reader(governor.address)
-    try:
+    """The pools in use, or one; a pool that was never used is shown as it would start."""
+    with closing(open_reader(governor.address)) as reader:
         snapshot = reader.snapshot()
-    finally:
-        reader.close()
     views = [
         pool_view(pool.name, pool.named, cap_now=pool.cap)
         for pool in snapshot.pools
@@ -297,7 +274,7 @@ def _remove(args: argparse.Namespace, governor: Governor) -> int:
     if args.json:
         print_json({"removed": args.name})
     else:
-        say(f"removed {args.name}: its settings, what it learned and its history are gone")
+        say(f"removed {args.name}, with its settings, what it learned and its history")
     return 0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.cli.parser import add_action
-from flyball.cli.shared.manual_landing import landed_by_hand
+from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.shared.pull_requests import waiting_pulls
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.core.tasks.task_run import State, TaskRunState
@@ -42,19 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
-    return _open(project, args.task, args.json) if args.action == "open" else _sync(project, args.json)
+    return _open_pull(project, args.task, args.json) if args.action == "open" else _sync(project, args.json)
 
 
 # -- open -----------------------------------------------------------------------------------------------
 
 
-def _open(project: Project, task_id: str, as_json: bool) -> int:
+def _open_pull(project: Project, task_id: str, as_json: bool) -> int:
     slot = known_task(project, task_id).slot
     if slot is None or not slot.branch or slot.state is State.MERGED:
         raise UsageError(f"{task_id} has no finished work that waits; flyball task why {task_id} says more")
     if not slot.final and (slot.state is not State.LANDING or running(project.root) is not None):
         raise UsageError(f"{task_id} is {slot.state.value}; flyball board shows how it goes on")
-    notes = landed_by_hand(project, task_id, "pr", quiet=as_json)
+    notes = land_by_hand(project, task_id, "pr", quiet=as_json)
     slot = slot_of(project.state, task_id)
     opened = slot is not None and slot.result == LandingResult.PR_OPENED.value
     why = slot.said or slot.reason if slot is not None else ""
@@ -74,7 +74,7 @@ def _open(project: Project, task_id: str, as_json: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class PullReport:
     task: str
     number: int
     url: str
@@ -93,10 +93,10 @@ def _sync(project: Project, as_json: bool) -> int:
         try:
             pull = host.look(slot.pr_number) if host is not None else None
         except PullError as error:
-            found.append(_synced(slot, "unknown", str(error), well=False))
+            found.append(_report(slot, "unknown", str(error), well=False))
             continue
         if pull is not None:
-            found.append(_seen(project, slot, pull))
+            found.append(_sync_one(project, slot, pull))
     code = 0 if all(each.well for each in found) else 1
     if as_json:
         print_json({"pulls": found, "exit": code})
@@ -105,43 +105,48 @@ def _sync(project: Project, as_json: bool) -> int:
     return code
 
 
-def _synced(slot: TaskRunState, state: str, words: str, *, well: bool = True) -> Synced:
-    return Synced(task=slot.task, number=slot.pr_number, url=slot.pr_url, state=state, words=words, well=well)
+def _report(slot: TaskRunState, state: str, words: str, *, well: bool = True) -> PullReport:
+    return PullReport(
+        task=slot.task, number=slot.pr_number, url=slot.pr_url, state=state, words=words, well=well
+    )
 
 
-def _seen(project: Project, slot: TaskRunState, pull: Pull) -> Synced:
+def _sync_one(project: Project, slot: TaskRunState, pull: Pull) -> PullReport:
     if pull.state is PullState.MERGED:
-        return _settled(project, slot)
+        return _close_merged(project, slot)
     if pull.state is PullState.CLOSED:
         words = f"was closed; flyball pr open {slot.task} opens another, flyball merge {slot.task} lands it"
-        return _synced(slot, "closed", words)
+        return _report(slot, "closed", words)
     if pull.approved:
-        return _synced(slot, "approved", f"flyball land {slot.task} lands it")
-    return _synced(slot, "open", "waits for people")
+        return _report(slot, "approved", f"flyball land {slot.task} lands it")
+    return _report(slot, "open", "waits for people")
 
 
-def _settled(project: Project, slot: TaskRunState) -> Synced:
-    notes = landed_by_hand(project, slot.task, "approved", quiet=True)
+def _close_merged(project: Project, slot: TaskRunState) -> PullReport:
+    notes = land_by_hand(project, slot.task, "approved", quiet=True)
     after = slot_of(project.state, slot.task)
     if after is None or after.state is not State.MERGED:
         why = after.said or after.reason if after is not None else "it is gone"
-        return _synced(slot, "merged", f"was merged elsewhere, and not settled: {why}", well=False)
-    return _synced(slot, "merged", "; ".join(["closed its task and cleaned up", *notes]))
+        return _report(slot, "merged", f"was merged elsewhere, and not settled: {why}", well=False)
+    return _report(slot, "merged", "; ".join(["closed its task and cleaned up", *notes]))
 
 
 _STYLES = {"merged": Style.GOOD, "approved": Style.GOOD, "closed": Style.WARN, "unknown": Style.BAD}
 
 
-def _styled(state: str) -> Piece:
-    return Piece(state, _STYLES.get(state, Style.PLAIN))
-
-
-def _screen(found: list[Synced]) -> Iterator[Block]:
+def _screen(found: list[PullReport]) -> Iterator[Block]:
     if not found:
         yield Line("no pull request is open")
         return
     rows: list[list[Words]] = [
-        [each.task, f"#{each.number}", _styled(each.state), each.words, each.url] for each in found
+        [
+            each.task,
+            f"#{each.number}",
+            Piece(each.state, _STYLES.get(each.state, Style.PLAIN)),
+            each.words,
+            each.url,
+        ]
+        for each in found
     ]
     columns = [Column("TASK"), Column("PR"), Column("STATE"), Column("WHAT", wraps=True), Column("ADDRESS")]
     yield Table(columns, rows)

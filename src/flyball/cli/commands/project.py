@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from flyball.cli.parser import add_action
@@ -14,7 +14,7 @@ from flyball.errors import UsageError
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
-from flyball.factory.project.registry import Broken, Entry, Listing, ProjectRegistry
+from flyball.factory.project.registry import Entry, Listing, ProjectRegistry
 from flyball.governor.state_url import home
 
 SUMMARY = "Add, list, show or remove the projects of this machine. Every change can be undone."
@@ -87,7 +87,11 @@ def _undo(args: argparse.Namespace, registry: ProjectRegistry) -> int:
 def _list(args: argparse.Namespace, registry: ProjectRegistry) -> int:
     listing = registry.list()
     if args.json:
-        print_json({"projects": list(map(_record, listing.entries)), "broken": _broken(listing.broken)})
+        broken = [
+            {"id": one.id, "file": shown_path(one.file), "words": shown_words(one.words)}
+            for one in listing.broken
+        ]
+        print_json({"projects": list(map(_record, listing.entries)), "broken": broken})
     else:
         show(_table(listing))
     return 1 if listing.broken else 0
@@ -102,14 +106,12 @@ def _record(entry: Entry) -> dict[str, object]:
     }
 
 
-def _broken(broken: Sequence[Broken]) -> list[dict[str, str]]:
-    return [{"id": one.id, "file": shown_path(one.file), "words": shown_words(one.words)} for one in broken]
-
-
 def _table(listing: Listing) -> Iterator[Block]:
     if listing.entries:
+        gone = Piece("the folder is gone", Style.WARN)
         rows: list[list[Words]] = [
-            [entry.id, shown_path(entry.path), _presence(entry.path)] for entry in listing.entries
+            [entry.id, shown_path(entry.path), "" if os.path.isdir(entry.path) else gone]
+            for entry in listing.entries
         ]
         yield Table([Column("PROJECT"), Column("PATH"), Column("")], rows, indent=0)
     elif not listing.broken:
@@ -118,12 +120,14 @@ def _table(listing: Listing) -> Iterator[Block]:
         yield Line([Piece("problem: ", Style.BAD), one.words])
 
 
-def _presence(path: Path) -> Piece:
-    return Piece("") if os.path.isdir(path) else Piece("the folder is gone", Style.WARN)
-
-
 def _show(args: argparse.Namespace, registry: ProjectRegistry) -> int:
-    root, entry = _named(args.id, registry) if args.id else _here(registry)
+    entry: Entry | None
+    if args.id:
+        entry = registry.get(args.id)
+        root = entry.path
+    else:
+        root = find_root(Path.cwd())
+        entry = next((entry for entry in registry.list().entries if entry.path == root), None)
     try:
         config, wrong = load_config(root), ""
     except UsageError as error:
@@ -137,16 +141,6 @@ def _show(args: argparse.Namespace, registry: ProjectRegistry) -> int:
     else:
         show(_screen(root, entry, config, wrong))
     return 1 if wrong else 0
-
-
-def _named(project_id: str, registry: ProjectRegistry) -> tuple[Path, Entry | None]:
-    entry = registry.get(project_id)
-    return entry.path, entry
-
-
-def _here(registry: ProjectRegistry) -> tuple[Path, Entry | None]:
-    root = find_root(Path.cwd())
-    return root, next((entry for entry in registry.list().entries if entry.path == root), None)
 
 
 def _screen(root: Path, entry: Entry | None, config: ProjectConfig | None, wrong: str) -> Iterator[Block]:
@@ -172,15 +166,20 @@ def _settings(config: ProjectConfig) -> Iterator[Block]:
     called = f", called as {' '.join(agent.command)}" if agent.command else ""
     yield Line(f"{agent.runtime}{with_model}{called}", label="agent", indent=2)
     yield Line(f"{run.width} at once, {run.mode}, {run.attempts} attempts", label="run", indent=2)
-    yield Line(f"from {_source(config)}", label="tasks", indent=2)
-    yield Line(_gate(config), label="gate", indent=2)
+    where = {"files": f" in {config.tasks.folder}/", "github": f" labelled {config.tasks.label}"}
+    source = f"{config.tasks.source}{where.get(config.tasks.source, '')}"
+    yield Line(f"from {source}", label="tasks", indent=2)
+    gate = "not declared"
+    if config.gate.commands is not None:
+        gate = "; ".join(config.gate.commands) or "none: work lands unchecked"
+    yield Line(gate, label="gate", indent=2)
     pushed = ", then pushed" if merge.push else ""
     yield Line(f"{merge.policy}{pushed}", label="merge", indent=2)
     yield Line(", ".join(["the defaults", *merge.protected]), label="protected", indent=2)
 
 
 def _summary(config: ProjectConfig) -> dict[str, object]:
-    """Not the whole: what an agent's environment holds is nobody else's."""
+    """Without what may hold secrets, such as an agent's environment."""
     return {
         "source": config.tasks.source,
         "runtime": config.agent.runtime,
@@ -192,14 +191,3 @@ def _summary(config: ProjectConfig) -> dict[str, object]:
         "push": config.merge.push,
         "protected": config.merge.protected,
     }
-
-
-def _source(config: ProjectConfig) -> str:
-    where = {"files": f" in {config.tasks.folder}/", "github": f" labelled {config.tasks.label}"}
-    return f"{config.tasks.source}{where.get(config.tasks.source, '')}"
-
-
-def _gate(config: ProjectConfig) -> str:
-    if config.gate.commands is None:
-        return "not said"
-    return "; ".join(config.gate.commands) or "none: work lands unchecked"

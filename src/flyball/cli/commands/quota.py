@@ -183,7 +183,7 @@ def part(text: str) -> float:
     number = _number(text.strip().removesuffix("%").strip())
     fraction = number / 100 if text.strip().endswith("%") else number
     if not 0 < fraction <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no part of a window; write 62% or 0.62")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part of a window; write 62% or 0.62")
     return fraction
 
 
@@ -195,7 +195,7 @@ def usd(text: str) -> float:
     """
     amount = _number(text.strip().removeprefix("$"))
     if not 0 < amount < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount of dollars; write 20 or 19.50")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of dollars; write 20 or 19.50")
     return amount
 
 
@@ -238,7 +238,7 @@ def _here(named: str | None) -> _Here:
 
 
 def _payer_named(name: str) -> BillingAccount:
-    """A profile of this machine, or whoever is logged in; of any other only the ledgers know."""
+    """A profile of this machine, or the account that is logged in; any other is known from ledgers alone."""
     from flyball.factory.accounts.profiles import Profiles
     from flyball.factory.budget.port import CLAUDE, DEFAULT, BillingAccount, default_folder
 
@@ -276,7 +276,7 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     if spent is None:
         seen = here.lookout.look_now()
         standing = stand(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)
-        spent, source = _measured(standing, terms.name), seen.source
+        spent, source = _spent_usd(standing, terms.name), seen.source
     quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)
     words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"
     return _set(args, here, f"{words} ${quota.ceiling_usd:.2f}")
@@ -290,7 +290,7 @@ def _check_priced(payer: BillingAccount, window: str) -> None:
         )
 
 
-def _measured(standing: WindowUsage, name: str) -> float:
+def _spent_usd(standing: WindowUsage, name: str) -> float:
     spent: Figure | None = standing.spent
     if spent is None or spent.value <= 0:
         raise UsageError(

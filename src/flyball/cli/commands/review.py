@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flyball.cli.shared.manual_landing import landed_by_hand
+from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
 from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
 from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
     slot = named_pull(waiting_pulls(project), args.pull)
     last = history_of(project.state, slot.task)[-1].id
-    notes = landed_by_hand(project, slot.task, "review", quiet=True)
+    notes = land_by_hand(project, slot.task, "review", quiet=True)
     entries = history_of(project.state, slot.task, after=last)
     said = next(
         (each.fields for each in entries if (each.step, each.mark) == (Step.REVIEW, RunPhase.DONE)), None

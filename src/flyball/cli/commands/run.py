@@ -24,8 +24,7 @@ flyball run --dry-run
 flyball run --only t-1 --only t-2 --width 2
 flyball run --budget-guard advisory
 exit status: 0 all landed, or waiting for a person; 1 something is blocked, or the gate is red on the
-default branch itself; 75 paused by a limit, or left
-undone because somebody drained or stopped it"""
+default branch itself; 75 paused by a limit, drained or stopped before all was done"""
 BLOCKED = 1
 
 
@@ -84,9 +83,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**_record(report), "exit": code})
     else:
-        from flyball.cli.ui.run_progress import ended
+        from flyball.cli.ui.run_progress import report_screen
 
-        show(ended(report), sys.stdout)
+        show(report_screen(report), sys.stdout)
     return code
 
 
@@ -134,7 +133,7 @@ def _register(config: ProjectConfig, root: Path) -> None:
 
 
 def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int:
-    from flyball.cli.ui.run_progress import planned
+    from flyball.cli.ui.run_progress import dry_run_screen
     from flyball.factory.accounts.account import open_account
     from flyball.factory.run.dry_run import planned_run
     from flyball.governor.state_url import home
@@ -144,7 +143,7 @@ def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int
     if args.json:
         print_json(plan)
     else:
-        show(planned(plan))
+        show(dry_run_screen(plan))
     return 0
 
 

@@ -73,7 +73,7 @@ def _serve(args: argparse.Namespace) -> None:
     from flyball.service.tokens import TokenFile, TokenStore
 
     governor = Governor(args.url)
-    # A state that cannot be read is said here, to whoever typed it, and not to the first who asks.
+    # A state that cannot be read is an error of this command, not of the first request.
     governor.status()
     keyring, registry = TokenStore(TokenFile(home())), MetricRegistry()
     with server.bind(args.host, args.port) as place:
@@ -122,12 +122,8 @@ class _Ready:
             say(f"serving {self._location}")
             say(f"the page is at {self._url} (Ctrl-C ends)")
         if self._opens:
-            _open(self._url)
+            import threading
+            import webbrowser
 
-
-def _open(url: str) -> None:
-    """A browser may take its time, or be one that runs in this terminal: nobody waits for it."""
-    import threading
-    import webbrowser
-
-    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+            # A browser may take its time, or run in this terminal: it is not waited for.
+            threading.Thread(target=webbrowser.open, args=(self._url,), daemon=True).start()

@@ -34,7 +34,7 @@ from flyball.sim.simulator.compare import ScenarioResult, compare, cores
 from flyball.sim.simulator.controllers import CONTENDERS, DEFAULT
 from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
 from flyball.sim.simulator.plot import draw, picture
-from flyball.sim.simulator.report import PRICE, ReportRow, advice, number, record, rows, settings_words
+from flyball.sim.simulator.report import PRICE, advice, number, record, rows, settings_words
 from flyball.sim.simulator.scenario import SCENARIOS, Goal, Scenario
 
 LEGEND = (
@@ -44,9 +44,9 @@ LEGEND = (
 
 
 def listing() -> list[Block]:
-    """Every scenario, and everyone who can be compared."""
+    """Every scenario, and all controllers that can be compared."""
     blocks: list[Block] = [Line("scenarios", label="")]
-    blocks += [_scenarios(SCENARIOS.values()), BLANK, Line("held out: nobody tunes on these")]
+    blocks += [_scenarios(SCENARIOS.values()), BLANK, Line("held out: no settings were tuned on these")]
     blocks += [_scenarios(HELD_OUT.values()), BLANK, Line("controllers, and what others do")]
     people = [[name, contender.words] for name, contender in CONTENDERS.items()]
     return [*blocks, Table([Column("NAME"), Column("WHAT", wraps=True)], people)]
@@ -78,7 +78,7 @@ def results_table(found: Sequence[ScenarioResult], changes: PoolChanges) -> list
         blocks.append(Line(settings_words(changes) or "as named", label="settings"))
     if len(found) == 1:
         name = found[0].scenario
-        blocks.append(Line(f"flyball simulate {name} --compare       beside everybody else", label="next"))
+        blocks.append(Line(f"flyball simulate {name} --compare       beside all the others", label="next"))
         blocks.append(Line(f"flyball simulate {name} --plot {name}.svg    as a picture", label=" "))
     return blocks
 
@@ -121,12 +121,12 @@ def comparison_table(found: Sequence[ScenarioResult], changes: PoolChanges) -> l
         by_scenario.setdefault(result.scenario, []).append(result)
     blocks: list[Block] = []
     for name, group in by_scenario.items():
-        blocks += [*_compared(EVERY_SCENARIO[name], group, changes), BLANK]
+        blocks += [*_comparison(EVERY_SCENARIO[name], group, changes), BLANK]
     chosen = _same_choice(by_scenario)
     return [*blocks, Line(LEGEND), *([Line(chosen, label="in all")] if chosen else [])]
 
 
-def _compared(scenario: Scenario, group: Sequence[ScenarioResult], changes: PoolChanges) -> Iterator[Block]:
+def _comparison(scenario: Scenario, group: Sequence[ScenarioResult], changes: PoolChanges) -> Iterator[Block]:
     yield Line([Piece(scenario.name, Style.STRONG), f"  {scenario.words}"])
     kind = "% of slot time" if scenario.goal and scenario.goal.slot_waste is not None else "rejected in 100"
     order = f"by goodput, less {PRICE:g} points for each {kind}"
@@ -134,15 +134,20 @@ def _compared(scenario: Scenario, group: Sequence[ScenarioResult], changes: Pool
     several = scenario.clients > 1
     columns = [Column("CONTROLLER"), Column("GOODPUT", right=True), Column("REJECTED", right=True)]
     columns += [Column("SLOT TIME", right=True), *([Column("FAIR", right=True)] * several)]
-    lines = [_compared_row(row, several=several) for row in rows(group, scenario.goal)]
+    lines: list[Sequence[Words]] = [
+        [
+            row.contender,
+            row.goodput,
+            row.rejected,
+            row.slot_time,
+            *([row.fairness] * several),
+            Piece(row.words, Style.QUIET),
+        ]
+        for row in rows(group, scenario.goal)
+    ]
     yield Table([*columns, Column("", wraps=True)], lines)
     for n, sentence in enumerate(advice(scenario, group, changes)):
         yield Line(sentence, label="choose" if n == 0 else " ")
-
-
-def _compared_row(row: ReportRow, *, several: bool) -> Sequence[Words]:
-    fairness = [row.fairness] * several
-    return [row.contender, row.goodput, row.rejected, row.slot_time, *fairness, Piece(row.words, Style.QUIET)]
 
 
 def _same_choice(by_scenario: Mapping[str, Sequence[ScenarioResult]]) -> str:
@@ -158,7 +163,7 @@ def _same_choice(by_scenario: Mapping[str, Sequence[ScenarioResult]]) -> str:
     return f"{chosen!r} is the best of flyball's own in {best[chosen]} of {len(by_scenario)} scenarios"
 
 
-SUMMARY = """Run controllers against providers with hidden limits, in simulated time. Everybody gets the same
+SUMMARY = """Run controllers against providers with hidden limits, in simulated time. All of them get the same
 seeded work; goodput is counted against an oracle that knows the limits. Changes nothing."""
 EXAMPLE = """flyball simulate --list
 flyball simulate constant outages

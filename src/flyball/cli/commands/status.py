@@ -41,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     pools = list(args.pools)
     if args.watch is None:
-        _say(_look(pools), as_json=args.json)
+        status = _look(pools)
+        if args.json:
+            print_json(status)
+        else:
+            show(status_screen(status))
         return 0
     every_s = _interval(args.watch, pools)
     try:
@@ -76,13 +80,6 @@ def _look(pools: Sequence[str]) -> Status:
             hint = did_you_mean(name, known) or f"in use: {', '.join(known) or 'none yet'}"
             raise UsageError(f"there is no pool {name!r}; {hint}")
     return replace(status, pools=tuple(pool for pool in status.pools if pool.name in pools))
-
-
-def _say(status: Status, *, as_json: bool) -> None:
-    if as_json:
-        print_json(status)
-    else:
-        show(status_screen(status))
 
 
 def _watch_as_text(pools: Sequence[str], every_s: float, *, as_json: bool) -> None:

@@ -43,7 +43,7 @@ _LOOK_BACK_PER_LINE_BYTES = 4096
 _LINE_LIMIT = 1 << 20
 """Longer ones come as several lines of JSON."""
 _LOOK_EVERY_S = 0.5
-"""Where nobody tells us that the file has grown, and to see an agent that died without a word."""
+"""Where the system does not report that a file has grown, and to see an agent that died silently."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,10 +102,10 @@ def find_output(task_id: str, *, stderr: bool = False, gate: bool = False) -> Pr
     name = STDERR if stderr else STDOUT
     if not (folder / name).exists():
         raise UsageError(f"the agent of {task_id} is just being started; try again")
-    return Printed(task_id, name, folder / name, lambda: _agent_there(project, task_id, folder))
+    return Printed(task_id, name, folder / name, lambda: _agent_runs(project, task_id, folder))
 
 
-def _agent_there(project: Project, task_id: str, folder: Path) -> bool:
+def _agent_runs(project: Project, task_id: str, folder: Path) -> bool:
     slot = slot_of(project.state, task_id)
     if slot is not None and slot.errand is not None and slot.errand_folder == str(folder):
         return alive(slot.errand) is not False
@@ -120,14 +120,14 @@ def _last_gate(project: Project, task_id: str) -> Printed:
     if not logs:
         raise UsageError(f"no gate has run for {task_id} yet; {command('task', 'why', task_id)} says why")
     newest = max(logs, key=lambda log: log.stat().st_mtime_ns)
-    return Printed(task_id, GATE, newest, lambda: _gate_there(project, task_id, newest.parent))
 
+    def is_running() -> bool:
+        slot = slot_of(project.state, task_id)
+        if slot is None or slot.gate is None or slot.gate_folder != str(newest.parent):
+            return False
+        return alive(slot.gate) is not False
 
-def _gate_there(project: Project, task_id: str, folder: Path) -> bool:
-    slot = slot_of(project.state, task_id)
-    if slot is None or slot.gate is None or slot.gate_folder != str(folder):
-        return False
-    return alive(slot.gate) is not False
+    return Printed(task_id, GATE, newest, is_running)
 
 
 # -- reading --------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def _beginning(file: BinaryIO, lines: int, end: int, furthest: int) -> int | Non
         at -= size
         file.seek(at)
         piece = file.read(size)
-        # The last line's own end is no beginning of another.
+        # The end of the last line does not begin another.
         stop = size - (at + size == end and piece.endswith(b"\n"))
         while (found := piece.rfind(b"\n", 0, stop)) >= 0:
             left -= 1
@@ -162,15 +162,15 @@ def _beginning(file: BinaryIO, lines: int, end: int, furthest: int) -> int | Non
     return None
 
 
-def pieces(printed: Printed, passage: StreamCopy, *, follow: bool) -> Iterator[str]:
+def pieces(printed: Printed, copy: StreamCopy, *, follow: bool) -> Iterator[str]:
     """What is printed, until there is no more to come."""
     with _Growth(printed.path) as growth:
         quiet = True
         # Asked before reading: what comes between the last read and the end is not lost.
         while follow and printed.exit is None and (not quiet or printed.alive()):
-            yield from passage.new()
+            yield from copy.new()
             quiet = not growth.wait()
-        yield from passage.rest()
+        yield from copy.rest()
 
 
 class _Growth:
@@ -202,11 +202,11 @@ def _as_text(printed: Printed, file: BinaryIO, *, follow: bool, cut: int) -> Non
     allow_any_name(sys.stdout)
     if cut:
         _remark(f"lines this long are not all read: {size_words(cut)} before this are left out; --lines all")
-    passage = _copy(file)
-    for text in pieces(printed, passage, follow=follow):
+    copy = _copy(file)
+    for text in pieces(printed, copy, follow=follow):
         sys.stdout.write(shown(text))
         sys.stdout.flush()
-    if passage.last not in ("", "\n"):
+    if copy.last not in ("", "\n"):
         sys.stdout.write("\n")
     for words in _ending(printed, nothing=os.fstat(file.fileno()).st_size == 0, follow=follow):
         _remark(words)
@@ -228,12 +228,10 @@ def _ending(printed: Printed, *, nothing: bool, follow: bool) -> Iterator[str]:
     if follow:
         whose = "the gate" if printed.stream == GATE else "the agent"
         code = printed.exit
-        how = "is gone, and nobody knows how it ended" if code is None else _how(code)
+        how = "is gone; how it ended is not known"
+        if code is not None:
+            how = f"ended with status {code}" if code >= 0 else f"was ended by signal {-code}"
         yield f"{whose} of {printed.task} {how}; flyball board shows what comes next"
-
-
-def _how(code: int) -> str:
-    return f"ended with status {code}" if code >= 0 else f"was ended by signal {-code}"
 
 
 def _elsewhere(printed: Printed) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from flyball.cli.commands.nudge import message_of
+from flyball.cli.commands.nudge import read_message
 from flyball.cli.parser import add_action
 from flyball.cli.shared.run_requests import NOT_YET
 from flyball.cli.ui.render import print_json, say, show
@@ -52,7 +52,7 @@ _ADD_EXAMPLE = """flyball task add "Add the hello page" --write "pages/hello*" -
 flyball task add "Link to it" --need t-1 --priority 1 --body - < words.md"""
 
 _SCREENFULS = 500
-"""What a terminal is asked to lay out; beyond it nobody reads and everybody waits."""
+"""Tasks that a terminal shows; laying out more takes long, and they would only scroll away."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,7 +142,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, config: ProjectConfig, source: TaskSource) -> int:
-    task = source.add(_new(args, _used(config) if args.id is None and source.name == "files" else ()))
+    used: Collection[str] = ()
+    if args.id is None and source.name == "files":
+        # The engine is a lot to import, and the others do without.
+        from flyball.factory.project_view import used_ids
+
+        used = used_ids(find_root(Path.cwd()), config)
+    task = source.add(_new(args, used))
     known = {other.id for other in source.load().tasks}
     missing = [name for name in dict.fromkeys((*task.needs, task.parent)) if name and name not in known]
     notes = list(_notes(task, config))
@@ -166,13 +172,6 @@ def _notes(task: Task, config: ProjectConfig) -> Iterator[str]:
         yield f"is of type {task.type}, which is not dispatched; {type_way_out(task)}"
     for finding in of_labels(task, config):
         yield finding.words
-
-
-def _used(config: ProjectConfig) -> Collection[str]:
-    # The engine is a lot to import, and the others do without.
-    from flyball.factory.project_view import used_ids
-
-    return used_ids(find_root(Path.cwd()), config)
 
 
 def _new(args: argparse.Namespace, used: Collection[str]) -> NewTask:
@@ -261,14 +260,14 @@ def close(args: argparse.Namespace) -> int:
     was_closed = known.task is not None and known.task.status is TaskStatus.CLOSED
     if not was_closed:
         project.source.drop(known.id, reason=args.reason)
-    answer = _let_go(project, known)
+    answer = _release_task(project, known)
     slot = slot_of(project.state, known.id)
     notes = [NOT_YET] if answer is None else [] if answer.accepted else [answer.words]
     notes += [] if was_closed else _consequences(project, known, slot)
     code = 0 if answer is not None and answer.accepted else 1
     if args.json:
         outcome = answer.outcome.value if answer is not None else None
-        told = {"task": known.id, "closed": True, "outcome": outcome, "branch": _kept(slot)}
+        told = {"task": known.id, "closed": True, "outcome": outcome, "branch": _branch_with_work(slot)}
         print_json({**told, "notes": notes, "exit": code})
         return code
     where = f" in {known.task.where}" if known.task is not None and known.task.where else ""
@@ -290,7 +289,7 @@ def _check_closable(known: TaskLookup) -> None:
         raise UsageError(f"{known.id} cannot be closed now: {reviewed}; flyball board shows how that goes on")
 
 
-def _let_go(project: Project, known: TaskLookup) -> RequestAnswer | None:
+def _release_task(project: Project, known: TaskLookup) -> RequestAnswer | None:
     """End what is under way for it; what came of that, None if the run has not answered yet."""
     if running(project.root) is not None:
         return ask(project.root, "close", known.id)
@@ -300,7 +299,7 @@ def _let_go(project: Project, known: TaskLookup) -> RequestAnswer | None:
     return done(f"{known.id} is let go")
 
 
-def _kept(slot: TaskRunState | None) -> str:
+def _branch_with_work(slot: TaskRunState | None) -> str:
     """The branch that its work is kept on."""
     return slot.branch if slot is not None and slot.state is not State.MERGED else ""
 
@@ -309,21 +308,19 @@ def _consequences(project: Project, known: TaskLookup, slot: TaskRunState | None
     notes = []
     if project.source.name == "files":
         notes.append("commit that file with your own work")
-    if branch := _kept(slot):
+    if branch := _branch_with_work(slot):
         notes.append(f"its work is kept on {branch}; {command('merge', known.id)} lands it all the same")
     if slot is not None and slot.pr_number and slot.state is not State.MERGED:
         notes.append(f"pull request #{slot.pr_number} stays open; close it there: {slot.pr_url}")
-    return [*notes, *_freed(project, known)]
-
-
-def _freed(project: Project, known: TaskLookup) -> Iterator[str]:
-    """The tasks that needed it wait no longer, which may not be what was meant."""
-    if known.slot is not None and known.slot.state is State.MERGED:
-        return
-    tasks = project.source.load().tasks
-    needing = [each.id for each in tasks if known.id in each.needs and each.status is not TaskStatus.CLOSED]
-    if needing:
-        yield f"{', '.join(needing)} needed it, and may start without it now"
+    if known.slot is None or known.slot.state is not State.MERGED:
+        # The tasks that needed it wait no longer, which may not be what was meant.
+        tasks = project.source.load().tasks
+        needing = [
+            each.id for each in tasks if known.id in each.needs and each.status is not TaskStatus.CLOSED
+        ]
+        if needing:
+            notes.append(f"{', '.join(needing)} needed it, and may start without it now")
+    return notes
 
 
 # -- reject -----------------------------------------------------------------------------------------------
@@ -332,8 +329,8 @@ def _freed(project: Project, known: TaskLookup) -> Iterator[str]:
 def reject(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
     known = known_task(project, args.id)
-    slot = _rejectable(known)
-    words = message_of(args.reason)
+    slot = _work_to_reject(known)
+    words = read_message(args.reason)
     by_hand = ManualAction(task=known.id, how="reject", words=words)
     going_on = running(project.root) is not None
     if going_on:
@@ -345,7 +342,13 @@ def reject(args: argparse.Namespace) -> int:
         answer = done(f"{known.id} is sent back")
     sent_back = answer is not None
     code = 0 if sent_back else 1
-    notes = list(_what_follows(known, slot, going_on=going_on)) if sent_back else [NOT_YET]
+    notes = [NOT_YET]
+    if sent_back:
+        when = "the run that is going on" if going_on else "the next flyball run"
+        notes = [f"{when} starts its agent again, with its branch, its session and your words"]
+    if sent_back and slot.pr_number:
+        again = f"{command('pr', 'open', known.id)} brings it up to date, where a run does not"
+        notes.append(f"pull request #{slot.pr_number} stays open; {again}: {slot.pr_url}")
     if args.json:
         print_json({"task": known.id, "sent_back": sent_back, "notes": notes, "exit": code})
         return code
@@ -356,8 +359,8 @@ def reject(args: argparse.Namespace) -> int:
     return code
 
 
-def _rejectable(known: TaskLookup) -> TaskRunState:
-    """Its trip, where there is something to send back; says what to do instead."""
+def _work_to_reject(known: TaskLookup) -> TaskRunState:
+    """How its work stands, if there is some to send back; UsageError says what to do instead."""
     name, slot = known.id, known.slot
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
         raise UsageError(f"{name} is closed; open it again where it is kept, or write a new task")
@@ -372,11 +375,3 @@ def _rejectable(known: TaskLookup) -> TaskRunState:
         at_once = f"{command('nudge', name, '...', '--now')} gives its agent a message"
         raise UsageError(f"{name} is {slot.state.value}, so it does not wait for you; {at_once}")
     return slot
-
-
-def _what_follows(known: TaskLookup, slot: TaskRunState, *, going_on: bool) -> Iterator[str]:
-    when = "the run that is going on" if going_on else "the next flyball run"
-    yield f"{when} starts its agent again, with its branch, its session and your words"
-    if slot.pr_number:
-        again = f"{command('pr', 'open', known.id)} brings it up to date, where a run does not"
-        yield f"pull request #{slot.pr_number} stays open; {again}: {slot.pr_url}"

@@ -1,7 +1,7 @@
 """``flyball task why ID``: why a task is not running now, in words. Looks, never touches.
 
-Whoever knows best is asked first: the run that is going on; else the ledger, which knows how the last one
-left it; else the choosing itself, which says what would keep a new run from starting it. A task that waits
+The best source is asked first: the run that is going on; else the ledger, which knows how the last one left
+it; else the scheduler itself, which says what would keep a new run from starting it. A task that waits
 for nothing but a slot waits for its pool, so what that pool lets through belongs to the answer.
 """
 
@@ -59,7 +59,7 @@ class TaskReason:
     id: str
     title: str
     state: str
-    """For scripts: the trip's own, or ready, waiting, closed, unreadable."""
+    """For scripts: the state of its run, or ready, waiting, closed, unreadable."""
     words: str
     """How it stands, without its name."""
     reason: str = ""
@@ -67,7 +67,7 @@ class TaskReason:
     blocker: str | None = None
     since_s: float | None = None
     pool: str = ""
-    """What its pool lets through, where that is not everybody."""
+    """Why its pool lets nothing more through now; empty while it does."""
     budget: str = ""
     """How the account's fullest window stands, where that keeps work back."""
     denials: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class TaskReason:
 
 def why(args: argparse.Namespace) -> int:
     project = project_at(Path.cwd())
-    answer = answer_for(project, known_task(project, args.id))
+    answer = find_reason(project, known_task(project, args.id))
     if args.json:
         print_json(answer)
     else:
@@ -106,32 +106,32 @@ def screen(answer: TaskReason) -> Iterator[Block]:
 # -- finding out ----------------------------------------------------------------------------------------
 
 
-def answer_for(project: Project, known: TaskLookup) -> TaskReason:
+def find_reason(project: Project, known: TaskLookup) -> TaskReason:
     board = board_now(project)
     row = next((each for each in board.rows if each.task == known.id), None)
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
-        return _closed(known)
+        return _closed_reason(known)
     if row is not None and row.state != State.MERGED.value:
         return replace(_from_row(project, known, row, board), denials=tuple(row.denials))
     if known.task is None and known.problem is not None:
         words = f"cannot be used as it is written in {known.problem.where}: {known.problem.words}"
-        return _answer(known, UNREADABLE, words, next=("flyball validate checks all of them",))
+        return _reason(known, UNREADABLE, words, next=("flyball validate checks all of them",))
     if known.task is None:
         gone = "is gone from where tasks are kept"
-        return replace(_closed(known), words=f"{gone}; {_closed(known).words}")
-    return _not_begun(project, known, board)
+        return replace(_closed_reason(known), words=f"{gone}; {_closed_reason(known).words}")
+    return _not_begun_reason(project, known, board)
 
 
-def _answer(known: TaskLookup, state: str, words: str, *, next: tuple[str, ...] = ()) -> TaskReason:
+def _reason(known: TaskLookup, state: str, words: str, *, next: tuple[str, ...] = ()) -> TaskReason:
     return TaskReason(id=known.id, title=known.title, state=state, words=words, next=next)
 
 
-def _closed(known: TaskLookup) -> TaskReason:
+def _closed_reason(known: TaskLookup) -> TaskReason:
     slot = known.slot
     if slot is None or slot.state is not State.MERGED:
-        return _answer(known, CLOSED, "is closed: there is nothing left to do")
+        return _reason(known, CLOSED, "is closed: there is nothing left to do")
     where = f" in {slot.new[:12]}" if slot.new else ""
-    answer = _answer(known, State.MERGED.value, f"is merged{where}")
+    answer = _reason(known, State.MERGED.value, f"is merged{where}")
     return replace(answer, since_s=_ago(slot.since))
 
 
@@ -139,50 +139,50 @@ def _ago(wall: float) -> float | None:
     return max(0.0, time.time() - wall) if wall else None
 
 
-# -- it has a trip ----------------------------------------------------------------------------------------
+# -- it was begun ----------------------------------------------------------------------------------------
 
 
 def _from_row(project: Project, known: TaskLookup, row: BoardRow, board: Board) -> TaskReason:
     if row.state == State.PARKED.value:
-        answer = _parked(project, known, row)
+        answer = _parked_reason(project, known, row)
     elif row.state == State.BLOCKED.value:
-        answer = _blocked(known, row)
+        answer = _blocked_reason(known, row)
     elif row.state == LEFT and board.pid:
         then = f"the next flyball run goes on with it, or {_closes(known)}"
-        answer = _answer(known, LEFT, f"is left as it stands: {row.why}", next=(then,))
+        answer = _reason(known, LEFT, f"is left as it stands: {row.why}", next=(then,))
     elif not board.pid:
         again = () if row.state == LEFT else (command("tail", known.id, "-f"),)
-        answer = _answer(known, row.state, row.why, next=("flyball run", *again))
+        answer = _reason(known, row.state, row.why, next=("flyball run", *again))
     else:
-        answer = _under_way(project, known, row)
+        answer = _under_way_reason(project, known, row)
     return replace(answer, since_s=_ago(row.since))
 
 
-def _parked(project: Project, known: TaskLookup, row: BoardRow) -> TaskReason:
+def _parked_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskReason:
     branch, default = f"{BRANCHES}{known.id}", project.config.project.default_branch or "HEAD"
     steps = (
         f"{command('merge', known.id)} lands it",
         f"git diff {default}...{branch} shows it",
-        _sends_back(known),
+        f"{command('task', 'reject', known.id, '--reason', '...')} sends it back to an agent",
         _closes(known),
     )
     if row.wants_pull:
         words = f"is finished and waits for its pull request: {row.why}"
         opens = f"{command('pr', 'open', known.id)} opens its pull request"
-        return _answer(known, State.PARKED.value, words, next=(opens, *steps))
+        return _reason(known, State.PARKED.value, words, next=(opens, *steps))
     if known.slot is not None and lands_again(known.slot):
         words = f"is finished and could not be landed: {row.why}"
-        return _answer(known, State.PARKED.value, words, next=("flyball run lands it again", *steps))
+        return _reason(known, State.PARKED.value, words, next=("flyball run lands it again", *steps))
     # Most wait because the policy says so; what a review said is worth telling.
     review = known.slot is not None and known.slot.reviewed and not known.slot.passed
     tasks = {task.id: task for task in project.source.load().tasks}
     lineage = (known.task, *ancestors(known.task, tasks)) if known.task is not None else ()
     unknown = policy_of(lineage, otherwise=project.config.merge.policy).unknown
     why = f": {row.why}" if review else f": its label {unknown} names no policy" if unknown else ""
-    return _answer(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
+    return _reason(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
 
 
-def _blocked(known: TaskLookup, row: BoardRow) -> TaskReason:
+def _blocked_reason(known: TaskLookup, row: BoardRow) -> TaskReason:
     slot = known.slot
     red = slot is not None and slot.landing is Step.GATE and not slot.landing_done
     seen = [command("tail", known.id, "--gate")] if red else [command("tail", known.id)] if row.folder else []
@@ -191,39 +191,35 @@ def _blocked(known: TaskLookup, row: BoardRow) -> TaskReason:
         steps.append(f"{command('merge', known.id)} tries to land what is there")
     steps.append("a new flyball run tries it again, and hands over what flyball nudge says")
     steps.append(_closes(known))
-    return _answer(known, State.BLOCKED.value, f"is blocked: {row.why}", next=tuple(steps))
-
-
-def _sends_back(known: TaskLookup) -> str:
-    return f"{command('task', 'reject', known.id, '--reason', '...')} sends it back to an agent"
+    return _reason(known, State.BLOCKED.value, f"is blocked: {row.why}", next=tuple(steps))
 
 
 def _closes(known: TaskLookup) -> str:
     return f"{command('task', 'close', known.id)} gives it up; its work is kept"
 
 
-def _under_way(project: Project, known: TaskLookup, row: BoardRow) -> TaskReason:
+def _under_way_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskReason:
     """In the run that is going on."""
     again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
     doing = f": {row.why or row.activity}" if row.why or row.activity else ""
     if row.state == State.RUNNING.value:
         steps = (f"{command('tail', known.id, '-f')} shows what it does",)
-        return _answer(known, row.state, f"runs{again}{doing}", next=steps)
+        return _reason(known, row.state, f"runs{again}{doing}", next=steps)
     if row.state == State.CHECKING.value:
         steps = (f"{command('tail', known.id, '-f')} shows what it does",)
-        answer = _answer(known, row.state, f"has finished and is being checked{again}{doing}", next=steps)
+        answer = _reason(known, row.state, f"has finished and is being checked{again}{doing}", next=steps)
         return replace(answer, pool=pool_words(project))
     if row.state in (State.ENDED.value, State.LANDING.value):
         steps = (f"{command('tail', known.id, '--gate', '-f')} shows the gate",)
-        return _answer(known, row.state, f"has finished and is being landed{doing}", next=steps)
-    answer = _answer(known, row.state, f"is under way and waits{again}{doing}", next=("flyball board",))
+        return _reason(known, row.state, f"has finished and is being landed{doing}", next=steps)
+    answer = _reason(known, row.state, f"is under way and waits{again}{doing}", next=("flyball board",))
     return replace(answer, pool=pool_words(project))
 
 
-# -- it has none ------------------------------------------------------------------------------------------
+# -- it was not ------------------------------------------------------------------------------------------
 
 
-def _not_begun(project: Project, known: TaskLookup, board: Board) -> TaskReason:
+def _not_begun_reason(project: Project, known: TaskLookup, board: Board) -> TaskReason:
     waits: WaitingTask | Wait | None = next((each for each in board.waiting if each.task == known.id), None)
     plan = None if waits is not None else planned_run(project.root, project.config, RunRequest())
     if plan is not None:
@@ -231,14 +227,14 @@ def _not_begun(project: Project, known: TaskLookup, board: Board) -> TaskReason:
     if waits is not None:
         tasks = {task.id for task in project.source.load().tasks}
         steps = _steps(known, waits.reason, waits.blocker, tasks)
-        answer = _answer(known, WAITING, f"waits: {waits.words}", next=steps)
+        answer = _reason(known, WAITING, f"waits: {waits.words}", next=steps)
         answer = replace(answer, reason=waits.reason, blocker=waits.blocker, pool=pool_words(project))
         return answer if waits.reason == "budget" else replace(answer, budget=budget_words(project))
     if plan is not None and not any(start.task == known.id for start in plan.starts):
         # The file says open because this checkout has not followed the default branch yet.
-        return _closed(known)
+        return _closed_reason(known)
     then = "the run that is going on takes it up" if board.pid else "flyball run starts it"
-    answer = _answer(known, READY, "is ready: nothing is in its way", next=(then,))
+    answer = _reason(known, READY, "is ready: nothing is in its way", next=(then,))
     return replace(answer, pool=pool_words(project), budget=budget_words(project))
 
 
@@ -277,7 +273,7 @@ def budget_words(project: Project) -> str:
 
 
 def pool_words(project: Project) -> str:
-    """What the project's pool lets through, where that is not everybody; empty where it cannot be told."""
+    """Why the project's pool lets nothing more through now; empty while it does or cannot be read."""
     name = pool_for(project.config)
     with suppress(StoreError):
         reader = open_reader(resolve())
@@ -285,11 +281,11 @@ def pool_words(project: Project) -> str:
             pools = status_from(reader.snapshot(), resolve()).pools
         finally:
             reader.close()
-        return next((_standing(pool) for pool in pools if pool.name == name), "")
+        return next((_pool_state_words(pool) for pool in pools if pool.name == name), "")
     return ""
 
 
-def _standing(pool: PoolStatus) -> str:
+def _pool_state_words(pool: PoolStatus) -> str:
     if pool.breaker != "closed":
         return f"{pool.name}: its breaker is {plain_words(breaker_words(pool))}"
     if pool.closed_for_s is not None:

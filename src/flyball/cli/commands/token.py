@@ -70,4 +70,4 @@ def _remove(file: TokenFile, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"removed": removed.name, "scope": removed.scope.value})
     else:
-        say(f"{removed.name} may nothing any more, from now on")
+        say(f"removed the token {removed.name}; requests that bring it are refused from now on")

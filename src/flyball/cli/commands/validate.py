@@ -32,14 +32,13 @@ def run(args: argparse.Namespace) -> int:
     findings = validate(root)
     sound = all(finding.severity != "problem" for finding in findings)
     if args.json:
-        print_json({"ok": sound, "findings": [_record(finding) for finding in findings]})
+        records = [
+            {name: shown_words(words) for name, words in asdict(finding).items()} for finding in findings
+        ]
+        print_json({"ok": sound, "findings": records})
     else:
         show(_screen(findings, root))
     return 0 if sound else 1
-
-
-def _record(finding: ConfigFinding) -> dict[str, str]:
-    return {name: shown_words(words) for name, words in asdict(finding).items()}
 
 
 def _screen(findings: Sequence[ConfigFinding], root: Path) -> Iterator[Block]:

@@ -21,24 +21,19 @@ from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
 
 
-def of_factory(home: Path, here: Path, *, fix: bool) -> Iterator[DoctorFinding]:
+def check_factory(home: Path, here: Path, *, fix: bool) -> Iterator[DoctorFinding]:
     """Everything that is wrong, mended where ``fix`` says so and it can be."""
-    yield from of_profiles(Profiles(home))
-    yield from of_guards(Guards(home), fix=fix)
-    if (config := _project(here)) is not None:
-        yield from of_account(config, home)
-        yield from of_sandbox(config)
-
-
-def _project(here: Path) -> ProjectConfig | None:
-    """The project around a folder. What is wrong with its file is for ``flyball validate`` to say."""
+    yield from check_profiles(Profiles(home))
+    yield from check_guards(Guards(home), fix=fix)
     try:
-        return load_config(find_root(here))
+        config = load_config(find_root(here))
     except UsageError:
-        return None
+        return  # no project here, or a file that ``flyball validate`` finds wrong
+    yield from check_account(config, home)
+    yield from check_sandbox(config)
 
 
-def of_profiles(profiles: Profiles) -> Iterator[DoctorFinding]:
+def check_profiles(profiles: Profiles) -> Iterator[DoctorFinding]:
     try:
         _, found = profiles.list()
     except StoreError:
@@ -53,7 +48,7 @@ def of_profiles(profiles: Profiles) -> Iterator[DoctorFinding]:
         )
 
 
-def of_guards(guards: Guards, *, fix: bool) -> Iterator[DoctorFinding]:
+def check_guards(guards: Guards, *, fix: bool) -> Iterator[DoctorFinding]:
     changed, fixed = guards.changed(), False
     if changed and fix:
         with suppress(StoreError):
@@ -63,14 +58,14 @@ def of_guards(guards: Guards, *, fix: bool) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             kind="guards",
             words=f"guards were changed: {', '.join(changed)} in {guards.folder}",
-            meaning="whoever changed them may let agents push, merge or write where they must not",
+            meaning="changed guards may let agents push, merge or write where they must not",
             remedy=f"put right before the next agent starts; {FIX} does it now",
             fixable=True,
             fixed=fixed,
         )
 
 
-def of_account(config: ProjectConfig, home: Path) -> Iterator[DoctorFinding]:
+def check_account(config: ProjectConfig, home: Path) -> Iterator[DoctorFinding]:
     try:
         open_account(config, home).verified()
     except (AccountError, UsageError) as error:
@@ -85,7 +80,7 @@ def of_account(config: ProjectConfig, home: Path) -> Iterator[DoctorFinding]:
         return
 
 
-def of_sandbox(config: ProjectConfig) -> Iterator[DoctorFinding]:
+def check_sandbox(config: ProjectConfig) -> Iterator[DoctorFinding]:
     if config.guard.sandbox == "bwrap" and (problem := sandbox_problem()):
         yield DoctorFinding(
             kind="sandbox",

@@ -1,11 +1,8 @@
 """What the doctor can find in a readable state. Values in, findings out.
 
-A *problem* makes ``flyball doctor`` exit with 1; a *note* is worth knowing and needs nobody.
-
-What the doctor can find about nodes and hosts that share a pool. Values in, findings out.
-
-Most of it mends itself within seconds and is a note; a host that vanished with its leases, and two machines
-under one name, need a person.
+A *problem* makes ``flyball doctor`` exit with 1; a *note* is worth knowing and needs no action. Most findings
+about nodes and hosts mend themselves within seconds and are notes; a host that vanished with its leases, and
+two machines under one name, need a person.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from flyball.cli.ui.pool_status import breaker_words, nodes_of, short
+from flyball.cli.ui.pool_status import breaker_words, present_nodes, short_incarnation
 from flyball.cli.ui.render import plain_words
 from flyball.cli.ui.units import command, counted
 from flyball.core.pool.breaker import FLAPPING_REOPENS
@@ -66,29 +63,27 @@ class Dead:
     demands: tuple[Demand, ...]
 
 
-def dead_in(census: HolderCensus, now: float) -> Dead:
-    """Claims and demand that nobody stands behind any more.
+def find_dead(census: HolderCensus, now: float) -> Dead:
+    """Claims and demand whose process is gone.
 
     An ask that cannot be checked from here counts as stale after a day: were its owner alive after all, it
     would stand in line again by itself.
     """
-    claims = [c for c in census.claims if lives(c, now) is False or _expired(c, now) or _stale_ask(c, now)]
+    claims = [
+        claim
+        for claim in census.claims
+        if lives(claim, now) is False
+        or (claim.expires_at is not None and claim.expires_at <= now)
+        or (not claim.held and alive(claim.holder) is None and now - claim.asked_at > LEASE_BACKSTOP_S)
+    ]
     demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
     return Dead(tuple(claims), tuple(demands))
 
 
-def _expired(claim: Claim, now: float) -> bool:
-    return claim.expires_at is not None and claim.expires_at <= now
+def blocking_pools(dead: Dead, census: HolderCensus, status: Status | None) -> frozenset[str]:
+    """The pools whose dead leases keep an ask waiting, or fill the cap.
 
-
-def _stale_ask(claim: Claim, now: float) -> bool:
-    return not claim.held and alive(claim.holder) is None and now - claim.asked_at > LEASE_BACKSTOP_S
-
-
-def in_the_way(dead: Dead, census: HolderCensus, status: Status | None) -> frozenset[str]:
-    """The pools whose dead leases keep somebody waiting, or fill the cap.
-
-    Elsewhere the next ask that needs the slot takes it back: such as what ``exec --replace`` leaves, always.
+    Elsewhere the next ask that needs the slot takes it back; ``exec --replace`` always leaves such a lease.
     """
     pools = frozenset(c.pool for c in dead.claims if c.held and not c.rests)
     if status is None:
@@ -103,41 +98,41 @@ def in_the_way(dead: Dead, census: HolderCensus, status: Status | None) -> froze
     return pools if shared else pools & (waiting | full)
 
 
-def of_the_dead(dead: Dead, now: float, *, in_the_way: frozenset[str]) -> Iterator[DoctorFinding]:
+def check_dead(dead: Dead, now: float, *, blocking: frozenset[str]) -> Iterator[DoctorFinding]:
     for pool in sorted({c.pool for c in dead.claims} | {d.pool for d in dead.demands}):
         leases = [c for c in dead.claims if c.pool == pool and c.held]
         asks = [c for c in dead.claims if c.pool == pool and not c.held]
         demands = [d for d in dead.demands if d.pool == pool]
         if leases:
-            yield _of_leases(pool, leases, hinder=pool in in_the_way)
+            yield _dead_leases(pool, leases, hinder=pool in blocking)
         if asks:
             yield DoctorFinding(
                 kind="dead-ask",
                 pool=pool,
-                words=f"{counted(len(asks), 'dead ask')}: {_who(asks)}",
-                meaning="nobody waits for these places in line any more",
+                words=f"{counted(len(asks), 'dead ask')}: {_claim_names(asks)}",
+                meaning="the processes that waited for these places in line are gone",
                 remedy=f"skipped when their turn comes; {FIX} drops them now",
                 fixable=True,
             )
         if demands:
-            yield _of_demands(pool, demands, now)
+            yield _stale_demands(pool, demands, now)
 
 
-def _of_leases(pool: str, leases: Sequence[Claim], *, hinder: bool) -> DoctorFinding:
+def _dead_leases(pool: str, leases: Sequence[Claim], *, hinder: bool) -> DoctorFinding:
     slots = sum(c.slots for c in leases)
     return DoctorFinding(
         kind="dead-lease",
         pool=pool,
         severity=Severity.PROBLEM if hinder else Severity.NOTE,
-        words=f"{counted(len(leases), 'dead lease')}: {_who(leases)}",
+        words=f"{counted(len(leases), 'dead lease')}: {_claim_names(leases)}",
         meaning=f"{counted(slots, 'slot')} still counted for processes that are gone"
-        + ("" if hinder else "; nobody needs it now"),
+        + ("" if hinder else "; no ask needs it now"),
         remedy=f"an ask that needs the slot takes it back by itself; {FIX} does it now",
         fixable=True,
     )
 
 
-def of_the_unknown(census: HolderCensus, now: float) -> Iterator[DoctorFinding]:
+def check_unchecked(census: HolderCensus, now: float) -> Iterator[DoctorFinding]:
     """Leases whose holders cannot be checked from here, and that no host looks after."""
     for pool in sorted({claim.pool for claim in census.claims}):
         leases = [c for c in census.claims if c.pool == pool and c.held and not c.rests and c.holder.pid]
@@ -148,14 +143,15 @@ def of_the_unknown(census: HolderCensus, now: float) -> Iterator[DoctorFinding]:
                 kind="unchecked-lease",
                 pool=pool,
                 severity=Severity.NOTE,
-                words=f"{counted(len(unknown), 'lease')} cannot be checked from here: {_who(unknown)}",
+                words=f"{counted(len(unknown), 'lease')} cannot be checked from here: "
+                + _claim_names(unknown),
                 meaning="their processes are in another pid namespace (a container, say) or on another host; "
                 f"each counts until it is released, at most for {span_words(LEASE_BACKSTOP_S)}",
                 remedy=f"if their work is over: flyball lease drop ID, of {ids}",
             )
 
 
-def _of_demands(pool: str, demands: Sequence[Demand], now: float) -> DoctorFinding:
+def _stale_demands(pool: str, demands: Sequence[Demand], now: float) -> DoctorFinding:
     counting = any(demand.until > now for demand in demands)
     return DoctorFinding(
         kind="stale-demand",
@@ -170,21 +166,19 @@ def _of_demands(pool: str, demands: Sequence[Demand], now: float) -> DoctorFindi
     )
 
 
-def _who(claims: Sequence[Claim]) -> str:
-    named = [f"{c.project}/{c.name} (pid {c.holder.pid})" for c in claims[:_NAMES_SHOWN]]
-    more = len(claims) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+def _claim_names(claims: Sequence[Claim]) -> str:
+    return first_names(f"{c.project}/{c.name} (pid {c.holder.pid})" for c in claims)
 
 
-def of_pools(pools: Iterable[PoolStatus]) -> Iterator[DoctorFinding]:
+def check_pools(pools: Iterable[PoolStatus]) -> Iterator[DoctorFinding]:
     for pool in pools:
-        yield from _of_breaker(pool)
-        yield from _of_cap(pool)
-        yield from _of_names(pool)
-        yield from _of_windows(pool)
+        yield from _check_breaker(pool)
+        yield from _check_cap(pool)
+        yield from _check_names(pool)
+        yield from _check_windows(pool)
 
 
-def _of_breaker(pool: PoolStatus) -> Iterator[DoctorFinding]:
+def _check_breaker(pool: PoolStatus) -> Iterator[DoctorFinding]:
     if pool.breaker == "closed":
         return
     flapping = pool.breaker_reopens >= FLAPPING_REOPENS
@@ -206,7 +200,7 @@ def _of_breaker(pool: PoolStatus) -> Iterator[DoctorFinding]:
     )
 
 
-def _of_cap(pool: PoolStatus) -> Iterator[DoctorFinding]:
+def _check_cap(pool: PoolStatus) -> Iterator[DoctorFinding]:
     at_floor = pool.adaptive and pool.cap == pool.cap_floor < pool.operator_cap
     if at_floor and pool.last_cut_s_ago is not None and pool.last_cut_s_ago > PINNED_S:
         yield DoctorFinding(
@@ -219,7 +213,7 @@ def _of_cap(pool: PoolStatus) -> Iterator[DoctorFinding]:
         )
 
 
-def _of_names(pool: PoolStatus) -> Iterator[DoctorFinding]:
+def _check_names(pool: PoolStatus) -> Iterator[DoctorFinding]:
     """Two processes under one name are two leases; fine, unless a person thinks they are one."""
     holders: dict[tuple[str, str], set[tuple[str, int]]] = {}
     for lease in pool.leases:
@@ -238,8 +232,8 @@ def _of_names(pool: PoolStatus) -> Iterator[DoctorFinding]:
         )
 
 
-def _of_windows(pool: PoolStatus) -> Iterator[DoctorFinding]:
-    """A budget that nobody spends is kept by nobody."""
+def _check_windows(pool: PoolStatus) -> Iterator[DoctorFinding]:
+    """A window that no call is counted in limits nothing."""
     if pool.hold_mean_s is None:
         return
     for window in pool.windows:
@@ -255,19 +249,19 @@ def _of_windows(pool: PoolStatus) -> Iterator[DoctorFinding]:
             )
 
 
-def of_the_future(census: HolderCensus, now: float) -> Iterator[DoctorFinding]:
+def check_times(census: HolderCensus, now: float) -> Iterator[DoctorFinding]:
     ahead = {c.pool for c in census.claims if max(c.asked_at, c.granted_at or 0.0) > now + AHEAD_S}
     for pool in sorted(ahead):
         yield DoctorFinding(
             kind="clock",
             pool=pool,
             words="leases or asks that begin in the future",
-            meaning="somebody with another boot clock shares this state; ages and estimates are wrong",
-            remedy="give each its own FLYBALL_HOME",
+            meaning="a process with another boot clock shares this state; ages and estimates are wrong",
+            remedy="give each machine or container its own FLYBALL_HOME",
         )
 
 
-def of_counts(wrong: Sequence[CountMismatch]) -> Iterator[DoctorFinding]:
+def check_counts(wrong: Sequence[CountMismatch]) -> Iterator[DoctorFinding]:
     for pool in sorted({w.pool for w in wrong}):
         mine = [w for w in wrong if w.pool == pool]
         told = [
@@ -284,65 +278,66 @@ def of_counts(wrong: Sequence[CountMismatch]) -> Iterator[DoctorFinding]:
 
 
 VANISHED_S = 60.0
-"""Of silence; a host that sleeps or restarts for a moment is not reported."""
+"""A host that is silent for less, because it sleeps or restarts, is not reported."""
 
 
-def of_fleet(pools: Iterable[PoolStatus]) -> Iterator[DoctorFinding]:
+def check_fleet(pools: Iterable[PoolStatus]) -> Iterator[DoctorFinding]:
     for pool in pools:
-        yield from _of_same_nodes(pool)
-        yield from _of_silent_nodes(pool)
-        yield from _of_owed(pool)
-        yield from _of_silent_hosts(pool)
-        yield from _of_same_hosts(pool)
+        yield from _check_same_nodes(pool)
+        yield from _check_silent_nodes(pool)
+        yield from _check_owed(pool)
+        yield from _check_silent_hosts(pool)
+        yield from _check_same_hosts(pool)
 
 
-def _of_same_nodes(pool: PoolStatus) -> Iterator[DoctorFinding]:
+def _check_same_nodes(pool: PoolStatus) -> Iterator[DoctorFinding]:
     """A node that was restarted leaves a silent lease behind; two that renew are two processes."""
     by_name: dict[str, list[ShareStatus]] = {}
-    for node in nodes_of(pool):
+    for node in present_nodes(pool):
         if not node.silent and not node.draining:
             by_name.setdefault(node.node, []).append(node)
     for name, nodes in by_name.items():
         if len(nodes) > 1:
+            incarnations = first_names(short_incarnation(node) for node in nodes)
             yield DoctorFinding(
                 kind=f"same-node {name}",
                 pool=pool.name,
                 severity=Severity.NOTE,
-                words=f"node {name} renews {len(nodes)} share leases: {_listed(short(n) for n in nodes)}",
+                words=f"node {name} renews {len(nodes)} share leases: {incarnations}",
                 meaning="each process has a part of its own, so the node has more parts than others",
                 remedy="give each process another name (share(node=...)), or one share to all of them",
             )
 
 
-def _of_silent_nodes(pool: PoolStatus) -> Iterator[DoctorFinding]:
-    silent = [node for node in nodes_of(pool) if node.silent and node.slots]
+def _check_silent_nodes(pool: PoolStatus) -> Iterator[DoctorFinding]:
+    silent = [node for node in present_nodes(pool) if node.silent and node.slots]
     if silent:
         slots, last_s = sum(node.slots for node in silent), max(node.expires_in_s for node in silent)
         yield DoctorFinding(
             kind="silent-node",
             pool=pool.name,
             severity=Severity.NOTE,
-            words=f"{counted(len(silent), 'node')} not heard of: {_listed(node.node for node in silent)}",
+            words=f"{counted(len(silent), 'node')} not renewing: {first_names(node.node for node in silent)}",
             meaning=f"{counted(slots, 'slot')} still counted; free for others in {span_words(last_s)}",
-            remedy="if they should run, look at their processes and at their way to the store",
+            remedy="if they should run, look at their processes and at their connection to the store",
         )
 
 
-def _of_owed(pool: PoolStatus) -> Iterator[DoctorFinding]:
-    owing = [node for node in nodes_of(pool) if node.owed]
+def _check_owed(pool: PoolStatus) -> Iterator[DoctorFinding]:
+    owing = [node for node in present_nodes(pool) if node.owed]
     if owing:
         yield DoctorFinding(
             kind="owed",
             pool=pool.name,
             severity=Severity.NOTE,
             words=f"{counted(sum(node.owed for node in owing), 'slot')} in use that were never granted, on "
-            + _listed(node.node for node in owing),
+            + first_names(node.node for node in owing),
             meaning="work that outlived its lease, or began without the store; nothing starts in its place",
             remedy="on_fenced of a share can end such work, --grace of the pool leaves it time",
         )
 
 
-def _of_silent_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
+def _check_silent_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
     for host in pool.hosts:
         if host.heard_s_ago is not None and host.heard_s_ago > VANISHED_S:
             yield DoctorFinding(
@@ -357,7 +352,7 @@ def _of_silent_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
             )
 
 
-def _of_same_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
+def _check_same_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
     boots: dict[str, set[str]] = {}
     for host in pool.hosts:
         if host.heard_s_ago is not None and not host.silent:
@@ -372,7 +367,8 @@ def _of_same_hosts(pool: PoolStatus) -> Iterator[DoctorFinding]:
         )
 
 
-def _listed(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
+    """A few names, and how many more there are."""
     found = list(names)
     more = len(found) - _NAMES_SHOWN
     return ", ".join(found[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

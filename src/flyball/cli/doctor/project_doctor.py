@@ -1,7 +1,7 @@
 """Examining and mending the project around the current folder: its settings, its tools, what its work left.
 
 What ``flyball validate`` says about settings and tasks is said here too; beside it stands what only shows
-once agents have worked: worktrees and branches that no task needs, trips that were cut short, locks that a
+once agents have worked: worktrees and branches that no task needs, tasks that were cut short, locks that a
 killed git left. Mending removes what ``flyball gc`` would remove and those locks, and nothing else.
 """
 
@@ -12,11 +12,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from flyball.cli.doctor.pool_checks import FIX, DoctorFinding, Severity
+from flyball.cli.doctor.pool_checks import FIX, DoctorFinding, Severity, first_names
 from flyball.cli.doctor.state_doctor import Checkup
 from flyball.cli.ui.units import counted
 from flyball.core.pool.verdict import span_words
@@ -36,7 +37,6 @@ from flyball.factory.validation import ACCOUNT, validate
 
 OLDEST_GIT = (2, 38)
 """The first that can try a merge without a worktree."""
-_NAMED = 5
 _LONG_HELD_S = 60.0
 _ASK_S = 20.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -51,25 +51,26 @@ class Tool:
     """Empty: it does not say."""
 
 
-class ProjectPatient:
+class ProjectDoctor:
     """One project. ``check`` looks; ``mend`` removes what is safe to remove."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def check(self) -> Checkup:
-        found = list(_of_settings(self.root))
+        found = list(_check_settings(self.root))
         try:
             project = project_in(self.root)
         except UsageError:
             return Checkup(str(self.root), True, tuple(found))
         found += [
-            *of_tools(tools_of(project)),
-            *_of_git_locks(self.root),
-            *_of_gate(project),
-            *_of_trips(project),
-            *_of_leftovers(project, self._things(project)),
+            *check_tools(find_tools(project)),
+            *_check_git_locks(self.root),
+            *_check_gate(project),
+            *_check_unfinished(project),
         ]
+        with suppress(FlyballError):  # validate says what is wrong with the repository or the tasks
+            found += _check_leftovers(project, self._survey(project).things())
         name = project.config.project.id
         return Checkup(str(self.root), True, tuple(replace(each, pool=name) for each in found))
 
@@ -88,12 +89,6 @@ class ProjectPatient:
         ]
         return Checkup(after.location, True, (*fixed, *after.found))
 
-    def _things(self, project: Project) -> list[Thing]:
-        try:
-            return self._survey(project).things()
-        except FlyballError:
-            return []  # validate says what is wrong with the repository or the tasks
-
     def _survey(self, project: Project) -> Survey:
         going_on = running(self.root) is not None
         return Survey(project, older_than_s=inf, now=time.time(), going_on=going_on)
@@ -108,10 +103,10 @@ class ProjectPatient:
                     continue  # it is found again, with the reason, when all is looked at once more
 
 
-def project_patient() -> ProjectPatient | None:
+def project_doctor() -> ProjectDoctor | None:
     """The project of this folder; None where there is none."""
     try:
-        return ProjectPatient(find_root(Path.cwd()))
+        return ProjectDoctor(find_root(Path.cwd()))
     except UsageError:
         return None
 
@@ -119,20 +114,20 @@ def project_patient() -> ProjectPatient | None:
 # -- what can be found --------------------------------------------------------------------------------
 
 
-def _of_settings(root: Path) -> Iterator[DoctorFinding]:
+def _check_settings(root: Path) -> Iterator[DoctorFinding]:
     # What is wrong with the account is a finding of its own.
     found = [each for each in validate(root) if each.where != ACCOUNT]
     for number, each in enumerate(found):
         yield DoctorFinding(
             kind=f"validate-{number}",
             words=f"{each.where}: {each.words}",
-            meaning="a run would stop or block at it" if each.severity == "problem" else "it stops nobody",
+            meaning="a run would stop or block at it" if each.severity == "problem" else "it stops no run",
             remedy="flyball validate shows all of them",
             severity=Severity(each.severity),
         )
 
 
-def tools_of(project: Project) -> list[Tool]:
+def find_tools(project: Project) -> list[Tool]:
     """The programs that a run needs, with what they say of their version."""
     agent, source = project.config.agent, project.config.tasks.source
     names = ["git", _SOURCE_TOOLS.get(source, ""), "" if agent.runtime == "command" else agent.runtime]
@@ -155,7 +150,7 @@ def _version(path: str) -> str:
     return found[0] if found is not None else ""
 
 
-def of_tools(tools: Sequence[Tool]) -> Iterator[DoctorFinding]:
+def check_tools(tools: Sequence[Tool]) -> Iterator[DoctorFinding]:
     for tool in tools:
         if not tool.version:
             yield DoctorFinding(
@@ -179,7 +174,7 @@ def _git_folder(root: Path) -> Path:
     return Path(Git(root)("rev-parse", "--path-format=absolute", "--git-common-dir"))
 
 
-def _of_git_locks(root: Path) -> Iterator[DoctorFinding]:
+def _check_git_locks(root: Path) -> Iterator[DoctorFinding]:
     try:
         locks = lock_files(_git_folder(root))
     except FlyballError:
@@ -187,7 +182,7 @@ def _of_git_locks(root: Path) -> Iterator[DoctorFinding]:
     if left := [str(lock.path) for lock in locks if not lock.holders]:
         yield DoctorFinding(
             kind="git-lock",
-            words=f"git was killed and left {counted(len(left), 'lock file')}: {_names(left)}",
+            words=f"git was killed and left {counted(len(left), 'lock file')}: {first_names(left)}",
             meaning="git refuses to change what they guard; no living process holds them",
             remedy=f"flyball run removes them, {FIX} too",
             fixable=running(root) is None,
@@ -203,85 +198,72 @@ def _of_git_locks(root: Path) -> Iterator[DoctorFinding]:
             )
 
 
-def _of_trips(project: Project) -> Iterator[DoctorFinding]:
-    """Trips that nobody goes on with."""
+def _check_unfinished(project: Project) -> Iterator[DoctorFinding]:
+    """Task runs that were cut short and that no run goes on with."""
     if running(project.root) is not None:
         return
     try:
-        cut = _cut_short(project)
+        with opened_ledger(project.state) as ledger:
+            if ledger is None:
+                return
+            ledger.load()
+            slots = list(ledger.slots.values())
     except StoreError as error:
         meaning = "what was under way cannot be told; commits are not touched"
         yield DoctorFinding(
             kind="ledger", words=str(error), meaning=meaning, remedy="move it away to start anew"
         )
         return
+    cut = [f"{slot.task} ({slot.state.value})" for slot in slots if not slot.final]
     if cut:
         yield DoctorFinding(
             kind="unfinished",
-            words=f"{counted(len(cut), 'trip')} cut short: {_names(cut)}",
-            meaning="everything they did is kept; nobody goes on with it now",
+            words=f"{counted(len(cut), 'task')} cut short: {first_names(cut)}",
+            meaning="everything done for them is kept; no run goes on with them now",
             remedy="flyball run goes on with them",
             severity=Severity.NOTE,
         )
 
 
-def _cut_short(project: Project) -> list[str]:
-    with opened_ledger(project.state) as ledger:
-        if ledger is None:
-            return []
-        ledger.load()
-        return [f"{slot.task} ({slot.state.value})" for slot in ledger.slots.values() if not slot.final]
-
-
-def _of_gate(project: Project) -> Iterator[DoctorFinding]:
+def _check_gate(project: Project) -> Iterator[DoctorFinding]:
     commands, protected = project.config.gate.commands or (), protected_paths(project.config, project.root)
     deciding = {*files_named_in(commands, project.root), *driven_by(commands, project.root)}
     guarded = {path for path, _ in protected_among(deciding, protected)}
     if open_ := sorted(deciding - guarded):
         yield DoctorFinding(
             kind="gate-unprotected",
-            words=f"what the gate does is decided by files that agents may change: {_names(open_)}",
+            words=f"what the gate does is decided by files that agents may change: {first_names(open_)}",
             meaning="work that changes one of them is judged by the gate that it made itself",
             remedy="add them to merge.protected, or look at such work before it lands (merge.policy, review)",
             severity=Severity.NOTE,
         )
 
 
-def _of_leftovers(project: Project, things: Sequence[Thing]) -> Iterator[DoctorFinding]:
+def _check_leftovers(project: Project, things: Sequence[Thing]) -> Iterator[DoctorFinding]:
     ends = {
         LeftoverKind.WORKTREE: "worktrees without an owner",
         LeftoverKind.BRANCH: "branches without a task",
     }
     for kind, words in ends.items():
         going = [
-            thing.name for thing in things if thing.kind is kind and thing.goes and not _is_kept_warm(thing)
+            thing.name
+            for thing in things
+            # The landing's own worktree is there between runs on purpose.
+            if thing.kind is kind and thing.goes and not thing.name.startswith(".")
         ]
         if going:
             yield DoctorFinding(
                 kind=f"leftover-{kind.value}",
-                words=f"{words}: {_names(going)}",
+                words=f"{words}: {first_names(going)}",
                 meaning="their work is over, and nothing in them would be lost",
                 remedy=f"flyball gc removes them, {FIX} too",
                 severity=Severity.NOTE,
                 fixable=running(project.root) is None,
             )
-    strange = [
-        t.name for t in things if t.kind is LeftoverKind.WORKTREE and not t.goes and "no worktree of" in t.why
-    ]
-    if strange:
+    if strange := [thing.name for thing in things if thing.foreign]:
         yield DoctorFinding(
             kind="strange-worktree",
-            words=f"folders that are no worktrees of this repository: {_names(strange)}",
+            words=f"folders that are not worktrees of this repository: {first_names(strange)}",
             meaning="a task of that name could not be given its own",
             remedy="look at them, and move them away",
         )
-
-
-def _is_kept_warm(thing: Thing) -> bool:
-    """The landing's own worktree is there between runs on purpose."""
-    return thing.name.startswith(".")
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

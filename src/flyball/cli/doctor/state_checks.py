@@ -1,12 +1,8 @@
-"""What the doctor can find about the place of the state: settings, disk, lock, file, clock.
+"""What the doctor can find about the place of the state: folder, files and their modes, disk, lock, clock.
 
-Works on a file that cannot be opened as a store. Writes nothing.
-
-What the doctor can find about who may use the place of the state: its folder, its files, their modes.
-
-A user who may read the file but not write it, or may not open the lock, is refused every slot, though all
-that can be seen looks well. What the modes promise is not always kept (root on ``/proc``), so where nothing
-was ever written a folder is made and removed again; nothing stays behind.
+Works on a file that cannot be opened as a store. A user who may read the file but not write it, or may not
+open the lock, is refused every slot, though all that can be seen looks well. Modes do not tell everything
+(root on ``/proc``), so where nothing was ever written a folder is made and removed again.
 """
 
 from __future__ import annotations
@@ -37,26 +33,26 @@ _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 
 
-def of_folder(folder: Path, *, used: bool) -> Iterator[DoctorFinding]:
+def check_folder(folder: Path, *, used: bool) -> Iterator[DoctorFinding]:
     """A folder that is there must be usable; one that is not must be possible to make.
 
     ``used``: there is a state in it.
     """
     try:
         if not stat.S_ISDIR(folder.stat().st_mode):
-            yield unusable(f"{folder} is not a folder")
+            yield unusable_finding(f"{folder} is not a folder")
         elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            yield unusable(f"{folder} may not be read and written by you")
+            yield unusable_finding(f"{folder} may not be read and written by you")
         elif not used and (why := _takes_nothing(folder)):
-            yield unusable(f"nothing can be made in {folder}: {why}")
+            yield unusable_finding(f"nothing can be made in {folder}: {why}")
     except FileNotFoundError:
         above = next(parent for parent in folder.parents if parent.exists())
         if not os.access(above, os.W_OK | os.X_OK):
-            yield unusable(f"{folder} cannot be made: {above} may not be written by you")
+            yield unusable_finding(f"{folder} cannot be made: {above} may not be written by you")
         elif why := _takes_nothing(above):
-            yield unusable(f"{folder} cannot be made: {above} takes nothing new ({why})")
+            yield unusable_finding(f"{folder} cannot be made: {above} takes nothing new ({why})")
     except OSError as error:
-        yield unusable(f"{folder}: {error.strerror}")
+        yield unusable_finding(f"{folder}: {error.strerror}")
 
 
 def _takes_nothing(folder: Path) -> str:
@@ -68,7 +64,7 @@ def _takes_nothing(folder: Path) -> str:
     return ""
 
 
-def unusable(words: str) -> DoctorFinding:
+def unusable_finding(words: str) -> DoctorFinding:
     return DoctorFinding(
         kind="unusable",
         words=words,
@@ -80,18 +76,18 @@ def unusable(words: str) -> DoctorFinding:
 # -- the files --------------------------------------------------------------------------------------
 
 
-def barred(path: Path) -> list[Path]:
+def inaccessible_files(path: Path) -> list[Path]:
     """The files of the state that we may not both read and write."""
     shut = [file for file in _files(path) if file.is_file() and not os.access(file, os.R_OK | os.W_OK)]
     # The last process to close the state removes some of them, maybe in between.
     return [file for file in shut if file.exists()]
 
 
-def of_files(path: Path) -> Iterator[DoctorFinding]:
+def check_files(path: Path) -> Iterator[DoctorFinding]:
     odd = [file for file in _files(path) if not file.is_file()]
     if odd:
-        yield unusable(f"{odd[0]} is not a file")
-    shut = barred(path)
+        yield unusable_finding(f"{odd[0]} is not a file")
+    shut = inaccessible_files(path)
     if shut:
         told = ", ".join(f"{file.name} is {_mode(file):04o}" for file in shut)
         mine = all(_is_mine(file) for file in shut)
@@ -107,7 +103,7 @@ def of_files(path: Path) -> Iterator[DoctorFinding]:
 
 
 def make_usable(path: Path) -> None:
-    for file in barred(path):
+    for file in inaccessible_files(path):
         file.chmod(_FILE_MODE)
 
 
@@ -133,7 +129,7 @@ def _private_paths(path: Path) -> list[tuple[Path, int]]:
     return [(file, _FILE_MODE) for file in _files(path)] + [(folder, _FOLDER_MODE) for folder in folders]
 
 
-def of_permissions(path: Path) -> Iterator[DoctorFinding]:
+def check_permissions(path: Path) -> Iterator[DoctorFinding]:
     modes = {p: _mode(p) for p, _ in _private_paths(path)}
     shared = [p for p, mode in modes.items() if mode & 0o077]
     if shared:
@@ -142,7 +138,7 @@ def of_permissions(path: Path) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             kind="permissions",
             words=f"other users may read or change the state: {told}",
-            meaning="names of projects and tasks are visible, or anybody may take every slot",
+            meaning="names of projects and tasks are visible, or any user may take every slot",
             remedy=f"{FIX} makes it private" if mine else f"its owner should run {FIX}",
             fixable=mine,
         )
@@ -157,7 +153,7 @@ _LOCK_LOOKS = 4
 _LOCK_NAP_S = 0.25
 
 
-def of_environment(path: Path) -> Iterator[DoctorFinding]:
+def check_environment(path: Path) -> Iterator[DoctorFinding]:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         yield DoctorFinding(
             kind="old-sqlite",
@@ -177,13 +173,13 @@ def of_environment(path: Path) -> Iterator[DoctorFinding]:
         yield _two_homes(path)
 
 
-def of_disk(path: Path) -> Iterator[DoctorFinding]:
+def check_disk(path: Path) -> Iterator[DoctorFinding]:
     folder = next(parent for parent in path.parents if os.path.isdir(parent))
     if is_full(str(folder)):
-        yield disk_full(f"no space is left on the disk of {folder}")
+        yield disk_full_finding(f"no space is left on the disk of {folder}")
 
 
-def disk_full(words: str) -> DoctorFinding:
+def disk_full_finding(words: str) -> DoctorFinding:
     return DoctorFinding(
         kind="disk-full",
         words=words,
@@ -206,8 +202,8 @@ def _two_homes(path: Path) -> DoctorFinding:
     )
 
 
-def of_lock(path: Path) -> Iterator[DoctorFinding]:
-    """Every step takes the lock for a moment; the same turn seen for a whole second is no moment."""
+def check_lock(path: Path) -> Iterator[DoctorFinding]:
+    """Every step takes the lock for a moment; the same turn seen for a whole second is stuck."""
     name = f"{path}.lock"
     if not os.path.exists(name):
         return
@@ -226,12 +222,12 @@ def of_lock(path: Path) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             kind="lock-stuck",
             words=f"{seen.holder} holds the lock {name} and makes no progress",
-            meaning="nobody can take or give back a slot until it goes on",
+            meaning="no process can take or give back a slot until it goes on",
             remedy=seen.way_out,
         )
 
 
-def of_sockets(folder: Path) -> Iterator[DoctorFinding]:
+def check_sockets(folder: Path) -> Iterator[DoctorFinding]:
     try:
         left = abandoned(folder_for(folder))
     except OSError:
@@ -250,7 +246,7 @@ def of_sockets(folder: Path) -> Iterator[DoctorFinding]:
 # -- the file itself ------------------------------------------------------------------------------
 
 
-def of_file(path: Path, seen: Examination) -> Iterator[DoctorFinding]:
+def check_file(path: Path, seen: Examination) -> Iterator[DoctorFinding]:
     if seen.ailment is Diagnosis.DAMAGED:
         yield DoctorFinding(
             kind="damaged",
@@ -284,43 +280,43 @@ def of_file(path: Path, seen: Examination) -> Iterator[DoctorFinding]:
             fixable=True,
         )
     elif seen.ailment is Diagnosis.BARRED:
-        yield unusable(f"{path}: {seen.words}")
+        yield unusable_finding(f"{path}: {seen.words}")
 
 
-def of_emptiness(path: Path) -> Iterator[DoctorFinding]:
+def check_emptiness(path: Path) -> Iterator[DoctorFinding]:
     """What an interrupted first use leaves looks like a file that was emptied: either is taken for new."""
     if path.is_file() and path.stat().st_size == 0:
         yield DoctorFinding(
             kind="empty",
             severity=Severity.NOTE,
-            words=f"{path} is empty: its first use was interrupted, or somebody emptied it",
+            words=f"{path} is empty: its first use was interrupted, or it was emptied",
             meaning="the next use starts it anew; settings and leases that were in it are gone",
             remedy="if it was in use before, put a copy of yours in its place or set the pools again; "
             "let work that runs finish first, for it is not counted",
         )
 
 
-def set_aside_as(finding: DoctorFinding, path: Path, aside: Path) -> DoctorFinding:
+def set_aside_finding(finding: DoctorFinding, path: Path, aside: Path) -> DoctorFinding:
     """The damaged file is out of the way: say loudly what that means."""
     return replace(
         finding,
         fixed=True,
         words=f"{path} was damaged and is now {aside}; a new, empty state was started",
-        meaning="settings are the defaults again; work that runs now is not counted, and whoever waits "
-        "waits in the old file: start both again",
+        meaning="settings are the defaults again; work that runs now is not counted, and an ask that "
+        "waits now waits in the old file: start both again",
     )
 
 
-def unreachable(words: str) -> DoctorFinding:
+def unreachable_finding(words: str) -> DoctorFinding:
     return DoctorFinding(
         kind="unreachable",
         words=words,
         meaning="the state is on a server that cannot be used from here, so nothing is admitted",
-        remedy="mend the server or the way to it; FLYBALL_URL names it",
+        remedy="mend the server or the connection to it; FLYBALL_URL names it",
     )
 
 
-def of_clock(clock: ClockRow | None) -> Iterator[DoctorFinding]:
+def check_clock(clock: ClockRow | None) -> Iterator[DoctorFinding]:
     if clock is None:
         return
     if clock.boot != boot_id():
@@ -342,6 +338,6 @@ def of_clock(clock: ClockRow | None) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             kind="clock",
             words=f"the state was last used {span_words(ahead_s)} in the future",
-            meaning="somebody with another boot clock (a container with its own time) shares this state",
-            remedy="give each its own FLYBALL_HOME; waits end late until the clock has caught up",
+            meaning="a process with another boot clock (a container with its own time) shares this state",
+            remedy="give each container its own FLYBALL_HOME; waits end late until the clock has caught up",
         )

@@ -41,26 +41,26 @@ class StateDoctor:
     def check(self) -> Checkup:
         path = self.path
         exists = os.path.exists(path)
-        found = [*state_checks.of_environment(path), *state_checks.of_folder(path.parent, used=exists)]
-        reasons = [*state_checks.of_disk(path), *state_checks.of_files(path)]
+        found = [*state_checks.check_environment(path), *state_checks.check_folder(path.parent, used=exists)]
+        reasons = [*state_checks.check_disk(path), *state_checks.check_files(path)]
         found += reasons
         if not exists:
             return Checkup(str(path), False, tuple(found))
         seen = examine(path)
         found += [
-            *state_checks.of_permissions(path),
-            *state_checks.of_lock(path),
-            *state_checks.of_sockets(mail_home(self.address)),
+            *state_checks.check_permissions(path),
+            *state_checks.check_lock(path),
+            *state_checks.check_sockets(mail_home(self.address)),
         ]
         # Why a file could not be opened is said once, with what to do about it.
         if not reasons or seen.ailment is not Diagnosis.BARRED:
-            found += state_checks.of_file(path, seen)
-        found += [*state_checks.of_emptiness(path), *state_checks.of_clock(seen.clock)]
+            found += state_checks.check_file(path, seen)
+        found += [*state_checks.check_emptiness(path), *state_checks.check_clock(seen.clock)]
         if seen.ailment is None:
-            found += self._of_state()
+            found += self._check_state()
         return Checkup(str(path), True, tuple(found))
 
-    def _of_state(self) -> list[DoctorFinding]:
+    def _check_state(self) -> list[DoctorFinding]:
         try:
             reader = open_reader(self.address)
             try:
@@ -69,15 +69,15 @@ class StateDoctor:
             finally:
                 reader.close()
         except StoreUnreadableError as error:
-            return [*self._of_damage(error)]
+            return [*self._damage_findings(error)]
         except StoreError as error:
-            return [self._of_failure(error)]
-        pools, dead = status.pools if status is not None else (), pool_checks.dead_in(census, now)
-        hindering = pool_checks.in_the_way(dead, census, status)
-        found = [*pool_checks.of_the_dead(dead, now, in_the_way=hindering), *pool_checks.of_counts(wrong)]
-        found += pool_checks.of_the_unknown(census, now)
-        found += [*pool_checks.of_pools(pools), *pool_checks.of_fleet(pools)]
-        return [*found, *pool_checks.of_the_future(census, now)]
+            return [self._failure_finding(error)]
+        pools, dead = status.pools if status is not None else (), pool_checks.find_dead(census, now)
+        blocking = pool_checks.blocking_pools(dead, census, status)
+        found = [*pool_checks.check_dead(dead, now, blocking=blocking), *pool_checks.check_counts(wrong)]
+        found += pool_checks.check_unchecked(census, now)
+        found += [*pool_checks.check_pools(pools), *pool_checks.check_fleet(pools)]
+        return [*found, *pool_checks.check_times(census, now)]
 
     def _status(self, reader: Store, *, miscounted: bool) -> Status | None:
         """None where rows are missing: pools cannot be judged before they are counted again."""
@@ -88,12 +88,13 @@ class StateDoctor:
                 raise
             return None
 
-    def _of_damage(self, error: StoreUnreadableError) -> Iterable[DoctorFinding]:
-        return state_checks.of_file(self.path, Examination(Diagnosis.DAMAGED, str(error)))
+    def _damage_findings(self, error: StoreUnreadableError) -> Iterable[DoctorFinding]:
+        return state_checks.check_file(self.path, Examination(Diagnosis.DAMAGED, str(error)))
 
-    def _of_failure(self, error: StoreError | OSError) -> DoctorFinding:
-        full = isinstance(error, StoreFullError)
-        return state_checks.disk_full(str(error)) if full else state_checks.unusable(str(error))
+    def _failure_finding(self, error: StoreError | OSError) -> DoctorFinding:
+        if isinstance(error, StoreFullError):
+            return state_checks.disk_full_finding(str(error))
+        return state_checks.unusable_finding(str(error))
 
     # -- mending ----------------------------------------------------------------------------------
 
@@ -105,19 +106,20 @@ class StateDoctor:
                 try:
                     repair()
                 except (StoreError, OSError) as error:
-                    trouble.append(self._of_failure(error))
+                    trouble.append(self._failure_finding(error))
         after = self.check()
         remaining = {f.key for f in after.found}
-        fixed = [self._told(f) for f in before.found if f.fixable and f.key not in remaining]
+        fixed = [
+            state_checks.set_aside_finding(finding, self.path, self._aside)
+            if finding.kind == "damaged" and self._aside is not None
+            else replace(finding, fixed=True)
+            for finding in before.found
+            if finding.fixable and finding.key not in remaining
+        ]
         unsaid = [finding for finding in trouble if finding.key not in remaining]
         return Checkup(after.location, after.exists, (*fixed, *after.found, *unsaid))
 
-    def _told(self, finding: DoctorFinding) -> DoctorFinding:
-        if finding.kind == "damaged" and self._aside is not None:
-            return state_checks.set_aside_as(finding, self.path, self._aside)
-        return replace(finding, fixed=True)
-
-    def _repairs(self) -> Sequence[tuple[tuple[str, ...], Callable[[], None]]]:
+    def _repairs(self) -> Sequence[tuple[tuple[str, ...], Callable[[], object]]]:
         """In this order: a file must be there and private before anything in it is touched."""
         return (
             (("permissions",), partial(state_checks.make_private, self.path)),
@@ -126,7 +128,7 @@ class StateDoctor:
             (("old-layout", "other-boot"), self._open),
             (("dead-lease", "dead-ask", "stale-demand"), self._bury),
             (("miscount",), self._recount),
-            (("sockets",), self._sweep),
+            (("sockets",), lambda: sweep(folder_for(mail_home(self.address)))),
         )
 
     def _set_aside(self) -> None:
@@ -135,7 +137,7 @@ class StateDoctor:
 
     def _is_damaged(self) -> bool:
         seen = examine(self.path)
-        found = [*state_checks.of_file(self.path, seen)] if seen.ailment else self._of_state()
+        found = [*state_checks.check_file(self.path, seen)] if seen.ailment else self._check_state()
         return any(f.kind == "damaged" for f in found)
 
     def _open(self) -> None:
@@ -145,37 +147,34 @@ class StateDoctor:
 
     def _bury(self) -> None:
         with closing(Governor(self.address)) as governor:
-            dead = pool_checks.dead_in(governor.store.census(), governor.store.now())
+            dead = pool_checks.find_dead(governor.store.census(), governor.store.now())
             governor.bury([(c.id, c.holder) for c in dead.claims], dead.demands)
 
     def _recount(self) -> None:
         with closing(Governor(self.address)) as governor:
             governor.recount()
 
-    def _sweep(self) -> None:
-        sweep(folder_for(mail_home(self.address)))
 
-
-class ServerPatient(StateDoctor):
+class ServerStateDoctor(StateDoctor):
     """State on a server: what its pools say; files, clocks and sockets are not ours to judge."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, Path())
 
     def check(self) -> Checkup:
-        return Checkup(shown(self.address), True, tuple(self._of_state()))
+        return Checkup(shown(self.address), True, tuple(self._check_state()))
 
-    def _of_damage(self, error: StoreUnreadableError) -> Iterable[DoctorFinding]:
-        return [self._of_failure(error)]
+    def _damage_findings(self, error: StoreUnreadableError) -> Iterable[DoctorFinding]:
+        return [self._failure_finding(error)]
 
-    def _of_failure(self, error: StoreError | OSError) -> DoctorFinding:
-        return state_checks.unreachable(str(error))
+    def _failure_finding(self, error: StoreError | OSError) -> DoctorFinding:
+        return state_checks.unreachable_finding(str(error))
 
 
-def patient() -> StateDoctor | None:
-    """Whoever the environment points at; None where the state lives in memory only."""
+def state_doctor() -> StateDoctor | None:
+    """For the state that the environment names; None where it lives in memory only."""
     address = resolve()
     if on_server(address):
-        return ServerPatient(address)
+        return ServerStateDoctor(address)
     path = path_of(address)
     return StateDoctor(address, path) if path is not None else None

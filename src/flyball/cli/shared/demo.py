@@ -1,12 +1,11 @@
-"""``flyball demo --here``: the governed run alone, in the user's own state, seen from other terminals.
+"""What the demo shows, the table while it runs and the card at the end, and ``flyball demo --here``.
 
-The pool ``demo`` is set up for it and stays, with what it learned; no other pool is touched. Slots of
-processes that are stopped half way are given back.
-
-What the demo shows: the table while it runs, the card at the end. Values in, blocks out.
-
-Every number is measured, and the card says by whom. Where the governor was not the better one the card says
+Every number is measured, and the card says by what. Where the governor was not the better one the card says
 that as plainly as where it was.
+
+``--here`` is the governed run alone, in the user's own state, seen from other terminals. The pool ``demo`` is
+set up for it and stays, with what it learned; no other pool is touched. Slots of processes that are stopped
+half way are given back.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from flyball.cli.ui.render import (
@@ -74,7 +74,7 @@ def intro(setup: Setup) -> list[Block]:
             f"{workload.workers} processes of {len(workload.teams)} projects share one provider, "
             f"{counted(workload.calls_each, 'call')} a project."
         ),
-        Line(f"It serves {setup.capacity.words()} calls at once, tells nobody, and answers 429 beyond."),
+        Line(f"It serves {setup.capacity.words()} calls at once, does not say so, and answers 429 beyond."),
     ]
 
 
@@ -95,7 +95,7 @@ def frame(
         *_tracks(standing),
     ]
     if before is not None:
-        blocks += [BLANK, Line(Piece(in_a_line(before), Style.QUIET), label="without")]
+        blocks += [BLANK, Line(Piece(score_words(before), Style.QUIET), label="without")]
     return blocks
 
 
@@ -104,16 +104,16 @@ def _projects(standing: Standing, glyphs: Glyphs, *, wide: bool) -> Table:
     columns += [Column("WAITING", right=True), Column("429s", right=True), Column("DONE", right=True)]
     rows: list[list[Words]] = []
     for row in standing.rows:
+        full = BAR_WIDTH * row.done // row.calls
+        bar = [
+            Piece(glyphs.full * full, Style.GOOD),
+            Piece(glyphs.empty * (BAR_WIDTH - full), Style.QUIET),
+        ]
         cells: list[Words] = [row.project, *([str(row.processes)] * wide), str(row.running), str(row.waiting)]
         cells += [Piece(str(row.throttles), Style.BAD if row.throttles else Style.QUIET)]
-        cells += [f"{row.done}/{row.calls}", *([_bar(row.done, row.calls, glyphs)] * wide)]
+        cells += [f"{row.done}/{row.calls}", *([bar] * wide)]
         rows.append(cells)
     return Table([*columns, *([Column("")] * wide)], rows)
-
-
-def _bar(done: int, of: int, glyphs: Glyphs) -> Words:
-    full = BAR_WIDTH * done // of
-    return [Piece(glyphs.full * full, Style.GOOD), Piece(glyphs.empty * (BAR_WIDTH - full), Style.QUIET)]
 
 
 def _tracks(standing: Standing) -> Iterator[Block]:
@@ -123,17 +123,17 @@ def _tracks(standing: Standing) -> Iterator[Block]:
     last = samples[-1]
     yield Line(Piece(track(samples, _capacity), Style.QUIET), label="capacity", indent=2)
     if standing.governed:
-        yield Line(compared(samples, _cap), label="cap", indent=2)
+        yield Line(coloured_track(samples, _cap), label="cap", indent=2)
         state = f", {last.state}" if last.state else ""
         now = f"cap {last.cap}, {last.in_use} in use{state}; the provider would serve {last.capacity}"
     else:
-        yield Line(compared(samples, _open), label="at once", indent=2)
+        yield Line(coloured_track(samples, _open), label="at once", indent=2)
         now = f"{counted(last.open, 'request')} at once; the provider serves {last.capacity}"
     yield Line(now, label="now", indent=2)
 
 
 def progress(standing: Standing) -> str:
-    """The same in one line, for whoever reads a file.
+    """The same in one line, for a file.
 
     without  4.0 s  31/90 done   22 x 429   6 running 10 waiting  capacity 6
     """
@@ -153,16 +153,11 @@ def progress(standing: Standing) -> str:
 # -- tracks: one digit per half second -------------------------------------------------------------
 
 
-def _capacity(sample: Sample) -> int:
-    return sample.capacity
+_capacity, _open = attrgetter("capacity"), attrgetter("open")
 
 
 def _cap(sample: Sample) -> int:
     return sample.cap or 0
-
-
-def _open(sample: Sample) -> int:
-    return sample.open
 
 
 def _ticks(samples: Sequence[Sample], every_s: float) -> list[Sample]:
@@ -179,7 +174,7 @@ def track(samples: Sequence[Sample], pick: Callable[[Sample], int], every_s: flo
     return "".join(_digit(pick(sample)) for sample in _ticks(samples, every_s))
 
 
-def compared(
+def coloured_track(
     samples: Sequence[Sample], pick: Callable[[Sample], int], every_s: float = TRACK_EVERY_S
 ) -> list[Piece]:
     """A track that is red where it is above the capacity of that moment."""
@@ -192,7 +187,7 @@ def compared(
 # -- the card ---------------------------------------------------------------------------------------
 
 
-def in_a_line(score: TrialScore) -> str:
+def score_words(score: TrialScore) -> str:
     stopped = ", stopped at the time limit" if score.stopped else ""
     return f"{counted(score.calls_done, 'call')} in {score.wall_s:.1f} s, {score.throttles} x 429{stopped}"
 
@@ -203,7 +198,9 @@ def card(
     """Before and after, side by side."""
     columns = [Column(""), Column("WITHOUT", right=True), Column("WITH FLYBALL", right=True)]
     columns += [Column("CHANGE"), Column("MEASURED BY")]
-    every_s = _tick_s(tracks)
+    longest_s = max((samples[-1].t_s for samples in tracks if samples), default=0.0)
+    # Half a second, or as many halves as make the longest run fit on a line.
+    every_s = TRACK_EVERY_S * max(1, -(-int(longest_s / TRACK_EVERY_S + 1) // TRACK_WIDTH))
     before, after = tracks
     longer = max(tracks, key=lambda samples: samples[-1].t_s if samples else 0.0)
     blocks: list[Block] = [
@@ -219,23 +216,23 @@ def card(
             )
         ),
         Line(Piece(track(longer, _capacity, every_s), Style.QUIET), label="capacity", indent=2),
-        Line(compared(before, _open, every_s), label="without", indent=2),
-        Line(compared(after, _cap, every_s), label="with", indent=2),
+        Line(coloured_track(before, _open, every_s), label="without", indent=2),
+        Line(coloured_track(after, _cap, every_s), label="with", indent=2),
         BLANK,
         Line(Piece(note, Style.QUIET)),
     ]
-    verdict = _honest(without, governed)
-    return [*blocks, *([Line(Piece(verdict, Style.WARN))] if verdict else [])]
-
-
-def _tick_s(tracks: tuple[Sequence[Sample], Sequence[Sample]]) -> float:
-    """Half a second, or as many halves as make the longest run fit on a line."""
-    longest_s = max((samples[-1].t_s for samples in tracks if samples), default=0.0)
-    return TRACK_EVERY_S * max(1, -(-int(longest_s / TRACK_EVERY_S + 1) // TRACK_WIDTH))
+    if governed.stopped or without.stopped:
+        words = "A run hit its time limit: its numbers are of the part that was done."
+        blocks.append(Line(Piece(words, Style.WARN)))
+    elif governed.wall_s > without.wall_s * (1 + SLACK):
+        words = "Slower here: the governor starts low and backs off when it touches the limit."
+        blocks.append(Line(Piece(words, Style.WARN)))
+    return blocks
 
 
 def _card_rows(a: TrialScore, b: TrialScore) -> Iterator[list[Words]]:
-    yield ["calls done", str(a.calls_done), str(b.calls_done), _same(a.calls_done, b.calls_done), "workers"]
+    same: Words = "the same" if a.calls_done == b.calls_done else Piece("not the same", Style.BAD)
+    yield ["calls done", str(a.calls_done), str(b.calls_done), same, "workers"]
     yield ["429s answered", str(a.throttles), str(b.throttles), fewer(a.throttles, b.throttles), "provider"]
     yield ["wasted per 100 done", _number(a.wasted_per_100), _number(b.wasted_per_100), "", "provider"]
     yield ["wall time", f"{a.wall_s:.1f} s", f"{b.wall_s:.1f} s", faster(a.wall_s, b.wall_s), "clock"]
@@ -258,10 +255,6 @@ def _counts(score: TrialScore) -> str:
 
 def _peak(score: TrialScore) -> str:
     return f"{score.peak_open} / {score.capacity}"
-
-
-def _same(a: int, b: int) -> Words:
-    return "the same" if a == b else Piece("not the same", Style.BAD)
 
 
 def fewer(a: int, b: int) -> Words:
@@ -297,14 +290,6 @@ def _fairer(a: TrialScore, b: TrialScore) -> Words:
     return Piece("fairer", Style.GOOD) if b.fairness > a.fairness else Piece("less fair", Style.BAD)
 
 
-def _honest(without: TrialScore, governed: TrialScore) -> str:
-    if governed.stopped or without.stopped:
-        return "A run hit its time limit: its numbers are of the part that was done."
-    if governed.wall_s > without.wall_s * (1 + SLACK):
-        return "Slower here: the governor starts low and backs off when it touches the limit."
-    return ""
-
-
 POOL = "demo"
 FRAME_S, LINE_EVERY_S = 0.125, 2.0
 
@@ -314,13 +299,19 @@ def run(setup: Setup, *, as_json: bool, result: Callable[[Heat], dict[str, objec
     if address == "memory:":
         raise UsageError("memory: is what one process keeps for itself; unset FLYBALL_URL to see --here")
     if not as_json:
-        show([*intro(setup), *_where(address), BLANK])
+        watch: list[Block] = [
+            Line(f"Governed by the pool {POOL} of {Governor(address).place}."),
+            Line("flyball serve --open           shows it on a page, live", label="watch"),
+            Line(f"flyball status {POOL} --watch    shows it here", label=" "),
+        ]
+        show([*intro(setup), *watch, BLANK])
         sys.stdout.flush()
     heat = _run(setup, address, quiet=as_json)
     if as_json:
         print_json({"tag": "measured", "pool": setup.pool, "with": {**result(heat), "facts": heat.story}})
     else:
-        show([BLANK, Line(in_a_line(score(heat.record)), label="with"), *_next()])
+        then = f"flyball status {POOL}   how it stands now; the pool stays as it is"
+        show([BLANK, Line(score_words(score(heat.record)), label="with"), Line(then, label="next")])
 
 
 def _run(setup: Setup, address: str, *, quiet: bool) -> Heat:
@@ -336,15 +327,3 @@ def _run(setup: Setup, address: str, *, quiet: bool) -> Heat:
                 next_line_s += LINE_EVERY_S
                 print(progress(standing), flush=True)
     return heat
-
-
-def _where(address: str) -> list[Block]:
-    return [
-        Line(f"Governed by the pool {POOL} of {Governor(address).place}."),
-        Line("flyball serve --open           shows it on a page, live", label="watch"),
-        Line(f"flyball status {POOL} --watch    shows it here", label=" "),
-    ]
-
-
-def _next() -> list[Block]:
-    return [Line(f"flyball status {POOL}   how it stands now; the pool stays as it is", label="next")]

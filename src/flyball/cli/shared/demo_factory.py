@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flyball.cli.ui.render import BLANK, Block, Line, Piece, Style, print_json, show
-from flyball.cli.ui.run_progress import ended, watcher_for
+from flyball.cli.ui.run_progress import report_screen, watcher_for
 from flyball.core.tasks.task_run import Step
 from flyball.factory.git.git import Git
 from flyball.factory.project.config_reader import load_config
@@ -82,7 +82,12 @@ def run(*, as_json: bool) -> int:
                 sys.stdout.flush()
             report, signalled = conduct(root, load_config(root), RunRequest(), RunOptions(), watcher=watcher)
         history = Git(root)("log", "--format=%h %s", "main").splitlines()
-        backs = {name: back for name, *_ in _TASKS if (back := _sent_back(root / STATE, name))}
+        backs = {
+            name: str(entry.fields["cause"])
+            for name, *_ in _TASKS
+            for entry in reversed(history_of(root / STATE, name))
+            if entry.step is Step.BACK
+        }
     if as_json:
         record = {"merged": report.merged, "blocked": report.blocked, "sent_back": backs}
         print_json({**record, "history": history})
@@ -123,15 +128,9 @@ def _home_of_its_own(home: Path) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _sent_back(state: Path, task: str) -> str:
-    """By whom, if it was: its review or the gate."""
-    backs = (entry for entry in history_of(state, task) if entry.step is Step.BACK)
-    return next((str(entry.fields["cause"]) for entry in backs), "")
-
-
 def _card(report: RunReport, backs: Mapping[str, str], history: list[str]) -> Iterator[Block]:
     yield BLANK
-    yield from ended(report)
+    yield from report_screen(report)
     for task, cause in backs.items():
         by = {"review": "its review", "gate": "the gate"}.get(cause, cause)
         then = "mended, and merged" if task in report.merged else "not mended"

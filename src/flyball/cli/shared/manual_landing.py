@@ -1,9 +1,7 @@
-"""A person has a task landed, in one of the ways of a trip.
+"""A person has a task landed, in one of the ways in which a run lands it.
 
 Where a run is going on, it does the landing; otherwise this process does, under the run's own lock. Either
-way what happens is read from the ledger and shown as it happens.
-
-A landing as it happens, told from the ledger: a line per step, and what the gate prints.
+way what happens is read from the ledger and shown as it happens: a line per step, and what the gate prints.
 """
 
 from __future__ import annotations
@@ -72,16 +70,13 @@ class LandingLines:
         self._pass_on_gate()
         if entry.step is Step.GATE and entry.mark is RunPhase.BEGUN:
             self._say(f"gate: {entry.fields.get('command', '')}")
-            self._open_gate(Path(str(entry.fields.get("folder_of_gate", ""))))
+            if self._out is not None:
+                # A landing that starts over throws the log away; what was told of it is told.
+                with contextlib.suppress(OSError):
+                    folder = Path(str(entry.fields.get("folder_of_gate", "")))
+                    self._gate = StreamCopy(GrowingFile.open(folder / LOG))
         elif (entry.step, entry.mark) in _STEPS:
             self._say(_STEPS[entry.step, entry.mark].format(reason=entry.fields.get("reason", "")))
-
-    def _open_gate(self, folder: Path) -> None:
-        if self._out is None:
-            return
-        # A landing that starts over throws the log away; what was told of it is told.
-        with contextlib.suppress(OSError):
-            self._gate = StreamCopy(GrowingFile.open(folder / LOG))
 
     def _pass_on_gate(self) -> None:
         if self._gate is None or self._out is None:
@@ -113,15 +108,15 @@ class LandingLines:
         self._end_gate()
 
 
-def landed_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet: bool) -> list[str]:
+def land_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet: bool) -> list[str]:
     """Land it, and show how; what else is worth a word. The ledger says what came of it."""
     last = history_of(project.state, task_id)[-1].id
-    by = _by_the_run if running(project.root) is not None else _by_ourselves
+    by = _land_in_run if running(project.root) is not None else _land_here
     with LandingLines(project.state, task_id, after=last, out=None if quiet else sys.stdout) as lines:
         return by(project, task_id, how, lines)
 
 
-def _by_the_run(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
+def _land_in_run(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
     """Ask, and follow until the landing is over or the run is."""
     answer = ask(project.root, "merge", task_id, how=how)
     if answer is not None and not answer.accepted:
@@ -131,7 +126,7 @@ def _by_the_run(project: Project, task_id: str, how: str, lines: LandingLines) -
     return []
 
 
-def _by_ourselves(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
+def _land_here(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
     """Land it here; what else is worth a word."""
     check_runnable(project.config)
     done = threading.Event()

@@ -27,12 +27,9 @@ def named_pull(pulls: Mapping[str, TaskRunState], word: str) -> TaskRunState:
         return pulls[word]
     number = re.search(r"(\d+)/?$", word)
     for slot in pulls.values():
-        if number is not None and slot.pr_number == int(number[1]) and _means(word, slot):
+        is_named = word.lstrip("#!") == str(slot.pr_number) or word.rstrip("/") == slot.pr_url
+        if number is not None and slot.pr_number == int(number[1]) and is_named:
             return slot
     known = ", ".join(f"{slot.task} (#{slot.pr_number})" for slot in pulls.values())
     way_out = f"open are {known}" if known else "none is open; flyball pr open TASK opens one"
     raise UsageError(f"there is no pull request {word!r} of this project's tasks; {way_out}")
-
-
-def _means(word: str, slot: TaskRunState) -> bool:
-    return word.lstrip("#!") == str(slot.pr_number) or word.rstrip("/") == slot.pr_url

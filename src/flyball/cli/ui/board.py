@@ -1,4 +1,4 @@
-"""What a run looks like: what is under way, what waits and why, whose turn it is.
+"""What a run looks like: what is under way, what waits and why, what to do next.
 
 Values in, blocks out. ``flyball run`` and ``flyball board`` show the same.
 """
@@ -59,38 +59,35 @@ def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTH
         yield Line(board.account, label="account", indent=2)
     if board.ending:
         yield Line(Piece(board.ending, Style.WARN), indent=2)
-    rows = sorted(_unmerged(board), key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else 9)
+    rows = sorted(
+        (row for row in board.rows if row.state != "merged"),
+        key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else 9,
+    )
     shown = rows[: room.rows(len(rows))]
     if rows:
         yield _rows_table(shown, at)
         yield from _more(len(rows) - len(shown))
     for row in shown:
-        yield from _denied(row)
-    yield from _waiting(board, room.waiting(len(board.waiting), beside=len(shown)))
-    yield from _merged(board)
+        if row.denials:
+            yield Line(denied_words(row.task, row.denials), label=Piece("denied", Style.WARN), indent=2)
+    yield from _waiting_table(board, room.waiting(len(board.waiting), beside=len(shown)))
+    yield from _merged_tasks(board)
     for note in board.notes:
         yield Line(note, label="note", indent=2)
     yield from _next(board, rows)
-
-
-def _unmerged(board: Board) -> list[BoardRow]:
-    return [row for row in board.rows if row.state != "merged"]
 
 
 def _heading(board: Board) -> Line:
     words: list[str | Piece] = [Piece(board.project, Style.STRONG)]
     running = sum(row.state == "running" for row in board.rows)
     if board.pid:
-        words += [f"  {running} of {board.width} running, {board.merged} merged", _quiet(board)]
+        pid = Piece(f"  pid {board.pid}", Style.QUIET)
+        words += [f"  {running} of {board.width} running, {board.merged} merged", pid]
     elif board.run:
         words += ["  no run is going on; ", f"{board.merged} merged so far"]
     else:
         words += ["  nothing has been run here yet"]
     return Line(words)
-
-
-def _quiet(board: Board) -> Piece:
-    return Piece(f"  pid {board.pid}", Style.QUIET)
 
 
 def _more(number: int) -> Iterator[Line]:
@@ -110,21 +107,15 @@ def _rows_table(rows: Sequence[BoardRow], at: float) -> Table:
     columns += [Column("TOKENS", right=True)] * tokens + [Column("COST", right=True)] * cost
     cells: list[list[Words]] = []
     for row in rows:
-        numbers: list[Words] = [amount(row.tokens) if row.tokens else ""] * tokens
-        numbers += [_cost(row)] * cost
-        cells.append([row.task, _state(row), row.agent, _age(row, at), *numbers, _detail(row)])
+        again = f" ({row.attempt})" if row.attempt > 1 else ""
+        state = Piece(WORDS.get(row.state, row.state) + again, STYLES.get(row.state, Style.PLAIN))
+        age = span_words(max(0.0, at - row.since)) if row.since else ""
+        price = f"${row.cost_usd:.2f}" if row.cost_usd is not None else "unknown" if row.tokens else ""
+        numbers = [amount(row.tokens) if row.tokens else ""] * tokens + [price] * cost
+        silent = [Piece("silent for a while; ", Style.WARN)] if row.stuck else []
+        detail: Words = [*silent, row.why or row.activity or row.back or row.title]
+        cells.append([row.task, state, row.agent, age, *numbers, detail])
     return Table([*columns, Column("", wraps=True)], cells)
-
-
-def _cost(row: BoardRow) -> str:
-    if row.cost_usd is not None:
-        return f"${row.cost_usd:.2f}"
-    return "unknown" if row.tokens else ""
-
-
-def _denied(row: BoardRow) -> Iterator[Line]:
-    if row.denials:
-        yield Line(denied_words(row.task, row.denials), label=Piece("denied", Style.WARN), indent=2)
 
 
 def denied_words(task: str, denials: Sequence[str]) -> str:
@@ -133,24 +124,10 @@ def denied_words(task: str, denials: Sequence[str]) -> str:
     return f"{task}: its agent may not {'; '.join(denials[:_DENIALS_NAMED])}{more}"
 
 
-def _state(row: BoardRow) -> Piece:
-    again = f" ({row.attempt})" if row.attempt > 1 else ""
-    return Piece(WORDS.get(row.state, row.state) + again, STYLES.get(row.state, Style.PLAIN))
-
-
-def _age(row: BoardRow, at: float) -> str:
-    return span_words(max(0.0, at - row.since)) if row.since else ""
-
-
-def _detail(row: BoardRow) -> Words:
-    words = row.why or row.activity or row.back or row.title
-    return [Piece("silent for a while; ", Style.WARN), words] if row.stuck else words
-
-
 # -- what is not --------------------------------------------------------------------------------------
 
 
-def _waiting(board: Board, at_most: int) -> Iterator[Block]:
+def _waiting_table(board: Board, at_most: int) -> Iterator[Block]:
     if not board.waiting:
         return
     shown = board.waiting[:at_most]
@@ -160,7 +137,7 @@ def _waiting(board: Board, at_most: int) -> Iterator[Block]:
     yield from _more(len(board.waiting) - len(shown) + board.more_waiting)
 
 
-def _merged(board: Board) -> Iterator[Block]:
+def _merged_tasks(board: Board) -> Iterator[Block]:
     """Those of this run, the latest first."""
     rows = sorted((row for row in board.rows if row.state == "merged"), key=lambda row: -row.since)
     if rows:
@@ -171,7 +148,7 @@ def _merged(board: Board) -> Iterator[Block]:
 
 
 def _next(board: Board, rows: Sequence[BoardRow]) -> Iterator[Block]:
-    """Whose turn it is, where no run is going on."""
+    """What a person can do now."""
     hints = list(_hints(board, rows))
     if hints:
         yield BLANK

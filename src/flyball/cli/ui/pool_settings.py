@@ -104,12 +104,8 @@ def one_line(view: PoolView) -> str:
             f"by itself; --static fixes it at {s['cap']}"
         )
     others = [key for key in view.named if key not in _SAID and s[key] != {}]
-    return "; ".join([words, *(f"{_flag(key).lstrip('-')} {_in_force(view, key)}" for key in others)])
-
-
-def _flag(key: str) -> str:
-    """What Python can set and the command line cannot goes by its own name."""
-    return SETTINGS[key].flag or key
+    flags = {key: (SETTINGS[key].flag or key).lstrip("-") for key in others}
+    return "; ".join([words, *(f"{flags[key]} {_in_force(view, key)}" for key in others)])
 
 
 _SAID = ("adaptive", "cap", "cap_floor", "cap_ceiling")
@@ -132,7 +128,7 @@ def window_note(name: str) -> str:
 def pool_screen(view: PoolView) -> Iterator[Block]:
     kind = "adaptive" if view.settings["adaptive"] else "static"
     slots = f"{counted(view.cap_now, 'slot')} now"
-    state = slots if view.used else "nobody has used it yet; it starts like this"
+    state = slots if view.used else "not used yet; it starts like this"
     yield Line([Piece(view.name, Style.STRONG), f"  {kind}, {state}"])
     rows: list[list[Words]] = [[f"--{kind}", "yes", _source(view, "adaptive")]]
     for key, setting in SETTINGS.items():

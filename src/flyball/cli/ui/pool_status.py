@@ -1,11 +1,8 @@
 """What a pool looks like to a person: what is happening, why, what next.
 
 Values in, blocks out; nothing here reads the state or prints. A healthy idle pool is two lines; everything
-else appears only when there is something to say about it.
-
-Of a pool's screen: the nodes that hold share leases, and the hosts behind the other leases.
-
-A pool that one machine uses shows none of it.
+else appears only when there is something to say about it. Nodes that hold share leases, and the hosts behind
+the other leases, are shown only for a pool that several machines or processes share.
 """
 
 from __future__ import annotations
@@ -32,23 +29,23 @@ from flyball.governor.status import (
 )
 
 _SHORT = 6
-"""Of an incarnation: enough to tell the few of one node apart."""
+"""Letters of an incarnation: enough to tell the few of one node apart."""
 
 
-def nodes_of(pool: PoolStatus) -> list[ShareStatus]:
+def present_nodes(pool: PoolStatus) -> list[ShareStatus]:
     """Those that have not left."""
     return [share for share in pool.shares if not share.over]
 
 
 def share_words(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
     """Labelled lines about all nodes together."""
-    nodes = nodes_of(pool)
+    nodes = present_nodes(pool)
     if nodes:
         grace = f", grace {span_words(pool.grace_s)}" if pool.grace_s else ""
         parts = "evenly" if pool.allotment == AllotRule.EVEN.value else f"by {pool.allotment}"
         yield "shares", f"{_sums(nodes)}; divided {parts}, a beat every {pool.heartbeat_s:g} s{grace}"
     if pool.learning_for_s is not None:
-        wait = f"the store has just begun: nobody grows for {span_words(pool.learning_for_s)}"
+        wait = f"the store has just begun: no share grows for {span_words(pool.learning_for_s)}"
         yield "learning", Piece(wait, Style.WARN)
 
 
@@ -58,32 +55,29 @@ def _sums(nodes: Sequence[ShareStatus]) -> str:
 
 
 def share_blocks(pool: PoolStatus, *, rows: int) -> Iterator[Block]:
-    nodes = nodes_of(pool)
+    nodes = present_nodes(pool)
     if not nodes:
         return
     weighed = any(node.weight != 1.0 for node in nodes)
-    columns = [Column("NODE"), *(Column(title, right=True) for title in _titles(weighed=weighed))]
+    titles = ["SLOTS", "TARGET", "IN FLIGHT", "WANTS", *(["WEIGHT"] * weighed), "EXPIRES"]
+    columns = [Column("NODE"), *(Column(title, right=True) for title in titles)]
     # Where not all fit, those that something is to be said about are not the ones left out.
     first = sorted(nodes, key=lambda node: (not node_note(node), node.node, node.incarnation))[:rows]
     shown = sorted(first, key=lambda node: (node.node, node.incarnation))
-    yield Table([*columns, Column("", wraps=True)], [_row(node, weighed=weighed) for node in shown])
+    yield Table([*columns, Column("", wraps=True)], [_node_row(node, weighed=weighed) for node in shown])
     if len(nodes) > rows:
         rest = [node for node in nodes if node not in first]
         yield _quiet_line(f"and {_sums(rest)}; --json lists them")
 
 
-def _titles(*, weighed: bool) -> list[str]:
-    return ["SLOTS", "TARGET", "IN FLIGHT", "WANTS", *(["WEIGHT"] * weighed), "EXPIRES"]
-
-
-def _row(node: ShareStatus, *, weighed: bool) -> list[Words]:
+def _node_row(node: ShareStatus, *, weighed: bool) -> list[Words]:
     numbers = [str(number) for number in (node.slots, node.target, node.in_flight, node.wants)]
     numbers += [f"{node.weight:g}"] * weighed
-    name: Words = [node.node, " ", Piece(short(node), Style.QUIET)]
+    name: Words = [node.node, " ", Piece(short_incarnation(node), Style.QUIET)]
     return [name, *numbers, span_words(node.expires_in_s), node_note(node)]
 
 
-def short(node: ShareStatus) -> str:
+def short_incarnation(node: ShareStatus) -> str:
     """Its incarnation for people."""
     return node.incarnation[:_SHORT]
 
@@ -154,7 +148,7 @@ def place(location: str) -> str:
 
 
 def _nothing_yet(status: Status) -> Iterator[Block]:
-    yield Line(["Nothing runs and nobody waits: no pool is in use yet.  ", _quiet(place(status.location))])
+    yield Line(["Nothing runs and nothing waits: no pool is in use yet.  ", _quiet(place(status.location))])
     yield BLANK
     yield Line('flyball exec -- claude -p "fix the tests"', label="next")
     yield Line("runs a command under a slot of the pool anthropic; nothing needs to be set up", label=" ")
@@ -168,7 +162,7 @@ def _headline(status: Status) -> Block:
     waiting = sum(pool.waiting for pool in status.pools)
     dead = sum(lease.alive is False for pool in status.pools for lease in pool.leases)
     resting = sum(len(pool.resting) for pool in status.pools)
-    nodes = sum(len(nodes_of(pool)) for pool in status.pools)
+    nodes = sum(len(present_nodes(pool)) for pool in status.pools)
     words: list[str | Piece] = [
         f"{counted(len(status.pools), 'pool')}, {counted(running, 'lease')}, {waiting} waiting"
         + f", {resting} resting" * bool(resting)

@@ -1,7 +1,7 @@
-"""How far a long run has come, on stderr: one line that is written over on a terminal, a line now and then
-anywhere else. What is over within a moment says nothing there.
+"""How far a long run has come, on stderr, and what a command printed, passed on piece by piece.
 
-What a command printed, passed on piece by piece: memory stays small, and nothing steers the terminal.
+Progress is one line that is written over on a terminal, and a line now and then anywhere else; what is over
+within a moment says nothing there. Passing output on keeps memory small, and nothing steers the terminal.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class StreamCopy:
     def new(self) -> Iterator[str]:
         """What has come since the last time."""
         while piece := self._file.read():
-            yield self._passed(self._decoder.decode(piece))
+            yield self._note_last(self._decoder.decode(piece))
 
     def rest(self) -> Iterator[str]:
         """The same, and half a character if it ends in one."""
         yield from self.new()
-        yield self._passed(self._decoder.decode(b"", final=True))
+        yield self._note_last(self._decoder.decode(b"", final=True))
 
-    def _passed(self, text: str) -> str:
+    def _note_last(self, text: str) -> str:
         self.last = text[-1:] or self.last
         return text
 

@@ -124,13 +124,13 @@ def safe(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c.encode("unicode_escape").decode() if _steers(c) else c for c in text)
-
-
-def _steers(char: str) -> bool:
-    # Joiners of letters and emoji are format characters too, and harmless.
-    kind = unicodedata.category(char)
-    return kind in ("Cc", "Cs", "Zl", "Zp") or (kind == "Cf" and char not in "\u200c\u200d\u00ad")
+    shown = []
+    for char in text:
+        kind = unicodedata.category(char)
+        # Joiners of letters and emoji are format characters too, and harmless.
+        steers = kind in ("Cc", "Cs", "Zl", "Zp") or (kind == "Cf" and char not in "\u200c\u200d\u00ad")
+        shown.append(char.encode("unicode_escape").decode() if steers else char)
+    return "".join(shown)
 
 
 def pieces(words: Words) -> list[Piece]:
@@ -151,13 +151,12 @@ def plain_words(words: Words) -> str:
 def plain(blocks: Iterable[Block]) -> str:
     lines: list[str] = []
     for block in blocks:
-        lines.extend([_plain_line(block)] if isinstance(block, Line) else _plain_table(block))
+        if isinstance(block, Line):
+            label = f"{plain_words(block.label):<{LABEL_WIDTH}}" if block.label else ""
+            lines.append(f"{' ' * block.indent}{label}{plain_words(block.words)}")
+        else:
+            lines.extend(_plain_table(block))
     return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def _plain_line(line: Line) -> str:
-    label = f"{plain_words(line.label):<{LABEL_WIDTH}}" if line.label else ""
-    return f"{' ' * line.indent}{label}{plain_words(line.words)}"
 
 
 def _plain_table(table: Table) -> list[str]:
@@ -197,7 +196,7 @@ def renderable(blocks: Iterable[Block], *, width: int) -> RenderableType:
         if isinstance(block, Line):
             parts.append(_rich_line(block))
         elif width < NARROW and any(plain_words(row[-1]) for row in block.rows) and block.columns[-1].wraps:
-            parts.extend(_rich_line(line) for line in _stacked(block))
+            parts.extend(_rich_line(line) for line in _stacked_lines(block))
         else:
             parts.append(_rich_table(block, width))
     return Group(*parts)
@@ -240,7 +239,7 @@ def _rich_table(table: Table, width: int) -> RenderableType:
     return Padding(made, (0, 0, 0, table.indent))
 
 
-def _stacked(table: Table) -> Iterator[Line]:
+def _stacked_lines(table: Table) -> Iterator[Line]:
     titles = [column.title for column in table.columns]
     yield Line(Piece("  ".join(filter(None, titles)), Style.QUIET), indent=table.indent)
     for *cells, last in table.rows:

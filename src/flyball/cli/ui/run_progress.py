@@ -41,7 +41,7 @@ _FRAME_S = 0.25
 _TICK_S = 1.0
 """How often ages are drawn anew where nothing else happens."""
 _IDLE_SHARE = 0.004
-"""Of a core, for drawing while nothing happens."""
+"""The part of a core that drawing may use while nothing happens."""
 
 
 @contextlib.contextmanager
@@ -115,16 +115,16 @@ class ProgressLines:
                 self._print(f"note: {note}")
         for row in board.rows:
             now = (row.state, row.attempt, _news(row))
-            if self._seen.get(row.task) != now and _worth_a_line(row):
+            if self._seen.get(row.task) != now and _is_news(row):
                 self._seen[row.task] = now
-                self._print(line_of(row))
+                self._print(progress_words(row))
             for denial in row.denials:
                 if (row.task, denial) not in self._denied:
                     self._denied.add((row.task, denial))
                     self._print(f"{row.task} was denied: {denial}")
 
     def _print(self, words: str) -> None:
-        # Whoever read this may be gone (`flyball run | head`); the work goes on.
+        # The reader may be gone (`flyball run | head`); the work goes on.
         with contextlib.suppress(BrokenPipeError):
             print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
 
@@ -136,7 +136,7 @@ def _news(row: BoardRow) -> str:
     return row.why if row.state in ("ready", "blocked", "parked") else ""
 
 
-def _worth_a_line(row: BoardRow) -> bool:
+def _is_news(row: BoardRow) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
     if row.state == "checking":
         stage, _, waits = row.why.partition(": ")
@@ -144,7 +144,7 @@ def _worth_a_line(row: BoardRow) -> bool:
     return row.state not in ("claimed", "ended") and (row.state != "ready" or row.why not in _MOMENTS)
 
 
-def line_of(row: BoardRow) -> str:
+def progress_words(row: BoardRow) -> str:
     again = f", attempt {row.attempt}" if row.attempt > 1 else ""
     why = row.why or (row.back if row.state == "running" else "")
     why = f": {why}" if why else ""
@@ -154,7 +154,7 @@ def line_of(row: BoardRow) -> str:
 # -- before and after ---------------------------------------------------------------------------------
 
 
-def planned(plan: DryRun) -> Iterator[Block]:
+def dry_run_screen(plan: DryRun) -> Iterator[Block]:
     yield Line([Piece(plan.project, Style.STRONG), f"  {plan.mode}, width {plan.width}, pool {plan.pool}"])
     for task, state in plan.resumes.items():
         yield Line(f"{task}, which was {state}", label="goes on", indent=2)
@@ -171,8 +171,8 @@ def planned(plan: DryRun) -> Iterator[Block]:
         yield Line(note, label=Piece("note", Style.WARN), indent=2)
 
 
-def ended(report: RunReport) -> Iterator[Block]:
-    """What came of it, and whose turn it is."""
+def report_screen(report: RunReport) -> Iterator[Block]:
+    """What came of it, and what to do next."""
     merged = len(report.merged)
     yield Line(f"{merged} merged" + (f": {', '.join(sorted(report.merged)[:20])}" if merged else ""))
     for task, why in report.parked.items():

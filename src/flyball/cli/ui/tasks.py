@@ -1,7 +1,4 @@
-"""Tasks as a person reads them.
-
-How a run ended, as one line for people and as fields for scripts.
-"""
+"""Tasks, and how an agent's run ended, as people and scripts read them."""
 
 from __future__ import annotations
 
@@ -66,17 +63,16 @@ def list_screen(tasks: Sequence[Task], loaded: Loaded, *, at_most: int | None = 
     """``tasks`` are those to show, in order."""
     if tasks:
         columns = [Column("TASK"), Column("P", right=True), Column("STATUS"), Column("TITLE", wraps=True)]
-        yield Table(columns, [_row(task) for task in tasks[:at_most]], indent=0)
+        rows: list[list[Words]] = []
+        for task in tasks[:at_most]:
+            status = Piece(task.status.value, _STYLES[task.status])
+            kind = Piece(f" ({task.type})" if task.type != DEFAULT_TYPE else "", Style.QUIET)
+            rows.append([Piece(task.id, Style.STRONG), str(task.priority), status, [task.title, kind]])
+        yield Table(columns, rows, indent=0)
     if at_most is not None and len(tasks) > at_most:
         yield Line(f"and {len(tasks) - at_most} more; flyball task list | less shows all")
     yield Line(_counts(tasks, loaded.tasks))
     yield from problem_lines(loaded.problems)
-
-
-def _row(task: Task) -> list[Words]:
-    status = Piece(task.status.value, _STYLES[task.status])
-    kind = f" ({task.type})" if task.type != DEFAULT_TYPE else ""
-    return [Piece(task.id, Style.STRONG), str(task.priority), status, [task.title, Piece(kind, Style.QUIET)]]
 
 
 def _counts(shown: Sequence[Task], tasks: Sequence[Task]) -> Words:
@@ -165,7 +161,7 @@ def _details(task: Task, known: dict[str, Task]) -> Iterator[tuple[str, Words]]:
 
 def _touches(task: Task) -> Iterator[tuple[str, Words]]:
     if task.footprint is None:
-        yield "touches", "nobody said what; unless a label says it, it runs beside nothing else"
+        yield "touches", "not declared: it runs beside nothing else unless a label declares it"
         return
     if not task.footprint.write and not task.footprint.read:
         yield "touches", "nothing"
