@@ -14,7 +14,7 @@ from flyball.cli.ui.render import plain
 from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.run.board import Board, BoardRow, WaitingTask
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.locks import LongLock
+from flyball.factory.state.locks import RunLock
 from tests.cli.kit import Cli
 from tests.factory.kit import Project, until
 
@@ -73,7 +73,7 @@ def test_a_run_that_has_not_written_its_board_yet_is_not_mistaken_for_the_last_o
     here: Cli, site: Project
 ) -> None:
     stale_board(site)
-    lock = LongLock(site.root / ".flyball" / "run.lock")
+    lock = RunLock(site.root / ".flyball" / "run.lock")
     assert lock.take()
     try:
         found = here("board", "--json").json
@@ -88,7 +88,7 @@ def test_a_damaged_board_does_not_hide_what_the_ledger_knows(here: Cli, site: Pr
     site.task("t-1")
     blocked(site, "t-1", "the key is wrong")
     (site.root / ".flyball" / "board.json").write_text(text)
-    lock = LongLock(site.root / ".flyball" / "run.lock")
+    lock = RunLock(site.root / ".flyball" / "run.lock")
     assert lock.take()
     try:
         assert "the key is wrong" in here("board").out

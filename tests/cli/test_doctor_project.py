@@ -98,11 +98,11 @@ def test_a_folder_in_the_way_of_a_worktree_is_a_problem(cli: Cli, here: Project)
 
 def test_a_run_that_goes_on_is_not_disturbed(cli: Cli, here: Project) -> None:
     from flyball.factory.run.session import LOCK
-    from flyball.factory.state.locks import LongLock
+    from flyball.factory.state.locks import RunLock
 
     closed(here, "t-1")
     path = tree(here, "t-1")
-    lock = LongLock(here.root / ".flyball" / LOCK)
+    lock = RunLock(here.root / ".flyball" / LOCK)
     (here.root / ".flyball").mkdir(exist_ok=True)
     assert lock.take(project="x")
     try:

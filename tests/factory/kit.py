@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from flyball.factory.state.locks import LongLock
+from flyball.factory.state.locks import RunLock
 from flyball.factory.state.run_folders import state_folder
 from flyball.governor.governor import Governor
 from flyball.governor.status import LeaseStatus
@@ -239,7 +239,7 @@ class Project:
     @contextmanager
     def landings_held(self, count: int) -> Iterator[None]:
         """Around the start of a run: nothing lands before so many wait to, which then go together."""
-        lock = LongLock(state_folder(self.root) / "landing.lock")
+        lock = RunLock(state_folder(self.root) / "landing.lock")
         assert lock.take()
         # What an earlier run said is not what this one says.
         (self.root / ".flyball" / "board.json").unlink(missing_ok=True)

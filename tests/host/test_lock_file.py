@@ -15,7 +15,7 @@ from queue import Queue
 import pytest
 
 from flyball.errors import StoreBusyError, StoreReadOnlyError
-from flyball.host.lock_file import LockFile
+from flyball.host.lock_file import LockFile, LongLock
 
 _HOLD = """
 import sys
@@ -247,3 +247,79 @@ def test_a_lock_file_is_private(path: str) -> None:
 def test_a_lock_that_cannot_be_opened_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(StoreReadOnlyError, match="FLYBALL_HOME"):
         LockFile.of(str(tmp_path))
+
+
+# -- held for long ----------------------------------------------------------------------------------------
+
+_TAKE_LONG = """
+import sys
+from flyball.host.lock_file import LongLock
+sys.exit(not LongLock(sys.argv[1], inherited=sys.argv[2] == "True").take())
+"""
+
+
+def is_free(path: str, *, inherited: bool) -> bool:
+    """Can another process take it?"""
+    command = [sys.executable, "-c", _TAKE_LONG, path, str(inherited)]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+kinds = pytest.mark.parametrize("inherited", [False, True])
+
+
+@kinds
+def test_a_long_lock_is_taken_at_once_or_not_at_all(path: str, inherited: bool) -> None:
+    lock, other = LongLock(path, inherited=inherited), LongLock(path, inherited=inherited)
+    assert lock.take()
+    assert not lock.take()
+    assert not other.take()
+    other.release()
+    assert not is_free(path, inherited=inherited), "what it did not hold it cannot release"
+    lock.release()
+    assert is_free(path, inherited=inherited)
+    assert other.take()
+    other.release()
+
+
+@kinds
+def test_a_long_lock_says_what_its_holder_wrote(path: str, inherited: bool) -> None:
+    lock = LongLock(path, inherited=inherited)
+    lock.take()
+    lock.write(b"a long text")
+    lock.write(b"mine")
+    assert Path(path).read_bytes() == b"mine"
+    lock.release()
+    lock.write(b"not any more")
+    assert Path(path).read_bytes() == b"mine"
+
+
+@kinds
+def test_a_child_keeps_a_long_lock_only_where_it_is_inherited(path: str, inherited: bool) -> None:
+    code = """
+import os, subprocess, sys
+from flyball.host.lock_file import LongLock
+lock = LongLock(sys.argv[1], inherited=sys.argv[2] == "True")
+lock.take()
+child = subprocess.Popen(["sh", "-c", "echo; read x"], pass_fds=[lock.fd], stdin=0)
+os._exit(0)
+"""
+    command = [sys.executable, "-c", code, path, str(inherited)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdin is not None
+        assert killed.stdout is not None
+        killed.wait(60)
+        assert killed.stdout.readline() == "\n", "the child lives on"
+        assert is_free(path, inherited=inherited) is not inherited
+        killed.stdin.close()
+        assert killed.stdout.read() == "", "and has ended"
+    assert is_free(path, inherited=inherited)
+
+
+def test_a_released_long_lock_is_free_although_a_child_still_has_its_descriptor(path: str) -> None:
+    lock = LongLock(path, inherited=True)
+    assert lock.take()
+    assert lock.fd is not None
+    with subprocess.Popen(["sh", "-c", "read x"], pass_fds=[lock.fd], stdin=subprocess.PIPE) as child:
+        lock.release()
+        assert is_free(path, inherited=True)
+        child.communicate(b"")

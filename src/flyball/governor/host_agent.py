@@ -15,14 +15,12 @@ for a while.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flyball.errors import FlyballError, StoreError
@@ -30,6 +28,7 @@ from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync
 from flyball.governor.state_url import home, open_store, resolve, shown
 from flyball.host.background_thread import Linger
+from flyball.host.lock_file import LongLock
 from flyball.host.process import alive, me
 
 if TYPE_CHECKING:
@@ -48,11 +47,9 @@ def ensure(address: str) -> None:
     if os.environ.get(VARIABLE) == "off":
         return
     with contextlib.suppress(OSError):
-        lock = _Lock(address)
-        try:
-            free = lock.take()
-        finally:
-            lock.close()
+        lock = _lock(address)
+        free = lock.take()
+        lock.release()
         if free:
             # It forks and lets go of us at once.
             command = [sys.executable, "-m", "flyball.governor.host_agent"]
@@ -68,27 +65,12 @@ def ensure(address: str) -> None:
             )
 
 
-class _Lock:
+def _lock(address: str) -> LongLock:
     """Held by the one warden of this host for a server, as long as it lives."""
-
-    def __init__(self, address: str) -> None:
-        host = me()
-        where = f"{shown(address)} {host.host} {host.boot} {host.pidns}"
-        name = hashlib.sha256(where.encode()).hexdigest()[:16]
-        folder = home()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.path = Path(folder) / f"warden-{name}.lock"
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def take(self) -> bool:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    def close(self) -> None:
-        os.close(self._fd)
+    host, folder = me(), home()
+    where = f"{shown(address)} {host.host} {host.boot} {host.pidns}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return LongLock(folder / f"warden-{hashlib.sha256(where.encode()).hexdigest()[:16]}.lock")
 
 
 class HostAgent:
@@ -133,7 +115,7 @@ def main() -> int:
         # Nobody has to wait for a process that lives as long as leases do.
         os._exit(0)
     os.setsid()
-    lock = _Lock(address)
+    lock = _lock(address)
     if not lock.take():
         return 0
     try:

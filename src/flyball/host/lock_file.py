@@ -1,11 +1,14 @@
-"""A lock between processes that a killed holder cannot leave behind and a stopped one cannot hide behind.
+"""Locks between processes that a killed holder cannot leave behind.
 
 POSIX record locks: released by the kernel with the process, not inherited by fork. They belong to the whole
 process, so the file is opened once per process and a thread lock goes in front.
 
-Waiting blocks in the kernel, where the lock is passed on without delay. But a blocked call cannot be given
-up, and a process stopped while it holds the lock would hang everybody for ever: so a helper thread blocks,
-and the caller watches whether the holder still makes progress (docs/decisions/0004).
+``LockFile`` is held for a moment and waited for. Waiting blocks in the kernel, where the lock is passed on
+without delay. But a blocked call cannot be given up, and a process stopped while it holds the lock would hang
+all others for ever: so a helper thread blocks, and the caller watches whether the holder still makes progress
+(docs/decisions/0004).
+
+``LongLock`` is held for long, by one process or by it and its children, and taken at once or not at all.
 """
 
 from __future__ import annotations
@@ -262,3 +265,55 @@ class _Helper:
 
 
 _open: dict[tuple[int, str], LockFile] = {}
+
+
+class LongLock:
+    """One file that one object holds, from ``take`` to ``release`` or the end of the process.
+
+    ``inherited``: children that are given the descriptor hold it too. The lock then belongs to the open file
+    and not to the process (``flock``), and is free when the last of them has ended.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, inherited: bool = False) -> None:
+        self.path = os.fspath(path)
+        self._inherited = inherited
+        self.fd: int | None = None
+        """Open while it is held."""
+
+    def take(self) -> bool:
+        """Take it now, or not."""
+        with _guard:
+            # Record locks do not keep a process from itself, and closing a second descriptor would free them.
+            if self.fd is not None or (not self._inherited and (os.getpid(), self.path) in _held):
+                return False
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                (fcntl.flock if self._inherited else fcntl.lockf)(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+                return False
+            self.fd = fd
+            _held.add((os.getpid(), self.path))
+        return True
+
+    def write(self, text: bytes) -> None:
+        """For other processes to read; a full disk loses it."""
+        if self.fd is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.fd, 0)
+                os.pwrite(self.fd, text, 0)
+
+    def release(self) -> None:
+        with _guard:
+            if self.fd is None:
+                return
+            if self._inherited:
+                # A child that still has the descriptor does not hold it any more.
+                fcntl.flock(self.fd, fcntl.LOCK_UN)
+            os.close(self.fd)
+            self.fd = None
+            _held.discard((os.getpid(), self.path))
+
+
+_held: set[tuple[int, str]] = set()
+_guard = threading.Lock()

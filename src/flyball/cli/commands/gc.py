@@ -15,7 +15,7 @@ from flyball.errors import FlyballError, UsageError
 from flyball.factory.cleanup import LeftoverKind, Survey, Thing
 from flyball.factory.project_view import Project, project_at
 from flyball.factory.run.session import LOCK, running
-from flyball.factory.state.locks import LongLock
+from flyball.factory.state.locks import RunLock
 from flyball.factory.state.run_folders import state_folder
 
 SUMMARY = """Remove what finished work has left behind: worktrees of merged and closed tasks, branches whose
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _clear(project: Project, older_than_s: float) -> tuple[list[Thing], list[Failed]]:
     """Under the run's own lock, so that no run starts meanwhile."""
     found = running(project.root)
-    lock = LongLock(state_folder(project.root) / LOCK)
+    lock = RunLock(state_folder(project.root) / LOCK)
     if found is not None or not lock.take(project=project.config.project.id):
         who = f" (pid {found[0]})" if found is not None else ""
         way_out = "flyball drain ends it, flyball gc --dry-run can look"

@@ -31,7 +31,7 @@ from flyball.factory.project.paths import find_root
 from flyball.factory.project_view import Project, opened_ledger, project_in
 from flyball.factory.run.context import protected_paths
 from flyball.factory.run.session import LOCK, running
-from flyball.factory.state.locks import LongLock
+from flyball.factory.state.locks import RunLock
 from flyball.factory.state.run_folders import state_folder
 from flyball.factory.validation import ACCOUNT, validate
 
@@ -75,7 +75,7 @@ class ProjectDoctor:
         return Checkup(str(self.root), True, tuple(replace(each, pool=name) for each in found))
 
     def mend(self, before: Checkup) -> Checkup:
-        project, lock = project_in(self.root), LongLock(state_folder(self.root) / LOCK)
+        project, lock = project_in(self.root), RunLock(state_folder(self.root) / LOCK)
         if running(self.root) is None and lock.take(project=project.config.project.id):
             try:
                 clear(_git_folder(self.root))

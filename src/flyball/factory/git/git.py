@@ -17,7 +17,6 @@ is found out by looking. Patience has an end all the same.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import subprocess
@@ -28,6 +27,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from flyball.errors import GitError, StoreFullError
+from flyball.host.lock_file import LongLock
 from flyball.host.process import run_apart
 
 TIMEOUT_S = 300.0
@@ -190,25 +190,18 @@ class GitLock:
     """Held by one engine and its git commands, from here to ``release``."""
 
     def __init__(self, state: Path) -> None:
-        self._fd = os.open(state / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = LongLock(state / FILE_NAME, inherited=True)
 
     def take(self, *, patience_s: float = _PATIENCE_S) -> bool:
         """Wait for the orphans of an engine before us; False if one of them does not end."""
         end = time.monotonic() + patience_s
-        while not self._try() and time.monotonic() < end:
+        while not (taken := self._lock.take()) and time.monotonic() < end:
             time.sleep(_LOOK_EVERY_S)
-        inherited.add(self._fd)
-        return self._try()
-
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+        if self._lock.fd is not None:
+            inherited.add(self._lock.fd)
+        return taken
 
     def release(self) -> None:
-        inherited.discard(self._fd)
-        # Whoever still has the descriptor has no right to it any more.
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
-        os.close(self._fd)
+        if self._lock.fd is not None:
+            inherited.discard(self._lock.fd)
+        self._lock.release()

@@ -38,7 +38,7 @@ from flyball.factory.landing.gate import GateRunner
 from flyball.factory.landing.queue import LandingQueue
 from flyball.factory.landing.result import Landed, LandingResult, Refused
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.locks import LongLock
+from flyball.factory.state.locks import RunLock
 from flyball.factory.state.threads import off_loop
 from flyball.factory.tasks.port import TaskSource
 
@@ -103,7 +103,7 @@ class Landing:
 
     async def catch_up(self) -> None:
         """Bring along a checkout that was left behind, unless somebody lands just now and will do that."""
-        lock = LongLock(self.state / LOCK)
+        lock = RunLock(self.state / LOCK)
         if self._one_at_a_time.locked() or not lock.take():
             return
         try:
@@ -122,7 +122,7 @@ class Landing:
         if self._one_at_a_time.locked():
             told()
         async with self._one_at_a_time:
-            lock = LongLock(self.state / LOCK)
+            lock = RunLock(self.state / LOCK)
             await lock.wait(told, task=task_id)
             try:
                 yield

@@ -30,7 +30,7 @@ from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 from flyball.factory.run.run import Run
 from flyball.factory.run.single_run import OnlyRun
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.locks import LongLock, holder_of
+from flyball.factory.state.locks import RunLock, read_holder
 from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, done, unchanged
 from flyball.factory.state.run_folders import state_folder
 from flyball.factory.state.threads import off_loop
@@ -172,7 +172,7 @@ def conduct(
     # Agents get slots of their own, even if we were started under somebody's lease.
     os.environ.pop(inherited_lease.VARIABLE, None)
     state = state_folder(root)
-    lock, box = LongLock(state / LOCK), open_mailbox(home())
+    lock, box = RunLock(state / LOCK), open_mailbox(home())
     if not lock.take(mailbox=box.address if box else "", project=config.project.id):
         raise UsageError(_taken(state))
     orphans, only = GitLock(state), OnlyRun(root, config.project.id)
@@ -256,7 +256,7 @@ def _run_name(state: Path) -> str:
 
 
 def _taken(state: Path) -> str:
-    found = holder_of(state / LOCK)
+    found = read_holder(state / LOCK)
     who = f" (pid {found[0].pid})" if found else ""
     return f"a run of this project is going on{who}; flyball board shows it, flyball drain or stop ends it"
 
@@ -266,7 +266,7 @@ def _taken(state: Path) -> str:
 
 def running(root: Path) -> tuple[int, str] | None:
     """The pid and mailbox of the project's run, if one is going on."""
-    found = holder_of(root / ".flyball" / LOCK)
+    found = read_holder(root / ".flyball" / LOCK)
     return (found[0].pid, str(found[1].get("mailbox", ""))) if found else None
 
 

@@ -20,7 +20,7 @@ from flyball.core.pool.settings import RESERVED
 from flyball.core.pool.verdict import span_words
 from flyball.errors import RefusedError, UsageError
 from flyball.factory.project.project_key import project_key
-from flyball.factory.state.locks import LongLock, holder_of
+from flyball.factory.state.locks import RunLock, read_holder
 from flyball.governor.governor import Governor
 from flyball.governor.lease import Lease
 from flyball.governor.state_url import home, on_server, path_of, resolve
@@ -35,7 +35,7 @@ class OnlyRun:
 
     root: Path
     project: str
-    _lock: LongLock | None = field(default=None)
+    _lock: RunLock | None = field(default=None)
     _governor: Governor | None = field(default=None)
     _lease: Lease | None = field(default=None)
 
@@ -43,7 +43,7 @@ class OnlyRun:
         """UsageError where another run of the project goes on, with where it is."""
         key = project_key(self.root)
         file = path_of(resolve())
-        lock = LongLock((file.parent if file is not None else home()) / FOLDER / f"{key}.lock")
+        lock = RunLock((file.parent if file is not None else home()) / FOLDER / f"{key}.lock")
         if not lock.take(since=time.time(), folder=str(self.root)):
             raise UsageError(self._refusal(*_holder(lock.path)))
         self._lock = lock
@@ -84,7 +84,7 @@ class OnlyRun:
 
 
 def _holder(path: Path) -> tuple[str, float | None]:
-    found = holder_of(path)
+    found = read_holder(path)
     if found is None:
         return "on this machine", None
     holder, fields = found

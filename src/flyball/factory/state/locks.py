@@ -1,55 +1,38 @@
 """Locks that are held for long: by a run on its project, by a landing on its repository.
 
-The kernel lets go of them with the process, however it ends, so a stale one cannot exist. The file says
-who holds it (process and start time), for messages and for whoever wants to talk to that process.
+The file says who holds it (process and start time), for messages and for processes that want to talk to it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import json
-import os
-import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from flyball.core.pool.model import Holder
+from flyball.host.lock_file import LongLock
 from flyball.host.process import alive, me
 
 _TRY_EVERY_S = 0.3
-_taken: dict[tuple[int, str], int] = {}
-_guard = threading.Lock()
 
 
-class LongLock:
-    """One file. Of one process only one object may hold it: record locks belong to the whole process."""
+class RunLock:
+    """A ``LongLock`` whose file names its holder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._key = (os.getpid(), str(path))
+        self._lock = LongLock(path)
 
     def take(self, **fields: Any) -> bool:
         """Take it now, or not; ``fields`` are for others to read."""
-        with _guard:
-            if self._key in _taken:
-                return False
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(fd)
-                return False
-            _taken[self._key] = fd
-        text = json.dumps({"holder": asdict(me()), **fields}).encode()
-        with contextlib.suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, text, 0)
-        return True
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        taken = self._lock.take()
+        if taken:
+            self._lock.write(json.dumps({"holder": asdict(me()), **fields}).encode())
+        return taken
 
     async def wait(self, told: Callable[[], None] = lambda: None, **fields: Any) -> None:
         """Take it, however long another process holds it; ``told`` once if it has to be waited for."""
@@ -61,16 +44,12 @@ class LongLock:
             await asyncio.sleep(_TRY_EVERY_S)
 
     def release(self) -> None:
-        with _guard:
-            fd = _taken.pop(self._key, None)
-        if fd is not None:
-            with contextlib.suppress(OSError):
-                os.ftruncate(fd, 0)
-            os.close(fd)
+        self._lock.write(b"")
+        self._lock.release()
 
 
-def holder_of(path: Path) -> tuple[Holder, dict[str, Any]] | None:
-    """Who holds the lock now and what it says about itself; None if nobody alive does."""
+def read_holder(path: Path) -> tuple[Holder, dict[str, Any]] | None:
+    """Which process holds the lock now and what it says about itself; None if no living one does."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         holder = Holder(**fields.pop("holder"))
