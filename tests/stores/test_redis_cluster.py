@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from redis import Redis
+from redis._parsers.commands import CommandsParser
 
 from flyball.errors import StoreError
 from flyball.governor.governor import Governor
 from flyball.stores.redis.connection import RedisConnections
 from flyball.testing import FLEET_CHECKS, FakeWorld, Scene, make_redis
 from tests.redis_server import RedisServer, valkey_executable
+
+DESCRIPTIONS: dict[str, dict[str, Any]] = {}
 
 
 def valkey() -> str:
@@ -41,6 +46,20 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
     yield nodes[0].url.replace("redis://", "redis+cluster://")
     for node in nodes:
         node.close()
+
+
+@pytest.fixture(autouse=True)
+def one_description_of_all_commands(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client of a cluster reads one when it connects, which takes longer than most checks."""
+    read: Callable[..., None] = CommandsParser.initialize
+
+    def initialize(parser: CommandsParser, link: Redis) -> None:
+        if cluster not in DESCRIPTIONS:
+            read(parser, link)
+            DESCRIPTIONS[cluster] = parser.commands
+        parser.commands = DESCRIPTIONS[cluster]
+
+    monkeypatch.setattr(CommandsParser, "initialize", initialize)
 
 
 @pytest.fixture

@@ -576,20 +576,20 @@ class _Quota:
 def a_quota_is_found_out_from_its_refusals_and_work_is_paced_by_it(s: Scene) -> None:
     s.pool(profile="calls", cap=4, cap_ceiling=64)
     quota = _Quota(s)
-    quota.play(minutes=6)
+    quota.play(minutes=3)
     believed, windows = s.seen().memory.quota, s.seen().windows
     expect(believed.believed, "the quota is believed")
     expect(abs(believed.per_s - quota.PER_S) < 0.2, f"2 requests a second, not {believed.per_s}")
     expect_equal([w.source for w in windows], [Source.ESTIMATED], "where the window comes from")
-    quota.play(minutes=10)
-    expect(quota.served > 0.95 * quota.PER_S * 600, f"nearly all of the quota is used: {quota.served}")
+    quota.play(minutes=4)
+    expect(quota.served > 0.95 * quota.PER_S * 240, f"nearly all of the quota is used: {quota.served}")
     expect(quota.refused < 0.05 * quota.served, f"and little is refused: {quota.refused}")
 
 
 @store_check
 def a_reset_forgets_a_quota_that_was_found_out(s: Scene) -> None:
     s.pool(profile="calls", cap=4, cap_ceiling=64)
-    _Quota(s).play(minutes=6)
+    _Quota(s).play(minutes=3)
     expect(s.seen().windows, "a window to pace by")
     s.store.reset_pool(POOL)
     expect_equal((s.seen().memory.quota.believed, s.seen().windows), (False, ()), "quota and windows")

@@ -158,7 +158,7 @@ def facts_are_handed_to_observers_as_they_are_kept(s: Scene) -> None:
 def the_facts_kept_are_bounded(s: Scene) -> None:
     s.static(1)
     s.take()
-    for _ in range(4600):
+    for _ in range(4400):
         s.nowait()
     expect(len(s.store.facts(limit=100_000)) <= 4096 + 256, "facts are kept for ever")
 
