@@ -239,7 +239,7 @@ def _timed() -> Iterator[list[float]]:
         finally:
             spent[0] += time.perf_counter() - start
 
-    async def timed_one(*args: Any, **kwargs: Any) -> gates.Red | None:
+    async def timed_one(*args: Any, **kwargs: Any) -> gates.GateFailure | None:
         start = time.perf_counter()
         try:
             return await real_one(*args, **kwargs)

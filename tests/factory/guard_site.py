@@ -17,7 +17,7 @@ from flyball.factory.git.repository import Repository
 from flyball.factory.guards.guard import Guard
 from flyball.factory.guards.guarded_launch import GuardedLaunch, GuardedLauncher
 from flyball.factory.guards.install import Guards
-from flyball.factory.guards.policy import VARIABLE, ward_of
+from flyball.factory.guards.policy import VARIABLE, load_policy
 from flyball.factory.project.config import GuardPart
 
 BRANCH = "agent/t-1"
@@ -76,7 +76,7 @@ class Site:
         self.git("commit", "--quiet", "--message", "news")
 
     def launch(self, *argv: str) -> GuardedLaunch:
-        return self.fence.around(argv, self.env, tree=self.tree, branch=BRANCH, folder=self.folder)
+        return self.fence.guard(argv, self.env, tree=self.tree, branch=BRANCH, folder=self.folder)
 
     def git(self, *words: str, cwd: Path | None = None) -> str:
         done = subprocess.run(
@@ -109,9 +109,9 @@ class Site:
 
     def asked(self, tool: str, **given: str) -> str:
         """What the guard says against a tool; empty if nothing."""
-        ward = ward_of(self.around.env[VARIABLE])
+        ward = load_policy(self.around.env[VARIABLE])
         guard = Guard(ward, environ=self.around.env, cwd=str(self.tree))
-        return guard.tool_refused(tool, given) or ""
+        return guard.tool_refusal(tool, given) or ""
 
     def hook(self, tool: str, **given: str) -> subprocess.CompletedProcess[str]:
         """The same as Claude Code asks it: a command from its settings, the call on stdin."""

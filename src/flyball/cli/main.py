@@ -145,9 +145,9 @@ def _run(words: list[str]) -> int:
 
 def _refuse_agents(words: list[str]) -> None:
     """An agent that found another way here than the shim on its PATH is told the same."""
-    from flyball.factory.guards.program_rules import refused
+    from flyball.factory.guards.program_rules import refusal
 
-    if why := refused(["flyball", *words]):
+    if why := refusal(["flyball", *words]):
         raise UsageError(why)
 
 

@@ -28,9 +28,9 @@ from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git import review_worktree
 from flyball.factory.git.repository import BRANCHES, Checkout, Repository
-from flyball.factory.git.worktree import uncommitted
+from flyball.factory.git.worktree import uncommitted_paths
 from flyball.factory.landing import landing_worktree
-from flyball.factory.project_view import Project, opened_ledger
+from flyball.factory.project_view import Project, open_ledger
 from flyball.factory.run.context import worktrees_folder
 
 _NAMED = 3
@@ -43,7 +43,7 @@ class LeftoverKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
+class Leftover:
     kind: LeftoverKind
     name: str
     path: Path | None
@@ -60,7 +60,7 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True)
-class Trips:
+class TaskStates:
     """How the trips of all tasks stand, and the tasks themselves."""
 
     live: Mapping[str, TaskRunState] = field(default_factory=dict)
@@ -95,19 +95,19 @@ class Trips:
         return "its task is closed" if task_id in self.tasks else "its task is gone"
 
 
-def trips_of(project: Project) -> Trips:
+def load_task_states(project: Project) -> TaskStates:
     loaded = project.source.load()
     tasks = {task.id: task for task in loaded.tasks}
     unreadable = frozenset(each.task for each in loaded.problems if each.task) - tasks.keys()
-    with opened_ledger(project.state) as ledger:
+    with open_ledger(project.state) as ledger:
         if ledger is None:
-            return Trips(tasks=tasks, unreadable=unreadable)
+            return TaskStates(tasks=tasks, unreadable=unreadable)
         ledger.load()
-        return Trips(
+        return TaskStates(
             live={name: slot for name, slot in ledger.slots.items() if not slot.final},
-            parked=ledger.trips_of(State.PARKED),
-            blocked=ledger.trips_of(State.BLOCKED),
-            merged=frozenset(ledger.merged()),
+            parked=ledger.runs_in(State.PARKED),
+            blocked=ledger.runs_in(State.BLOCKED),
+            merged=frozenset(ledger.merged_tasks()),
             tasks=tasks,
             unreadable=unreadable,
         )
@@ -122,9 +122,9 @@ class Survey:
         self._older_than_s, self._now = older_than_s, now
         self._repository = Repository(project.root, default_branch=project.config.project.default_branch)
         self._folder = worktrees_folder(project.root, project.config)
-        self._trips = trips_of(project)
+        self._trips = load_task_states(project)
 
-    def things(self) -> list[Thing]:
+    def leftovers(self) -> list[Leftover]:
         checkouts = self._repository.checkouts()
         trees = list(self._worktrees(checkouts))
         going = {thing.path for thing in trees if thing.goes}
@@ -133,23 +133,23 @@ class Survey:
 
     # -- worktrees --------------------------------------------------------------------------------------
 
-    def _worktrees(self, checkouts: list[Checkout]) -> Iterator[Thing]:
+    def _worktrees(self, checkouts: list[Checkout]) -> Iterator[Leftover]:
         ours = [each for each in checkouts if each.path.parent.resolve() == self._folder.resolve()]
         for each in ours:
             why = self._keeps_worktree(each)
             goes = self._gone_words(each)
-            yield Thing(
+            yield Leftover(
                 kind=LeftoverKind.WORKTREE,
                 name=each.path.name,
                 path=each.path,
                 goes=not why,
                 why=why or goes,
-                size_bytes=0 if why else size_of(each.path),
+                size_bytes=0 if why else folder_size(each.path),
             )
         registered = {each.path.name for each in ours}
         for name in sorted(set(_names_in(self._folder)) - registered):
             why = "it is not a worktree of this repository; look at it"
-            yield Thing(
+            yield Leftover(
                 kind=LeftoverKind.WORKTREE,
                 name=name,
                 path=self._folder / name,
@@ -177,15 +177,15 @@ class Survey:
             needed = "a run is going on" if self._going_on else ""
         else:
             needed = self._trips.needed_by(name)
-        return needed or keeps_work(self._repository, checkout, copied=self._project.config.worktree.copy)
+        return needed or unsaved_work(self._repository, checkout, copied=self._project.config.worktree.copy)
 
     # -- branches ---------------------------------------------------------------------------------------
 
-    def _branches(self, held: Mapping[str | None, Path]) -> Iterator[Thing]:
+    def _branches(self, held: Mapping[str | None, Path]) -> Iterator[Leftover]:
         for branch, tip in self._repository.agent_branches().items():
             why = self._keeps_branch(branch, tip, held)
             over = f"all its changes are in {self._repository.default}"
-            yield Thing(
+            yield Leftover(
                 kind=LeftoverKind.BRANCH, name=branch, path=None, goes=not why, why=why or over, tip=tip
             )
 
@@ -204,7 +204,7 @@ class Survey:
 
     # -- run folders ------------------------------------------------------------------------------------
 
-    def _runs(self) -> Iterator[Thing]:
+    def _runs(self) -> Iterator[Leftover]:
         if self._older_than_s == math.inf:
             return
         runs = self._project.state / "runs"
@@ -215,26 +215,26 @@ class Survey:
                 last = number == numbers[-1]
                 yield self._run(runs / task_id / str(number), task_id, needed=needed, last=last)
 
-    def _run(self, folder: Path, task_id: str, *, needed: str, last: bool) -> Thing:
+    def _run(self, folder: Path, task_id: str, *, needed: str, last: bool) -> Leftover:
         age_s = self._now - _written_at(folder)
         live, young = task_id in self._trips.live, age_s < self._older_than_s
         why = needed if live or last else ""
         if young:
             why = f"it is younger than {span_words(self._older_than_s)}"
         over = f"{span_words(age_s)} old"
-        return Thing(
+        return Leftover(
             kind=LeftoverKind.RUN,
             name=f"{task_id}/{folder.name}",
             path=folder,
             goes=not why,
             why=why or over,
-            size_bytes=0 if why else size_of(folder),
+            size_bytes=0 if why else folder_size(folder),
             young=young,
         )
 
     # -- removing ---------------------------------------------------------------------------------------
 
-    def remove(self, thing: Thing) -> None:
+    def remove(self, thing: Leftover) -> None:
         """Remove what can go; FlyballError if it must stay after all."""
         if thing.path is None:
             self._remove_branch(thing)
@@ -247,14 +247,14 @@ class Survey:
         checkout = next((each for each in self._repository.checkouts() if each.path == path), None)
         if checkout is None:
             return
-        why = keeps_work(self._repository, checkout, copied=self._project.config.worktree.copy)
+        why = unsaved_work(self._repository, checkout, copied=self._project.config.worktree.copy)
         if why:
             raise GitError(why)
         with self._repository.worktree_lock():
             # Forced because of what flyball copied in; all else was looked for just now. A lock still holds.
             self._repository.git("worktree", "remove", "--force", str(path))
 
-    def _remove_branch(self, thing: Thing) -> None:
+    def _remove_branch(self, thing: Leftover) -> None:
         holder = next((each for each in self._repository.checkouts() if each.branch == thing.name), None)
         if holder is not None:
             raise GitError(f"it is checked out in {holder.path}")
@@ -264,7 +264,7 @@ class Survey:
 # -- is anything lost? --------------------------------------------------------------------------------------
 
 
-def keeps_work(repository: Repository, checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
+def unsaved_work(repository: Repository, checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
     """What would be lost with a worktree, in words; empty if nothing."""
     path = checkout.path
     # What a reviewer does in its worktree is thrown away.
@@ -272,9 +272,9 @@ def keeps_work(repository: Repository, checkout: Checkout, *, copied: list[str] 
         return ""
     if not (path / ".git").is_file():
         return "its .git is gone, so nobody can tell what is in it; look at it"
-    if (repository.state_of(path) / "locked").exists():
+    if (repository.worktree_git_dir(path) / "locked").exists():
         return f"it is locked: git worktree unlock {path}"
-    changed = uncommitted(repository.git_in(path), copied=copied)
+    changed = uncommitted_paths(repository.git_in(path), copied=copied)
     if changed:
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         return f"it has uncommitted work: {', '.join(changed[:_NAMED])}{more}"
@@ -335,7 +335,7 @@ def _written_at(folder: Path) -> float:
         return math.inf
 
 
-def size_of(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """Bytes on the disk; what cannot be looked at counts nothing."""
     total, waiting = 0, [str(folder)]
     while waiting:

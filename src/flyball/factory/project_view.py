@@ -66,19 +66,19 @@ class TaskLookup:
         return self.task.title if self.task is not None else ""
 
 
-def project_at(start: Path) -> Project:
+def open_project_at(start: Path) -> Project:
     """The project that a folder is in."""
-    return project_in(find_root(start))
+    return open_project(find_root(start))
 
 
-def project_in(root: Path) -> Project:
+def open_project(root: Path) -> Project:
     """The project whose own folder this is."""
     config = load_config(root)
     return Project(root, config, open_source(config, root))
 
 
 @contextmanager
-def opened_ledger(state: Path) -> Iterator[Ledger | None]:
+def open_ledger(state: Path) -> Iterator[Ledger | None]:
     """The ledger, to read; None where no run has ever written one."""
     try:
         ledger = Ledger(state, read_only=True)
@@ -94,32 +94,32 @@ def opened_ledger(state: Path) -> Iterator[Ledger | None]:
 # -- one task -----------------------------------------------------------------------------------------
 
 
-def known_task(project: Project, task_id: str) -> TaskLookup:
+def find_task(project: Project, task_id: str) -> TaskLookup:
     """A task that the source or the ledger knows; UsageError names what may have been meant."""
     loaded = project.source.load()
     task = next((each for each in loaded.tasks if each.id == task_id), None)
     problem = next((each for each in loaded.problems if each.task == task_id), None)
-    slot = slot_of(project.state, task_id)
+    slot = last_run(project.state, task_id)
     if task is None and problem is None and slot is None:
         hint = did_you_mean(task_id, (each.id for each in loaded.tasks))
         raise UsageError(f"there is no task {task_id!r}; {hint or 'flyball task list shows them'}")
     return TaskLookup(id=task_id, task=task, slot=slot, problem=problem)
 
 
-def slot_of(state: Path, task_id: str) -> TaskRunState | None:
+def last_run(state: Path, task_id: str) -> TaskRunState | None:
     """A task's last trip, over or not."""
-    with opened_ledger(state) as ledger:
+    with open_ledger(state) as ledger:
         return ledger.load_task(task_id) if ledger is not None else None
 
 
-def history_of(state: Path, task_id: str, *, after: int = 0) -> list[LedgerEntry]:
+def task_history(state: Path, task_id: str, *, after: int = 0) -> list[LedgerEntry]:
     """What the ledger says about a task since one of its entries."""
-    with opened_ledger(state) as ledger:
+    with open_ledger(state) as ledger:
         found = ledger.history(task_id) if ledger is not None else []
     return [entry for entry in found if entry.id > after]
 
 
-def agent_lives(slot: TaskRunState) -> bool:
+def is_agent_alive(slot: TaskRunState) -> bool:
     """Does the trip's agent still run, as far as can be seen from here?"""
     if slot.state is not State.RUNNING or exit_code(Path(slot.folder)) is not None:
         return False
@@ -129,14 +129,14 @@ def agent_lives(slot: TaskRunState) -> bool:
 # -- all of them --------------------------------------------------------------------------------------
 
 
-def board_now(project: Project) -> Board:
+def current_board(project: Project) -> Board:
     """The board of the run that goes on, or how things were left."""
     going_on = running(project.root)
     pid = going_on[0] if going_on is not None else 0
     live = BoardFile(project.state).read() if pid else None
     if live is not None and live.pid == pid:
         return live
-    with opened_ledger(project.state) as ledger:
+    with open_ledger(project.state) as ledger:
         if ledger is None:
             board = Board(project=project.config.project.id, run="", pid=0, width=0, at=time.time())
         else:
@@ -147,14 +147,14 @@ def board_now(project: Project) -> Board:
 def _left_board(project: Project, ledger: Ledger, *, going_on: bool) -> Board:
     tasks = {task.id: task for task in project.source.load().tasks}
     board = board_from_ledger(ledger, project.config.project.id, tasks, project.config.agent.runtime)
-    rows = [row for row in board.rows if not _settled(row, tasks.get(row.task))]
+    rows = [row for row in board.rows if not _is_settled(row, tasks.get(row.task))]
     if not going_on:
         # What is not over was loaded for the board.
         rows = [_as_left(row, ledger.slots.get(row.task), tasks.get(row.task)) for row in rows]
     return replace(board, rows=rows)
 
 
-def _settled(row: BoardRow, task: Task | None) -> bool:
+def _is_settled(row: BoardRow, task: Task | None) -> bool:
     """Blocked or waiting for a person, who has closed the task since."""
     over = row.state in (State.BLOCKED.value, State.PARKED.value)
     return over and task is not None and task.status is TaskStatus.CLOSED
@@ -165,7 +165,7 @@ def _as_left(row: BoardRow, slot: TaskRunState | None, task: Task | None) -> Boa
         return row
     if task is not None and task.status is TaskStatus.CLOSED and may_let_go(slot):
         return replace(row, state=LEFT, why="its task was closed; flyball run lets it go")
-    if agent_lives(slot):
+    if is_agent_alive(slot):
         pid = slot.holder.pid if slot.holder is not None else 0
         return replace(row, why=f"its agent (pid {pid}) runs on by itself; flyball run takes it up again")
     rejected = slot.cause is Cause.REJECTED and slot.state is State.READY
@@ -193,6 +193,6 @@ def _with_worktree(folder: Path) -> set[str]:
 
 def _in_ledger(state: Path) -> set[str]:
     # What is wrong with a ledger is told by whoever needs it: a task can be written down without.
-    with suppress(StoreError), opened_ledger(state) as ledger:
+    with suppress(StoreError), open_ledger(state) as ledger:
         return ledger.tasks() if ledger is not None else set()
     return set()

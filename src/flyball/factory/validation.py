@@ -50,24 +50,24 @@ def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[ConfigFindin
         return [ConfigFinding(problem.key, problem.words) for problem in reading.problems]
     config = reading.config
     return [
-        *_of_settings(config, root, on_path),
-        *_of_repository(config, root),
-        *_of_tasks(config, root),
+        *_check_settings(config, root, on_path),
+        *_check_repository(config, root),
+        *_check_tasks(config, root),
     ]
 
 
 # -- settings -------------------------------------------------------------------------------------
 
 
-def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
+def _check_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
     if problem := gate_problem(config):
         yield ConfigFinding(problem.key, problem.words)
-    yield from _of_prompt(config, root)
-    yield from _of_personas(config, root)
-    yield from _of_account(config)
-    yield from _of_ceilings(config)
-    yield from _of_gate(config, root, on_path)
-    yield from _of_pulls(config, root)
+    yield from _check_prompt(config, root)
+    yield from _check_personas(config, root)
+    yield from _check_account(config)
+    yield from _check_ceilings(config)
+    yield from _check_gate(config, root, on_path)
+    yield from _check_pulls(config, root)
     program = config.agent.command[0] if config.agent.command else config.agent.runtime
     if not on_path(program) and not (root / program).is_file():
         words = f"{program} was not found on PATH; install it, or name another program in agent.command"
@@ -83,7 +83,7 @@ def _of_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator
             yield ConfigFinding(f"areas.{name}", words, "note")
 
 
-def _of_account(config: ProjectConfig) -> Iterator[ConfigFinding]:
+def _check_account(config: ProjectConfig) -> Iterator[ConfigFinding]:
     """Whether there is such an account; whose login it is, only asking it tells."""
     from flyball.factory.accounts.account import open_account
 
@@ -93,10 +93,10 @@ def _of_account(config: ProjectConfig) -> Iterator[ConfigFinding]:
         yield ConfigFinding(ACCOUNT, str(error))
 
 
-def _of_ceilings(config: ProjectConfig) -> Iterator[ConfigFinding]:
+def _check_ceilings(config: ProjectConfig) -> Iterator[ConfigFinding]:
     from flyball.factory.budget.unmeasurable import unmeasurable
 
-    if any(_of_account(config)):
+    if any(_check_account(config)):
         return  # that is said already
     guard = guard_of(None, config.budget.guard)
     try:
@@ -106,36 +106,36 @@ def _of_ceilings(config: ProjectConfig) -> Iterator[ConfigFinding]:
         yield ConfigFinding("budget", str(error))
 
 
-def _of_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
+def _check_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
     if (root / ".envrc").exists():
         return  # direnv may put anything on PATH
     for index, command in enumerate(config.gate.commands or []):
         program = command.split()[0]
-        if _PLAIN_NAME.fullmatch(program) and not on_path(program) and not _of_shell(program):
+        if _PLAIN_NAME.fullmatch(program) and not on_path(program) and not _is_shell_word(program):
             words = f"{program} was not found on PATH, so nothing could land"
             way_out = "install it, or name another command"
             yield ConfigFinding(f"gate.commands[{index}]", f"{words}; {way_out}", "note")
 
 
-def _of_shell(word: str) -> bool:
+def _is_shell_word(word: str) -> bool:
     """Whether the shell that runs gates does it itself, or reads it as a part of its language."""
     asked = ["sh", "-c", 'command -v "$0"', word]
     return subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
 
 
-def _of_pulls(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
+def _check_pulls(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     from flyball.factory.landing.hosts.port import PullError
-    from flyball.factory.landing.hosts.registry import host_of
+    from flyball.factory.landing.hosts.registry import find_host
 
     if config.merge.policy != "pr":
         return
     try:
-        host_of(root, config.merge.host)
+        find_host(root, config.merge.host)
     except (PullError, GitError) as error:
         yield ConfigFinding("merge.policy", f"is pr, and no pull request could be opened: {error}", "note")
 
 
-def _of_prompt(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
+def _check_prompt(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     if not config.prompt.file:
         return
     try:
@@ -147,7 +147,7 @@ def _of_prompt(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
         yield ConfigFinding("prompt.file", f"{config.prompt.file} is not UTF-8; save it as UTF-8")
 
 
-def _of_personas(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
+def _check_personas(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     named = {f"stages.{name}": part.persona or name for name, part in config.stages.items()}
     if config.review.on:
         named["review.persona"] = config.review.persona
@@ -158,7 +158,7 @@ def _of_personas(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
             yield ConfigFinding(key, str(error))
 
 
-def _of_repository(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
+def _check_repository(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     from flyball.factory.git.repository import Repository
 
     try:
@@ -170,7 +170,7 @@ def _of_repository(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]
 # -- tasks ----------------------------------------------------------------------------------------
 
 
-def _of_tasks(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
+def _check_tasks(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     from flyball.factory.tasks.registry import open_source
 
     try:
@@ -184,14 +184,14 @@ def _of_tasks(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
         yield ConfigFinding(
             path, "has no front matter, so it is no task; flyball task add writes one", "note"
         )
-    yield from _of_waits(DependencyGraph(loaded.tasks))
+    yield from _check_dependencies(DependencyGraph(loaded.tasks))
     for task in loaded.tasks:
         if task.status is not TaskStatus.CLOSED:
-            yield from of_labels(task, config)
-            yield from _of_footprint(task, config)
+            yield from check_labels(task, config)
+            yield from _check_footprint(task, config)
 
 
-def _of_waits(waits: DependencyGraph) -> Iterator[ConfigFinding]:
+def _check_dependencies(waits: DependencyGraph) -> Iterator[ConfigFinding]:
     for circle in waits.circles():
         words = f"wait for each other, so none of them can start: {circle.words()}; take one need away"
         yield ConfigFinding(", ".join(circle.ids), words)
@@ -203,7 +203,7 @@ def _of_waits(waits: DependencyGraph) -> Iterator[ConfigFinding]:
             )
 
 
-def of_labels(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
+def check_labels(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
     """Those that mean something to flyball and say nothing that it knows."""
     where = task.where or task.id
     for words in Spelling(stages=config.stages, allowed=config.models.allowed).problems(task.labels):
@@ -215,7 +215,7 @@ def of_labels(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
             yield ConfigFinding(where, f"{words}; add it under [areas]", "note")
 
 
-def _of_footprint(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
+def _check_footprint(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
     footprint = footprint_of(task.footprint, task.labels, config.areas)
     if footprint is None:
         return

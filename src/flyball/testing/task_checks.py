@@ -266,5 +266,5 @@ def no_commit_says_what_was_never_committed(scene: TaskScene) -> None:
 @_registered
 def what_is_watched_is_there(scene: TaskScene) -> None:
     scene.source.add(NewTask(title="Do it"))
-    for folder in scene.source.watched():
+    for folder in scene.source.watch_folders():
         expect(folder.is_dir(), f"{folder} is a folder")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flyball.errors import AccountError, StoreUnreadableError, UsageError
-from flyball.factory.accounts.environment import child_environment, verified
+from flyball.factory.accounts.environment import child_environment, verify_login
 from flyball.factory.accounts.profile import Profile, RuntimeName
 from flyball.factory.accounts.profiles import Profiles
 from flyball.factory.project.registry import ProjectRegistry
@@ -130,7 +130,7 @@ def test_a_name_that_cannot_be_one_is_an_account_s_and_no_project_s(
 
 def test_who_is_logged_in_is_compared_without_case(tmp_path: Path) -> None:
     log_in(tmp_path, "Ann@Example.ORG")
-    assert verified(profile(), {"HOME": str(tmp_path)}) == ANN
+    assert verify_login(profile(), {"HOME": str(tmp_path)}) == ANN
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_missing_unreadable_empty_and_another_are_refused(tmp_path: Path, conten
     if content is not None:
         (tmp_path / ".claude.json").write_bytes(content)
     with pytest.raises(AccountError, match=r"claude\.json"):
-        verified(profile(), {"HOME": str(tmp_path)})
+        verify_login(profile(), {"HOME": str(tmp_path)})
 
 
 def test_a_profile_with_a_folder_looks_there_and_nowhere_else(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_profile_with_a_folder_looks_there_and_nowhere_else(tmp_path: Path) ->
     log_in(tmp_path / "work", "bob@example.org")
     own = profile(config_dir=str(tmp_path / "work"))
     with pytest.raises(AccountError, match=r"bob@example\.org is logged in; log in as ann"):
-        verified(own, {"HOME": str(tmp_path / "home")})
+        verify_login(own, {"HOME": str(tmp_path / "home")})
 
 
 def _token(claims: Mapping[str, Any]) -> str:
@@ -211,18 +211,18 @@ def test_the_other_runtimes_name_theirs(
     path.write_text(json.dumps(content))
     named, env = profile(runtime=runtime, identity=who), {"HOME": str(tmp_path)}
     if good:
-        assert verified(named, env) == who
+        assert verify_login(named, env) == who
     else:
         with pytest.raises(AccountError):
-            verified(named, env)
+            verify_login(named, env)
 
 
 def test_a_profile_billed_by_key_needs_its_key_and_no_secret_is_ever_said(tmp_path: Path) -> None:
     own = profile(identity="", billing="api-key", api_key_env="FACTORY_KEY")
     for env in ({}, {"FACTORY_KEY": " "}, {"ANTHROPIC_API_KEY": "ambient"}):
         with pytest.raises(AccountError, match="FACTORY_KEY, which is not set"):
-            verified(own, env)
-    assert verified(own, {"FACTORY_KEY": "sk-1"}) == "API key in FACTORY_KEY"
+            verify_login(own, env)
+    assert verify_login(own, {"FACTORY_KEY": "sk-1"}) == "API key in FACTORY_KEY"
 
 
 # -- what passes --------------------------------------------------------------------------------------------

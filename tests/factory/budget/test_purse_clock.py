@@ -14,7 +14,7 @@ from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.tasks.task_run import Step
 from flyball.factory.budget.api_key import ApiKey
 from flyball.factory.budget.guard import BudgetGuard
-from flyball.factory.budget.monitor import Lookout
+from flyball.factory.budget.monitor import UsageMonitor
 from flyball.factory.budget.port import BillingAccount
 from flyball.factory.budget.quotas import QuotaBook
 from flyball.factory.project.config import BudgetPart
@@ -44,7 +44,7 @@ class Desk:
     def purse(
         self, *, api_key: ApiKey | None = None, guard: str | None = None, **budget: float
     ) -> BudgetGuard:
-        lookout = Lookout(WORK, self.home, wall=lambda: self.now)
+        lookout = UsageMonitor(WORK, self.home, wall=lambda: self.now)
         return BudgetGuard(
             payer=WORK,
             budget=BudgetPart(**budget),  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 async def looked(purse: BudgetGuard) -> BudgetGuard:
-    await purse.look()
+    await purse.refresh()
     return purse
 
 
@@ -87,7 +87,7 @@ async def test_three_that_fit_one_by_one_do_not_start_together_where_two_fit(des
     desk.declare(3.5)
     purse = await looked(desk.purse())
     assert begun(purse, "a", "b", "c", "d") == ["a", "b", "c"]
-    purse.ended("a", 0.1)
+    purse.release("a", 0.1)
     assert begun(purse, "d") == ["d"]
 
 
@@ -96,12 +96,12 @@ async def test_after_a_reset_that_held_it_up_a_run_starts_slowly_and_in_order(de
     desk.declare(100.0)
     purse = await looked(desk.purse())
     assert begun(purse, "a") == ["a"]
-    purse.ended("a", 92.0)
+    purse.release("a", 92.0)
     desk.now += 1
     assert purse.level is Level.DRAIN
     assert begun(purse, "b", "c", "d", "e") == []
     desk.now = START + 18_000 + 1
-    await purse.look()
+    await purse.refresh()
     assert begun(purse, "b", "c", "d", "e") == ["b"]
     refused = purse.refusal("c", *TASK)
     assert refused is not None
@@ -115,7 +115,7 @@ async def test_after_a_reset_that_held_it_up_a_run_starts_slowly_and_in_order(de
 @on_loop
 async def test_a_run_that_comes_after_the_reset_starts_slowly_too(desk: Desk) -> None:
     first = desk.purse()
-    first.hear([UsageReport(name="5h", fraction=0.97, at=desk.now, resets_at=desk.now + 600)])
+    first.record_reports([UsageReport(name="5h", fraction=0.97, at=desk.now, resets_at=desk.now + 600)])
     assert "5h window at 97% (reported)" in first.pause
     desk.now += 601
     later = await looked(desk.purse())
@@ -128,7 +128,7 @@ async def test_whoever_was_not_held_up_starts_at_once_after_a_reset(desk: Desk) 
     desk.declare(100.0)
     purse = await looked(desk.purse())
     desk.now = START + 18_000 + 1
-    await purse.look()
+    await purse.refresh()
     assert begun(purse, "a", "b", "c") == ["a", "b", "c"]
 
 
@@ -139,9 +139,9 @@ async def test_a_waiter_is_told_when_somebody_ends(desk: Desk) -> None:
     assert begun(purse, "a", "b") == ["a"]
     refused = purse.refusal("b", *TASK)
     assert refused is not None
-    waiting = asyncio.create_task(purse.news(refused))
+    waiting = asyncio.create_task(purse.wait_for_change(refused))
     await asyncio.sleep(0)
-    purse.ended("a", 0.01)
+    purse.release("a", 0.01)
     await asyncio.wait_for(waiting, 5)
     assert begun(purse, "b") == ["b"]
 
@@ -150,7 +150,7 @@ async def test_a_waiter_is_told_when_somebody_ends(desk: Desk) -> None:
 async def test_stages_and_reviews_of_finished_work_are_not_held_up_by_a_drain(desk: Desk) -> None:
     desk.declare(100.0)
     purse = await looked(desk.purse(task_usd=95.0))
-    purse.ended("a", 92.0)
+    purse.release("a", 92.0)
     desk.now += 1
     assert purse.refusal("a", *TASK) is not None
     assert purse.refusal("a", *TASK, finishing=True) is None
@@ -180,9 +180,9 @@ async def test_a_run_pauses_at_its_ceiling_while_its_agents_still_run(desk: Desk
     purse = await looked(desk.purse(run_usd=1.0))
     purse.told = lambda: woken.append(True)
     assert begun(purse, "a") == ["a"]
-    purse.saw("a", 0.4, [])
+    purse.record_progress("a", 0.4, [])
     assert (purse.pause, woken) == ("", [])
-    purse.saw("a", 1.2, [])
+    purse.record_progress("a", 1.2, [])
     assert "budget.run_usd allows $1" in purse.pause
     assert woken
 
@@ -200,7 +200,7 @@ async def test_off_looks_at_nothing_and_allows_everything(desk: Desk) -> None:
     desk.declare(0.01)
     purse = await looked(desk.purse(guard="off", run_usd=0.01))
     desk.spend("a", 4.0)
-    assert (purse.standings, purse.pause, purse.width(3), purse.look_in_s) == ((), "", 3, None)
+    assert (purse.standings, purse.pause, purse.width(3), purse.refresh_in_s) == ((), "", 3, None)
     assert begun(purse, "a") == ["a"]
 
 
@@ -209,10 +209,10 @@ async def test_an_api_key_is_charged_only_from_where_the_windows_end(desk: Desk)
     key = ApiKey(allowed=True, variable="OPENAI_API_KEY", value="sk-1", words="loud")
     desk.declare(100.0)
     purse = await looked(desk.purse(api_key=key))
-    assert purse.charged(*TASK) == {}
-    purse.ended("a", 99.0)
+    assert purse.api_key_variables(*TASK) == {}
+    purse.release("a", 99.0)
     desk.now += 1
-    assert purse.charged(*TASK) == {"OPENAI_API_KEY": "sk-1"}
+    assert purse.api_key_variables(*TASK) == {"OPENAI_API_KEY": "sk-1"}
     assert (purse.pause, purse.width(3), begun(purse, "b")) == ("", 3, ["b"])
     assert purse.notes(3)[0] == "loud"
 

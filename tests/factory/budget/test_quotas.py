@@ -14,8 +14,8 @@ from flyball.errors import StoreUnreadableError, UsageError
 from flyball.factory.accounts.account import Account
 from flyball.factory.accounts.profile import Profile
 from flyball.factory.budget.api_key import api_key_for
-from flyball.factory.budget.monitor import Lookout
-from flyball.factory.budget.port import BillingAccount, payer_of
+from flyball.factory.budget.monitor import UsageMonitor
+from flyball.factory.budget.port import BillingAccount, billing_account
 from flyball.factory.budget.provider_reports import ProviderReports
 from flyball.factory.budget.quotas import QuotaBook
 from flyball.factory.git.git import Git
@@ -35,18 +35,18 @@ def test_a_window_only_fills_whatever_order_reports_come_in(tmp_path: Path) -> N
         for part, ago, jitter in ((0.5, 60, 0.0), (0.7, 30, 1.0), (0.6, 10, 0.0))
     ]
     told = ProviderReports(tmp_path, "work").read(NOW)
-    assert [told.hear([each]) for each in reports] == [True, True, False]
+    assert [told.record([each]) for each in reports] == [True, True, False]
     assert told.reports["5h"].fraction == 0.7
-    assert told.hear([UsageReport(name="5h", fraction=0.01, at=NOW, resets_at=reset + 5 * HOUR)]), (
+    assert told.record([UsageReport(name="5h", fraction=0.01, at=NOW, resets_at=reset + 5 * HOUR)]), (
         "the next one"
     )
-    assert not told.hear([reports[1]]), "a late word about a window that is over"
+    assert not told.record([reports[1]]), "a late word about a window that is over"
 
 
 def test_what_was_told_outlives_the_run_and_garbage_does_not(tmp_path: Path) -> None:
     file = ProviderReports(tmp_path, "work")
     told = file.read(NOW)
-    told.hear([UsageReport(name="5h", fraction=0.7, at=NOW, resets_at=NOW + HOUR)])
+    told.record([UsageReport(name="5h", fraction=0.7, at=NOW, resets_at=NOW + HOUR)])
     file.write(told, NOW)
     assert ProviderReports(tmp_path, "work").read(NOW + 1).reports == told.reports
     assert ProviderReports(tmp_path, "home").read(NOW + 1).reports == {}, "another account"
@@ -65,9 +65,9 @@ def test_two_accounts_never_mix(tmp_path: Path) -> None:
     home.declare("day", usd=3.0, length_s=86400.0)
     assert {each.name: each.ceiling_usd for each in work.terms()} == {"5h": 20.0, "7d": None}
     assert {each.name: each.ceiling_usd for each in home.terms()} == {"5h": None, "7d": None, "day": 3.0}
-    assert work.named("5h").whole, "it was measured with everybody's spending in it"
+    assert work.window("5h").whole, "it was measured with everybody's spending in it"
     assert work.forget("5h") == ["5h"]
-    assert home.named("day").ceiling_usd == 3.0
+    assert home.window("day").ceiling_usd == 3.0
 
 
 def test_every_change_is_a_line_of_audit_and_a_commit(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_profile_s_transcripts_are_where_its_login_is(tmp_path: Path) -> None:
     personal = Profile(name="me", runtime="claude", identity="me@example.org")
     work = Profile(name="work", runtime="claude", identity="w@example.org", config_dir=own, api_key_env="K")
     nobody, mine, theirs = (
-        payer_of(Account(config(), profile), environ=around) for profile in (None, personal, work)
+        billing_account(Account(config(), profile), environ=around) for profile in (None, personal, work)
     )
     assert (nobody.name, nobody.folder) == ("default:claude", tmp_path)
     assert (mine.name, mine.folder) == ("me", Path.home() / ".claude"), "its variable is left unset"
@@ -145,8 +145,8 @@ def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
 
 
 def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None:
-    lookout = Lookout(BillingAccount(name="work", runtime="opencode"), tmp_path)
-    assert not lookout.watched
+    lookout = UsageMonitor(BillingAccount(name="work", runtime="opencode"), tmp_path)
+    assert not lookout.has_limits
     assert lookout.due_in_s is None
     assert [each.enforced for each in lookout.standings] == [False, False]
 
@@ -154,12 +154,12 @@ def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None
 def test_what_an_agent_cost_counts_before_any_source_says_so(tmp_path: Path) -> None:
     QuotaBook(tmp_path, "work").declare("5h", usd=10.0)
     wall = [NOW]
-    lookout = Lookout(BillingAccount(name="work", runtime="opencode"), tmp_path, wall=lambda: wall[0])
-    lookout.look_now()
+    lookout = UsageMonitor(BillingAccount(name="work", runtime="opencode"), tmp_path, wall=lambda: wall[0])
+    lookout.refresh_now()
     assert lookout.standings[0].full == 0.0
     wall[0] += 1
-    lookout.spent(4.0)
+    lookout.add_cost(4.0)
     wall[0] += 1
     assert lookout.standings[0].full == pytest.approx(0.4)
-    lookout.look_now()
+    lookout.refresh_now()
     assert lookout.standings[0].full == 0.0, "now the source is believed again"

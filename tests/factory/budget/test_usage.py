@@ -17,9 +17,9 @@ from flyball.core.budget.usage_windows import Spend, UsageCertainty, UsageItem
 from flyball.core.durations import moment_s
 from flyball.core.tasks.task_run import Step
 from flyball.factory.budget.ccusage import Ccusage
-from flyball.factory.budget.ledger_usage import API_KEY, Ledgers, Lessons, expected_fields
+from flyball.factory.budget.ledger_usage import API_KEY, LedgerUsage, Lessons, expected_fields
 from flyball.factory.budget.port import BillingAccount, UsageUnknown
-from flyball.factory.budget.sources import Usage, usage_of
+from flyball.factory.budget.sources import Usage, open_usage
 from flyball.factory.budget.transcripts import Transcripts
 from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.state.ledger import Ledger
@@ -90,7 +90,7 @@ def test_without_ccusage_the_next_source_is_asked(ccusage: Program, tmp_path: Pa
     with pytest.raises(UsageUnknown, match="not installed"):
         Ccusage(tmp_path).look(NOW)
     payer = BillingAccount(name="default:claude", runtime="claude", folder=tmp_path / "claude")
-    seen = usage_of(payer, tmp_path / "home").look(NOW)
+    seen = open_usage(payer, tmp_path / "home").look(NOW)
     assert seen.source == "ledger"
     assert [words.split()[0] for words in seen.silent] == ["ccusage", "there"]
 
@@ -203,7 +203,7 @@ def test_the_ledgers_of_all_projects_are_one_account_s_and_no_other_s(tmp_path: 
     launched(tmp_path / "two" / ".flyball", 4.0).close()
     launched(tmp_path / "two" / ".flyball", 8.0, account="home").close()
     launched(tmp_path / "two" / ".flyball", 16.0, billing=API_KEY).close()
-    looks = [Ledgers(home, account) for account in ("work", "home", "nobody")]
+    looks = [LedgerUsage(home, account) for account in ("work", "home", "nobody")]
     assert [look.look(wall + 1).within(0, wall + 2).value for look in looks] == [7.0, 8.0, 0.0]
     assert [look.look(wall + 1).within(0, wall + 2).value for look in looks] == [7.0, 8.0, 0.0]
 
@@ -220,7 +220,7 @@ def test_of_agents_that_run_at_once_each_is_billed_as_it_was_launched(tmp_path: 
     for task, usd in (("t-1", 1.0), ("t-2", 2.0)):
         ledger.note(task, Step.END, end="finished", cost_usd=usd)
     ledger.close()
-    assert Ledgers(home, "work").look(wall + 1).within(0, wall + 2).value == 1.0
+    assert LedgerUsage(home, "work").look(wall + 1).within(0, wall + 2).value == 1.0
 
 
 def test_a_ledger_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_ledger_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -
         ProjectRegistry(home).add(name, tmp_path / name)
     launched(tmp_path / "good" / ".flyball", 1.0).close()
     (tmp_path / "bad" / ".flyball" / "ledger.db").write_bytes(b"no database" * 100)
-    assert Ledgers(home, "work").look(wall).within(0, wall + 2).value == 1.0
+    assert LedgerUsage(home, "work").look(wall).within(0, wall + 2).value == 1.0
 
 
 def test_estimates_are_learned_from_launches_and_scored_against_them(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ needs_bwrap = pytest.mark.skipif(not BWRAP, reason=f"NO SANDBOX TESTED: {sandbox
 
 def test_guards_are_put_there_whole_and_are_right_then(tmp_path: Path) -> None:
     guards = Guards(tmp_path)
-    assert guards.wrong()
+    assert guards.wrong_files()
     assert guards.install() == []
-    assert guards.wrong() == []
+    assert guards.wrong_files() == []
     assert (guards.bin / "git").stat().st_mode & 0o777 == 0o700
 
 
@@ -40,7 +40,7 @@ def test_a_changed_a_missing_and_a_foreign_file_are_put_right_and_named(tmp_path
     (guards.folder / "lib" / "json.py").write_text("evil = 1\n")
     (guards.bin / "gh").chmod(0o600)
     assert guards.install() == ["bin/gh", "bin/git", "hooks/pre-push", "lib/json.py"]
-    assert guards.wrong() == []
+    assert guards.wrong_files() == []
     assert not (guards.folder / "lib" / "json.py").exists()
 
 
@@ -50,7 +50,7 @@ def test_the_guards_of_another_flyball_are_replaced_without_a_word(tmp_path: Pat
     (guards.folder / "stamp").write_text("of another one\n")
     (guards.bin / "git").write_text("#!/bin/sh\n")
     assert guards.install() == []
-    assert guards.wrong() == []
+    assert guards.wrong_files() == []
 
 
 def test_a_link_in_the_place_of_a_guard_is_replaced_and_what_it_led_to_is_not(tmp_path: Path) -> None:
@@ -81,14 +81,14 @@ def test_the_guard_imports_nothing_but_its_own_and_the_standard_library(tmp_path
 
 def test_wards_of_worktrees_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    wards = site.fence.guards.wards
+    wards = site.fence.guards.policies
     assert len(list(wards.iterdir())) == 1
     site.git("worktree", "remove", "--force", str(site.tree))
     site.tree.mkdir(parents=True)
     other = tmp_path / "elsewhere"
     site.git("worktree", "add", "--quiet", "--detach", str(other))
     shutil.rmtree(site.tree)
-    site.fence.around(["true"], site.env, tree=other, branch="agent/t-2", folder=site.folder)
+    site.fence.guard(["true"], site.env, tree=other, branch="agent/t-2", folder=site.folder)
     assert [json.loads(path.read_text())["branch"] for path in wards.iterdir()] == ["agent/t-2"]
 
 

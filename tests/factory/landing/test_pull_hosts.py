@@ -9,7 +9,7 @@ import pytest
 from flyball.factory.landing.hosts.github import GithubPulls
 from flyball.factory.landing.hosts.gitlab import GitlabPulls
 from flyball.factory.landing.hosts.port import PullError, PullState
-from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.landing.hosts.registry import find_host
 from tests.factory.fake_hosts import Host
 from tests.factory.kit import Project, until
 
@@ -20,7 +20,7 @@ def test_a_host_finds_opens_and_looks_at_pull_requests(
 ) -> None:
     fake = Host(project, kind=kind)
     monkeypatch.setenv("PATH", project.env["PATH"])
-    host = host_of(project.root, kind)
+    host = find_host(project.root, kind)
     assert host.find("agent/t-1") is None
     with pytest.raises(PullError, match="no such branch"):
         host.open(branch="agent/t-1", base="main", title="One", body="Words\n")
@@ -32,13 +32,13 @@ def test_a_host_finds_opens_and_looks_at_pull_requests(
     assert host.find("agent/t-1") == opened
     assert not opened.approved
     fake.change(12, approved=True)
-    assert host.look(12).approved
+    assert host.get(12).approved
     fake.change(12, state="closed")
-    assert host.look(12).state is PullState.CLOSED
+    assert host.get(12).state is PullState.CLOSED
     assert host.find("agent/t-1") is None
     fake.fail()
     with pytest.raises(PullError, match=r"failed: HTTP 401: Bad credentials; .* auth status"):
-        host.look(12)
+        host.get(12)
 
 
 @pytest.mark.parametrize(("program", "pulls"), [("gh", GithubPulls), ("glab", GitlabPulls)])
@@ -51,7 +51,7 @@ def test_a_host_that_does_not_come_back_is_given_up_with_all_that_it_started(
     hangs.chmod(0o755)
     monkeypatch.setenv("PATH", f"{hangs.parent}:{project.env['PATH']}")
     with pytest.raises(PullError, match=f"{program} .* took longer than 0.5 s"):
-        pulls(project.root, timeout_s=0.5).look(12)
+        pulls(project.root, timeout_s=0.5).get(12)
     pid = (project.place / "pid").read_text().strip()
     ps = ["ps", "-o", "stat=", "-p", pid]
     until(

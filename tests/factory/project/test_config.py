@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flyball.errors import UsageError
 from flyball.factory.project.config import ProjectConfig
-from flyball.factory.project.config_reader import check_runnable, judge, load_config, read_config
+from flyball.factory.project.config_reader import check_runnable, load_config, parse_config, read_config
 from flyball.host.install_hints import upgrade_command
 from tests.factory.powerless import run_powerless
 
@@ -344,6 +344,6 @@ _keys = st.sampled_from(
 
 @given(st.dictionaries(_sections, st.dictionaries(_keys, _values, max_size=4) | _values, max_size=4))
 def test_whatever_the_file_says_it_is_a_config_or_words(document: dict[str, object]) -> None:
-    reading = judge(document)
+    reading = parse_config(document)
     assert (reading.config is None) == bool(reading.problems)
     assert all(str(problem) for problem in reading.problems)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import fields
 
 from flyball.factory.project.config import ProjectConfig
-from flyball.factory.project.config_reader import check_runnable, judge
+from flyball.factory.project.config_reader import check_runnable, parse_config
 from flyball.factory.project.config_reference import PAGE, SCHEMA, json_schema, main, reference_page
 
 FOLDER = Path(__file__).parents[3] / "docs" / "reference"
@@ -46,7 +46,7 @@ def test_the_schema_takes_durations_as_people_write_them_and_refuses_unknown_key
 
 def test_the_examples_on_the_page_are_right() -> None:
     smallest, areas = re.findall(r"```toml\n(.*?)```", reference_page(), flags=re.DOTALL)
-    config = judge(tomllib.loads(smallest)).config
+    config = parse_config(tomllib.loads(smallest)).config
     assert config is not None
     check_runnable(config)
-    assert judge(tomllib.loads(smallest + areas)).config is not None
+    assert parse_config(tomllib.loads(smallest + areas)).config is not None

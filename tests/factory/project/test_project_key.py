@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.factory.project.project_key import normalized, project_key
+from flyball.factory.project.project_key import normalize_address, project_key
 from tests.factory.kit import Project
 
 
@@ -43,7 +43,7 @@ def test_two_repositories_are_two_projects(project: Project) -> None:
     ],
 )
 def test_an_address_is_known_by_its_host_and_path_alone(address: str) -> None:
-    assert normalized(address) == "github.com/team/blog"
+    assert normalize_address(address) == "github.com/team/blog"
 
 
 def test_a_password_of_origin_changes_nothing(project: Project) -> None:

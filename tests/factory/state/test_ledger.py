@@ -16,7 +16,7 @@ import flyball
 from flyball.core.tasks.task_run import RunPhase, State, Step
 from flyball.errors import InvariantError, StoreFullError, StoreUnreadableError
 from flyball.factory.state.ledger import FILE_NAME, Ledger
-from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, done, refused
+from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, answer_done, answer_refused
 from flyball.host.process import me
 
 
@@ -102,7 +102,7 @@ def test_entries_that_make_no_sense_are_refused_with_the_way_out(
         )
     again = Ledger(tmp_path)
     with pytest.raises(StoreUnreadableError, match="commits are not touched"):
-        again.all_trips()
+        again.all_runs()
 
 
 def test_reading_where_there_is_no_ledger_makes_none(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_is_over_is_not_loaded_but_can_be_asked_for(ledger: Ledger) -> None
     ledger.note("t-1", Step.BLOCK, reason="no")
     again = read_again(ledger)
     assert list(again.slots) == ["t-2"]
-    assert list(again.trips_of(State.BLOCKED)) == ["t-1"]
+    assert list(again.runs_in(State.BLOCKED)) == ["t-1"]
     found = again.load_task("t-1")
     assert found is not None
     assert found.reason == "no"
@@ -166,7 +166,7 @@ def test_merged_are_those_whose_last_trip_landed(ledger: Ledger) -> None:
         ledger.note(name, Step.LAND, RunPhase.BEGUN)
         ledger.note(name, Step.MERGED)
     ledger.note("t-2", Step.CLAIM)
-    assert ledger.merged() == {"t-1"}
+    assert ledger.merged_tasks() == {"t-1"}
 
 
 def land(ledger: Ledger, task: str, *, told: bool) -> None:
@@ -189,7 +189,7 @@ def test_untold_are_those_that_landed_and_whose_closing_was_not_confirmed(ledger
     ledger.note("t-5", Step.END)
     ledger.note("t-5", Step.LAND, RunPhase.BEGUN)
     ledger.note("t-5", Step.TELL, RunPhase.BEGUN)
-    assert ledger.untold() == {"t-2"}
+    assert ledger.unreported_tasks() == {"t-2"}
 
 
 def test_telling_a_source_again_leaves_a_trip_over(ledger: Ledger) -> None:
@@ -198,8 +198,8 @@ def test_telling_a_source_again_leaves_a_trip_over(ledger: Ledger) -> None:
     ledger.note("t-1", Step.TELL, RunPhase.BEGUN)
     again = read_again(ledger)
     assert again.slots == {}
-    assert again.merged() == {"t-1"}
-    assert list(again.trips_of(State.MERGED)) == ["t-1"]
+    assert again.merged_tasks() == {"t-1"}
+    assert list(again.runs_in(State.MERGED)) == ["t-1"]
 
 
 def test_names_and_words_of_any_kind_are_kept(ledger: Ledger) -> None:
@@ -223,10 +223,10 @@ def test_requests_are_answered_once_and_then_gone(ledger: Ledger) -> None:
     number = ledger.ask("nudge", "t-1", message="look")
     assert ledger.requests() == [(number, "nudge", "t-1", {"message": "look"})]
     assert ledger.answer_to(number) is None
-    ledger.answer(number, done("went out"))
-    ledger.answer(number, refused("again"))
+    ledger.answer(number, answer_done("went out"))
+    ledger.answer(number, answer_refused("again"))
     assert ledger.requests() == []
-    assert ledger.answer_to(number) == done("went out")
+    assert ledger.answer_to(number) == answer_done("went out")
 
 
 @pytest.mark.parametrize("outcome", RequestOutcome)
@@ -247,7 +247,7 @@ def test_a_ledger_from_before_outcomes_is_upgraded_with_its_answers(tmp_path: Pa
         db.execute("PRAGMA user_version = 3")
     for _ in range(2):
         upgraded = Ledger(tmp_path)
-        assert upgraded.answer_to(1) == done("draining")
+        assert upgraded.answer_to(1) == answer_done("draining")
         upgraded.close()
 
 
@@ -271,6 +271,6 @@ def test_a_test_can_have_it_killed_before_or_after_an_entry(tmp_path: Path, when
         f"ledger = Ledger(Path({str(tmp_path)!r}))\n"
         "ledger.note('t-1', Step.CLAIM)\nledger.note('t-2', Step.CLAIM)\nledger.note('t-3', Step.CLAIM)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], timeout=30)
-    assert done.returncode == -signal.SIGKILL
+    answer_done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], timeout=30)
+    assert answer_done.returncode == -signal.SIGKILL
     assert len(rows(tmp_path)) == written

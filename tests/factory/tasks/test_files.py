@@ -271,7 +271,7 @@ def test_other_files_are_neither_tasks_nor_problems(project: Project) -> None:
 def test_subfolders_count_too(project: Project) -> None:
     project.write("web/pages/x.md", "---\nid: x\ntitle: T\n---\n")
     assert project.tasks()["x"].where == "tasks/web/pages/x.md"
-    assert set(project.source.watched()) == {
+    assert set(project.source.watch_folders()) == {
         project.folder,
         project.folder / "web",
         project.folder / "web/pages",
@@ -281,7 +281,7 @@ def test_subfolders_count_too(project: Project) -> None:
 def test_no_folder_means_no_tasks_yet_and_the_project_is_watched_for_it(project: Project) -> None:
     assert not project.tasks()
     assert not project.problems()
-    assert project.source.watched() == [project.root]
+    assert project.source.watch_folders() == [project.root]
 
 
 def test_a_folder_that_cannot_be_used_at_all_is_an_error(project: Project) -> None:

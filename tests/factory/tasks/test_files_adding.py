@@ -16,7 +16,7 @@ from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import SourceError, UsageError
 from flyball.factory.tasks.files import FilesSource
 from flyball.factory.tasks.port import NewTask
-from flyball.factory.tasks.task_text import read_task, written
+from flyball.factory.tasks.task_text import new_text, read_task
 from tests.factory.tasks.kit import Project
 
 
@@ -174,7 +174,7 @@ def test_any_task_reads_back_as_what_it_was_made_from(
         acceptance=acceptance,
         body=body,
     )
-    read = read_task(written(new, "x", created=1.5).encode(), "here")
+    read = read_task(new_text(new, "x", created=1.5).encode(), "here")
     assert isinstance(read, Task), read
     assert read == Task(
         id="x",

@@ -21,7 +21,7 @@ def program(folder: Path, script: str, *, timeout_s: float = 60.0) -> Program:
 
 
 def test_it_gets_arguments_and_stdin_and_gives_its_answer(tmp_path: Path) -> None:
-    answer = program(tmp_path, 'cat; pwd; printf "%s|" "$@"; echo oh >&2; exit 3').ask(
+    answer = program(tmp_path, 'cat; pwd; printf "%s|" "$@"; echo oh >&2; exit 3').run(
         "a b", "", stdin="wörter\n"
     )
     assert answer.out.decode() == f"wörter\n{tmp_path}\na b||"
@@ -29,7 +29,7 @@ def test_it_gets_arguments_and_stdin_and_gives_its_answer(tmp_path: Path) -> Non
 
 
 def test_much_output_and_no_utf8_are_kept_as_they_are(tmp_path: Path) -> None:
-    out = program(tmp_path, "head -c 3000000 /dev/zero; printf '\\377'").ask("x").out
+    out = program(tmp_path, "head -c 3000000 /dev/zero; printf '\\377'").run("x").out
     assert (len(out), out[-1:]) == (3_000_001, b"\xff")
 
 
@@ -46,19 +46,19 @@ def test_much_output_and_no_utf8_are_kept_as_they_are(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_started_is_said(made: Program, words: str) -> None:
     with pytest.raises(SourceError, match=words):
-        made.ask("x")
+        made.run("x")
 
 
 def test_an_argument_that_no_program_can_get_is_an_error(tmp_path: Path) -> None:
     for argument in ("a\0b", "x" * (1 << 22)):
         with pytest.raises(SourceError, match="cannot be started"):
-            program(tmp_path, "true").ask(argument)
+            program(tmp_path, "true").run(argument)
 
 
 def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     slow = program(tmp_path, "sleep 300 & echo $! > child; wait", timeout_s=0.5)
     with pytest.raises(SourceError, match=r"sh x took longer than 0\.5 s"):
-        slow.ask("x")
+        slow.run("x")
     child = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 20
     while exists(child) and time.monotonic() < deadline:

@@ -13,7 +13,7 @@ from flyball.cli.parser import add_action
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, say, show
 from flyball.cli.ui.units import shown_path
 from flyball.errors import AccountError
-from flyball.factory.accounts.environment import verified
+from flyball.factory.accounts.environment import verify_login
 from flyball.factory.accounts.profile import Billing, Profile, RuntimeName
 from flyball.factory.accounts.profiles import BrokenProfile, Profiles
 from flyball.governor.state_url import home
@@ -125,7 +125,7 @@ def _verify(args: argparse.Namespace, profiles: Profiles) -> int:
     found = {}
     for profile in good:
         try:
-            found[profile.name] = verified(profile, os.environ), ""
+            found[profile.name] = verify_login(profile, os.environ), ""
         except AccountError as error:
             found[profile.name] = "", str(error)
     wrong = any(words for _, words in found.values())

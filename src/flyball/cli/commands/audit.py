@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.ui.units import count_or_all, shown_path
-from flyball.factory.project.registry_history import AuditLine, audited
+from flyball.factory.project.registry_history import AuditLine, read_audit
 from flyball.governor.state_url import home
 
 SUMMARY = """Show who changed projects, accounts and quotas on this machine, and when API keys were spent
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = home() / "registry"
-    lines, unreadable = audited(folder)
+    lines, unreadable = read_audit(folder)
     named = [line for line in lines if not args.about or line.names(args.about)]
     kept = named if args.lines is None else named[max(0, len(named) - args.lines) :]
     if args.json:

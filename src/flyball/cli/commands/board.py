@@ -15,7 +15,7 @@ from flyball.cli.ui.render import BLANK, Block, Line, Piece, Style, print_json, 
 from flyball.cli.ui.units import duration, shown_path
 from flyball.errors import FlyballError, UsageError
 from flyball.factory.project.registry import ProjectRegistry
-from flyball.factory.project_view import Project, board_now, project_at, project_in
+from flyball.factory.project_view import Project, current_board, open_project, open_project_at
 from flyball.factory.run.board import Board
 from flyball.governor.state_url import home
 
@@ -78,12 +78,12 @@ class _Here:
     """The project of this folder."""
 
     def __init__(self) -> None:
-        self._project = project_at(Path.cwd())
+        self._project = open_project_at(Path.cwd())
         self.boards: list[Board] = []
         self.unseen: list[Unseen] = []
 
     def see(self) -> None:
-        self.boards = [board_now(self._project)]
+        self.boards = [current_board(self._project)]
 
     def record(self) -> object:
         return self.boards[0]
@@ -106,8 +106,8 @@ class _Everywhere:
             try:
                 # Opened once: a task source remembers what it has read.
                 if entry.path not in self._projects:
-                    self._projects[entry.path] = project_in(entry.path)
-                self.boards.append(board_now(self._projects[entry.path]))
+                    self._projects[entry.path] = open_project(entry.path)
+                self.boards.append(current_board(self._projects[entry.path]))
             except FlyballError as error:
                 gone = f"its folder is gone; flyball project remove {entry.id} forgets it"
                 words = str(error) if os.path.isdir(entry.path) else gone

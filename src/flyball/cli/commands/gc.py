@@ -12,8 +12,8 @@ from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Tabl
 from flyball.cli.ui.units import counted, duration, shown_path, size_words
 from flyball.core.pool.verdict import span_words
 from flyball.errors import FlyballError, UsageError
-from flyball.factory.cleanup import LeftoverKind, Survey, Thing
-from flyball.factory.project_view import Project, project_at
+from flyball.factory.cleanup import Leftover, LeftoverKind, Survey
+from flyball.factory.project_view import Project, open_project_at
 from flyball.factory.run.session import LOCK, running
 from flyball.factory.state.locks import RunLock
 from flyball.factory.state.run_folders import state_folder
@@ -29,7 +29,7 @@ OLDER_THAN = "30d"
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    thing: Thing
+    thing: Leftover
     words: str
 
 
@@ -46,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
+    project = open_project_at(Path.cwd())
     if args.dry_run:
         going_on = running(project.root) is not None
         survey = Survey(project, older_than_s=args.older_than, now=time.time(), going_on=going_on)
-        things, failed = survey.things(), list[Failed]()
+        things, failed = survey.leftovers(), list[Failed]()
     else:
         things, failed = _clear(project, args.older_than)
     if args.json:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _clear(project: Project, older_than_s: float) -> tuple[list[Thing], list[Failed]]:
+def _clear(project: Project, older_than_s: float) -> tuple[list[Leftover], list[Failed]]:
     """Under the run's own lock, so that no run starts meanwhile."""
     found = running(project.root)
     lock = RunLock(state_folder(project.root) / LOCK)
@@ -70,7 +70,7 @@ def _clear(project: Project, older_than_s: float) -> tuple[list[Thing], list[Fai
         raise UsageError(f"a run of {project.config.project.id} is going on{who}; {way_out}")
     try:
         survey = Survey(project, older_than_s=older_than_s, now=time.time(), going_on=False)
-        things, failed = survey.things(), list[Failed]()
+        things, failed = survey.leftovers(), list[Failed]()
         for thing in things:
             if thing.goes:
                 try:
@@ -85,7 +85,7 @@ def _clear(project: Project, older_than_s: float) -> tuple[list[Thing], list[Fai
 # -- showing --------------------------------------------------------------------------------------------
 
 
-def _record(things: Sequence[Thing], failed: Sequence[Failed], *, dry_run: bool) -> dict[str, object]:
+def _record(things: Sequence[Leftover], failed: Sequence[Failed], *, dry_run: bool) -> dict[str, object]:
     lost = {id(each.thing): each.words for each in failed}
     return {
         "dry_run": dry_run,
@@ -95,7 +95,7 @@ def _record(things: Sequence[Thing], failed: Sequence[Failed], *, dry_run: bool)
     }
 
 
-def _fields(thing: Thing) -> dict[str, object]:
+def _fields(thing: Leftover) -> dict[str, object]:
     where = {"path": shown_path(thing.path)} if thing.path is not None else {"tip": thing.tip}
     return {
         "kind": thing.kind.value,
@@ -107,7 +107,7 @@ def _fields(thing: Thing) -> dict[str, object]:
 
 
 def screen(
-    things: Sequence[Thing], failed: Sequence[Failed], *, dry_run: bool, older_than_s: float
+    things: Sequence[Leftover], failed: Sequence[Failed], *, dry_run: bool, older_than_s: float
 ) -> Iterator[Block]:
     lost = {id(each.thing) for each in failed}
     gone = [thing for thing in things if thing.goes and id(thing) not in lost]
@@ -133,7 +133,7 @@ def screen(
         yield Line("git branch NAME COMMIT brings a branch back", label="undo", indent=2)
 
 
-def _headline(gone: Sequence[Thing], *, dry_run: bool) -> Words:
+def _headline(gone: Sequence[Leftover], *, dry_run: bool) -> Words:
     if not gone:
         return "Nothing to remove."
     freed = size_words(sum(thing.size_bytes for thing in gone))
@@ -145,7 +145,7 @@ def _headline(gone: Sequence[Thing], *, dry_run: bool) -> Words:
     return f"{'Would remove' if dry_run else 'Removed'} {', '.join(named)}: {freed}."
 
 
-def _table(title: str, things: Sequence[Thing]) -> Table:
+def _table(title: str, things: Sequence[Leftover]) -> Table:
     rows: list[list[Words]] = [
         [
             thing.kind.value,

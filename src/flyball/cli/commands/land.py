@@ -11,10 +11,10 @@ from flyball.cli.ui.render import Line, Piece, Style, Words, print_json, show
 from flyball.core.tasks.task_run import State
 from flyball.errors import InvariantError, UsageError
 from flyball.factory.landing.hosts.port import PullState
-from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.landing.hosts.registry import find_host
 from flyball.factory.landing.pull_requests import may_land
 from flyball.factory.landing.result import Refused
-from flyball.factory.project_view import project_at, slot_of
+from flyball.factory.project_view import last_run, open_project_at
 
 SUMMARY = """Land a pull request that people approved: move the default branch to it, here and at origin,
 close its task and clean up. Where the default branch has moved since, it is rebased and the gate runs
@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
+    project = open_project_at(Path.cwd())
     slot = named_pull(waiting_pulls(project), args.pull)
-    pull = host_of(project.root, project.config.merge.host).look(slot.pr_number)
+    pull = find_host(project.root, project.config.merge.host).get(slot.pr_number)
     if pull.state is not PullState.MERGED:
         try:
             may_land(pull, slot.task, unapproved=args.unapproved)
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(state: Path, task_id: str, notes: list[str], *, as_json: bool) -> int:
-    slot = slot_of(state, task_id)
+    slot = last_run(state, task_id)
     if slot is None:
         raise InvariantError("a landing left no trace in the ledger")
     merged = slot.state is State.MERGED

@@ -15,7 +15,14 @@ from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
 from flyball.cli.ui.units import command
 from flyball.core.tasks.task_run import State, Step, TaskRunState
 from flyball.errors import InvariantError, UsageError
-from flyball.factory.project_view import Project, TaskLookup, agent_lives, known_task, project_at, slot_of
+from flyball.factory.project_view import (
+    Project,
+    TaskLookup,
+    find_task,
+    is_agent_alive,
+    last_run,
+    open_project_at,
+)
 from flyball.factory.run.session import running
 
 SUMMARY = """Land a task's finished work: rebase it, run the gate, move the default branch, close the task.
@@ -30,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
-    known = known_task(project, args.task)
+    project = open_project_at(Path.cwd())
+    known = find_task(project, args.task)
     notes: list[str] = []
     if known.slot is None or known.slot.state is not State.MERGED:
         _check_landable(project, known)
         notes = land_by_hand(project, args.task, quiet=args.json)
-    slot = slot_of(project.state, args.task)
+    slot = last_run(project.state, args.task)
     if slot is not None and slot.state is State.MERGED and slot.pr_number:
         where = f"pull request {slot.pr_number} ({slot.pr_url})"
         notes.append(f"{where} is still open: push the default branch, or close it there")
@@ -57,7 +64,7 @@ def _check_landable(project: Project, known: TaskLookup) -> None:
         if project.config.merge.policy == "auto":
             later = "it lands by itself when it is done"
         raise UsageError(f"{known.id} is {slot.state.value} in the run that is going on; {later}")
-    alive = "; its agent still runs" if agent_lives(slot) else ""
+    alive = "; its agent still runs" if is_agent_alive(slot) else ""
     raise UsageError(f"{known.id} was left {slot.state.value}{alive}; flyball run goes on with it")
 
 

@@ -14,7 +14,7 @@ from flyball.core.budget.estimate import EstimateScore, score
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.statistics import Measures, SpendTotals, measure, trips_of
 from flyball.factory.budget.ledger_usage import Lessons
-from flyball.factory.project_view import opened_ledger, project_at
+from flyball.factory.project_view import open_ledger, open_project_at
 
 SUMMARY = """Summarise the project's results: merged changes per hour, tokens and cost per merged change
 and on work that never merged, what tasks waited for, all by model, and how good the estimates were. Changes
@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project, now = project_at(Path.cwd()), time.time()
+    project, now = open_project_at(Path.cwd()), time.time()
     lessons = Lessons()
-    with opened_ledger(project.state) as ledger:
+    with open_ledger(project.state) as ledger:
         trips = trips_of(ledger.entries()) if ledger is not None else []
         if ledger is not None:
             lessons.learn(ledger)

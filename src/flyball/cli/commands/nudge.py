@@ -15,7 +15,7 @@ from flyball.cli.ui.units import command
 from flyball.core.tasks.task import TaskStatus
 from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
-from flyball.factory.project_view import TaskLookup, agent_lives, known_task, project_at
+from flyball.factory.project_view import TaskLookup, find_task, is_agent_alive, open_project_at
 from flyball.factory.run.session import ask, running
 
 SUMMARY = """Give a task's agent a message. It gets it when it is started or resumed next; --now ends the
@@ -38,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
-    known = known_task(project, args.task)
+    project = open_project_at(Path.cwd())
+    known = find_task(project, args.task)
     _check_alive(known)
     message = read_message(args.message)
     going_on = running(project.root) is not None
-    runs = known.slot is not None and agent_lives(known.slot)
+    runs = known.slot is not None and is_agent_alive(known.slot)
     words = delivery(known, going_on=going_on, runs=runs, now=args.now)
     # The answer comes when the message goes out, which may take long: it is not waited for.
     ask(project.root, "nudge", args.task, wait_s=0.0, message=message, now=args.now)

@@ -14,9 +14,9 @@ from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Word
 from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.landing.hosts.port import Pull, PullError, PullState
-from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.landing.hosts.registry import find_host
 from flyball.factory.landing.result import LandingResult
-from flyball.factory.project_view import Project, known_task, project_at, slot_of
+from flyball.factory.project_view import Project, find_task, last_run, open_project_at
 from flyball.factory.run.session import running
 
 SUMMARY = "Open pull requests for finished work, and see what became of those that are open."
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
+    project = open_project_at(Path.cwd())
     return _open_pull(project, args.task, args.json) if args.action == "open" else _sync(project, args.json)
 
 
@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open_pull(project: Project, task_id: str, as_json: bool) -> int:
-    slot = known_task(project, task_id).slot
+    slot = find_task(project, task_id).slot
     if slot is None or not slot.branch or slot.state is State.MERGED:
         raise UsageError(f"{task_id} has no finished work that waits; flyball task why {task_id} says more")
     if not slot.final and (slot.state is not State.LANDING or running(project.root) is not None):
         raise UsageError(f"{task_id} is {slot.state.value}; flyball board shows how it goes on")
     notes = land_by_hand(project, task_id, "pr", quiet=as_json)
-    slot = slot_of(project.state, task_id)
+    slot = last_run(project.state, task_id)
     opened = slot is not None and slot.result == LandingResult.PR_OPENED.value
     why = slot.said or slot.reason if slot is not None else ""
     if as_json:
@@ -87,11 +87,11 @@ class PullReport:
 
 def _sync(project: Project, as_json: bool) -> int:
     pulls = waiting_pulls(project)
-    host = host_of(project.root, project.config.merge.host) if pulls else None
+    host = find_host(project.root, project.config.merge.host) if pulls else None
     found = []
     for slot in pulls.values():
         try:
-            pull = host.look(slot.pr_number) if host is not None else None
+            pull = host.get(slot.pr_number) if host is not None else None
         except PullError as error:
             found.append(_report(slot, "unknown", str(error), well=False))
             continue
@@ -124,7 +124,7 @@ def _sync_one(project: Project, slot: TaskRunState, pull: Pull) -> PullReport:
 
 def _close_merged(project: Project, slot: TaskRunState) -> PullReport:
     notes = land_by_hand(project, slot.task, "approved", quiet=True)
-    after = slot_of(project.state, slot.task)
+    after = last_run(project.state, slot.task)
     if after is None or after.state is not State.MERGED:
         why = after.said or after.reason if after is not None else "it is gone"
         return _report(slot, "merged", f"was merged elsewhere, and not settled: {why}", well=False)

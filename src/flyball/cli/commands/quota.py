@@ -25,7 +25,7 @@ from flyball.governor.state_url import home
 
 if TYPE_CHECKING:
     from flyball.factory.budget.ledger_usage import Lessons
-    from flyball.factory.budget.monitor import Lookout
+    from flyball.factory.budget.monitor import UsageMonitor
     from flyball.factory.budget.port import BillingAccount
     from flyball.factory.budget.sources import UsageReading
 
@@ -212,29 +212,29 @@ def _number(text: str) -> float:
 @dataclass(frozen=True, slots=True)
 class _Here:
     payer: BillingAccount
-    lookout: Lookout
+    lookout: UsageMonitor
     thresholds: Thresholds
     lessons: Lessons | None = None
 
 
 def _here(named: str | None) -> _Here:
     from flyball.factory.accounts.account import open_account
-    from flyball.factory.budget.guard import thresholds_of
+    from flyball.factory.budget.guard import budget_thresholds
     from flyball.factory.budget.ledger_usage import Lessons
-    from flyball.factory.budget.monitor import Lookout
-    from flyball.factory.budget.port import payer_of
-    from flyball.factory.project_view import opened_ledger, project_at
+    from flyball.factory.budget.monitor import UsageMonitor
+    from flyball.factory.budget.port import billing_account
+    from flyball.factory.project_view import open_ledger, open_project_at
 
     if named is not None:
         payer = _payer_named(named)
-        return _Here(payer, Lookout(payer, home()), Thresholds())
-    project = project_at(Path.cwd())
-    payer, lessons = payer_of(open_account(project.config, home())), Lessons()
-    with opened_ledger(project.state) as ledger:
+        return _Here(payer, UsageMonitor(payer, home()), Thresholds())
+    project = open_project_at(Path.cwd())
+    payer, lessons = billing_account(open_account(project.config, home())), Lessons()
+    with open_ledger(project.state) as ledger:
         if ledger is not None:
             lessons.learn(ledger)
-    lookout = Lookout(payer, home(), own=project.state)
-    return _Here(payer, lookout, thresholds_of(project.config.budget), lessons)
+    lookout = UsageMonitor(payer, home(), own=project.state)
+    return _Here(payer, lookout, budget_thresholds(project.config.budget), lessons)
 
 
 def _payer_named(name: str) -> BillingAccount:
@@ -257,7 +257,7 @@ def _payer_named(name: str) -> BillingAccount:
 
 
 def _show(args: argparse.Namespace, here: _Here) -> int:
-    seen, now = here.lookout.look_now(), time.time()
+    seen, now = here.lookout.refresh_now(), time.time()
     standings = here.lookout.standings
     if args.json:
         print_json(quota_record(here.payer, standings, seen, here.thresholds, here.lessons, now))
@@ -271,10 +271,10 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
 
     _check_priced(here.payer, args.window)
     book = here.lookout.book
-    terms, now = book.named(args.window), time.time()
+    terms, now = book.window(args.window), time.time()
     spent, source = args.spent, A_PERSON
     if spent is None:
-        seen = here.lookout.look_now()
+        seen = here.lookout.refresh_now()
         standing = stand(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)
         spent, source = _spent_usd(standing, terms.name), seen.source
     quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)

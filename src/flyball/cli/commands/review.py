@@ -11,7 +11,7 @@ from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
 from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
 from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
-from flyball.factory.project_view import history_of, project_at, slot_of
+from flyball.factory.project_view import last_run, open_project_at, task_history
 
 SUMMARY = """Have a pull request reviewed as it stands now, by the project's reviewer (review.persona) under a
 slot, and show what it says of every criterion. The pull request stays as it is."""
@@ -26,15 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
+    project = open_project_at(Path.cwd())
     slot = named_pull(waiting_pulls(project), args.pull)
-    last = history_of(project.state, slot.task)[-1].id
+    last = task_history(project.state, slot.task)[-1].id
     notes = land_by_hand(project, slot.task, "review", quiet=True)
-    entries = history_of(project.state, slot.task, after=last)
+    entries = task_history(project.state, slot.task, after=last)
     said = next(
         (each.fields for each in entries if (each.step, each.mark) == (Step.REVIEW, RunPhase.DONE)), None
     )
-    after = slot_of(project.state, slot.task) or slot
+    after = last_run(project.state, slot.task) or slot
     passed = bool(said and said["pull_passed"])
     if args.json:
         print_json(_record(slot, after, said, notes, passed=passed))

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from flyball.cli.shared.run_requests import NOT_DONE, ask_run, tell
-from flyball.factory.project_view import known_task, project_at
+from flyball.factory.project_view import find_task, open_project_at
 from flyball.factory.state.request_answer import RequestOutcome
 
 SUMMARY = """Pause the project's run: its agents are ended, their worktrees, branches and sessions are kept,
@@ -23,9 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
+    project = open_project_at(Path.cwd())
     if args.task:
-        known_task(project, args.task)
+        find_task(project, args.task)
     answer = ask_run(project, "stop", args.task)
     stopped = answer is not None and answer.outcome is RequestOutcome.DONE
     tell(answer, as_json=args.json, task=args.task, stopped=stopped)

@@ -21,7 +21,7 @@ from flyball.cli.ui.units import command, count_or_all, size_words
 from flyball.core.tasks.task_run import State
 from flyball.errors import UsageError
 from flyball.factory.landing.gate import LOG
-from flyball.factory.project_view import Project, agent_lives, known_task, project_at, slot_of
+from flyball.factory.project_view import Project, find_task, is_agent_alive, last_run, open_project_at
 from flyball.factory.run.session import running
 from flyball.factory.state.run_folders import last_folder
 from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
@@ -92,8 +92,8 @@ class Printed:
 
 
 def find_output(task_id: str, *, stderr: bool = False, gate: bool = False) -> Printed:
-    project = project_at(Path.cwd())
-    known_task(project, task_id)
+    project = open_project_at(Path.cwd())
+    find_task(project, task_id)
     if gate:
         return _last_gate(project, task_id)
     folder = last_folder(project.state, task_id)
@@ -106,13 +106,13 @@ def find_output(task_id: str, *, stderr: bool = False, gate: bool = False) -> Pr
 
 
 def _agent_runs(project: Project, task_id: str, folder: Path) -> bool:
-    slot = slot_of(project.state, task_id)
+    slot = last_run(project.state, task_id)
     if slot is not None and slot.errand is not None and slot.errand_folder == str(folder):
         return alive(slot.errand) is not False
     if slot is None or slot.folder != str(folder):
         return False
     starting = slot.state is State.READY and slot.cause is None and running(project.root) is not None
-    return starting or agent_lives(slot)
+    return starting or is_agent_alive(slot)
 
 
 def _last_gate(project: Project, task_id: str) -> Printed:
@@ -122,7 +122,7 @@ def _last_gate(project: Project, task_id: str) -> Printed:
     newest = max(logs, key=lambda log: log.stat().st_mtime_ns)
 
     def is_running() -> bool:
-        slot = slot_of(project.state, task_id)
+        slot = last_run(project.state, task_id)
         if slot is None or slot.gate is None or slot.gate_folder != str(newest.parent):
             return False
         return alive(slot.gate) is not False

@@ -33,12 +33,12 @@ from flyball.errors import UsageError
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
-from flyball.factory.project_view import Project, TaskLookup, known_task, project_at, slot_of
+from flyball.factory.project_view import Project, TaskLookup, find_task, last_run, open_project_at
 from flyball.factory.run.manual_actions import ManualAction
 from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.session import ask, conduct, running
-from flyball.factory.state.request_answer import RequestAnswer, done
-from flyball.factory.tasks.port import Loaded, NewTask, TaskSource
+from flyball.factory.state.request_answer import RequestAnswer, answer_done
+from flyball.factory.tasks.port import LoadedTasks, NewTask, TaskSource
 from flyball.factory.tasks.registry import open_source
 
 SUMMARY = """Add, list and show tasks, see which could start now, and why one does not run; close one, or send
@@ -166,11 +166,11 @@ def _add(args: argparse.Namespace, config: ProjectConfig, source: TaskSource) ->
 
 def _notes(task: Task, config: ProjectConfig) -> Iterator[str]:
     """What the task says that its writer may not have meant."""
-    from flyball.factory.validation import of_labels
+    from flyball.factory.validation import check_labels
 
     if task.type in NOT_DISPATCHED_TYPES:
         yield f"is of type {task.type}, which is not dispatched; {type_way_out(task)}"
-    for finding in of_labels(task, config):
+    for finding in check_labels(task, config):
         yield finding.words
 
 
@@ -235,7 +235,7 @@ def _show(args: argparse.Namespace, _config: ProjectConfig, source: TaskSource) 
     return 0
 
 
-def _show_problem(args: argparse.Namespace, loaded: Loaded) -> int:
+def _show_problem(args: argparse.Namespace, loaded: LoadedTasks) -> int:
     found = [problem for problem in loaded.problems if problem.task == args.id]
     if not found:
         known = [task.id for task in loaded.tasks]
@@ -254,14 +254,14 @@ def _show_problem(args: argparse.Namespace, loaded: Loaded) -> int:
 
 
 def close(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
-    known = known_task(project, args.id)
+    project = open_project_at(Path.cwd())
+    known = find_task(project, args.id)
     _check_closable(known)
     was_closed = known.task is not None and known.task.status is TaskStatus.CLOSED
     if not was_closed:
         project.source.drop(known.id, reason=args.reason)
     answer = _release_task(project, known)
-    slot = slot_of(project.state, known.id)
+    slot = last_run(project.state, known.id)
     notes = [NOT_YET] if answer is None else [] if answer.accepted else [answer.words]
     notes += [] if was_closed else _consequences(project, known, slot)
     code = 0 if answer is not None and answer.accepted else 1
@@ -296,7 +296,7 @@ def _release_task(project: Project, known: TaskLookup) -> RequestAnswer | None:
     if known.slot is not None and not known.slot.final:
         by_hand = ManualAction(task=known.id, how="close")
         conduct(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
-    return done(f"{known.id} is let go")
+    return answer_done(f"{known.id} is let go")
 
 
 def _branch_with_work(slot: TaskRunState | None) -> str:
@@ -327,8 +327,8 @@ def _consequences(project: Project, known: TaskLookup, slot: TaskRunState | None
 
 
 def reject(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
-    known = known_task(project, args.id)
+    project = open_project_at(Path.cwd())
+    known = find_task(project, args.id)
     slot = _work_to_reject(known)
     words = read_message(args.reason)
     by_hand = ManualAction(task=known.id, how="reject", words=words)
@@ -339,7 +339,7 @@ def reject(args: argparse.Namespace) -> int:
             raise UsageError(answer.words)
     else:
         conduct(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
-        answer = done(f"{known.id} is sent back")
+        answer = answer_done(f"{known.id} is sent back")
     sent_back = answer is not None
     code = 0 if sent_back else 1
     notes = [NOT_YET]

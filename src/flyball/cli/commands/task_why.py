@@ -28,11 +28,11 @@ from flyball.core.tasks.task import TaskStatus, ancestors
 from flyball.core.tasks.task_run import State, Step
 from flyball.errors import StoreError
 from flyball.factory.accounts.account import open_account
-from flyball.factory.budget.guard import thresholds_of
-from flyball.factory.budget.monitor import Lookout
-from flyball.factory.budget.port import payer_of
+from flyball.factory.budget.guard import budget_thresholds
+from flyball.factory.budget.monitor import UsageMonitor
+from flyball.factory.budget.port import billing_account
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.project_view import Project, TaskLookup, board_now, known_task, project_at
+from flyball.factory.project_view import Project, TaskLookup, current_board, find_task, open_project_at
 from flyball.factory.run.board import LEFT, Board, BoardRow, WaitingTask
 from flyball.factory.run.dry_run import Wait, planned_run
 from flyball.factory.run.options import RunRequest
@@ -76,8 +76,8 @@ class TaskReason:
 
 
 def why(args: argparse.Namespace) -> int:
-    project = project_at(Path.cwd())
-    answer = find_reason(project, known_task(project, args.id))
+    project = open_project_at(Path.cwd())
+    answer = find_reason(project, find_task(project, args.id))
     if args.json:
         print_json(answer)
     else:
@@ -107,7 +107,7 @@ def screen(answer: TaskReason) -> Iterator[Block]:
 
 
 def find_reason(project: Project, known: TaskLookup) -> TaskReason:
-    board = board_now(project)
+    board = current_board(project)
     row = next((each for each in board.rows if each.task == known.id), None)
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
         return _closed_reason(known)
@@ -260,11 +260,13 @@ def budget_words(project: Project) -> str:
     if guard_of(None, budget.guard) is BudgetAction.OFF:
         return ""
     with suppress(StoreError):
-        lookout = Lookout(payer_of(open_account(project.config, home())), home(), own=project.state)
-        if lookout.watched:
-            lookout.look_now()
+        lookout = UsageMonitor(
+            billing_account(open_account(project.config, home())), home(), own=project.state
+        )
+        if lookout.has_limits:
+            lookout.refresh_now()
         fullest = worst(lookout.standings)
-        if fullest is not None and thresholds_of(budget).level(fullest.full) >= Level.WARN:
+        if fullest is not None and budget_thresholds(budget).level(fullest.full) >= Level.WARN:
             return f"{fullest.words()}, ends in {span_words(max(0.0, fullest.end - time.time()))}"
     return ""
 

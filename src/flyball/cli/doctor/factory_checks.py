@@ -49,7 +49,7 @@ def check_profiles(profiles: Profiles) -> Iterator[DoctorFinding]:
 
 
 def check_guards(guards: Guards, *, fix: bool) -> Iterator[DoctorFinding]:
-    changed, fixed = guards.changed(), False
+    changed, fixed = guards.changed_files(), False
     if changed and fix:
         with suppress(StoreError):
             guards.install()
@@ -67,7 +67,7 @@ def check_guards(guards: Guards, *, fix: bool) -> Iterator[DoctorFinding]:
 
 def check_account(config: ProjectConfig, home: Path) -> Iterator[DoctorFinding]:
     try:
-        open_account(config, home).verified()
+        open_account(config, home).verify()
     except (AccountError, UsageError) as error:
         yield DoctorFinding(
             kind="account",

@@ -23,12 +23,12 @@ from flyball.cli.ui.units import counted
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.protected_paths import protected_among
 from flyball.errors import FlyballError, StoreError, UsageError
-from flyball.factory.cleanup import LeftoverKind, Survey, Thing
+from flyball.factory.cleanup import Leftover, LeftoverKind, Survey
 from flyball.factory.git.git import Git
 from flyball.factory.git.stale_locks import clear, lock_files
-from flyball.factory.landing.gate import driven_by, files_named_in
+from flyball.factory.landing.gate import implied_files, named_files
 from flyball.factory.project.paths import find_root
-from flyball.factory.project_view import Project, opened_ledger, project_in
+from flyball.factory.project_view import Project, open_ledger, open_project
 from flyball.factory.run.context import protected_paths
 from flyball.factory.run.session import LOCK, running
 from flyball.factory.state.locks import RunLock
@@ -60,7 +60,7 @@ class ProjectDoctor:
     def check(self) -> Checkup:
         found = list(_check_settings(self.root))
         try:
-            project = project_in(self.root)
+            project = open_project(self.root)
         except UsageError:
             return Checkup(str(self.root), True, tuple(found))
         found += [
@@ -70,12 +70,12 @@ class ProjectDoctor:
             *_check_unfinished(project),
         ]
         with suppress(FlyballError):  # validate says what is wrong with the repository or the tasks
-            found += _check_leftovers(project, self._survey(project).things())
+            found += _check_leftovers(project, self._survey(project).leftovers())
         name = project.config.project.id
         return Checkup(str(self.root), True, tuple(replace(each, pool=name) for each in found))
 
     def mend(self, before: Checkup) -> Checkup:
-        project, lock = project_in(self.root), RunLock(state_folder(self.root) / LOCK)
+        project, lock = open_project(self.root), RunLock(state_folder(self.root) / LOCK)
         if running(self.root) is None and lock.take(project=project.config.project.id):
             try:
                 clear(_git_folder(self.root))
@@ -95,7 +95,7 @@ class ProjectDoctor:
 
     def _clear(self, project: Project) -> None:
         survey = self._survey(project)
-        for thing in survey.things():
+        for thing in survey.leftovers():
             if thing.goes:
                 try:
                     survey.remove(thing)
@@ -203,7 +203,7 @@ def _check_unfinished(project: Project) -> Iterator[DoctorFinding]:
     if running(project.root) is not None:
         return
     try:
-        with opened_ledger(project.state) as ledger:
+        with open_ledger(project.state) as ledger:
             if ledger is None:
                 return
             ledger.load()
@@ -227,7 +227,7 @@ def _check_unfinished(project: Project) -> Iterator[DoctorFinding]:
 
 def _check_gate(project: Project) -> Iterator[DoctorFinding]:
     commands, protected = project.config.gate.commands or (), protected_paths(project.config, project.root)
-    deciding = {*files_named_in(commands, project.root), *driven_by(commands, project.root)}
+    deciding = {*named_files(commands, project.root), *implied_files(commands, project.root)}
     guarded = {path for path, _ in protected_among(deciding, protected)}
     if open_ := sorted(deciding - guarded):
         yield DoctorFinding(
@@ -239,7 +239,7 @@ def _check_gate(project: Project) -> Iterator[DoctorFinding]:
         )
 
 
-def _check_leftovers(project: Project, things: Sequence[Thing]) -> Iterator[DoctorFinding]:
+def _check_leftovers(project: Project, things: Sequence[Leftover]) -> Iterator[DoctorFinding]:
     ends = {
         LeftoverKind.WORKTREE: "worktrees without an owner",
         LeftoverKind.BRANCH: "branches without a task",

@@ -21,7 +21,7 @@ from flyball.cli.ui.run_progress import report_screen, watcher_for
 from flyball.core.tasks.task_run import Step
 from flyball.factory.git.git import Git
 from flyball.factory.project.config_reader import load_config
-from flyball.factory.project_view import history_of
+from flyball.factory.project_view import task_history
 from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 from flyball.factory.run.session import conduct
 from flyball.factory.state.run_folders import STATE
@@ -85,7 +85,7 @@ def run(*, as_json: bool) -> int:
         backs = {
             name: str(entry.fields["cause"])
             for name, *_ in _TASKS
-            for entry in reversed(history_of(root / STATE, name))
+            for entry in reversed(task_history(root / STATE, name))
             if entry.step is Step.BACK
         }
     if as_json:

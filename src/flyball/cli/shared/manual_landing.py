@@ -21,7 +21,7 @@ from flyball.core.tasks.task_run import LedgerEntry, RunPhase, Step
 from flyball.errors import UsageError
 from flyball.factory.landing.gate import LOG
 from flyball.factory.project.config_reader import check_runnable
-from flyball.factory.project_view import Project, history_of
+from flyball.factory.project_view import Project, task_history
 from flyball.factory.run.manual_actions import ManualAction
 from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.session import ask, conduct, running
@@ -55,7 +55,7 @@ class LandingLines:
     def see(self) -> LandingState:
         """Tell what is new. Over: merged, sent back, or waiting for a person again."""
         over = LandingState.UNDER_WAY
-        for entry in history_of(self._state, self._task, after=self._after):
+        for entry in task_history(self._state, self._task, after=self._after):
             self._after = entry.id
             self._tell(entry)
             if entry.step in (Step.MERGED, Step.BLOCK, Step.PARK, Step.BACK):
@@ -110,7 +110,7 @@ class LandingLines:
 
 def land_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet: bool) -> list[str]:
     """Land it, and show how; what else is worth a word. The ledger says what came of it."""
-    last = history_of(project.state, task_id)[-1].id
+    last = task_history(project.state, task_id)[-1].id
     by = _land_in_run if running(project.root) is not None else _land_here
     with LandingLines(project.state, task_id, after=last, out=None if quiet else sys.stdout) as lines:
         return by(project, task_id, how, lines)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
-from flyball.factory.project_view import Project, opened_ledger
+from flyball.factory.project_view import Project, open_ledger
 
 
 def waiting_pulls(project: Project) -> dict[str, TaskRunState]:
     """Those that wait for people."""
-    with opened_ledger(project.state) as ledger:
-        parked = ledger.trips_of(State.PARKED) if ledger is not None else {}
+    with open_ledger(project.state) as ledger:
+        parked = ledger.runs_in(State.PARKED) if ledger is not None else {}
     return {task: slot for task, slot in parked.items() if slot.pr_number}
 
 

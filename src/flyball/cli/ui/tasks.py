@@ -11,7 +11,7 @@ from flyball.cli.ui.units import command, counted
 from flyball.core.tasks.readiness import Deferral, in_order
 from flyball.core.tasks.scheduler import Selection
 from flyball.core.tasks.task import DEFAULT_TYPE, Task, TaskStatus
-from flyball.factory.tasks.port import Loaded, TaskProblem
+from flyball.factory.tasks.port import LoadedTasks, TaskProblem
 
 _WAITING_SHOWN = 20
 _STYLES = {
@@ -59,7 +59,7 @@ def waiting_record(deferral: Deferral) -> dict[str, object]:
 # -- list -----------------------------------------------------------------------------------------
 
 
-def list_screen(tasks: Sequence[Task], loaded: Loaded, *, at_most: int | None = None) -> Iterator[Block]:
+def list_screen(tasks: Sequence[Task], loaded: LoadedTasks, *, at_most: int | None = None) -> Iterator[Block]:
     """``tasks`` are those to show, in order."""
     if tasks:
         columns = [Column("TASK"), Column("P", right=True), Column("STATUS"), Column("TITLE", wraps=True)]
@@ -100,7 +100,7 @@ def problem_lines(problems: Sequence[TaskProblem]) -> Iterator[Block]:
 # -- ready ----------------------------------------------------------------------------------------
 
 
-def ready_screen(choice: Selection, loaded: Loaded, *, width: int) -> Iterator[Block]:
+def ready_screen(choice: Selection, loaded: LoadedTasks, *, width: int) -> Iterator[Block]:
     if choice.items:
         yield Line(f"{counted(len(choice.items), 'task')} could start now, of {width} that run at once:")
         columns = [Column("TASK"), Column("P", right=True), Column("TITLE", wraps=True)]

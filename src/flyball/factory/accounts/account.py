@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.errors import UsageError
-from flyball.factory.accounts.environment import check_names, child_environment, verified
+from flyball.factory.accounts.environment import check_names, child_environment, verify_login
 from flyball.factory.accounts.profile import Profile
 from flyball.factory.accounts.profiles import Profiles
 from flyball.factory.project.config import ProjectConfig
@@ -21,9 +21,9 @@ class Account:
     config: ProjectConfig
     profile: Profile | None = None
 
-    def verified(self) -> str:
+    def verify(self) -> str:
         """Whose account it is now; empty where no profile says whose it should be. AccountError otherwise."""
-        return verified(self.profile, os.environ) if self.profile is not None else ""
+        return verify_login(self.profile, os.environ) if self.profile is not None else ""
 
     @property
     def words(self) -> str:

@@ -39,7 +39,7 @@ from typing import Any
 
 from flyball.core.server_url import shown
 from flyball.errors import AccountError, UsageError
-from flyball.factory.accounts.profile import CONFIG_DIRS, Profile, credentials_of, provider_prefixes
+from flyball.factory.accounts.profile import CONFIG_DIRS, Profile, credential_variables, provider_prefixes
 
 _HARMLESS = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "TMPDIR", "TZ", "LANG", "LANGUAGE"}
@@ -74,7 +74,7 @@ def child_environment(
     values: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Everything an agent gets of our environment. ``names`` is ``guard.env``, ``values`` ``agent.env``."""
-    own = credentials_of(runtime) if profile is not None else frozenset()
+    own = credential_variables(runtime) if profile is not None else frozenset()
     named = {*names, *(profile.env if profile is not None else ())} - own
     passed = {key: value for key, value in ambient.items() if key in named or _passes(key, value)}
     passed = {key: value for key, value in passed.items() if key not in own}
@@ -105,11 +105,11 @@ def _login(profile: Profile, ambient: Mapping[str, str]) -> dict[str, str]:
     if profile.folder is not None:
         login[CONFIG_DIRS[profile.runtime]] = str(profile.folder)
     if profile.billing == "api-key":
-        login[key_name(profile)] = key_of(profile, ambient)
+        login[key_name(profile)] = api_key(profile, ambient)
     return login
 
 
-def key_of(profile: Profile, ambient: Mapping[str, str]) -> str:
+def api_key(profile: Profile, ambient: Mapping[str, str]) -> str:
     """The profile's API key; AccountError if it is not there."""
     found = ambient.get(profile.api_key_env, "").strip()
     if not found:
@@ -132,7 +132,7 @@ def key_name(profile: Profile) -> str:
 
 def check_names(profile: Profile, names: Iterable[str], values: Iterable[str]) -> None:
     """UsageError if the project's file would have another account used than the profile names."""
-    own = credentials_of(profile.runtime)
+    own = credential_variables(profile.runtime)
     for key, found in (("guard.env", names), ("agent.env", values)):
         for name in sorted(own.intersection(found)):
             words = (
@@ -145,14 +145,14 @@ _LARGEST = 64 << 20
 """Claude Code keeps much else in that file."""
 
 
-def verified(profile: Profile, ambient: Mapping[str, str]) -> str:
+def verify_login(profile: Profile, ambient: Mapping[str, str]) -> str:
     """Whose account agents under this profile will use, looked at now. AccountError if it is not the one
     that the profile names, or if nobody can tell."""
     if profile.billing == "api-key":
-        key_of(profile, ambient)
+        api_key(profile, ambient)
     if not profile.identity:
         return f"API key in {profile.api_key_env}"
-    file, found = logged_in(profile, ambient)
+    file, found = login_names(profile, ambient)
     if _plain(profile.identity) in map(_plain, found):
         return profile.identity
     who = " and ".join(found) or "nobody"
@@ -164,7 +164,7 @@ def _plain(identity: str) -> str:
     return identity.strip().casefold()
 
 
-def logged_in(profile: Profile, ambient: Mapping[str, str]) -> tuple[Path, list[str]]:
+def login_names(profile: Profile, ambient: Mapping[str, str]) -> tuple[Path, list[str]]:
     """The file that says it, and every name that the account logged in there goes by."""
     if profile.runtime not in _READERS:
         raise AccountError(f"profile {profile.name}: nobody can tell who a {profile.runtime} is logged in as")
@@ -172,13 +172,13 @@ def logged_in(profile: Profile, ambient: Mapping[str, str]) -> tuple[Path, list[
     home = Path(ambient.get("HOME") or os.path.expanduser("~"))
     file = place(profile.folder, home)
     try:
-        found = read(_document(file))
+        found = read(_read_json(file))
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise AccountError(f"profile {profile.name}: cannot tell from {file} who is logged in") from error
     return file, [name for name in found if isinstance(name, str) and name.strip()]
 
 
-def _document(file: Path) -> Any:
+def _read_json(file: Path) -> Any:
     try:
         with file.open("rb") as opened:
             return json.loads(opened.read(_LARGEST))
@@ -205,11 +205,11 @@ def _opencode_file(folder: Path | None, home: Path) -> Path:
     return (folder or home / ".local" / "share") / "opencode" / "auth.json"
 
 
-def _of_claude(document: Any) -> list[Any]:
+def _claude_names(document: Any) -> list[Any]:
     return [document["oauthAccount"]["emailAddress"]]
 
 
-def _of_codex(document: Any) -> list[Any]:
+def _codex_names(document: Any) -> list[Any]:
     if document.get("auth_mode", "chatgpt").lower() == "apikey":
         return []
     tokens = document["tokens"]
@@ -227,11 +227,11 @@ def _claims(token: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _of_gemini(document: Any) -> list[Any]:
+def _gemini_names(document: Any) -> list[Any]:
     return [document["active"]]
 
 
-def _of_opencode(document: Any) -> list[Any]:
+def _opencode_names(document: Any) -> list[Any]:
     found = []
     for provider, login in document.items():
         account = login.get("accountId") or login.get("accountID")
@@ -241,8 +241,8 @@ def _of_opencode(document: Any) -> list[Any]:
 
 _Place = Callable[[Path | None, Path], Path]
 _READERS: Mapping[str, tuple[_Place, Callable[[Any], list[Any]]]] = {
-    "claude": (_claude_file, _of_claude),
-    "codex": (_codex_file, _of_codex),
-    "gemini": (_gemini_file, _of_gemini),
-    "opencode": (_opencode_file, _of_opencode),
+    "claude": (_claude_file, _claude_names),
+    "codex": (_codex_file, _codex_names),
+    "gemini": (_gemini_file, _gemini_names),
+    "opencode": (_opencode_file, _opencode_names),
 }

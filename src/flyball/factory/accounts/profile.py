@@ -72,7 +72,7 @@ _PROVIDER: Mapping[str, tuple[str, ...]] = {
 _EVERY = tuple(prefix for prefixes in _PROVIDER.values() for prefix in prefixes)
 
 
-def credentials_of(runtime: str) -> frozenset[str]:
+def credential_variables(runtime: str) -> frozenset[str]:
     """Variables that override this runtime's login."""
     return frozenset((*_OWN[runtime], *([CONFIG_DIRS[runtime]] if runtime in CONFIG_DIRS else [])))
 
@@ -112,7 +112,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Path(self.config_dir).expanduser() if self.config_dir else None
 
 
-def checked(profile: Profile) -> Profile:
+def check_profile(profile: Profile) -> Profile:
     """The profile itself, if it makes sense."""
     for words in _problems(profile):
         raise UsageError(f"profile {profile.name}: {words}")
@@ -129,22 +129,22 @@ def _problems(profile: Profile) -> Iterator[str]:
         yield "a command has no login that could be verified; leave --identity out and bill by API key"
     if profile.identity != profile.identity.strip() or not profile.identity.isprintable():
         yield "its identity has spaces around it, or characters that cannot be shown"
-    yield from _of_names(profile)
-    yield from _of_folder(profile)
+    yield from _name_problems(profile)
+    yield from _folder_problems(profile)
 
 
-def _of_names(profile: Profile) -> Iterator[str]:
+def _name_problems(profile: Profile) -> Iterator[str]:
     named = (*profile.env, *([profile.api_key_env] if profile.api_key_env else []))
     for name in named:
         if not _VARIABLE.fullmatch(name):
             # Whoever pastes a key here must not read it again in a message.
             yield "--env and --api-key-env take names of variables, and one of them is none"
     for name in profile.env:
-        if name in credentials_of(profile.runtime):
+        if name in credential_variables(profile.runtime):
             yield f"{name} decides whose account is used; name it with --api-key-env, not --env"
 
 
-def _of_folder(profile: Profile) -> Iterator[str]:
+def _folder_problems(profile: Profile) -> Iterator[str]:
     folder = profile.folder
     if folder is None:
         return
@@ -164,18 +164,18 @@ def _same(one: Path, other: Path) -> bool:
 # -- as a file --------------------------------------------------------------------------------------------
 
 
-def encoded(profile: Profile) -> bytes:
+def dump_profile(profile: Profile) -> bytes:
     """As TOML, every key said."""
     return "".join(
         f"{key} = {_toml(value)}\n" for key, value in msgspec.to_builtins(profile).items()
     ).encode()
 
 
-def decoded(content: bytes) -> Profile:
+def parse_profile(content: bytes) -> Profile:
     """UsageError if it cannot be understood."""
     try:
         document = tomllib.loads(content.decode("utf-8"))
-        return checked(msgspec.convert(document, Profile))
+        return check_profile(msgspec.convert(document, Profile))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(str(error)) from error
 

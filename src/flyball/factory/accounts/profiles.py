@@ -17,7 +17,7 @@ from pathlib import Path
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import same_id_key
 from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
-from flyball.factory.accounts.profile import Profile, checked, decoded, encoded
+from flyball.factory.accounts.profile import Profile, check_profile, dump_profile, parse_profile
 from flyball.factory.project.registry_history import RegistryHistory, git_words
 from flyball.host.atomic_file import UNFINISHED, replace_file
 from flyball.host.lock_file import LockFile
@@ -74,7 +74,7 @@ class Profiles:
 
     def add(self, profile: Profile, *, replace: bool = False) -> None:
         """Write a profile down. UsageError if its name is taken and nobody said to replace it."""
-        checked(profile)
+        check_profile(profile)
         with self._changing():
             profiles, broken = self.list()
             for known in (*(one.name for one in profiles), *(one.name for one in broken)):
@@ -83,7 +83,7 @@ class Profiles:
                 ):
                     way_out = f"--replace changes it, flyball account remove {known} forgets it"
                     raise UsageError(f"there is a profile {known} already; {way_out}")
-            replace_file(self._file(profile.name), encoded(profile))
+            replace_file(self._file(profile.name), dump_profile(profile))
             self._record("account add", profile.name)
 
     def remove(self, name: str) -> None:
@@ -119,7 +119,7 @@ class Profiles:
         self._history.audit(what, id=name)
         bad = {f"{ACCOUNTS}/{one.file.name}" for one in self.list()[1]}
         try:
-            paths = [path for path in self._history.uncommitted() if path not in bad]
+            paths = [path for path in self._history.uncommitted_paths() if path not in bad]
             self._history.commit(f"{what} {name}", paths)
         except GitError as error:
             words = f"done and written to {self.registry}, but not to its git history: "
@@ -129,15 +129,15 @@ class Profiles:
 def _read(file: Path) -> Profile | BrokenProfile:
     try:
         with file.open("rb") as opened:
-            profile = decoded(opened.read(_LARGEST))
+            profile = parse_profile(opened.read(_LARGEST))
     except OSError as error:
-        return _broken(file, str(error.strerror))
+        return _broken_profile(file, str(error.strerror))
     except UsageError as error:
-        return _broken(file, str(error))
-    return profile if profile.name == file.stem else _broken(file, "its name is not the file's")
+        return _broken_profile(file, str(error))
+    return profile if profile.name == file.stem else _broken_profile(file, "its name is not the file's")
 
 
-def _broken(file: Path, why: str) -> BrokenProfile:
+def _broken_profile(file: Path, why: str) -> BrokenProfile:
     where = str(file.parent.parent)
     back = shlex.join(["git", "-C", where, "checkout", "--", f"{ACCOUNTS}/{file.name}"])
     return BrokenProfile(

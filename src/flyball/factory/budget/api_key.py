@@ -75,9 +75,9 @@ _TIERS = {"haiku": Price(1.0, 5.0), "sonnet": Price(3.0, 15.0), "opus": Price(15
 _UNKNOWN = _TIERS["sonnet"]
 
 
-def price_of(model: str) -> Price:
+def model_price(model: str) -> Price:
     """
-    >>> price_of("claude-haiku-4-5"), price_of("something-new")
+    >>> model_price("claude-haiku-4-5"), model_price("something-new")
     (Price(sent=1.0, answered=5.0), Price(sent=3.0, answered=15.0))
     """
     named = next((price for tier, price in _TIERS.items() if tier in model), None)
@@ -91,6 +91,6 @@ def cost_usd(model: str, *, sent: int, written: int, read: int, answered: int) -
     >>> round(cost_usd("claude-sonnet-4-5", sent=1000, written=0, read=0, answered=1000), 6)
     0.018
     """
-    price = price_of(model)
+    price = model_price(model)
     millionths = price.sent * (sent + _WRITE * written + _READ * read) + price.answered * answered
     return millionths / 1e6

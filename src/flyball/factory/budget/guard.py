@@ -46,7 +46,7 @@ from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.statistics import SpendTotals, spend_of
 from flyball.factory.budget.api_key import ApiKey
 from flyball.factory.budget.ledger_usage import Lessons
-from flyball.factory.budget.monitor import Lookout
+from flyball.factory.budget.monitor import UsageMonitor
 from flyball.factory.budget.port import BillingAccount
 from flyball.factory.project.config import BudgetPart
 from flyball.factory.state.ledger import Ledger
@@ -56,7 +56,7 @@ _WIDEST = 64
 """A slow start that allows so many more holds nobody back."""
 
 
-def thresholds_of(budget: BudgetPart) -> Thresholds:
+def budget_thresholds(budget: BudgetPart) -> Thresholds:
     return Thresholds(warn=budget.warn, drain=budget.drain, stop=budget.stop)
 
 
@@ -95,7 +95,7 @@ class BudgetGuard:
         payer: BillingAccount,
         budget: BudgetPart,
         ledger: Ledger,
-        lookout: Lookout | None,
+        lookout: UsageMonitor | None,
         guard: str | None = None,
         api_key: ApiKey | None = None,
         wall: Callable[[], float] = time.time,
@@ -103,7 +103,7 @@ class BudgetGuard:
         """``lookout`` None: nobody looks at the windows."""
         self.payer, self._budget, self._ledger, self._wall = payer, budget, ledger, wall
         self.guard = guard_of(guard, budget.guard)
-        self.thresholds = thresholds_of(budget)
+        self.thresholds = budget_thresholds(budget)
         self.api_key = api_key or ApiKey()
         self.lessons = Lessons()
         self._lookout = lookout if self.guard is not BudgetAction.OFF else None
@@ -119,22 +119,22 @@ class BudgetGuard:
 
     # -- looking ----------------------------------------------------------------------------------------
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """How the windows stand. Nothing may start before the first look."""
         if self._lookout is not None:
-            await self._lookout.look(busy=bool(self._running))
+            await self._lookout.refresh(busy=bool(self._running))
             self._recount()
 
-    def saw(self, task: str, cost_usd: float | None, reports: Iterable[UsageReport]) -> None:
+    def record_progress(self, task: str, cost_usd: float | None, reports: Iterable[UsageReport]) -> None:
         """What an agent under way says of itself and of the account."""
         before = self._running.get(task)
         if before is not None and cost_usd is not None and cost_usd > before.cost_usd:
             self._running[task] = replace(before, cost_usd=cost_usd)
-        if self.hear(reports) or self.pause:
+        if self.record_reports(reports) or self.pause:
             self.told()
 
-    def hear(self, reports: Iterable[UsageReport]) -> bool:
-        new = self._lookout is not None and self._lookout.hear(reports)
+    def record_reports(self, reports: Iterable[UsageReport]) -> bool:
+        new = self._lookout is not None and self._lookout.record_reports(reports)
         if new:
             self._recount()
             self._tell_waiters()
@@ -150,30 +150,30 @@ class BudgetGuard:
             self.standings = self._lookout.standings
             self._watch_resets(self._lookout)
 
-    def _watch_resets(self, lookout: Lookout) -> None:
+    def _watch_resets(self, lookout: UsageMonitor) -> None:
         """After a reset that was waited for, all who waited must not start at once."""
         held, now = self.hold, self._wall()
         if held is not None:
             if (held.until or 0.0) > lookout.told.held_until:
                 lookout.told.held_until = held.until or 0.0
-                lookout.keep()
+                lookout.save()
         elif lookout.told.held_until and now >= lookout.told.held_until:
             self._slow = SlowStart(now)
             lookout.told.held_until = 0.0
-            lookout.keep()
+            lookout.save()
 
     def _tell_waiters(self) -> None:
         waited_for, self._news = self._news, asyncio.Event()
         waited_for.set()
 
-    async def news(self, refused: Refusal) -> None:
+    async def wait_for_change(self, refused: Refusal) -> None:
         """Until it is worth asking again."""
         left_s = refused.until - self._wall() if refused.until is not None else _LONGEST_WAIT_S
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), min(max(0.05, left_s), _LONGEST_WAIT_S))
 
     @property
-    def look_in_s(self) -> float | None:
+    def refresh_in_s(self) -> float | None:
         """When a run should look again though nothing has happened; None: never."""
         if self._lookout is None:
             return None
@@ -256,7 +256,7 @@ class BudgetGuard:
         words = f"after the reset starts come slowly, the next in {span_words(wait_s)}"
         return Refusal(words=words, window="reset", until=self._wall() + wait_s)
 
-    def charged(self, kind: str, model: str) -> Mapping[str, str]:
+    def api_key_variables(self, kind: str, model: str) -> Mapping[str, str]:
         """The variables of the API key, where this launch is to be paid for with it."""
         if self.api_key.allowed and self.enforces and self._unfit(kind, model) is not None:
             return self.api_key.variables
@@ -272,20 +272,20 @@ class BudgetGuard:
         """None: it may start, and what it will probably cost is spoken for until ``ended``."""
         expected, refused = self.estimate(kind, model), self.refusal(task, kind, model, finishing=finishing)
         if refused is None:
-            self.started(task, expected)
+            self.reserve(task, expected)
         return refused
 
-    def started(self, task: str, expected: Estimate) -> None:
+    def reserve(self, task: str, expected: Estimate) -> None:
         self._running[task] = _Running(expected.cost_usd.p50)
         if self._slow is not None:
             slow = replace(self._slow, started=self._slow.started + 1)
             self._slow = None if slow.over(self._wall(), _WIDEST) else slow
 
-    def ended(self, task: str, cost_usd: float | None = None) -> None:
+    def release(self, task: str, cost_usd: float | None = None) -> None:
         """It is over, and its cost is in the ledger or will be in a moment."""
         self._running.pop(task, None)
         if self._lookout is not None and cost_usd:
-            self._lookout.spent(cost_usd)
+            self._lookout.add_cost(cost_usd)
         self._recount()
         self._tell_waiters()
 

@@ -44,11 +44,11 @@ class _Story:
             account, billing = self.who.get(entry.task, ("", ""))
             if entry.step is Step.LAUNCH or "errand" in entry.fields:
                 self.who[entry.task] = (entry.fields.get("account", account), entry.fields.get("billing", ""))
-            elif entry.at >= oldest and billing != API_KEY and (cost := cost_of(entry)):
+            elif entry.at >= oldest and billing != API_KEY and (cost := entry_cost_usd(entry)):
                 self.pieces.append((account, UsageItem(entry.at, entry.at, cost)))
 
 
-class Ledgers:
+class LedgerUsage:
     """Remembers between looks. One look at a time."""
 
     name = "ledger"
@@ -88,7 +88,7 @@ class Ledgers:
         return known | ({self._own} if self._own is not None else set())
 
 
-def cost_of(entry: LedgerEntry) -> float:
+def entry_cost_usd(entry: LedgerEntry) -> float:
     """What a ledger's entry says was paid; nothing where it says something that cannot be."""
     cost = entry.fields.get("cost_usd")
     sound = isinstance(cost, int | float) and math.isfinite(cost) and cost > 0
@@ -120,14 +120,14 @@ class Lessons:
         for entry in ledger.launches(after=self._after):
             self._after = entry.id
             if entry.step is Step.LAUNCH:
-                self._open[entry.task] = _launched(entry)
+                self._open[entry.task] = _parse_launch(entry)
             elif entry.step is Step.END and (launched := self._open.pop(entry.task, None)) is not None:
-                self._ended(launched, entry)
+                self._add_run(launched, entry)
 
-    def _ended(self, launched: _Launched, entry: LedgerEntry) -> None:
+    def _add_run(self, launched: _Launched, entry: LedgerEntry) -> None:
         if entry.fields.get("end") not in _COUNTED_ENDS:
             return
-        cost, duration_s = cost_of(entry) or None, max(0.0, entry.at - launched.at)
+        cost, duration_s = entry_cost_usd(entry) or None, max(0.0, entry.at - launched.at)
         self.experience.add(
             PastRun(kind=launched.kind, model=launched.model, cost_usd=cost, duration_s=duration_s)
         )
@@ -145,7 +145,7 @@ def expected_fields(estimate: Estimate) -> dict[str, object]:
     }
 
 
-def _launched(entry: LedgerEntry) -> _Launched:
+def _parse_launch(entry: LedgerEntry) -> _Launched:
     fields = entry.fields
     pairs = [tuple(_pair(fields.get(name))) for name in ("expected_usd", "expected_s")]
     expected = (

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from flyball.core.budget.usage_windows import Spend, UsageItem, UsageReport, WindowUsage
-from flyball.factory.budget.port import BillingAccount, standings_of
+from flyball.factory.budget.port import BillingAccount, measure_windows
 from flyball.factory.budget.provider_reports import ProviderReports
 from flyball.factory.budget.quotas import QuotaBook
-from flyball.factory.budget.sources import Usage, UsageReading, usage_of
-from flyball.factory.state.threads import off_loop
+from flyball.factory.budget.sources import Usage, UsageReading, open_usage
+from flyball.factory.state.blocking_calls import run_in_thread
 
 FRESH_S = 30.0
 """How long a look is good for; less once an agent has ended."""
@@ -27,7 +27,7 @@ IDLE_FRESH_S = 300.0
 _AGAIN_S = 5.0
 
 
-class Lookout:
+class UsageMonitor:
     def __init__(
         self,
         payer: BillingAccount,
@@ -42,7 +42,7 @@ class Lookout:
         self.terms = self.book.terms()
         self._file = ProviderReports(home, payer.name)
         self.told = self._file.read(wall())
-        self._usage = usage or usage_of(payer, home, own=own)
+        self._usage = usage or open_usage(payer, home, own=own)
         self.seen: UsageReading | None = None
         self._stale_at = 0.0
         self._rest_s = FRESH_S
@@ -53,15 +53,15 @@ class Lookout:
         """Called when a look has come in."""
 
     @property
-    def watched(self) -> bool:
+    def has_limits(self) -> bool:
         """Is there a window that usage could say anything about?"""
         return any(each.ceiling_usd is not None for each in self.terms) or bool(self.told.reports)
 
     @property
     def standings(self) -> tuple[WindowUsage, ...]:
         """Before the first look no window is said to be beyond measure."""
-        terms = self.terms if self.seen is not None or not self.watched else ()
-        return standings_of(terms, self.told.reports, self._spend(), self._wall())
+        terms = self.terms if self.seen is not None or not self.has_limits else ()
+        return measure_windows(terms, self.told.reports, self._spend(), self._wall())
 
     def _spend(self) -> Spend | None:
         """What was seen, and what our own agents have cost since."""
@@ -70,19 +70,19 @@ class Lookout:
         spend = _with(self.seen.spend, self._since)
         return spend if spend.floor is None else replace(spend, floor=_with(spend.floor, self._since))
 
-    def hear(self, reports: Iterable[UsageReport]) -> bool:
+    def record_reports(self, reports: Iterable[UsageReport]) -> bool:
         """What a provider said; True if it is new."""
-        new = self.told.hear(reports)
+        new = self.told.record(reports)
         if new:
-            self.keep()
+            self.save()
         return new
 
-    def keep(self) -> None:
+    def save(self) -> None:
         self._file.write(self.told, self._wall())
 
     # -- looking ----------------------------------------------------------------------------------------
 
-    def look_now(self) -> UsageReading:
+    def refresh_now(self) -> UsageReading:
         """For whoever has time: blocks until the sources have answered."""
         now = self._wall()
         self._stale_at = now + self._rest_s
@@ -91,21 +91,21 @@ class Lookout:
         self.seen = seen
         return seen
 
-    async def look(self, *, busy: bool = True) -> None:
+    async def refresh(self, *, busy: bool = True) -> None:
         """A fresh look where one is due. The first is waited for; later ones come in when they are done.
         ``busy``: something is being spent now."""
         idle = self._looking is None or self._looking.done()
         self._rest_s = FRESH_S if busy else IDLE_FRESH_S
-        if self.watched and idle and self._wall() >= self._stale_at:
+        if self.has_limits and idle and self._wall() >= self._stale_at:
             self._looking = asyncio.create_task(self._refresh())
         if self._looking is not None and self.seen is None:
             await asyncio.shield(self._looking)
 
     async def _refresh(self) -> None:
-        await off_loop(self.look_now)
+        await run_in_thread(self.refresh_now)
         self.changed()
 
-    def spent(self, usd: float) -> None:
+    def add_cost(self, usd: float) -> None:
         """An agent of ours is over and cost this: known before any source says so."""
         now = self._wall()
         self._since.append(UsageItem(now, now, usd))
@@ -114,7 +114,7 @@ class Lookout:
     @property
     def due_in_s(self) -> float | None:
         """When the next look is due, or a window ends; None: never."""
-        if not self.watched:
+        if not self.has_limits:
             return None
         ends = (each.end for each in self.standings if each.enforced)
         return min([self._stale_at, *ends]) - self._wall()

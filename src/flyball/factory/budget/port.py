@@ -63,7 +63,7 @@ class BillingAccount:
         return f"{subject} does not report what its calls cost"
 
 
-def payer_of(account: Account, *, environ: Mapping[str, str] | None = None) -> BillingAccount:
+def billing_account(account: Account, *, environ: Mapping[str, str] | None = None) -> BillingAccount:
     """Who pays for a project's agents."""
     config, profile = account.config, account.profile
     around = {} if profile is not None else os.environ if environ is None else environ
@@ -104,15 +104,17 @@ KEPT_S = 8 * 86400.0
 _LENGTHS_S = {"5h": 5 * HOUR_S, "7d": 7 * DAY_S}
 
 
-def standings_of(
+def measure_windows(
     terms: Sequence[WindowTerms], reports: Mapping[str, UsageReport], spend: Spend | None, now: float
 ) -> tuple[WindowUsage, ...]:
     known = {each.name for each in terms}
-    reported = [_reported(each) for each in reports.values() if each.name not in known and each.holds(now)]
+    reported = [
+        _terms_from_report(each) for each in reports.values() if each.name not in known and each.holds(now)
+    ]
     return tuple(stand(each, reports.get(each.name), spend, now) for each in (*terms, *reported))
 
 
-def _reported(report: UsageReport) -> WindowTerms:
+def _terms_from_report(report: UsageReport) -> WindowTerms:
     """``7d opus`` is the seven days of that model; a name nobody knows is a window of a week."""
     length, _, model = report.name.partition(" ")
     known_s = _LENGTHS_S.get(length)

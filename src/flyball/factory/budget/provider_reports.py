@@ -31,7 +31,7 @@ class ProviderReport:
     held_until: float = 0.0
     """The end of the window that a run was held up by; 0: none was."""
 
-    def hear(self, reports: Iterable[UsageReport]) -> bool:
+    def record(self, reports: Iterable[UsageReport]) -> bool:
         """Take note; True if anything is new."""
         changed = False
         for report in reports:
@@ -63,20 +63,20 @@ class ProviderReports:
             with self._path.open("rb") as file:
                 found = json.loads(file.read(_LARGEST))
             told.held_until = float(found.get("held_until", 0.0))
-            told.hear(_sound(found["windows"], now))
+            told.record(_believable_reports(found["windows"], now))
         return told
 
     def write(self, told: ProviderReport, now: float) -> None:
         """What another run has heard meanwhile is kept. A full disk loses nothing that counts."""
         known = self.read(now)
-        known.hear(told.reports.values())
+        known.record(told.reports.values())
         record = {"held_until": told.held_until, "windows": [asdict(each) for each in known.reports.values()]}
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._path, (json.dumps(record, indent=2) + "\n").encode())
 
 
-def _sound(records: Iterable[dict[str, Any]], now: float) -> Iterable[UsageReport]:
+def _believable_reports(records: Iterable[dict[str, Any]], now: float) -> Iterable[UsageReport]:
     for record in records:
         report = UsageReport(**record)
         # A clock that was set back makes a report of the future; it would hold for as long as that is away.

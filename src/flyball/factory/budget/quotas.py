@@ -89,7 +89,7 @@ class QuotaBook:
         named = {each.name for each in BUILT_IN}
         return (*built_in, *(_terms(each) for each in set_here.values() if each.name not in named))
 
-    def named(self, name: str) -> WindowTerms:
+    def window(self, name: str) -> WindowTerms:
         terms = self.terms()
         for each in terms:
             if each.name == name:
@@ -102,7 +102,7 @@ class QuotaBook:
 
     def calibrate(self, name: str, *, used: float, spent_usd: float, source: str) -> AccountQuota:
         """The ceiling of a window from the part that the provider shows and what ``source`` measured."""
-        terms = self.named(name)
+        terms = self.window(name)
         quota = AccountQuota(
             name=name,
             length_s=terms.length_s,
@@ -139,7 +139,7 @@ class QuotaBook:
         """Take back what was set for one window, or for all; their names."""
         gone = [quota.name for quota in self.quotas() if name in (None, quota.name)]
         if name is not None and not gone:
-            self.named(name)
+            self.window(name)
             raise UsageError(f"nothing was set for {name}; it is not calibrated")
         if gone:
             self._change("forget", ", ".join(gone), lambda quotas: [q for q in quotas if q.name not in gone])
@@ -154,7 +154,7 @@ class QuotaBook:
             replace_file(self.file, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
             self._history.audit(f"quota {what}", account=self.account, window=name)
             try:
-                self._history.uncommitted()
+                self._history.uncommitted_paths()
                 self._history.commit(f"quota {what} {self.account} {name}", [QUOTAS, AUDIT])
             except GitError as error:
                 words = f"done and written to {self.file}, but not to its git history: "
@@ -198,12 +198,12 @@ def _record(quota: AccountQuota) -> dict[str, object]:
 
 def _quota(record: dict[str, object]) -> AccountQuota:
     quota = AccountQuota(**record)  # type: ignore[arg-type]
-    if not all(_sound(value) for value in (quota.length_s, quota.ceiling_usd)):
+    if not all(_is_positive(value) for value in (quota.length_s, quota.ceiling_usd)):
         raise ValueError(f"{quota.name} has no length or no ceiling")
     return quota
 
 
-def _sound(value: object) -> bool:
+def _is_positive(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from flyball.core.budget.usage_windows import Spend
 from flyball.errors import FlyballError
 from flyball.factory.budget.ccusage import Ccusage
-from flyball.factory.budget.ledger_usage import Ledgers
+from flyball.factory.budget.ledger_usage import LedgerUsage
 from flyball.factory.budget.port import KEPT_S, BillingAccount, UsageSource, UsageUnknown
 from flyball.factory.budget.transcripts import Transcripts
 
@@ -50,22 +50,22 @@ class Usage:
 
     def look(self, now: float) -> UsageReading:
         silent: list[str] = []
-        floor = self._asked(self._ledgers.look, now, silent)
+        floor = self._try_source(self._ledgers.look, now, silent)
         for source in self._sources:
-            spend = self._asked(partial(self._believed, source), now, silent)
+            spend = self._try_source(partial(self._checked_spend, source), now, silent)
             if spend is not None:
                 return UsageReading(now, replace(spend, floor=floor), silent)
         return UsageReading(now, floor, silent)
 
     @staticmethod
-    def _asked(look: Callable[[float], Spend], now: float, silent: list[str]) -> Spend | None:
+    def _try_source(look: Callable[[float], Spend], now: float, silent: list[str]) -> Spend | None:
         try:
             return look(now)
         except (FlyballError, OSError) as error:
             silent.append(str(error))
             return None
 
-    def _believed(self, source: UsageSource, now: float) -> Spend:
+    def _checked_spend(self, source: UsageSource, now: float) -> Spend:
         spend = source.look(now)
         known = self._before.get(spend.source)
         if known is not None:
@@ -93,10 +93,10 @@ class _Unpriced:
         raise UsageUnknown(self.why)
 
 
-def usage_of(payer: BillingAccount, home: Path, *, own: Path | None = None) -> Usage:
+def open_usage(payer: BillingAccount, home: Path, *, own: Path | None = None) -> Usage:
     """``own`` is the state folder of the project that asks, registered or not."""
     folder = payer.folder
     sources: list[UsageSource] = [Ccusage(folder), Transcripts(folder)] if folder is not None else []
     if payer.unpriced:
         return Usage((), _Unpriced(payer.unpriced))
-    return Usage(sources, Ledgers(home, payer.name, own))
+    return Usage(sources, LedgerUsage(home, payer.name, own))

@@ -14,7 +14,7 @@ from pathlib import Path
 from flyball.core.budget.limits import BudgetAction
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import open_account
-from flyball.factory.budget.port import payer_of
+from flyball.factory.budget.port import billing_account
 from flyball.factory.budget.quotas import QuotaBook
 from flyball.factory.project.config import ProjectConfig
 from flyball.runtimes.registry import NAMES, load
@@ -38,7 +38,7 @@ class Unmeasurable:
 
 def unmeasurable(config: ProjectConfig, home: Path) -> list[Unmeasurable]:
     """The ceilings of a project and of its account that could not be kept."""
-    payer = payer_of(open_account(config, home))
+    payer = billing_account(open_account(config, home))
     if not payer.unpriced:
         return []
     cannot = f"cannot be kept: {payer.unpriced}"

@@ -146,7 +146,7 @@ def full_words(folder: Path) -> str:
     return f"no room on the disk of {folder}; make some, then run `flyball run` to go on"
 
 
-def named(paths: Iterable[str]) -> str:
+def format_paths(paths: Iterable[str]) -> str:
     """Paths for a person to read. Not every name in a repository is text."""
     return ", ".join(path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in paths)
 

@@ -27,7 +27,7 @@ def inner_repositories(git: Git) -> list[str]:
     return [path for staged, _, path in listed if staged.startswith(_GITLINK)]
 
 
-def strangers(git: Git) -> list[str]:
+def untrusted_repositories(git: Git) -> list[str]:
     """Those of them that git must not look into."""
     return [path for path in inner_repositories(git) if not _is_plain(git.folder / path)]
 

@@ -16,20 +16,22 @@ from pathlib import Path
 from flyball.errors import GitError
 from flyball.factory.git.git import Git
 from flyball.factory.tasks.front_matter import MalformedError
-from flyball.factory.tasks.task_text import closed
+from flyball.factory.tasks.task_text import close_text
 
 _CLASHES = 1
 """Exit status of ``git merge-tree``: it wrote a tree, and files in it clash."""
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class OriginMerge:
     commit: str | None
     """Contains both; None where they clash."""
     clashing: tuple[str, ...] = ()
 
 
-def join(git: Git, name: str, *, local: str, remote: str, tasks_folder: str | None = None) -> Joined:
+def merge_origin(
+    git: Git, name: str, *, local: str, remote: str, tasks_folder: str | None = None
+) -> OriginMerge:
     """One commit on top of the branch ``name`` here and at origin."""
     merged = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", local, remote)
     if merged.code not in (0, _CLASHES):
@@ -37,19 +39,19 @@ def join(git: Git, name: str, *, local: str, remote: str, tasks_folder: str | No
             f"cannot bring {name} and origin/{name} together: {merged.err.strip()}", output=merged.err
         )
     tree, *clashing = [part.decode("utf-8", "surrogateescape") for part in merged.out.split(b"\0") if part]
-    settled = {path: _closed_of(git, path, (local, remote), tasks_folder) for path in clashing}
+    settled = {path: _closed_blob(git, path, (local, remote), tasks_folder) for path in clashing}
     if left := tuple(path for path, blob in settled.items() if blob is None):
-        return Joined(None, left)
+        return OriginMerge(None, left)
     if settled:
         tree = _with_blobs(git, tree, {path: blob for path, blob in settled.items() if blob})
     # The date of the newer parent: the same two always give the same commit.
     date = max(int(git("show", "--no-patch", "--format=%ct", each)) for each in (local, remote))
     dated = {"GIT_AUTHOR_DATE": f"{date} +0000", "GIT_COMMITTER_DATE": f"{date} +0000"}
     words = f"Merge origin/{name} into {name}"
-    return Joined(git("commit-tree", tree, "-p", local, "-p", remote, "-m", words, env=dated))
+    return OriginMerge(git("commit-tree", tree, "-p", local, "-p", remote, "-m", words, env=dated))
 
 
-def _closed_of(git: Git, path: str, sides: tuple[str, str], tasks_folder: str | None) -> str | None:
+def _closed_blob(git: Git, path: str, sides: tuple[str, str], tasks_folder: str | None) -> str | None:
     """The blob of a task that is closed on one side and otherwise the same on the other."""
     if tasks_folder is None or not path.startswith(f"{tasks_folder.rstrip('/')}/"):
         return None
@@ -57,7 +59,7 @@ def _closed_of(git: Git, path: str, sides: tuple[str, str], tasks_folder: str | 
     texts = [git.run("cat-file", "blob", blob.text).out for blob in blobs if blob.ok]
     for blob, mine, other in zip(blobs, texts, reversed(texts), strict=False):
         try:
-            if closed(other) == mine:
+            if close_text(other) == mine:
                 return blob.text
         except (MalformedError, ValueError):
             return None

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from flyball.errors import GitError, UsageError
 from flyball.factory.git.git import TIMEOUT_S, Git
-from flyball.factory.git.origin_merge import join
+from flyball.factory.git.origin_merge import merge_origin
 from flyball.host.lock_file import LockFile
 
 BRANCHES = "agent/"
@@ -200,10 +200,12 @@ class Repository:
             return Base(local)
         if self.contains(remote, local):
             return Base(remote)
-        joined = join(self.git, self.default, local=local, remote=remote, tasks_folder=self._tasks_folder)
+        joined = merge_origin(
+            self.git, self.default, local=local, remote=remote, tasks_folder=self._tasks_folder
+        )
         return Base(joined.commit or local, joined.clashing)
 
-    def changed(self, old: str, new: str) -> WorktreeChanges:
+    def changes(self, old: str, new: str) -> WorktreeChanges:
         """What differs between two commits, or trees."""
         # Whatever the repository's own settings hide.
         plain = ("-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -219,12 +221,12 @@ class Repository:
 
     # -- branches and worktrees ---------------------------------------------------------------------
 
-    def state_of(self, path: Path) -> Path:
+    def worktree_git_dir(self, path: Path) -> Path:
         """Where git keeps what belongs to one linked worktree, by the repository's own list. What the folder
         says of itself is an agent's to write."""
         known = self.common / "worktrees"
         for state in (known / path.name, *sorted(known.glob("*"))):
-            folder = _folder_of(state)
+            folder = _worktree_folder(state)
             if folder is not None and same_folder(folder, path):
                 return state
         raise GitError(f"{path} is not a worktree of {self.root} any more; move it away")
@@ -232,7 +234,7 @@ class Repository:
     def git_in(self, path: Path) -> Git:
         """git in a linked worktree, which takes neither its settings nor its branches from anything that an
         agent there could have written. GitError where git's own folder of it is not as git makes it."""
-        state = self.state_of(path)
+        state = self.worktree_git_dir(path)
         if odd := _odd_in(state):
             words = f"{odd} is a link or a device, which git never makes, so flyball runs no git in {path}"
             raise GitError(f"{words}; look where it leads and remove it, then flyball run")
@@ -280,7 +282,7 @@ class Repository:
         if self.common.name == ".git" and _text(self.common / "HEAD") == wanted:
             return self.common.parent
         for state in sorted((self.common / "worktrees").glob("*")):
-            folder = _folder_of(state)
+            folder = _worktree_folder(state)
             # git still lists what somebody deleted.
             there = folder is not None and folder.is_dir()
             if there and _text(state / "HEAD") == wanted and not _is_below(folder, outside):
@@ -290,7 +292,7 @@ class Repository:
     def head_logs(self, *, outside: Path) -> list[str]:
         """What git wrote down about where the checkouts have been, but for those below ``outside``."""
         states = [self.common, *(self.common / "worktrees").glob("*")]
-        kept = [state for state in states if not _is_below(_folder_of(state), outside)]
+        kept = [state for state in states if not _is_below(_worktree_folder(state), outside)]
         return list(filter(None, (_text(state / "logs" / "HEAD") for state in kept)))
 
     def checkouts(self) -> list[Checkout]:
@@ -334,7 +336,7 @@ def _is_below(path: Path | None, folder: Path | None) -> bool:
     return path is not None and folder is not None and path.resolve().is_relative_to(folder.resolve())
 
 
-def _folder_of(state: Path) -> Path | None:
+def _worktree_folder(state: Path) -> Path | None:
     """The worktree that git's folder of it belongs to."""
     text = _text(state / "gitdir").strip()
     return Path(os.path.normpath(state / text)).parent if text else None

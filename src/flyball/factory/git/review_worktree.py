@@ -18,7 +18,7 @@ _DIFF_LIMIT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewWorktree:
+class ReviewFiles:
     """Files in the worktree, for the reviewer."""
 
     answer: Path
@@ -27,7 +27,7 @@ class ReviewWorktree:
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewTree:
+class ReviewWorktree:
     worktrees: Worktrees
     task_id: str
 
@@ -35,7 +35,7 @@ class ReviewTree:
     def path(self) -> Path:
         return self.worktrees.folder / f"{PREFIX}{self.task_id}"
 
-    def make(self, *, base: str, commit: str) -> ReviewWorktree:
+    def make(self, *, base: str, commit: str) -> ReviewFiles:
         """A fresh one, with what a reviewer needs in it."""
         self.remove()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class ReviewTree:
         self.worktrees.fill(self.path, commit)
         # Nobody can have committed files of these names: they are made up here.
         name = f".flyball-review-{secrets.token_hex(8)}"
-        desk = ReviewWorktree(answer=self.path / f"{name}.json", diff=self.path / f"{name}.diff")
+        desk = ReviewFiles(answer=self.path / f"{name}.json", diff=self.path / f"{name}.diff")
         shown = repository.git_in(self.path).run(
             "diff", "--no-ext-diff", "--no-textconv", f"{base}...{commit}"
         )

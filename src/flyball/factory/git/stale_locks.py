@@ -57,7 +57,7 @@ def lock_files(common: Path) -> list[GitLockFile]:
     """Every lock in a repository's git folder and in those of its worktrees."""
     states = [common, *sorted((common / "worktrees").glob("*"))]
     folders = _folders(common, states)
-    return [found for path in _named(states) if (found := _seen(path, folders)) is not None]
+    return [found for path in _lock_paths(states) if (found := _inspect(path, folders)) is not None]
 
 
 def clear(common: Path, *, patience_s: float = _PATIENCE_S) -> list[Path]:
@@ -77,7 +77,7 @@ def clear(common: Path, *, patience_s: float = _PATIENCE_S) -> list[Path]:
         time.sleep(_LOOK_EVERY_S)
 
 
-def _named(states: Sequence[Path]) -> Iterator[Path]:
+def _lock_paths(states: Sequence[Path]) -> Iterator[Path]:
     for state in states:
         yield from (state / name for name in sorted(_NAMES) if os.path.lexists(state / name))
         # No branch can be called so: git forbids it.
@@ -94,7 +94,7 @@ def _folders(common: Path, states: Sequence[Path]) -> list[Path]:
     return [Path(os.path.realpath(each)) for each in (common, *trees)]
 
 
-def _seen(path: Path, folders: Sequence[Path]) -> GitLockFile | None:
+def _inspect(path: Path, folders: Sequence[Path]) -> GitLockFile | None:
     try:
         users = users_of(path, program="git", folders=folders)
         age_s = time.time() - path.lstat().st_mtime

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from flyball.errors import GitError, UsageError
 from flyball.factory.git import stale_locks
-from flyball.factory.git.git import Git, named
-from flyball.factory.git.inner_repositories import inner_repositories, strangers
+from flyball.factory.git.git import Git, format_paths
+from flyball.factory.git.inner_repositories import inner_repositories, untrusted_repositories
 from flyball.factory.git.repository import BRANCHES, Repository, same_folder
 from flyball.factory.git.worktree_setup import Preparation
 
@@ -66,7 +66,7 @@ class Worktrees:
         tips = self.repository.tips(branch)
         base = self.repository.base_among(tips).commit
         start = tips.remote or base if pull else base
-        there = self._registered(path, branch)
+        there = self._adopt(path, branch)
         if not there:
             self._add(path, branch, start, existing=tips.branch is not None)
         since = start
@@ -76,7 +76,7 @@ class Worktrees:
         self.fill(path, since, again=not self.sandboxed)
         return Worktree(path, branch, since)
 
-    def _registered(self, path: Path, branch: str) -> bool:
+    def _adopt(self, path: Path, branch: str) -> bool:
         """Is it there and ours? A foreign thing at its place is refused."""
         if not path.exists():
             return False
@@ -87,17 +87,17 @@ class Worktrees:
                 return False
             raise UsageError(f"{path} exists and is no worktree of {self.repository.root}; move it away")
         self.repository.check_plain(branch)
-        self._settle(path, branch)
+        self._undo_rebase(path, branch)
         stands_on = self._head_branch(path)
         if stands_on != branch:
             self._back_onto(path, branch, stands_on)
         return True
 
-    def _settle(self, path: Path, branch: str) -> None:
+    def _undo_rebase(self, path: Path, branch: str) -> None:
         """Undo what somebody was killed in the middle of: the branch still stands where it stood before."""
         stale_locks.clear(self.repository.common)
-        git, state = self.repository.git_in(path), self.repository.state_of(path)
-        if _rebases(state, branch):
+        git, state = self.repository.git_in(path), self.repository.worktree_git_dir(path)
+        if _is_rebasing(state, branch):
             # By hand: `git rebase --abort` moves whatever branch these files name.
             for name in _REBASES:
                 shutil.rmtree(state / name, ignore_errors=True)
@@ -107,7 +107,7 @@ class Worktrees:
 
     def _head_branch(self, path: Path) -> str | None:
         """The branch a linked worktree stands on; None if it is detached."""
-        text = _text(self.repository.state_of(path) / "HEAD").strip()
+        text = _text(self.repository.worktree_git_dir(path) / "HEAD").strip()
         return text.removeprefix("ref: refs/heads/") if text.startswith("ref: refs/heads/") else None
 
     def _back_onto(self, path: Path, branch: str, found: str | None) -> None:
@@ -150,14 +150,14 @@ class Worktrees:
         if preparation.is_current(path, commit):
             return
         if not preparation.was_done(path):
-            index = self.repository.state_of(path) / "index"
+            index = self.repository.worktree_git_dir(path) / "index"
             if not index.exists():
                 # Written last: no agent has worked here yet, and the process that was checking out is dead.
                 index.with_suffix(".lock").unlink(missing_ok=True)
                 self.repository.git_in(path)("reset", "--quiet", "--hard")
         elif not again:
             return
-        preparation.do(path, commit)
+        preparation.run(path, commit)
 
     def put_back(self, task_id: str, commit: str) -> None:
         """The branch and the files of a task as they were at ``commit``. What came after it stays in the
@@ -181,11 +181,11 @@ class Worktrees:
         self.repository.check_plain(branch)
         if (path / ".git").is_file():
             stale_locks.clear(self.repository.common)
-            state = self.repository.state_of(path)
+            state = self.repository.worktree_git_dir(path)
             stands_on = self._head_branch(path)
             if commit:
                 self._commit_all(path, branch, message)
-            if stands_on != branch and not _rebases(state, branch):
+            if stands_on != branch and not _is_rebasing(state, branch):
                 self._back_onto(path, branch, stands_on)
         return self.has_commits(task_id, base)
 
@@ -199,12 +199,14 @@ class Worktrees:
 
         Step by step, since ``git commit`` moves whatever HEAD stands for in the end.
         """
-        git, state = self.repository.git_in(path), self.repository.state_of(path)
+        git, state = self.repository.git_in(path), self.repository.worktree_git_dir(path)
         if unsolved := sorted(
             {line.partition("\t")[2] for line in git.lines("ls-files", "-z", "--unmerged")}
         ):
-            raise GitError(f"the agent left {path} in the middle of a merge: {named(unsolved)} is not solved")
-        if _rebases(state):
+            raise GitError(
+                f"the agent left {path} in the middle of a merge: {format_paths(unsolved)} is not solved"
+            )
+        if _is_rebasing(state):
             raise GitError(f"the agent left {path} in the middle of a rebase; finish it there, or abort it")
         head = git("rev-parse", "--verify", "HEAD^{commit}")
         self._add_all(git)
@@ -241,7 +243,7 @@ class Worktrees:
 
     def _uncommitted(self, tree: Worktree) -> set[str]:
         """Paths with work that is not committed; what we copied in is none."""
-        return set(uncommitted(self.repository.git_in(tree.path), copied=self.copy))
+        return set(uncommitted_paths(self.repository.git_in(tree.path), copied=self.copy))
 
     def refresh(self, tree: Worktree, *, pull: bool = False) -> Worktree:
         """Bring its own commits, and no others, onto where such work starts now. It stays as it is where they
@@ -278,10 +280,10 @@ class Worktrees:
                 self.repository.git("worktree", "prune")
 
 
-def uncommitted(git: Git, *, copied: Sequence[str]) -> list[str]:
+def uncommitted_paths(git: Git, *, copied: Sequence[str]) -> list[str]:
     """Changed and untracked paths, whatever the user's own settings hide; not what flyball copied in. A
     repository inside that git must not look into counts as changed."""
-    odd = strangers(git)
+    odd = untrusted_repositories(git)
     inside = "dirty" if odd else "none"
     flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", f"--ignore-submodules={inside}")
     ours = tuple(f"{name.rstrip('/')}/" for name in copied)
@@ -289,7 +291,7 @@ def uncommitted(git: Git, *, copied: Sequence[str]) -> list[str]:
     return [*odd, *(name for name in names if not f"{name}/".startswith(ours))]
 
 
-def _rebases(state: Path, branch: str | None = None) -> bool:
+def _is_rebasing(state: Path, branch: str | None = None) -> bool:
     """Is a rebase under way, and of this branch?"""
     for name in _REBASES:
         with suppress(OSError):

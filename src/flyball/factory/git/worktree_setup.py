@@ -56,10 +56,10 @@ class Preparation:
 
     def was_done(self, tree: Path) -> bool:
         """For the worktree that is there now, from whatever it was made."""
-        return self._marked(tree).startswith(f"{tree}\n")
+        return self._read_mark(tree).startswith(f"{tree}\n")
 
     def is_current(self, tree: Path, commit: str) -> bool:
-        return self._marked(tree) == f"{tree}\n{self._made_from(commit)}"
+        return self._read_mark(tree) == f"{tree}\n{self._made_from(commit)}"
 
     def same_inputs(self, one: str, other: str) -> bool:
         """Do two commits ask for the same?"""
@@ -69,7 +69,7 @@ class Preparation:
         """Another worktree will be made in its place."""
         self._mark(tree).unlink(missing_ok=True)
 
-    def do(self, tree: Path, commit: str) -> None:
+    def run(self, tree: Path, commit: str) -> None:
         """``commit``: what the worktree is at, or was made from."""
         self.forget(tree)
         self._copy_into(tree)
@@ -78,7 +78,7 @@ class Preparation:
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.write_text(f"{tree}\n{self._made_from(commit)}", encoding="utf-8")
 
-    def _marked(self, tree: Path) -> str:
+    def _read_mark(self, tree: Path) -> str:
         try:
             return self._mark(tree).read_text(encoding="utf-8")
         except OSError:
@@ -91,7 +91,7 @@ class Preparation:
 
     def _made_from(self, commit: str) -> str:
         digest = hashlib.sha256()
-        for part in (*self.bootstrap, *self._inputs(commit), *self._copied()):
+        for part in (*self.bootstrap, *self._inputs(commit), *self._copied_files()):
             digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
         return digest.hexdigest()
 
@@ -99,7 +99,7 @@ class Preparation:
         """Of a commit: files that say what is installed, anywhere, and what the commands name."""
         if not self.bootstrap:
             return
-        named = {name for command in self.bootstrap for name in _words_of(command)}
+        named = {name for command in self.bootstrap for name in path_words(command)}
         for line in self.repository.git.lines("ls-tree", "-r", "-z", "--full-tree", commit):
             path = line.partition("\t")[2]
             name = posixpath.basename(path)
@@ -107,7 +107,7 @@ class Preparation:
             if below or name in _NAMES or any(fnmatch.fnmatchcase(name, each) for each in _PATTERNS):
                 yield line
 
-    def _copied(self) -> Iterator[str]:
+    def _copied_files(self) -> Iterator[str]:
         """Of the user's own files: what they hold, or of long ones when they were written."""
         for name in self.copy:
             source = self.repository.root / name
@@ -152,7 +152,7 @@ class Preparation:
                 raise BootstrapError(f"worktree.bootstrap `{command}` exited with {done.returncode}{last}")
 
 
-def _words_of(command: str) -> set[str]:
+def path_words(command: str) -> set[str]:
     """The words of a command that may be paths in the tree."""
     try:
         words = shlex.split(command)

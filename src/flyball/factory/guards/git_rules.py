@@ -77,7 +77,7 @@ _MAKING = re.compile(r"^-[a-zA-Z]*[bBcC]$")
 _DEPTH = 5
 
 
-class Asks(NamedTuple):
+class GitQueries(NamedTuple):
     """Questions for the real git, with the options that stood before the verb."""
 
     alias: Callable[[Sequence[str], str], str]
@@ -113,36 +113,38 @@ def read_call(argv: Sequence[str]) -> GitCall:
     return GitCall(before, settings, words[0] if words else "", words[1:])
 
 
-def refused(argv: Sequence[str], ward: GuardPolicy, asks: Asks, depth: int = 0) -> str | None:
+def refusal(argv: Sequence[str], policy: GuardPolicy, asks: GitQueries, depth: int = 0) -> str | None:
     """Why an agent may not run this, or None."""
     call = read_call(argv)
     overridden = next((key for key in call.settings if _WALL_KEYS.match(key)), "")
     if not overridden and (call.verb in READS or not call.verb):
         return None
     common = asks.common(call.before)
-    if not common or not ward.guards(common):
-        return _elsewhere(call, ward)
+    if not common or not policy.is_guarded(common):
+        return _elsewhere(call, policy)
     if overridden:
         return f"an agent does not set {overridden}"
     if call.verb in _NEVER:
         return _NEVER[call.verb]
     if call.verb in _RULES:
-        return _RULES[call.verb](call, ward, asks)
+        return _RULES[call.verb](call, policy, asks)
     if call.verb in _READING:
-        return _reading(call, asks)
-    return _aliased(argv, call, ward, asks, depth)
+        return _reading_refusal(call, asks)
+    return _alias_refusal(argv, call, policy, asks, depth)
 
 
-def _elsewhere(call: GitCall, ward: GuardPolicy) -> str | None:
+def _elsewhere(call: GitCall, policy: GuardPolicy) -> str | None:
     """A repository of the agent's own making is its own, but for where it pushes to."""
-    if call.verb == "push" and any(word in ward.remotes for word in call.args):
+    if call.verb == "push" and any(word in policy.remotes for word in call.args):
         return _NEVER["push"]
     if call.verb == "config" and {"--global", "--system"}.intersection(call.args):
-        return _config(call, ward, None)
+        return _config(call, policy, None)
     return None
 
 
-def _aliased(argv: Sequence[str], call: GitCall, ward: GuardPolicy, asks: Asks, depth: int) -> str | None:
+def _alias_refusal(
+    argv: Sequence[str], call: GitCall, policy: GuardPolicy, asks: GitQueries, depth: int
+) -> str | None:
     stands_for = {key.lower(): value for key, value in call.settings.items()}.get(
         f"alias.{call.verb.lower()}"
     )
@@ -153,10 +155,10 @@ def _aliased(argv: Sequence[str], call: GitCall, ward: GuardPolicy, asks: Asks, 
         return f"git {call.verb} is an alias of an alias too often"
     if stands_for.startswith("!"):
         return asks.text(f"{stands_for[1:]} {' '.join(call.args)}")
-    return refused([argv[0], *call.before, *stands_for.split(), *call.args], ward, asks, depth + 1)
+    return refusal([argv[0], *call.before, *stands_for.split(), *call.args], policy, asks, depth + 1)
 
 
-def _reading(call: GitCall, asks: Asks) -> str | None:
+def _reading_refusal(call: GitCall, asks: GitQueries) -> str | None:
     first = next((word for word in call.args if not word.startswith("-")), "")
     first = first or next((word for word in call.args if word in _READING[call.verb]), "")
     if call.verb == "submodule" and first == "foreach":
@@ -180,36 +182,36 @@ def _positionals(args: Sequence[str], valued: Sequence[str] = ()) -> list[str]:
     return found
 
 
-def _stay(ward: GuardPolicy) -> str:
-    return f"an agent stays on its own branch, {ward.branch}"
+def _stay(policy: GuardPolicy) -> str:
+    return f"an agent stays on its own branch, {policy.branch}"
 
 
-def _other_branch(name: str, call: GitCall, ward: GuardPolicy, asks: Asks) -> bool:
+def _other_branch(name: str, call: GitCall, policy: GuardPolicy, asks: GitQueries) -> bool:
     plain = name.removeprefix("refs/heads/").removeprefix("heads/")
-    if plain == ward.branch:
+    if plain == policy.branch:
         return False
-    return name == "-" or name.startswith("@{-") or plain == ward.default or asks.branch(call.before, plain)
+    return name == "-" or name.startswith("@{-") or plain == policy.default or asks.branch(call.before, plain)
 
 
-def _checkout(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:
+def _checkout(call: GitCall, policy: GuardPolicy, asks: GitQueries) -> str | None:
     if "--ignore-other-worktrees" in call.args:
-        return _stay(ward)
+        return _stay(policy)
     for flag, name in zip(call.args, [*call.args[1:], ""], strict=True):
         made = flag in ("--orphan", "--create", "--force-create") or _MAKING.match(flag)
-        if made and name != ward.branch:
-            return _stay(ward)
+        if made and name != policy.branch:
+            return _stay(policy)
         if flag.startswith(("--orphan=", "--create=", "--force-create=")):
-            return _stay(ward)
+            return _stay(policy)
     if {"--detach", "-d", "-p", "--patch"}.intersection(call.args) or "--" in call.args:
         return None
     named = _positionals(call.args, ("--conflict", "--pathspec-from-file"))
     alone = len(named) == 1 or call.verb == "switch"
-    if named and alone and _other_branch(named[0], call, ward, asks):
-        return _stay(ward)
+    if named and alone and _other_branch(named[0], call, policy, asks):
+        return _stay(policy)
     return None
 
 
-def _rebase(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:
+def _rebase(call: GitCall, policy: GuardPolicy, asks: GitQueries) -> str | None:
     """Onto whatever it likes, as long as it is its own branch that moves."""
     valued = ("--onto", "-s", "--strategy", "-X", "--strategy-option", "-x", "--exec", "-C", "--whitespace")
     for flag, value in zip(call.args, [*call.args[1:], ""], strict=True):
@@ -223,39 +225,39 @@ def _rebase(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:
         if text and (words := asks.text(text)):
             return words
     named = _positionals(call.args, valued)
-    moved = named[1] if len(named) > 1 else named[0] if named and "--root" in call.args else ward.branch
-    return None if moved in (ward.branch, "HEAD") else _stay(ward)
+    moved = named[1] if len(named) > 1 else named[0] if named and "--root" in call.args else policy.branch
+    return None if moved in (policy.branch, "HEAD") else _stay(policy)
 
 
-def _merge(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
+def _merge(call: GitCall, policy: GuardPolicy, asks: GitQueries) -> str | None:  # noqa: ARG001
     if {"--abort", "--continue", "--quit"}.intersection(call.args):
         return None
-    return f"an agent does not merge; to take up news from {ward.default}, git rebase {ward.default}"
+    return f"an agent does not merge; to take up news from {policy.default}, git rebase {policy.default}"
 
 
-def _branch(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
+def _branch(call: GitCall, policy: GuardPolicy, asks: GitQueries) -> str | None:  # noqa: ARG001
     changing = any(
-        word.partition("=")[0] in _CHANGING_BRANCH or _bundled(word, "dDmMcCfut") for word in call.args
+        word.partition("=")[0] in _CHANGING_BRANCH or _has_short_flag(word, "dDmMcCfut") for word in call.args
     )
     listing = {"--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"}
     named = _positionals(call.args, ("--sort", "--format", "--color", "--column"))
     if changing or (named and not listing.intersection(word.partition("=")[0] for word in call.args)):
-        return f"{_stay(ward)}, and makes, moves and deletes none"
+        return f"{_stay(policy)}, and makes, moves and deletes none"
     return None
 
 
-def _bundled(word: str, letters: str) -> bool:
+def _has_short_flag(word: str, letters: str) -> bool:
     return word.startswith("-") and not word.startswith("--") and bool(set(word[1:]).intersection(letters))
 
 
-def _tag(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
+def _tag(call: GitCall, policy: GuardPolicy, asks: GitQueries) -> str | None:  # noqa: ARG001
     listing = any(word.partition("=")[0] in _LISTING_TAGS or word.startswith("-n") for word in call.args)
     if not listing and (_positionals(call.args) or "-d" in call.args):
         return "an agent makes and deletes no tags"
     return None
 
 
-def _config(call: GitCall, ward: GuardPolicy, asks: Asks | None) -> str | None:  # noqa: ARG001
+def _config(call: GitCall, policy: GuardPolicy, asks: GitQueries | None) -> str | None:  # noqa: ARG001
     named = _positionals(call.args, ("--type", "--default", "-f", "--file", "--blob", "--comment"))
     reads = {"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list"}
     if reads.intersection(call.args):
@@ -265,16 +267,16 @@ def _config(call: GitCall, ward: GuardPolicy, asks: Asks | None) -> str | None: 
     return None
 
 
-def _symbolic_ref(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
+def _symbolic_ref(call: GitCall, policy: GuardPolicy, asks: GitQueries) -> str | None:  # noqa: ARG001
     changes = len(_positionals(call.args, ("-m",))) > 1 or {"-d", "--delete"}.intersection(call.args)
-    return _stay(ward) if changes else None
+    return _stay(policy) if changes else None
 
 
-def _stash(call: GitCall, ward: GuardPolicy, asks: Asks) -> str | None:  # noqa: ARG001
+def _stash(call: GitCall, policy: GuardPolicy, asks: GitQueries) -> str | None:  # noqa: ARG001
     return "stashes are shared with you; an agent does not clear them" if "clear" in call.args[:1] else None
 
 
-_Rule = Callable[[GitCall, GuardPolicy, Asks], str | None]
+_Rule = Callable[[GitCall, GuardPolicy, GitQueries], str | None]
 _RULES: dict[str, _Rule] = {
     "checkout": _checkout,
     "switch": _checkout,

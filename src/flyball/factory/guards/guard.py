@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from flyball.factory.guards import git_rules, program_rules
-from flyball.factory.guards.policy import GuardPolicy, common_dir, outside, read_ward, within
+from flyball.factory.guards.policy import GuardPolicy, common_dir, find_policy, outside_words, within
 
 NO = 2
 # The copy lies in a folder like the package it comes from: <place>/lib/flyball/factory/guards/guard.py
 _PLACE = os.path.abspath(os.path.join(os.path.realpath(__file__), *[os.pardir] * 5))
-WARDS = os.path.join(_PLACE, "wards")
+POLICIES = os.path.join(_PLACE, "wards")
 _BIN = os.path.join(_PLACE, "bin")
 _GIT_S = 20.0
 
@@ -34,29 +34,29 @@ _GIT_S = 20.0
 class Guard:
     """For one ward and one folder."""
 
-    def __init__(self, ward: GuardPolicy, *, environ: Mapping[str, str], cwd: str) -> None:
-        self.ward, self.cwd = ward, cwd
+    def __init__(self, policy: GuardPolicy, *, environ: Mapping[str, str], cwd: str) -> None:
+        self.policy, self.cwd = policy, cwd
         self._environ = environ
 
     # -- command lines ------------------------------------------------------------------------------------
 
-    def argv_refused(self, argv: Sequence[str], cwd: str) -> str | None:
+    def argv_refusal(self, argv: Sequence[str], cwd: str) -> str | None:
         """What is wrong with one command of a guarded program."""
         if git_rules.program(argv[0]) != "git":
-            return program_rules.refused(argv)
-        asks = git_rules.Asks(
+            return program_rules.refusal(argv)
+        asks = git_rules.GitQueries(
             alias=lambda before, name: self._git(cwd, *before, "config", "--get", f"alias.{name}"),
             branch=lambda before, name: self._is_branch(cwd, before, name),
             common=lambda before: self._common(cwd, before),
-            text=lambda text: self.text_refused(text, cwd),
+            text=lambda text: self.text_refusal(text, cwd),
         )
-        return git_rules.refused(argv, self.ward, asks)
+        return git_rules.refusal(argv, self.policy, asks)
 
-    def text_refused(self, text: str, cwd: str) -> str | None:
+    def text_refusal(self, text: str, cwd: str) -> str | None:
         """What is wrong with a line of shell."""
         from flyball.factory.guards.shell_rules import ShellRules  # a shim has milliseconds
 
-        return ShellRules(self.ward, self.argv_refused).refused(text, cwd=cwd)
+        return ShellRules(self.policy, self.argv_refusal).refusal(text, cwd=cwd)
 
     def _is_branch(self, cwd: str, before: Sequence[str], name: str) -> bool:
         return bool(self._git(cwd, *before, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"))
@@ -74,7 +74,7 @@ class Guard:
             return ""
         import subprocess  # a shim has milliseconds, and seldom asks
 
-        real = real_program("git", self._environ, self.ward.bin)
+        real = real_program("git", self._environ, self.policy.bin)
         done = subprocess.run(
             [real, *args],
             cwd=cwd,
@@ -88,38 +88,38 @@ class Guard:
 
     # -- tools --------------------------------------------------------------------------------------------
 
-    def tool_refused(self, tool: str, given: Mapping[str, object]) -> str | None:
+    def tool_refusal(self, tool: str, given: Mapping[str, object]) -> str | None:
         """What is wrong with a tool that Claude Code is about to use."""
         if tool == "Bash":
-            return self.text_refused(str(given.get("command", "")), self.cwd)
+            return self.text_refusal(str(given.get("command", "")), self.cwd)
         path = given.get("file_path") or given.get("notebook_path")
         if tool in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
             if not path:
                 return "it is not said which file is to be written"
-            if not self.ward.may_write(str(path), cwd=self.cwd):
-                return outside(str(path), self.ward)
+            if not self.policy.may_write(str(path), cwd=self.cwd):
+                return outside_words(str(path), self.policy)
         return None
 
     # -- git's own hooks ------------------------------------------------------------------------------------
 
-    def push_refused(self, address: str, common: str) -> str | None:
+    def push_refusal(self, address: str, common: str) -> str | None:
         """A push from a repository of the agent's own to another one of its own is its business."""
-        local = address.startswith(("/", ".")) and self.ward.may_write(address, cwd=self.cwd)
-        own = not self.ward.guards(common) and local and not self._is_shared(address)
+        local = address.startswith(("/", ".")) and self.policy.may_write(address, cwd=self.cwd)
+        own = not self.policy.is_guarded(common) and local and not self._is_shared(address)
         return None if own else "an agent does not push: flyball lands its branch"
 
     def _is_shared(self, address: str) -> bool:
         real = os.path.realpath(os.path.join(self.cwd, address))
-        shared = (self.ward.common, *(os.path.realpath(each) for each in self.ward.remotes))
+        shared = (self.policy.common, *(os.path.realpath(each) for each in self.policy.remotes))
         return any(within(real, each) for each in shared)
 
-    def refs_refused(self, lines: str, common: str) -> str | None:
-        if not self.ward.guards(common):
+    def refs_refusal(self, lines: str, common: str) -> str | None:
+        if not self.policy.is_guarded(common):
             return None
         for line in lines.splitlines():
             ref = line.split(" ", 2)[-1]
-            if not self.ward.may_move(ref):
-                return f"{ref} is not an agent's to move: its own branch is {self.ward.branch}"
+            if not self.policy.may_move(ref):
+                return f"{ref} is not an agent's to move: its own branch is {self.policy.branch}"
         return None
 
 
@@ -137,11 +137,11 @@ def _same(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def walled(environ: Mapping[str, str], ward: GuardPolicy) -> dict[str, str]:
+def with_git_settings(environ: Mapping[str, str], policy: GuardPolicy) -> dict[str, str]:
     """The environment with the wall's settings in it, whatever others are there."""
     count = int(environ.get("GIT_CONFIG_COUNT") or 0)
     there = [(environ.get(f"GIT_CONFIG_KEY_{n}"), environ.get(f"GIT_CONFIG_VALUE_{n}")) for n in range(count)]
-    missing = [pair for pair in ward.settings if tuple(pair) not in there]
+    missing = [pair for pair in policy.settings if tuple(pair) not in there]
     added = dict(environ)
     for number, (key, value) in enumerate(missing, count):
         added[f"GIT_CONFIG_KEY_{number}"], added[f"GIT_CONFIG_VALUE_{number}"] = key, value
@@ -156,16 +156,16 @@ def hook(guard: Guard | None, environ: Mapping[str, str], cwd: str) -> int:
     cwd = call.get("cwd") or cwd
     if guard is None:
         return 0
-    told = Guard(guard.ward, environ=environ, cwd=cwd).tool_refused(
+    told = Guard(guard.policy, environ=environ, cwd=cwd).tool_refusal(
         call["tool_name"], call.get("tool_input") or {}
     )
     return _answer(told)
 
 
 def shim(guard: Guard | None, name: str, args: Sequence[str], environ: Mapping[str, str]) -> int:
-    if guard is not None and (refused := guard.argv_refused([name, *args], guard.cwd)):
+    if guard is not None and (refused := guard.argv_refusal([name, *args], guard.cwd)):
         return _answer(refused)
-    env = walled(environ, guard.ward) if guard is not None and name == "git" else dict(environ)
+    env = with_git_settings(environ, guard.policy) if guard is not None and name == "git" else dict(environ)
     try:
         os.execve(real_program(name, environ, _BIN), [name, *args], env)  # noqa: S606 - what a shim is for
     except FileNotFoundError as error:
@@ -182,8 +182,8 @@ def _answer(refused: str | None) -> int:
 
 def main(argv: Sequence[str]) -> int:
     environ, cwd = os.environ, os.getcwd()
-    ward = read_ward(WARDS, environ=environ, cwd=cwd)
-    guard = Guard(ward, environ=environ, cwd=cwd) if ward is not None else None
+    policy = find_policy(POLICIES, environ=environ, cwd=cwd)
+    guard = Guard(policy, environ=environ, cwd=cwd) if policy is not None else None
     if argv[0] == "hook":
         return hook(guard, environ, cwd)
     if argv[0] == "shim":
@@ -192,8 +192,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     common = common_dir(environ, cwd)
     if argv[0] == "pre-push":
-        return _answer(guard.push_refused(argv[2], common))
-    return _answer(guard.refs_refused(sys.stdin.read(), common))
+        return _answer(guard.push_refusal(argv[2], common))
+    return _answer(guard.refs_refusal(sys.stdin.read(), common))
 
 
 def entry() -> None:

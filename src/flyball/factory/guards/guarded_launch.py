@@ -14,16 +14,15 @@ from pathlib import Path
 
 from flyball.errors import UsageError
 from flyball.factory.git.repository import Repository
-from flyball.factory.guards import policy as wards
 from flyball.factory.guards.install import Guards
-from flyball.factory.guards.policy import GuardPolicy
-from flyball.factory.guards.sandbox import check_sandbox, own_folders, wrapped
+from flyball.factory.guards.policy import VARIABLE, GuardPolicy
+from flyball.factory.guards.sandbox import check_sandbox, own_folders, sandbox_command
 from flyball.factory.project.config import GuardPart
 from flyball.host.atomic_file import replace_file
 
 NO_PUSH = "flyball-refuses-to-push:"
 CLAUDE_SETTINGS = "claude-settings.json"
-_Asked = list[tuple[str, str]]
+_GitSettings = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +44,28 @@ class GuardedLauncher:
     runtime: str
     config_dir: Path | None = None
 
-    def around(
+    def guard(
         self, argv: Sequence[str], env: Mapping[str, str], *, tree: Path, branch: str, folder: Path
     ) -> GuardedLaunch:
         """The launch of one agent, kept to its worktree as far as the project's file says."""
         check_sandbox(self.part.sandbox)
         if not self.part.hooks and self.part.sandbox == "none":
             return GuardedLaunch(argv=argv, env=env)
-        asked = self._asked()
-        ward = self._ward(tree, branch, env, asked)
+        asked = self._git_settings()
+        policy = self._policy(tree, branch, env, asked)
         mended: list[str] = []
         if self.part.hooks:
             mended = self.guards.install()
-            env = self._environment(env, ward, self.guards.write_ward(ward), self._own_hooks(tree, asked))
+            env = self._environment(
+                env, policy, self.guards.write_policy(policy), self._own_hooks(tree, asked)
+            )
             argv = self._with_hooks(argv, folder)
         if self.part.sandbox == "bwrap":
             own = own_folders(self.runtime, self.config_dir)
-            argv = wrapped(argv, ward, env=env, runtime=self.runtime, folders=own)
+            argv = sandbox_command(argv, policy, env=env, runtime=self.runtime, folders=own)
         return GuardedLaunch(argv=argv, env=env, mended=mended)
 
-    def _ward(self, tree: Path, branch: str, env: Mapping[str, str], asked: _Asked) -> GuardPolicy:
+    def _policy(self, tree: Path, branch: str, env: Mapping[str, str], asked: _GitSettings) -> GuardPolicy:
         writable: list[str | Path] = [
             tree,
             env.get("TMPDIR") or tempfile.gettempdir(),
@@ -84,7 +85,7 @@ class GuardedLauncher:
             branch=branch,
             default=self.repository.default,
             common=os.path.realpath(self.repository.common),
-            state=os.path.realpath(self.repository.state_of(tree)),
+            state=os.path.realpath(self.repository.worktree_git_dir(tree)),
             writable=sorted({os.path.realpath(each) for each in writable}),
             kept=sorted({os.path.realpath(each) for each in kept}),
             remotes=remotes,
@@ -96,7 +97,7 @@ class GuardedLauncher:
     def _named(self) -> list[Path]:
         return [self.repository.root / Path(each).expanduser() for each in self.part.writable]
 
-    def _asked(self) -> _Asked:
+    def _git_settings(self) -> _GitSettings:
         """What git's settings say of remotes and hooks, ours for our own git left out."""
         wanted = r"^(core\.hookspath|remote\..*\.(push)?url)$"
         parts = self.repository.git.run("config", "-z", "--show-scope", "--get-regexp", wanted).text.split(
@@ -109,9 +110,9 @@ class GuardedLauncher:
     # -- the fence ----------------------------------------------------------------------------------------
 
     def _environment(
-        self, env: Mapping[str, str], ward: GuardPolicy, file: Path, hooks: str
+        self, env: Mapping[str, str], policy: GuardPolicy, file: Path, hooks: str
     ) -> dict[str, str]:
-        settings = ward.settings
+        settings = policy.settings
         numbered = {
             f"GIT_CONFIG_{what}_{number}": text
             for number, pair in enumerate(settings)
@@ -120,8 +121,8 @@ class GuardedLauncher:
         return {
             **env,
             "PATH": os.pathsep.join([str(self.guards.bin), env.get("PATH", os.defpath)]),
-            wards.VARIABLE: str(file),
-            "FLYBALL_GUARD_COMMON": ward.common,
+            VARIABLE: str(file),
+            "FLYBALL_GUARD_COMMON": policy.common,
             "FLYBALL_GUARD_HOOKS": hooks,
             "GIT_CONFIG_COUNT": str(len(settings)),
             **numbered,
@@ -137,7 +138,7 @@ class GuardedLauncher:
             *([f"url.{NO_PUSH}.pushInsteadOf", address] for address in remotes),
         ]
 
-    def _own_hooks(self, tree: Path, asked: _Asked) -> str:
+    def _own_hooks(self, tree: Path, asked: _GitSettings) -> str:
         """Where the project's own hooks are, for whoever commits in this worktree."""
         named = [value for key, value in asked if key == "core.hookspath"]
         return str(tree / Path(named[-1]).expanduser()) if named else str(self.repository.common / "hooks")
@@ -149,7 +150,7 @@ class GuardedLauncher:
         words, named = _without_settings(argv)
         if not named:
             return [*words, "--settings", str(self.guards.settings)]
-        merged = _merged(_read_settings(named), self.guards.claude_settings())
+        merged = _merge_settings(_read_settings(named), self.guards.claude_settings())
         path = folder / CLAUDE_SETTINGS
         replace_file(path, json.dumps(merged).encode())
         return [*words, "--settings", str(path)]
@@ -182,7 +183,7 @@ def _read_settings(named: str) -> dict[str, object]:
     return found
 
 
-def _merged(theirs: dict[str, object], ours: dict[str, object]) -> dict[str, object]:
+def _merge_settings(theirs: dict[str, object], ours: dict[str, object]) -> dict[str, object]:
     hooks = theirs.get("hooks")
     kept = dict(hooks) if isinstance(hooks, dict) else {}
     own = ours["hooks"]

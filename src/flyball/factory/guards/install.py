@@ -24,8 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from flyball.errors import StoreReadOnlyError
-from flyball.factory.guards import policy as wards
 from flyball.factory.guards.git_rules import READS
+from flyball.factory.guards.policy import GuardPolicy, load_policy, policy_key, words
 from flyball.factory.guards.program_rules import PROGRAMS
 from flyball.host.atomic_file import UNFINISHED, replace_file
 from flyball.host.lock_file import LockFile
@@ -41,7 +41,7 @@ from flyball.factory.guards.guard import entry
 entry()
 """
 _EMPTY = ("lib/flyball/__init__.py", "lib/flyball/factory/__init__.py", f"{_PACKAGE}/__init__.py")
-_OTHER_HOOKS = wards.words(
+_OTHER_HOOKS = words(
     "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg "
     "post-commit pre-rebase post-checkout post-merge post-rewrite"
 )
@@ -66,31 +66,31 @@ class Guards:
         self.home = home
         self.folder = home / FOLDER
         self.bin, self.hooks = self.folder / "bin", self.folder / "hooks"
-        self.wards, self.settings = self.folder / "wards", self.folder / "claude.json"
+        self.policies, self.settings = self.folder / "wards", self.folder / "claude.json"
 
-    def wrong(self) -> list[str]:
+    def wrong_files(self) -> list[str]:
         """Files that are missing, changed, or do not belong there, by their names."""
-        wanted = self._wanted()
+        wanted = self._expected_files()
         found = [name for name, (text, mode) in wanted.items() if not _is(self.folder / name, text, mode)]
-        return sorted([*found, *self._foreign(wanted)])
+        return sorted([*found, *self._foreign_files(wanted)])
 
-    def changed(self) -> list[str]:
+    def changed_files(self) -> list[str]:
         """What somebody changed since this flyball put it there."""
-        return self.wrong() if _is(self.folder / STAMP, self._stamp(), 0o600) else []
+        return self.wrong_files() if _is(self.folder / STAMP, self._stamp(), 0o600) else []
 
     def _stamp(self) -> bytes:
         """What tells the guards of one flyball from those of another."""
         digest = hashlib.sha256()
-        for name, (text, mode) in sorted(self._wanted().items()):
+        for name, (text, mode) in sorted(self._expected_files().items()):
             digest.update(f"{name} {mode} {len(text)}\n".encode() + text)
         return f"{digest.hexdigest()}\n".encode()
 
     def install(self) -> list[str]:
         """Put right what is wrong; what somebody had changed. The guards of another flyball are no such
         thing."""
-        if not self.wrong():
+        if not self.wrong_files():
             return []
-        changed = self.changed()
+        changed = self.changed_files()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = LockFile.of(str(self.home / "guards.lock"), stuck_after_s=_STUCK_S)
@@ -107,8 +107,8 @@ class Guards:
         return changed
 
     def _write(self) -> None:
-        wanted = self._wanted()
-        for name in self._foreign(wanted):
+        wanted = self._expected_files()
+        for name in self._foreign_files(wanted):
             (self.folder / name).unlink(missing_ok=True)
         for name, (text, mode) in wanted.items():
             path = self.folder / name
@@ -117,7 +117,7 @@ class Guards:
                 replace_file(path, text, mode=mode)
         replace_file(self.folder / STAMP, self._stamp())
 
-    def _foreign(self, wanted: Mapping[str, object]) -> list[str]:
+    def _foreign_files(self, wanted: Mapping[str, object]) -> list[str]:
         """What Python, a shell or git might find there before ours."""
         found = []
         for part in ("lib", "bin", "hooks"):
@@ -126,7 +126,7 @@ class Guards:
                 found += [str(under / name) for name in names if str(under / name) not in wanted]
         return found
 
-    def _wanted(self) -> dict[str, tuple[bytes, int]]:
+    def _expected_files(self) -> dict[str, tuple[bytes, int]]:
         here = Path(__file__).parent
         files = {f"{_PACKAGE}/{name}.py": ((here / f"{name}.py").read_bytes(), 0o600) for name in _MODULES}
         files |= dict.fromkeys(_EMPTY, (b"", 0o600))
@@ -166,23 +166,23 @@ class Guards:
         asks = {"type": "command", "command": f"{self.command} hook", "timeout": 60}
         return {"disableAllHooks": False, "hooks": {"PreToolUse": [{"matcher": TOOLS, "hooks": [asks]}]}}
 
-    # -- wards ------------------------------------------------------------------------------------------
+    # -- policies ---------------------------------------------------------------------------------------
 
-    def write_ward(self, ward: wards.GuardPolicy) -> Path:
+    def write_policy(self, policy: GuardPolicy) -> Path:
         """What one agent is kept to, for the guards beside it."""
-        self.wards.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.policies.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._forget_old()
-        path = self.wards / f"{wards.key_of(ward.worktree)}.json"
-        replace_file(path, json.dumps(ward._asdict()).encode())
+        path = self.policies / f"{policy_key(policy.worktree)}.json"
+        replace_file(path, json.dumps(policy._asdict()).encode())
         return path
 
     def _forget_old(self) -> None:
         """Wards of worktrees that are gone, and what somebody killed while writing one left long ago."""
-        for path in self.wards.glob("*.json"):
+        for path in self.policies.glob("*.json"):
             with suppress(OSError, ValueError, TypeError):
-                if not os.path.isdir(wards.ward_of(str(path)).worktree):
+                if not os.path.isdir(load_policy(str(path)).worktree):
                     path.unlink()
-        for left in self.wards.glob(UNFINISHED):
+        for left in self.policies.glob(UNFINISHED):
             with suppress(OSError):
                 if time.time() - left.stat().st_mtime > _STUCK_S:
                     left.unlink()

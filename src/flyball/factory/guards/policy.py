@@ -1,6 +1,6 @@
 """What one agent is kept to: its worktree, its branch, where it may write. Read by the guards beside it.
 
-A ward is written at each launch as ``FLYBALL_HOME/guards/wards/<key>.json`` and named by ``FLYBALL_GUARD``.
+A policy is written at each launch as ``FLYBALL_HOME/guards/wards/<key>.json`` and named by ``FLYBALL_GUARD``.
 Where a tool in between dropped that variable it is found by the folder: the key is made of the worktree's
 path. Where there is none, nobody is guarded.
 """
@@ -49,7 +49,7 @@ class GuardPolicy(NamedTuple):
         own = ref in (f"refs/heads/{self.branch}", "refs/stash") or not ref.startswith("refs/")
         return own or ref.startswith(_PER_WORKTREE)
 
-    def guards(self, common: str) -> bool:
+    def is_guarded(self, common: str) -> bool:
         """Is this the repository that is guarded?"""
         return os.path.realpath(common) == self.common
 
@@ -63,32 +63,32 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def outside(path: str, ward: GuardPolicy) -> str:
-    return f"an agent writes in its worktree, {ward.worktree}, and not to {path}"
+def outside_words(path: str, policy: GuardPolicy) -> str:
+    return f"an agent writes in its worktree, {policy.worktree}, and not to {path}"
 
 
-def key_of(worktree: str) -> str:
+def policy_key(worktree: str) -> str:
     import hashlib  # a shim has milliseconds, and seldom needs it
 
     return hashlib.sha256(os.path.realpath(worktree).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
-def read_ward(folder: str, *, environ: Mapping[str, str], cwd: str) -> GuardPolicy | None:
+def find_policy(folder: str, *, environ: Mapping[str, str], cwd: str) -> GuardPolicy | None:
     """The ward of whoever calls; ``folder`` is where wards lie."""
     named = environ.get(VARIABLE, "")
     if named:
-        return ward_of(named)
+        return load_policy(named)
     here = os.path.realpath(cwd)
     while True:
-        file = os.path.join(folder, f"{key_of(here)}.json")
+        file = os.path.join(folder, f"{policy_key(here)}.json")
         if os.path.exists(file):
-            return ward_of(file)
+            return load_policy(file)
         here, last = os.path.dirname(here), here
         if here == last:
             return None
 
 
-def ward_of(file: str) -> GuardPolicy:
+def load_policy(file: str) -> GuardPolicy:
     with open(file, encoding="utf-8", errors="surrogateescape") as opened:
         fields: dict[str, Any] = json.load(opened)
     return GuardPolicy(**fields)

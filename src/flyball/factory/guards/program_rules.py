@@ -58,7 +58,7 @@ _WHY = {
 _WRITES = frozenset({"-f", "-F", "--field", "--raw-field", "--input"})
 
 
-def refused(argv: Sequence[str]) -> str | None:
+def refusal(argv: Sequence[str]) -> str | None:
     """Why an agent may not run this, or None."""
     name = argv[0].rsplit("/", 1)[-1]
     verb, action, args = _parts(argv[1:])

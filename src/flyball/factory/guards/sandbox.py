@@ -111,8 +111,8 @@ def own_folders(runtime: str, config_dir: Path | None) -> list[str]:
     return [os.path.expanduser(each) for each in _OWN_FOLDERS.get(runtime, ())]
 
 
-def wrapped(
-    argv: Sequence[str], ward: GuardPolicy, *, env: Mapping[str, str], runtime: str, folders: Sequence[str]
+def sandbox_command(
+    argv: Sequence[str], policy: GuardPolicy, *, env: Mapping[str, str], runtime: str, folders: Sequence[str]
 ) -> list[str]:
     """The command line that runs an agent inside. ``folders`` are the agent's own."""
     program = shutil.which(argv[0], path=env.get("PATH"))
@@ -125,29 +125,29 @@ def wrapped(
         "deaf",
         BWRAP,
         *_NAMESPACES,
-        *_binds(ward, env, argv, runtime, folders),
+        *_binds(policy, env, argv, runtime, folders),
         "--setenv",
         "TMPDIR",
         _TEMPORARY,
         "--chdir",
-        ward.worktree,
+        policy.worktree,
         "--",
         *inside,
     ]
 
 
 def _binds(
-    ward: GuardPolicy, env: Mapping[str, str], argv: Sequence[str], runtime: str, folders: Sequence[str]
+    policy: GuardPolicy, env: Mapping[str, str], argv: Sequence[str], runtime: str, folders: Sequence[str]
 ) -> list[str]:
     """In order of depth: what lies deeper is said later, and holds."""
-    empty = _emptied(ward, env)
-    own = {os.path.realpath(each) for each in (*ward.writable, *folders) if os.path.exists(each)}
-    kept = (each for each in (*ward.kept, *_settled_by_git(ward)) if os.path.exists(each))
+    empty = _empty_folders(policy, env)
+    own = {os.path.realpath(each) for each in (*policy.writable, *folders) if os.path.exists(each)}
+    kept = (each for each in (*policy.kept, *_git_settings_files(policy)) if os.path.exists(each))
     binds = {
         **dict.fromkeys(empty, "--tmpfs"),
-        **dict.fromkeys(_needed(env, argv, empty), "--ro-bind"),
-        **dict.fromkeys([*(own - set(empty)), *_of_git(ward)], "--bind"),
-        **dict.fromkeys([*_settings(runtime, folders), *kept], "--ro-bind"),
+        **dict.fromkeys(_needed_paths(env, argv, empty), "--ro-bind"),
+        **dict.fromkeys([*(own - set(empty)), *_git_paths(policy)], "--bind"),
+        **dict.fromkeys([*_agent_settings(runtime, folders), *kept], "--ro-bind"),
     }
     words = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
     for path, how in sorted(binds.items()):
@@ -155,18 +155,18 @@ def _binds(
     return words
 
 
-def _emptied(ward: GuardPolicy, env: Mapping[str, str]) -> list[str]:
+def _empty_folders(policy: GuardPolicy, env: Mapping[str, str]) -> list[str]:
     """Folders where sockets of other programs lie: of terminals, desktops, agents of keys, waiting asks."""
     temporary = [env.get("TMPDIR", ""), tempfile.gettempdir(), env.get("XDG_RUNTIME_DIR", "")]
     found = {os.path.realpath(each) for each in temporary if each}
     # A temporary folder that is a person's home stays as it is.
-    lived_in = [os.path.realpath(env.get("HOME") or "/"), ward.worktree, *ward.kept]
+    lived_in = [os.path.realpath(env.get("HOME") or "/"), policy.worktree, *policy.kept]
     found = {each for each in found if not any(within(place, each) for place in lived_in)}
-    always = {os.path.realpath(each) for each in (_TEMPORARY, "/run/user", ward.mailboxes) if each}
+    always = {os.path.realpath(each) for each in (_TEMPORARY, "/run/user", policy.mailboxes) if each}
     return sorted(each for each in found | always if os.path.isdir(each))
 
 
-def _needed(env: Mapping[str, str], argv: Sequence[str], empty: Sequence[str]) -> set[str]:
+def _needed_paths(env: Mapping[str, str], argv: Sequence[str], empty: Sequence[str]) -> set[str]:
     """What is needed to run at all, where it lies in a folder that is emptied: no more of that is seen."""
     programs = [*env.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix, signal_mask.__file__]
     named = [env.get("HOME", ""), *(word for word in argv if os.path.isabs(word))]
@@ -176,7 +176,7 @@ def _needed(env: Mapping[str, str], argv: Sequence[str], empty: Sequence[str]) -
     return {path for path in lost if not any(path != each and within(path, each) for each in lost)}
 
 
-def _settings(runtime: str, folders: Sequence[str]) -> list[str]:
+def _agent_settings(runtime: str, folders: Sequence[str]) -> list[str]:
     tops = [Path(os.path.realpath(each)) for each in folders if os.path.isdir(each)]
     if tops and runtime in _MUST_BE_THERE:
         name, text = _MUST_BE_THERE[runtime]
@@ -186,19 +186,19 @@ def _settings(runtime: str, folders: Sequence[str]) -> list[str]:
     return [os.path.realpath(each) for each in found if each.exists()]
 
 
-def _of_git(ward: GuardPolicy) -> list[str]:
+def _git_paths(policy: GuardPolicy) -> list[str]:
     """What ``git commit`` writes. A branch's lock lies beside it, so agents' branches are one folder."""
-    common = Path(ward.common)
-    branches = Path(ward.branch).parent
+    common = Path(policy.common)
+    branches = Path(policy.branch).parent
     shared = [common / "objects", common / "refs/heads" / branches, common / "logs/refs/heads" / branches]
     for folder in shared:
         folder.mkdir(parents=True, exist_ok=True)
-    return [*map(str, shared), ward.state]
+    return [*map(str, shared), policy.state]
 
 
-def _settled_by_git(ward: GuardPolicy) -> list[str]:
+def _git_settings_files(policy: GuardPolicy) -> list[str]:
     """Files in git's folder of the worktree that say where the repository is, and what its settings are. One
     that is missing could be made."""
-    settings = Path(ward.state, "config.worktree")
+    settings = Path(policy.state, "config.worktree")
     settings.touch()
-    return [str(settings), *(str(Path(ward.state, name)) for name in ("commondir", "gitdir"))]
+    return [str(settings), *(str(Path(policy.state, name)) for name in ("commondir", "gitdir"))]

@@ -42,10 +42,10 @@ def commands_in(text: str, depth: int = 0) -> list[ShellCommand]:
     """Every simple command, in order, nested ones before the one they are in."""
     if depth > _DEPTH:
         raise ValueError("nested too deep")
-    return list(_Reading(text, depth).commands())
+    return list(_ShellReader(text, depth).commands())
 
 
-class _Reading:
+class _ShellReader:
     def __init__(self, text: str, depth: int) -> None:
         self.text, self.at, self._depth = text.replace("\\\n", ""), 0, depth
         self._nested: list[ShellCommand] = []
@@ -221,9 +221,9 @@ class _Reading:
             self.at += 1
             if char == "'":
                 return "".join(parts)
-            parts.append(self._escaped() if char == "\\" else char)
+            parts.append(self._escape() if char == "\\" else char)
 
-    def _escaped(self) -> str:
+    def _escape(self) -> str:
         char = self.text[self.at : self.at + 1]
         self.at += 1
         base, most = {"x": (16, 2), "u": (16, 4), "U": (16, 8)}.get(char, (8, 3))

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from flyball.factory.guards import program_rules
 from flyball.factory.guards.git_rules import PLAIN_REFUSALS, program, read_call
-from flyball.factory.guards.policy import GuardPolicy, outside
+from flyball.factory.guards.policy import GuardPolicy, outside_words
 from flyball.factory.guards.policy import words as words_of
 from flyball.factory.guards.shell_parser import ShellCommand, Word, commands_in
 
@@ -37,10 +37,10 @@ JudgeArgv = Callable[[Sequence[str], str], str | None]
 
 
 class ShellRules:
-    def __init__(self, ward: GuardPolicy, judge: JudgeArgv) -> None:
-        self._ward, self._judge = ward, judge
+    def __init__(self, policy: GuardPolicy, judge: JudgeArgv) -> None:
+        self._policy, self._judge = policy, judge
 
-    def refused(self, text: str, *, cwd: str) -> str | None:
+    def refusal(self, text: str, *, cwd: str) -> str | None:
         """Why an agent may not run this text, or None."""
         try:
             commands = commands_in(text)
@@ -50,14 +50,14 @@ class ShellRules:
             words = _after_keywords(command.words)
             if words and words[0].text in ("cd", "pushd") and len(words) > 1 and words[1].sure:
                 cwd = os.path.normpath(os.path.join(cwd, os.path.expanduser(words[1].text)))
-            found = self._writing(command, words, cwd) or self._running(command, words, cwd)
+            found = self._write_refusal(command, words, cwd) or self._run_refusal(command, words, cwd)
             if found:
                 return found
         return None
 
     # -- running ------------------------------------------------------------------------------------------
 
-    def _running(self, command: ShellCommand, words: list[Word], cwd: str) -> str | None:
+    def _run_refusal(self, command: ShellCommand, words: list[Word], cwd: str) -> str | None:
         words = _after_assignments(words)
         if not words:
             return None
@@ -66,37 +66,39 @@ class ShellRules:
             words = [Word(part) for part in words[0].text.strip("{}").split(",")] + words[1:]
             name = program(words[0].text)
         elif not words[0].sure:
-            return self._unknown(words)
+            return self._unsure_refusal(words)
         if name in _WRAPPERS:
-            return self._wrapped(name, words, command, cwd)
+            return self._wrapper_refusal(name, words, command, cwd)
         if name in _SHELLS:
-            return self._shell(words, command, cwd)
+            return self._shell_refusal(words, command, cwd)
         if name in ("eval", "trap", "alias", "source", "."):
-            return self.refused(_evaluated(name, words), cwd=cwd)
+            return self.refusal(_evaluated_text(name, words), cwd=cwd)
         if _INTERPRETERS.match(name):
-            return self._code(words, command, cwd)
-        return self._known(name, words, cwd)
+            return self._code_refusal(words, command, cwd)
+        return self._program_refusal(name, words, cwd)
 
-    def _known(self, name: str, words: list[Word], cwd: str) -> str | None:
+    def _program_refusal(self, name: str, words: list[Word], cwd: str) -> str | None:
         if name != "git" and name not in program_rules.PROGRAMS:
             return None
         argv = [name, *(word.text for word in words[1:])]
         call = read_call(argv)
         verb = call.verb if name == "git" else ""
-        if any(not word.sure for word in words[1 : len(call.before) + 1]) and (found := self._unknown(words)):
+        if any(not word.sure for word in words[1 : len(call.before) + 1]) and (
+            found := self._unsure_refusal(words)
+        ):
             return found
         if any(not word.sure and word.text == verb for word in words[1:] if verb):
             return "say the verb of git plainly, so that it can be told whether an agent may"
         return self._judge(argv, cwd)
 
-    def _unknown(self, words: list[Word]) -> str | None:
+    def _unsure_refusal(self, words: list[Word]) -> str | None:
         """Who knows what it will be: if it reads like a forbidden git, it is taken for one."""
         verb = read_call(["git", *(word.text for word in words[1:])]).verb
         if verb in PLAIN_REFUSALS:
             return f"an agent may not {verb}, however git is called"
         return None
 
-    def _wrapped(self, name: str, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
+    def _wrapper_refusal(self, name: str, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
         for at in range(1, len(words)):
             inner = program(words[at].text)
             if inner == "git" and at == len(words) - 1 and name in ("xargs", "parallel"):
@@ -109,22 +111,22 @@ class ShellRules:
                 or _INTERPRETERS.match(inner)
                 or inner == "eval"
             ):
-                return self._running(command, words[at:], cwd)
-            if not words[at].sure and (found := self._unknown(words[at:])):
+                return self._run_refusal(command, words[at:], cwd)
+            if not words[at].sure and (found := self._unsure_refusal(words[at:])):
                 return found
             if words[at].text in ("-S", "--split-string", "-c") and at + 1 < len(words):
-                return self.refused(words[at + 1].text, cwd=cwd)
+                return self.refusal(words[at + 1].text, cwd=cwd)
         return None
 
-    def _shell(self, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
+    def _shell_refusal(self, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
         texts = list(command.inputs)
         for flag, value in pairwise(words[1:]):
             if flag.text.startswith("-") and not flag.text.startswith("--") and flag.text.endswith("c"):
                 texts.append(value.text)
                 break
-        return next(filter(None, (self.refused(text, cwd=cwd) for text in texts)), None)
+        return next(filter(None, (self.refusal(text, cwd=cwd) for text in texts)), None)
 
-    def _code(self, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
+    def _code_refusal(self, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
         """Code that names git and a forbidden verb beside it."""
         if words[1:3] and [word.text for word in words[1:3]] == ["-m", "flyball"]:
             return self._judge(["flyball", *(word.text for word in words[3:])], cwd)
@@ -139,13 +141,13 @@ class ShellRules:
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def _writing(self, command: ShellCommand, words: list[Word], cwd: str) -> str | None:
-        for word in (*command.writes, *_written_by(_after_assignments(words))):
+    def _write_refusal(self, command: ShellCommand, words: list[Word], cwd: str) -> str | None:
+        for word in (*command.writes, *_written_paths(_after_assignments(words))):
             path = os.path.expandvars(word.text)
             if "$" in path or "`" in path or path.startswith(_NOWHERE):
                 continue
-            if path and not self._ward.may_write(path, cwd=cwd):
-                return outside(path, self._ward)
+            if path and not self._policy.may_write(path, cwd=cwd):
+                return outside_words(path, self._policy)
         return None
 
 
@@ -161,7 +163,7 @@ def _after_assignments(words: list[Word]) -> list[Word]:
     return words
 
 
-def _evaluated(name: str, words: list[Word]) -> str:
+def _evaluated_text(name: str, words: list[Word]) -> str:
     texts = [word.text for word in words[1:]]
     if name == "alias":
         return "\n".join(text.partition("=")[2] for text in texts)
@@ -170,7 +172,7 @@ def _evaluated(name: str, words: list[Word]) -> str:
     return " ".join(texts if name == "eval" else texts[:1])
 
 
-def _written_by(words: list[Word]) -> Iterator[Word]:
+def _written_paths(words: list[Word]) -> Iterator[Word]:
     if not words:
         return
     name, args = program(words[0].text), words[1:]

@@ -19,10 +19,10 @@ from pathlib import Path
 from flyball.core.pool.model import Holder
 from flyball.errors import FlyballError
 from flyball.factory.agents.process import Process
-from flyball.factory.landing.gate import Red
+from flyball.factory.landing.gate import GateFailure
 from flyball.factory.landing.landing import Landing
 from flyball.factory.landing.result import Refused
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 
 FOLDER = "base-gate"
 _HOLDER = "holder.json"
@@ -91,12 +91,12 @@ class BaseGate:
     async def _try(self) -> None:
         landing = self.landing
         try:
-            _, base = await off_loop(landing.branch.fetched, [])
+            _, base = await run_in_thread(landing.branch.fetch_base, [])
             if landing.gate.saw_green(base):
                 return
-            async with landing.alone("the gate on the base"):
-                await off_loop(landing.laying.place.put, base, base, base)
-                await off_loop(landing.laying.place.prepare)
+            async with landing.lock("the gate on the base"):
+                await run_in_thread(landing.rebaser.worktree.rebase, base, base, base)
+                await run_in_thread(landing.rebaser.worktree.prepare)
                 red = await self._run()
         except Refused as refused:
             self.untried = refused.landed.why
@@ -114,16 +114,16 @@ class BaseGate:
                 why=red.why,
             )
 
-    async def _run(self) -> Red | None:
+    async def _run(self) -> GateFailure | None:
         folder = self.state / FOLDER
-        await off_loop(shutil.rmtree, folder, ignore_errors=True)
+        await run_in_thread(shutil.rmtree, folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
 
         def began(process: Process) -> None:
             record = {"holder": asdict(process.holder), "folder": str(process.folder)}
             (folder / _HOLDER).write_text(json.dumps(record), encoding="utf-8")
 
-        return await self.landing.laying.place.gated(self.landing.gate, [], folder, began=began)
+        return await self.landing.rebaser.worktree.run_gate(self.landing.gate, [], folder, began=began)
 
     async def end_leftover(self) -> None:
         """End one that outlived its engine, before a landing meets it in their worktree."""

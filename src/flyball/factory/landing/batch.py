@@ -30,15 +30,15 @@ from pathlib import Path
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.errors import GitError, SourceError
-from flyball.factory.git.git import named
+from flyball.factory.git.git import format_paths
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.git.worktree_setup import BootstrapError
-from flyball.factory.landing.default_branch import DefaultBranch, Fitness, RuledOut
-from flyball.factory.landing.gate import GateRunner, Red, named_in
+from flyball.factory.landing.default_branch import DefaultBranch, Eligibility, RuledOut
+from flyball.factory.landing.gate import GateFailure, GateRunner, named_in
 from flyball.factory.landing.landing_worktree import LandingWorktree
 from flyball.factory.landing.result import Landed, LandingResult, Refused
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.threads import off_loop
 from flyball.host.off_loop import finish
 
 WAITS = "waits for another landing"
@@ -64,12 +64,12 @@ class BatchMember:
 class Rebaser:
     """Puts the work of tasks into the landing's worktree, step by step in the ledger."""
 
-    place: LandingWorktree
+    worktree: LandingWorktree
     ledger: Ledger
-    fitness: Fitness
+    eligibility: Eligibility
     squash: bool = False
 
-    async def lay(
+    async def rebase(
         self, task: Task, tip: str, base: str, *, first: bool = True, known: str = "", seen: str = ""
     ) -> tuple[list[str] | None, str]:
         """What clashes, None if nothing does; and the commit that is to land. Refused if it must not.
@@ -78,29 +78,31 @@ class Rebaser:
         found fit before.
         """
         self.ledger.note(task.id, Step.REBASE, RunPhase.BEGUN, onto=base)
-        repository, recorded = self.place.repository, self.ledger.slots[task.id].base
-        since = await off_loop(repository.own_since, tip, known=known or base, recorded=recorded)
-        clashing = await off_loop(self.place.put if first else self.place.add, tip, base, since)
+        repository, recorded = self.worktree.repository, self.ledger.slots[task.id].base
+        since = await run_in_thread(repository.own_since, tip, known=known or base, recorded=recorded)
+        clashing = await run_in_thread(
+            self.worktree.rebase if first else self.worktree.rebase_on_top, tip, base, since
+        )
         if clashing is not None:
             return clashing, ""
-        laid, branch = await off_loop(self.place.head), f"{BRANCHES}{task.id}"
-        await off_loop(self.fitness.check_laid, branch, base, laid, seen=seen)
+        laid, branch = await run_in_thread(self.worktree.head), f"{BRANCHES}{task.id}"
+        await run_in_thread(self.eligibility.check_rebased, branch, base, laid, seen=seen)
         if self.squash:
-            await off_loop(self.place.squash, task, base)
+            await run_in_thread(self.worktree.squash, task, base)
         self.ledger.note(task.id, Step.REBASE)
         self.ledger.note(task.id, Step.CLOSE, RunPhase.BEGUN)
-        _, new = await off_loop(self.place.close, task.id, base)
+        _, new = await run_in_thread(self.worktree.close_task, task.id, base)
         self.ledger.note(task.id, Step.CLOSE)
         return None, new
 
-    async def prepare(self, base: str) -> Red | None:
+    async def prepare(self, base: str) -> GateFailure | None:
         """Before the gate. Where it fails and the work changed nothing about it, the work is not at fault."""
         try:
-            await off_loop(self.place.prepare)
+            await run_in_thread(self.worktree.prepare)
         except BootstrapError as error:
-            preparation, head = self.place.worktrees.preparation, await off_loop(self.place.head)
-            as_before = await off_loop(preparation.same_inputs, base, head)
-            return Red(str(error), str(error), unrunnable=as_before)
+            preparation, head = self.worktree.worktrees.preparation, await run_in_thread(self.worktree.head)
+            as_before = await run_in_thread(preparation.same_inputs, base, head)
+            return GateFailure(str(error), str(error), unrunnable=as_before)
         return None
 
 
@@ -109,7 +111,7 @@ class LandingBatch:
     """Lands its members. Whoever holds the landing's lock has one."""
 
     branch: DefaultBranch
-    laying: Rebaser
+    rebaser: Rebaser
     gate: GateRunner
     ledger: Ledger
     notes: list[str] = field(default_factory=list)
@@ -123,16 +125,16 @@ class LandingBatch:
         self._waiting, moved = list(members), 0
         while self._waiting:
             trial = self._waiting[: self._size()]
-            old, base = await off_loop(self.branch.fetched, self.notes)
-            stack = await self._stacked(trial, base)
+            old, base = await run_in_thread(self.branch.fetch_base, self.notes)
+            stack = await self._stack(trial, base)
             if not stack:
                 continue
-            red = await self.laying.prepare(base)
+            red = await self.rebaser.prepare(base)
             if red is None:
                 tasks = [each.task for each in stack]
-                red = await self.laying.place.gated(self.gate, tasks, stack[0].folder)
+                red = await self.rebaser.worktree.run_gate(self.gate, tasks, stack[0].folder)
             if red is not None:
-                self._halved(stack, await refused_by(red, self.laying.place, base))
+                self._halved(stack, await gate_refusal(red, self.rebaser.worktree, base))
             elif await finish(self._advance(stack, old)):
                 moved = 0
             elif (moved := moved + 1) == TRIES:
@@ -146,19 +148,19 @@ class LandingBatch:
 
     # -- the stack --------------------------------------------------------------------------------------
 
-    async def _stacked(self, trial: Sequence[BatchMember], base: str) -> list[BatchMember]:
+    async def _stack(self, trial: Sequence[BatchMember], base: str) -> list[BatchMember]:
         """Those of the trial that go on top of each other. What clashes waits, or is refused; empty if that
         has to be begun anew."""
         stack: list[BatchMember] = []
         for member in trial:
             on = stack[-1].new if stack else base
             try:
-                clashing, member.new = await self.laying.lay(member.task, member.tip, on, first=not stack)
+                clashing, member.new = await self.rebaser.rebase(member.task, member.tip, on, first=not stack)
             except (GitError, SourceError, Refused) as error:
                 # Its own failure. Whatever it left half done is below nobody else.
                 self._suspects = 0
                 failed = Landed(result=LandingResult.ERROR, why=str(error))
-                self._over(member, error.landed if isinstance(error, Refused) else failed)
+                self._finish(member, error.landed if isinstance(error, Refused) else failed)
                 return []
             if clashing is None:
                 stack.append(member)
@@ -166,7 +168,7 @@ class LandingBatch:
                 self._waiting.remove(member)
                 self._waiting.append(member)
             else:
-                self._over(member, clash(clashing, self.branch.named(base)))
+                self._finish(member, conflict(clashing, self.branch.base_name(base)))
         if len(stack) < len(trial):
             self._suspects = 0
         for member in self._waiting:
@@ -181,17 +183,17 @@ class LandingBatch:
         """Together they cannot land; one that is alone cannot at all."""
         self._suspects = len(stack) if len(stack) > 1 else 0
         if len(stack) == 1:
-            self._over(stack[0], refused)
+            self._finish(stack[0], refused)
 
     async def _advance(self, stack: Sequence[BatchMember], old: str) -> bool:
         """Move the default branch; False if it is no longer where it stood before the gate. Being cancelled
         waits for its end: whoever has landed is told so."""
         new, names = stack[-1].new, ", ".join(each.task.id for each in stack)
-        await off_loop(self.branch.prepare, old=old, new=new)
+        await run_in_thread(self.branch.prepare, old=old, new=new)
         for member in stack:
             self.ledger.note(member.task.id, Step.ADVANCE, RunPhase.BEGUN, old=old, new=member.new)
         try:
-            if not await off_loop(self.branch.move, names, old=old, new=new):
+            if not await run_in_thread(self.branch.move, names, old=old, new=new):
                 return False
         except RuledOut as refused:
             self._one_by_one = True
@@ -207,30 +209,30 @@ class LandingBatch:
         """They have landed."""
         for member in stack:
             self.ledger.note(member.task.id, Step.CHECKOUT, RunPhase.BEGUN)
-        followed = await off_loop(self.branch.follow)
+        followed = await run_in_thread(self.branch.follow)
         notes = tuple(filter(None, (*self.notes, followed)))
         for member in stack:
             self.ledger.note(member.task.id, Step.CHECKOUT)
-            self._over(member, Landed(result=LandingResult.MERGED, commit=member.new, notes=notes))
+            self._finish(member, Landed(result=LandingResult.MERGED, commit=member.new, notes=notes))
 
-    def _over(self, member: BatchMember, landed: Landed) -> None:
+    def _finish(self, member: BatchMember, landed: Landed) -> None:
         self._waiting.remove(member)
         if not member.done.done():
             member.done.set_result(landed)
 
 
-async def refused_by(red: Red, place: LandingWorktree, base: str) -> Landed:
+async def gate_refusal(red: GateFailure, place: LandingWorktree, base: str) -> Landed:
     """What a gate that is not green comes to. A command that cannot be run is its owner's to mend, unless the
     work itself changed the very file that it names."""
-    if red.unrunnable and not await off_loop(place.changed, named_in(red.command), base):
+    if red.unrunnable and not await run_in_thread(place.has_changed, named_in(red.command), base):
         which = "gate.commands" if red.command else "worktree.bootstrap"
         way_out = f"put right {which} in flyball.toml, or install what is missing"
         return Landed(result=LandingResult.GATE_BROKEN, why=f"{red.why}; {way_out}", detail=red.detail)
     return Landed(result=LandingResult.GATE_FAILED, why=red.why, detail=red.detail)
 
 
-def clash(clashing: Sequence[str], onto: str) -> Landed:
-    paths = named(clashing) or "its commits"
+def conflict(clashing: Sequence[str], onto: str) -> Landed:
+    paths = format_paths(clashing) or "its commits"
     return Landed(
         result=LandingResult.CONFLICT,
         why=f"{paths} clashes with {onto}",

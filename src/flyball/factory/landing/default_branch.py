@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 from flyball.core.tasks.protected_paths import protected_among
 from flyball.errors import GitError, UsageError, invariant
-from flyball.factory.git.git import TIMEOUT_S, named
-from flyball.factory.git.inner_repositories import strangers
+from flyball.factory.git.git import TIMEOUT_S, format_paths
+from flyball.factory.git.inner_repositories import untrusted_repositories
 from flyball.factory.git.repository import BRANCHES, Base, Repository, Tips, WorktreeChanges
 from flyball.factory.git.worktree import Worktrees
 from flyball.factory.landing.result import LandingResult, Refused
@@ -56,7 +56,7 @@ class DefaultBranch:
     def name(self) -> str:
         return self.repository.default
 
-    def fetched(self, notes: list[str], *, must: bool | None = None) -> tuple[str, str]:
+    def fetch_base(self, notes: list[str], *, must: bool | None = None) -> tuple[str, str]:
         """Where it stands, and where work goes that lands in it: the same, or with what origin has beyond it.
 
         ``must``: origin has to be reached; None: where landings are pushed.
@@ -77,7 +77,7 @@ class DefaultBranch:
         return tips.local or base.commit, base.commit
 
     def _clash_words(self, base: Base) -> str:
-        words = f"{self.name} and origin/{self.name} clash in {named(base.clashing[:_NAMED])}"
+        words = f"{self.name} and origin/{self.name} clash in {format_paths(base.clashing[:_NAMED])}"
         return f"{words}; bring them together (git pull --rebase in {self.repository.root})"
 
     def fetch(self, notes: list[str], *, must: bool, timeout_s: float = TIMEOUT_S) -> None:
@@ -91,7 +91,7 @@ class DefaultBranch:
                 raise Refused(LandingResult.NO_REMOTE, str(error)) from error
             _note(notes, f"could not fetch from origin ({error}); went on with what is here")
 
-    def fetched_for_pull(self) -> tuple[str, str]:
+    def fetch_pull_base(self) -> tuple[str, str]:
         """What a pull request starts from, which is origin's alone, and what has all that is not the work's
         own."""
         self.fetch([], must=True)
@@ -105,13 +105,13 @@ class DefaultBranch:
         more = f" and {len(log) - _NAMED} more" if len(log) > _NAMED else ""
         return f"{len(log)} commit{'s' * (len(log) > 1)} ({', '.join(log[:_NAMED])}{more})" if log else ""
 
-    def named(self, base: str) -> str:
+    def base_name(self, base: str) -> str:
         """A name for where work goes, which git knows in every worktree."""
         tips = self.repository.tips()
         names = {tips.local: self.name, tips.remote: f"origin/{self.name}"}
         return names.get(base, base[:12])
 
-    def take_in(self, why: str, notes: list[str], *, must: bool) -> None:
+    def follow_origin(self, why: str, notes: list[str], *, must: bool) -> None:
         """Bring the branch here to where origin is, keeping what only this clone has; a note where they
         clash. ``must``: origin has to be reached."""
         self.fetch(notes, must=must)
@@ -127,7 +127,7 @@ class DefaultBranch:
         person's checkout says how it came there."""
         tips = tips or self.repository.tips()
         local, remote = tips.local, tips.remote
-        if local is None or self.ledger.landed(local):
+        if local is None or self.ledger.has_landed(local):
             return
         holders = self.repository.agent_branches(containing=local)
         slots = [self.ledger.slots.get(branch.removeprefix(BRANCHES)) for branch in holders]
@@ -151,12 +151,12 @@ class DefaultBranch:
 
     def move(self, why: str, *, old: str, new: str, push: bool | None = None) -> bool:
         """False if it is no longer where it stood before the gate, here or at origin."""
-        if (self.push if push is None else push) and not self.pushed(new):
+        if (self.push if push is None else push) and not self.push_to_origin(new):
             return False
         ref = f"refs/heads/{self.name}"
         return self.repository.git.run("update-ref", "-m", f"flyball: {why}", ref, new, old).ok
 
-    def pushed(self, new: str) -> bool:
+    def push_to_origin(self, new: str) -> bool:
         """False where origin has moved on; any other failure is Refused."""
         to = f"{new}:refs/heads/{self.name}"
         done = self.repository.git.run("push", "--quiet", "origin", to)
@@ -191,14 +191,14 @@ _SUBMODULE = "a submodule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitness:
+class Eligibility:
     repository: Repository
     worktrees: Worktrees
     protected: Sequence[str]
     signed: bool = False
     submodules: bool = False
 
-    def tip_of(self, task_id: str, *, recorded: str = "", by_hand: bool = False) -> str:
+    def landable_tip(self, task_id: str, *, recorded: str = "", by_hand: bool = False) -> str:
         """The commit to land; Refused says why there is none. ``recorded``: what its branch was made from."""
         branch = f"{BRANCHES}{task_id}"
         self.repository.check_plain(branch)
@@ -218,7 +218,7 @@ class Fitness:
         ``seen``: a commit of ours that was found fit, with its task closed; only what differs from it is
         looked at.
         """
-        changes = self.repository.changed(base, tip)
+        changes = self.repository.changes(base, tip)
         if not changes.paths:
             words = "its branch changes nothing; make the task clearer, or close it"
             raise Refused(LandingResult.NO_CHANGES, words)
@@ -226,9 +226,9 @@ class Fitness:
         if self.signed:
             self._check_signed(tip, base, seen)
 
-    def check_laid(self, branch: str, base: str, laid: str, *, seen: str = "") -> None:
+    def check_rebased(self, branch: str, base: str, laid: str, *, seen: str = "") -> None:
         """Of the very step that is to land: putting commits elsewhere may change what they come to."""
-        self._check_paths(branch, self.repository.changed(base, laid), laid, seen)
+        self._check_paths(branch, self.repository.changes(base, laid), laid, seen)
 
     def _check_paths(self, branch: str, changes: WorktreeChanges, tip: str, seen: str) -> None:
         paths = self._differing(changes, seen, tip) if seen else list(changes.paths)
@@ -244,7 +244,9 @@ class Fitness:
         return [path for path in changes.paths if path in moved]
 
     def _touches(self, found: list[tuple[str, str]], branch: str) -> str:
-        paths = named(path for path, _ in found[:_NAMED]) + (" and more" if len(found) > _NAMED else "")
+        paths = format_paths(path for path, _ in found[:_NAMED]) + (
+            " and more" if len(found) > _NAMED else ""
+        )
         look = f"git diff {self.repository.default}...{branch} shows it; land it by hand or drop it"
         allow = ", or set merge.submodules = true" if found[0][1] == _SUBMODULE else ""
         return f"it changes {paths} (protected: {found[0][1]}); {look}{allow}"
@@ -268,7 +270,7 @@ class Fitness:
         if not path.exists():
             return
         git = self.repository.git_in(path)
-        inside = "dirty" if strangers(git) else "none"
+        inside = "dirty" if untrusted_repositories(git) else "none"
         if git("status", "--porcelain", "--untracked-files=no", f"--ignore-submodules={inside}"):
             words = f"{path} has uncommitted changes; commit or drop them, then flyball merge {task_id}"
             raise Refused(LandingResult.DIRTY, words)

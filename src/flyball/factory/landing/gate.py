@@ -44,7 +44,7 @@ _LOOK_EVERY_S = 0.5
 
 
 @contextlib.asynccontextmanager
-async def kept_short(log: Path) -> AsyncIterator[None]:
+async def trim_log(log: Path) -> AsyncIterator[None]:
     """Around the time in which somebody writes it."""
     looks = asyncio.create_task(_looking(log))
     try:
@@ -53,29 +53,29 @@ async def kept_short(log: Path) -> AsyncIterator[None]:
         looks.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await looks
-        _shortened(log)
+        _trim(log)
 
 
 async def _looking(log: Path) -> None:
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
-        _shortened(log)
+        _trim(log)
 
 
-def _shortened(log: Path) -> None:
+def _trim(log: Path) -> None:
     """A disk that is full, or a log that somebody took away, is no reason to stop a gate."""
     with contextlib.suppress(OSError), open(log, "r+b", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size <= LIMIT_BYTES:
             return
-        tail = _end_of(file, size - TAIL_BYTES)
+        tail = _read_tail(file, size - TAIL_BYTES)
         left_out = file.tell() - HEAD_BYTES - len(tail)
         file.truncate(HEAD_BYTES)
         with open(log, "ab", buffering=0) as end:
             end.write(f"\n[flyball: {left_out >> 20} MB left out here]\n".encode() + tail)
 
 
-def _end_of(file: BinaryIO, start: int) -> bytes:
+def _read_tail(file: BinaryIO, start: int) -> bytes:
     """The last of what is there from ``start`` on, and of what is added while we read: its last words count.
 
     Whoever writes faster than we read has no last words yet.
@@ -98,7 +98,7 @@ _UNRUNNABLE: Mapping[int | None, str] = {126: "it cannot be run", 127: "it was n
 
 
 @dataclass(frozen=True, slots=True)
-class Red:
+class GateFailure:
     why: str
     detail: str
     command: str = ""
@@ -126,7 +126,7 @@ class GateRunner:
         *,
         commit: str,
         began: Callable[[Process], None] = lambda _: None,
-    ) -> Red | None:
+    ) -> GateFailure | None:
         """Run every command in order; the first that fails, or None if all are green. For all of the tasks
         whose work is in the tree, which stands at ``commit``; ``began`` is told of each command before it may
         do anything."""
@@ -162,7 +162,7 @@ class GateRunner:
         tree: Path,
         folder: Path,
         began: Callable[[Process], None],
-    ) -> Red | None:
+    ) -> GateFailure | None:
         folder = _new(folder)
         log = folder / LOG
         log.touch()
@@ -176,13 +176,13 @@ class GateRunner:
         began(process)
         process.open_gate()
         try:
-            async with kept_short(log):
+            async with trim_log(log):
                 code = await asyncio.wait_for(process.over(self.watch), self.timeout_s)
         except TimeoutError:
             await self._end(process)
             limit = span_words(self.timeout_s)
             why = f"`{command}` took longer than {limit} (gate.timeout_s)"
-            return Red(why, _last_lines(log), command=command, log=str(log))
+            return GateFailure(why, _last_lines(log), command=command, log=str(log))
         except asyncio.CancelledError:
             await asyncio.shield(self._end(process))
             raise
@@ -191,7 +191,9 @@ class GateRunner:
         how = f"exited with {code}" if code is not None and code >= 0 else "was killed"
         how += f": {_UNRUNNABLE[code]}" if code in _UNRUNNABLE else ""
         why = f"`{command}` {how}; its output is in {log}"
-        return Red(why, _last_lines(log), command=command, log=str(log), unrunnable=code in _UNRUNNABLE)
+        return GateFailure(
+            why, _last_lines(log), command=command, log=str(log), unrunnable=code in _UNRUNNABLE
+        )
 
     async def _end(self, process: Process) -> None:
         await process.stop(self.watch, grace_s=_GRACE_S)
@@ -228,7 +230,7 @@ def named_in(command: str) -> set[str]:
     return {posixpath.normpath(word) for word in words if word and not word.startswith(("-", "/"))}
 
 
-def files_named_in(commands: Iterable[str], root: Path) -> list[str]:
+def named_files(commands: Iterable[str], root: Path) -> list[str]:
     """Files of the project that commands name, such as the script that is the gate."""
     found: set[str] = set()
     for command in commands:
@@ -254,7 +256,7 @@ DRIVEN: Mapping[str, tuple[str, ...]] = {
 """Files that tell a program what to do, without being named."""
 
 
-def driven_by(commands: Iterable[str], root: Path) -> list[str]:
+def implied_files(commands: Iterable[str], root: Path) -> list[str]:
     """Files of the project that decide what commands do, though none of them is named there."""
     words = {posixpath.basename(word) for command in commands for word in named_in(command)}
     files = {name for program in words for name in DRIVEN.get(program, ())}

@@ -33,13 +33,13 @@ from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Repository
 from flyball.factory.git.worktree import Worktrees
 from flyball.factory.landing.batch import BatchMember, LandingBatch, Rebaser
-from flyball.factory.landing.default_branch import DefaultBranch, Fitness
+from flyball.factory.landing.default_branch import DefaultBranch, Eligibility
 from flyball.factory.landing.gate import GateRunner
 from flyball.factory.landing.queue import LandingQueue
 from flyball.factory.landing.result import Landed, LandingResult, Refused
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.locks import RunLock
-from flyball.factory.state.threads import off_loop
 from flyball.factory.tasks.port import TaskSource
 
 LOCK = "landing.lock"
@@ -54,9 +54,9 @@ class Landing:
     source: TaskSource
     ledger: Ledger
     gate: GateRunner
-    laying: Rebaser
+    rebaser: Rebaser
     branch: DefaultBranch
-    fitness: Fitness
+    eligibility: Eligibility
     state: Path
     batch: int = 1
     """How many that wait go together."""
@@ -64,36 +64,36 @@ class Landing:
     _queue: LandingQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        self._queue = LandingQueue(alone=self.alone, land=self._land, most=self.batch)
+        self._queue = LandingQueue(lock=self.lock, land=self._land, most=self.batch)
 
     async def land(
         self, task: Task, folder: Path, say: Callable[[str], None] = lambda _: None, *, by_hand: bool = False
     ) -> Landed:
         """Land the task's branch, or say why not. ``folder`` takes the gate's output."""
         self.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=MERGE)
-        return await answered(self._landed(task, folder, say, by_hand))
+        return await catch_refusal(self._landed(task, folder, say, by_hand))
 
     async def _landed(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:
         recorded = self.ledger.slots[task.id].base
-        tip = await off_loop(self.fitness.tip_of, task.id, recorded=recorded, by_hand=by_hand)
+        tip = await run_in_thread(self.eligibility.landable_tip, task.id, recorded=recorded, by_hand=by_hand)
         landed = await self._queue.join(BatchMember(task=task, tip=tip, folder=folder, say=say))
-        return landed if landed.result is not LandingResult.MERGED else await self.finished(task, tip, landed)
+        return landed if landed.result is not LandingResult.MERGED else await self.finish(task, tip, landed)
 
     async def _land(self, members: Sequence[BatchMember]) -> None:
-        batch = LandingBatch(branch=self.branch, laying=self.laying, gate=self.gate, ledger=self.ledger)
+        batch = LandingBatch(branch=self.branch, rebaser=self.rebaser, gate=self.gate, ledger=self.ledger)
         await batch.land(members)
 
     async def go_on(self, task: Task, slot: TaskRunState, again: Callable[[], Awaitable[Landed]]) -> Landed:
         """A landing that another engine left behind: finish it if the branch has moved, else ``again``."""
         await self.gate.end_leftover(slot)
-        if not await off_loop(self.has_advanced, slot):
+        if not await run_in_thread(self.has_advanced, slot):
             return await again()
-        tip = await off_loop(self.repository.tip, f"{BRANCHES}{task.id}")
-        async with self.alone(task.id):
+        tip = await run_in_thread(self.repository.tip, f"{BRANCHES}{task.id}")
+        async with self.lock(task.id):
             followed = await self.follow(task)
-        return await self.finished(task, tip, self.merged(slot.new, followed))
+        return await self.finish(task, tip, self.merged_result(slot.new, followed))
 
-    def merged(self, commit: str, *notes: str) -> Landed:
+    def merged_result(self, commit: str, *notes: str) -> Landed:
         return Landed(result=LandingResult.MERGED, commit=commit, notes=tuple(filter(None, notes)))
 
     async def tell_again(self, task_id: str) -> str:
@@ -107,7 +107,7 @@ class Landing:
         if self._one_at_a_time.locked() or not lock.take():
             return
         try:
-            await off_loop(self.branch.follow)
+            await run_in_thread(self.branch.follow)
         finally:
             lock.release()
 
@@ -117,7 +117,7 @@ class Landing:
         return bool(new and tip and self.repository.contains(tip, new))
 
     @asynccontextmanager
-    async def alone(self, task_id: str, told: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
+    async def lock(self, task_id: str, told: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
         """One at a time, in this process and in all others."""
         if self._one_at_a_time.locked():
             told()
@@ -134,15 +134,15 @@ class Landing:
     async def follow(self, task: Task) -> str:
         """Bring the checkout along, under the lock; words about one that was left alone."""
         self.ledger.note(task.id, Step.CHECKOUT, RunPhase.BEGUN)
-        followed = await off_loop(self.branch.follow)
+        followed = await run_in_thread(self.branch.follow)
         self.ledger.note(task.id, Step.CHECKOUT)
         return followed
 
-    async def finished(self, task: Task, tip: str | None, landed: Landed) -> Landed:
+    async def finish(self, task: Task, tip: str | None, landed: Landed) -> Landed:
         """Tell the source, and remove worktree and branch; that holds up no other landing."""
         told = await self._tell_source(task.id, landed.commit)
         self.ledger.note(task.id, Step.CLEAN, RunPhase.BEGUN)
-        kept = await off_loop(self._clean, task, tip)
+        kept = await run_in_thread(self._clean, task, tip)
         self.ledger.note(task.id, Step.CLEAN)
         return replace(landed, notes=(*landed.notes, *filter(None, (told, kept))))
 
@@ -150,7 +150,7 @@ class Landing:
         """Words if it could not be told."""
         self.ledger.note(task_id, Step.TELL, RunPhase.BEGUN)
         try:
-            await off_loop(self.source.close, task_id, commit=new)
+            await run_in_thread(self.source.close, task_id, commit=new)
         except FlyballError as error:
             words = f"{task_id} has landed, and could not be closed: {error}"
             return f"{words}; the next run tries again, or close it by hand"
@@ -168,7 +168,7 @@ class Landing:
         return ""
 
 
-async def answered(landing: Awaitable[Landed]) -> Landed:
+async def catch_refusal(landing: Awaitable[Landed]) -> Landed:
     """A refusal, or git's own failure, is an answer too."""
     try:
         return await landing

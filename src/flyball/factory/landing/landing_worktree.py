@@ -19,7 +19,7 @@ from flyball.factory.git import stale_locks
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import Repository
 from flyball.factory.git.worktree import Worktrees
-from flyball.factory.landing.gate import GateRunner, Red
+from flyball.factory.landing.gate import GateFailure, GateRunner
 from flyball.factory.tasks.port import Closing, TaskSource
 
 NAME = ".landing"
@@ -37,23 +37,23 @@ class LandingWorktree:
     def path(self) -> Path:
         return self.worktrees.folder / NAME
 
-    def put(self, tip: str, base: str, since: str) -> list[str] | None:
+    def rebase(self, tip: str, base: str, since: str) -> list[str] | None:
         """A branch's own commits, those after ``since``, on top of ``base``; the paths that clash, or None if
         all went well."""
         if since == base:
-            self._cleared(tip)
+            self._reset_to(tip)
             return None
-        self._cleared(base)
-        return self._picked(tip, base, since)
+        self._reset_to(base)
+        return self._pick(tip, base, since)
 
-    def add(self, tip: str, base: str, since: str) -> list[str] | None:
+    def rebase_on_top(self, tip: str, base: str, since: str) -> list[str] | None:
         """The same on top of what was put here just now, where nobody has been since."""
-        clashing = self._picked(tip, base, since)
+        clashing = self._pick(tip, base, since)
         if clashing is not None:
             self.repository.git_in(self.path)("checkout", "--quiet", "--force", "--detach", base)
         return clashing
 
-    def _picked(self, tip: str, base: str, since: str) -> list[str] | None:
+    def _pick(self, tip: str, base: str, since: str) -> list[str] | None:
         """From a clean tree at ``base``."""
         git = self.repository.git_in(self.path)
         # Three times as quick as a rebase, and the same for a plain row of commits. Whatever is not plain (a
@@ -73,14 +73,14 @@ class LandingWorktree:
         self._unproven.touch()
         self.worktrees.fill(self.path, self.head())
 
-    async def gated(
+    async def run_gate(
         self,
         gate: GateRunner,
         tasks: Sequence[Task],
         folder: Path,
         *,
         began: Callable[[Process], None] = lambda _: None,
-    ) -> Red | None:
+    ) -> GateFailure | None:
         """Run the gate on what was put here. The note is there before it begins: it may be killed with us."""
         self._unproven.touch()
         red = await gate.run(tasks, self.path, folder, commit=self.head(), began=began)
@@ -90,9 +90,9 @@ class LandingWorktree:
 
     @property
     def _unproven(self) -> Path:
-        return self.repository.state_of(self.path) / _UNPROVEN
+        return self.repository.worktree_git_dir(self.path) / _UNPROVEN
 
-    def changed(self, paths: Collection[str], base: str) -> bool:
+    def has_changed(self, paths: Collection[str], base: str) -> bool:
         """Has what lies here changed one of these very files since ``base``?"""
         touched = self.repository.git_in(self.path).lines(
             "diff", "-z", "--name-only", "--no-renames", base, "HEAD"
@@ -122,7 +122,7 @@ class LandingWorktree:
             stdin=message.encode(),
         )
 
-    def close(self, task_id: str, base: str) -> tuple[Closing, str]:
+    def close_task(self, task_id: str, base: str) -> tuple[Closing, str]:
         """Close the task in the very commit that brings its work; what is to land.
 
         Reverting that commit reopens the task. Where ``base`` has all of the work already, there is no such
@@ -139,16 +139,16 @@ class LandingWorktree:
         return closing, self.head()
 
     def head(self) -> str:
-        return (self.repository.state_of(self.path) / "HEAD").read_text(encoding="utf-8").strip()
+        return (self.repository.worktree_git_dir(self.path) / "HEAD").read_text(encoding="utf-8").strip()
 
-    def _cleared(self, tip: str) -> Git:
+    def _reset_to(self, tip: str) -> Git:
         """Standing at ``tip``, with nothing left over but ignored files of green work."""
         if not self._is_ours():
             self._make(tip)
             return self.repository.git_in(self.path)
         stale_locks.clear(self.repository.common)
         git = self.repository.git_in(self.path)
-        state = self.repository.state_of(self.path)
+        state = self.repository.worktree_git_dir(self.path)
         if any((state / name).exists() for name in ("rebase-merge", "rebase-apply")):
             git.run("rebase", "--abort")
         if (state / "CHERRY_PICK_HEAD").exists() or (state / "sequencer").exists():
@@ -166,7 +166,7 @@ class LandingWorktree:
     def _is_ours(self) -> bool:
         """Another clone of the same project may have been here before, or a gate that spares nothing."""
         try:
-            return (self.path / ".git").is_file() and self.repository.state_of(self.path).is_dir()
+            return (self.path / ".git").is_file() and self.repository.worktree_git_dir(self.path).is_dir()
         except GitError:
             return False
 

@@ -23,13 +23,13 @@ from flyball.core.tasks.next_step import pull_words
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.landing.batch import TRIES, WAITS, clash, refused_by
+from flyball.factory.landing.batch import TRIES, WAITS, conflict, gate_refusal
 from flyball.factory.landing.default_branch import push_words
 from flyball.factory.landing.hosts.port import Pull, PullError, PullHost, PullState
 from flyball.factory.landing.hosts.registry import NoOriginError
-from flyball.factory.landing.landing import Landing, answered
+from flyball.factory.landing.landing import Landing, catch_refusal
 from flyball.factory.landing.result import Landed, LandingResult, Refused
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.host.off_loop import finish
 
 Say = Callable[[str], None]
@@ -45,48 +45,48 @@ class PullLanding:
     async def open(self, task: Task, folder: Path, say: Say) -> Landed:
         """Push the task's branch and open a pull request for it, or say why not."""
         self.landing.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=PR)
-        return await _answered(f"flyball pr open {task.id}", self._opened(task, folder, say))
+        return await _answered(f"flyball pr open {task.id}", self._open(task, folder, say))
 
     async def land(self, task: Task, folder: Path, say: Say, *, unapproved: bool = False) -> Landed:
         """Land the task's pull request, or say why not. ``unapproved``: whatever people said about it."""
         self.landing.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=PR)
-        landing = self._landed(task, folder, say, unapproved=unapproved)
+        landing = self._land(task, folder, say, unapproved=unapproved)
         return await _answered(f"flyball land {task.id}", landing)
 
     # -- opening ----------------------------------------------------------------------------------------
 
-    async def _opened(self, task: Task, folder: Path, say: Say) -> Landed:
+    async def _open(self, task: Task, folder: Path, say: Say) -> Landed:
         recorded = self.landing.ledger.slots[task.id].base
-        tip = await off_loop(self.landing.fitness.tip_of, task.id, recorded=recorded)
-        host = await off_loop(self.host)
-        async with self.landing.alone(task.id, lambda: say(WAITS)):
+        tip = await run_in_thread(self.landing.eligibility.landable_tip, task.id, recorded=recorded)
+        host = await run_in_thread(self.host)
+        async with self.landing.lock(task.id, lambda: say(WAITS)):
             say("")
-            base, ours = await off_loop(self.landing.branch.fetched_for_pull)
-            new = await self._green(task, tip, base, folder, known=ours)
-            left_out = await off_loop(self.landing.branch.own_commits, base, ours)
+            base, ours = await run_in_thread(self.landing.branch.fetch_pull_base)
+            new = await self._rebase_and_gate(task, tip, base, folder, known=ours)
+            left_out = await run_in_thread(self.landing.branch.own_commits, base, ours)
         # Nobody else is concerned by what follows, and it may take its time.
         self.landing.ledger.note(task.id, Step.PR, RunPhase.BEGUN, new=new)
-        await off_loop(self._push, task.id, tip, new)
-        pull = await off_loop(self._found_or_opened, host, task)
+        await run_in_thread(self._push, task.id, tip, new)
+        pull = await run_in_thread(self._find_or_open, host, task)
         self.landing.ledger.note(task.id, Step.PR, pr_url=pull.url, pr_number=pull.number)
         why = pull_words(self.landing.ledger.slots[task.id])
         words = f"origin has not {left_out} of {self.landing.branch.name}; pull requests leave them out"
         return Landed(result=LandingResult.PR_OPENED, why=why, commit=new, notes=(words,) if left_out else ())
 
-    async def _green(
+    async def _rebase_and_gate(
         self, task: Task, tip: str, base: str, folder: Path, *, known: str, seen: str = ""
     ) -> str:
         """The work on top of ``base``, seen green by the gate."""
-        laying = self.landing.laying
-        clashing, new = await laying.lay(task, tip, base, known=known, seen=seen)
+        laying = self.landing.rebaser
+        clashing, new = await laying.rebase(task, tip, base, known=known, seen=seen)
         if clashing is not None:
-            found = clash(clashing, f"origin/{self.landing.branch.name}")
+            found = conflict(clashing, f"origin/{self.landing.branch.name}")
             raise Refused(found.result, found.why, found.detail)
         red = await laying.prepare(base)
         if red is None:
-            red = await laying.place.gated(self.landing.gate, [task], folder)
+            red = await laying.worktree.run_gate(self.landing.gate, [task], folder)
         if red is not None:
-            found = await refused_by(red, self.landing.laying.place, base)
+            found = await gate_refusal(red, self.landing.rebaser.worktree, base)
             raise Refused(found.result, found.why, found.detail)
         return new
 
@@ -111,7 +111,7 @@ class PullLanding:
         repository = self.landing.repository
         return there in pushed or (repository.commit(there) is not None and repository.contains(tip, there))
 
-    def _found_or_opened(self, host: PullHost, task: Task) -> Pull:
+    def _find_or_open(self, host: PullHost, task: Task) -> Pull:
         branch = f"{BRANCHES}{task.id}"
         found = host.find(branch)
         if found is not None:
@@ -122,46 +122,46 @@ class PullLanding:
 
     # -- landing ----------------------------------------------------------------------------------------
 
-    async def _landed(self, task: Task, folder: Path, say: Say, *, unapproved: bool) -> Landed:
-        host, number = await off_loop(self.host), self.landing.ledger.slots[task.id].pr_number
+    async def _land(self, task: Task, folder: Path, say: Say, *, unapproved: bool) -> Landed:
+        host, number = await run_in_thread(self.host), self.landing.ledger.slots[task.id].pr_number
         if not number:
             raise Refused(
                 LandingResult.UNAPPROVED, f"there is no pull request of {task.id}; flyball pr open {task.id}"
             )
-        pull = await off_loop(host.look, number)
-        tip = await off_loop(self.landing.repository.tip, f"{BRANCHES}{task.id}")
-        async with self.landing.alone(task.id, lambda: say(WAITS)):
+        pull = await run_in_thread(host.get, number)
+        tip = await run_in_thread(self.landing.repository.tip, f"{BRANCHES}{task.id}")
+        async with self.landing.lock(task.id, lambda: say(WAITS)):
             say("")
             if pull.state is PullState.MERGED:
-                landed = await self._settled(task, pull)
+                landed = await self._follow_merge(task, pull)
             else:
                 may_land(pull, task.id, unapproved=unapproved)
-                landed = await self._forwarded(task, pull, folder)
-        landed = await self.landing.finished(task, tip, landed)
-        kept = await off_loop(self._clean_origin, host, task, number)
+                landed = await self._forward(task, pull, folder)
+        landed = await self.landing.finish(task, tip, landed)
+        kept = await run_in_thread(self._clean_origin, host, task, number)
         return replace(landed, notes=(*landed.notes, *filter(None, [kept])))
 
-    async def _settled(self, task: Task, pull: Pull) -> Landed:
+    async def _follow_merge(self, task: Task, pull: Pull) -> Landed:
         """It was merged elsewhere: follow origin."""
         notes = list[str]()
-        await off_loop(self.landing.branch.take_in, task.id, notes, must=True)
+        await run_in_thread(self.landing.branch.follow_origin, task.id, notes, must=True)
         followed = await self.landing.follow(task)
-        return self.landing.merged(pull.commit or pull.head, *notes, followed)
+        return self.landing.merged_result(pull.commit or pull.head, *notes, followed)
 
-    async def _forwarded(self, task: Task, pull: Pull, folder: Path) -> Landed:
+    async def _forward(self, task: Task, pull: Pull, folder: Path) -> Landed:
         seen = self.landing.ledger.slots[task.id].new
-        head = await off_loop(self._head, task.id, pull)
+        head = await run_in_thread(self._head, task.id, pull)
         branch = self.landing.branch
         for _ in range(TRIES):
-            base, ours = await off_loop(branch.fetched_for_pull)
-            fork = await off_loop(self.landing.repository.own_since, head, known=base)
-            await off_loop(self.landing.fitness.check, f"{BRANCHES}{task.id}", fork, head, seen=seen)
+            base, ours = await run_in_thread(branch.fetch_pull_base)
+            fork = await run_in_thread(self.landing.repository.own_since, head, known=base)
+            await run_in_thread(self.landing.eligibility.check, f"{BRANCHES}{task.id}", fork, head, seen=seen)
             new = head
-            if head != seen or not await off_loop(self.landing.repository.contains, head, base):
-                new = await self._green(task, head, base, folder, known=ours, seen=seen)
+            if head != seen or not await run_in_thread(self.landing.repository.contains, head, base):
+                new = await self._rebase_and_gate(task, head, base, folder, known=ours, seen=seen)
             notes = list[str]()
             if await finish(self._advance(task, notes, head=head, new=new)):
-                return self.landing.merged(new, *notes, await self.landing.follow(task))
+                return self.landing.merged_result(new, *notes, await self.landing.follow(task))
         words = f"{branch.name} moved {TRIES} times while this was being landed; try again"
         raise Refused(LandingResult.ERROR, words)
 
@@ -172,16 +172,16 @@ class PullLanding:
         if head != new:
             # So that the host sees that this is what was merged.
             ref = f"refs/heads/{BRANCHES}{task.id}"
-            await off_loop(
+            await run_in_thread(
                 git.run, "push", "--quiet", f"--force-with-lease={ref}:{head}", "origin", f"{new}:{ref}"
             )
-        if not await off_loop(branch.pushed, new):
+        if not await run_in_thread(branch.push_to_origin, new):
             return False
-        await off_loop(branch.take_in, task.id, notes, must=False)
+        await run_in_thread(branch.follow_origin, task.id, notes, must=False)
         self.landing.ledger.note(task.id, Step.ADVANCE)
         return True
 
-    def head_of(self, task_id: str) -> str:
+    def fetch_head(self, task_id: str) -> str:
         """What the pull request is about now, fetched."""
         git, kept = self.landing.repository.git, f"{_FETCHED}{task_id}"
         self.landing.repository.fetch_ref(f"+refs/heads/{BRANCHES}{task_id}:{kept}")
@@ -190,7 +190,7 @@ class PullLanding:
         return head
 
     def _head(self, task_id: str, pull: Pull) -> str:
-        head = self.head_of(task_id)
+        head = self.fetch_head(task_id)
         if pull.head and head != pull.head:
             words = f"{BRANCHES}{task_id} at origin is not what #{pull.number} was about a moment ago"
             raise Refused(LandingResult.UNAPPROVED, f"{words}; flyball land {task_id} looks again")
@@ -201,7 +201,7 @@ class PullLanding:
         git, ref = self.landing.repository.git, f"refs/heads/{BRANCHES}{task.id}"
         by_hand = f"git push origin --delete {BRANCHES}{task.id} removes it"
         try:
-            pull = host.look(number)
+            pull = host.get(number)
         except PullError as error:
             return f"origin keeps {BRANCHES}{task.id} ({error}); {by_hand}"
         if pull.state is not PullState.MERGED:
@@ -212,7 +212,7 @@ class PullLanding:
 
 async def _answered(again: str, landing: Awaitable[Landed]) -> Landed:
     try:
-        return await answered(landing)
+        return await catch_refusal(landing)
     except NoOriginError as error:
         return Landed(result=LandingResult.NO_REMOTE, why=f"{error}, then {again}", waits=True)
     except PullError as error:

@@ -19,7 +19,7 @@ from flyball.factory.landing.result import Landed, LandingResult, Refused
 
 @dataclass(slots=True, kw_only=True)
 class LandingQueue:
-    alone: Callable[[str, Callable[[], None]], AbstractAsyncContextManager[None]]
+    lock: Callable[[str, Callable[[], None]], AbstractAsyncContextManager[None]]
     """Holds the landing's lock, in this process and in all others, for a task; tells if it has to wait."""
     land: Callable[[Sequence[BatchMember]], Awaitable[None]]
     """Tells each of them how it ended, or raises."""
@@ -59,7 +59,7 @@ class LandingQueue:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                async with self.alone(self._waiting[0].task.id, self._told):
+                async with self.lock(self._waiting[0].task.id, self._told):
                     await self._next()
         except Exception as error:
             self._landing, self._waiting = [*self._landing, *self._waiting], []

@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.factory.git.git import Git, named
+from flyball.factory.git.git import Git, format_paths
 from flyball.factory.git.repository import Repository
 from flyball.factory.tasks.front_matter import MalformedError
-from flyball.factory.tasks.task_text import closed
+from flyball.factory.tasks.task_text import close_text
 from flyball.host.atomic_file import replace_file
 
 NOTE = "checkout.json"
@@ -122,7 +122,7 @@ class UserCheckout:
         text = _text(git.folder / path)
         landed = git.run("cat-file", "blob", f"{to}:{path}")
         try:
-            lands = text is not None and landed.ok and closed(text) == landed.out
+            lands = text is not None and landed.ok and close_text(text) == landed.out
         except (MalformedError, ValueError):
             return None
         return text if lands else None
@@ -138,7 +138,7 @@ class UserCheckout:
         """The way shown adds what landed to the owner's text, removes nothing, and refuses binary files."""
         texts = f"git show {behind.at[:12]}:FILE > FILE.before; git show HEAD:FILE > FILE.landed"
         add = f"{texts}; git merge-file FILE FILE.before FILE.landed"
-        what = f"{behind.path} has uncommitted work in what has landed too ({named(mine[:5])})"
+        what = f"{behind.path} has uncommitted work in what has landed too ({format_paths(mine[:5])})"
         stay = "those files stay as you left them and lack what has landed in them"
         return f"{what}; {stay}: git diff HEAD shows it before you commit them, {add} adds it"
 

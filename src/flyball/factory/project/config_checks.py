@@ -28,30 +28,30 @@ class ConfigProblem:
         return f"{self.key} {self.words}"
 
 
-def problems_of(config: ProjectConfig) -> Iterator[ConfigProblem]:
-    yield from _named("project.id", check_project_id, config.project.id)
-    yield from _branch(config.project.default_branch)
-    yield from _inside("tasks.folder", config.tasks.folder)
-    yield from _agent(config.agent)
+def find_problems(config: ProjectConfig) -> Iterator[ConfigProblem]:
+    yield from _check("project.id", check_project_id, config.project.id)
+    yield from _check_branch(config.project.default_branch)
+    yield from _check_path("tasks.folder", config.tasks.folder)
+    yield from _check_agent(config.agent)
     for index, command in enumerate(config.worktree.bootstrap):
-        yield from _command(f"worktree.bootstrap[{index}]", command)
+        yield from _check_command(f"worktree.bootstrap[{index}]", command)
     for index, path in enumerate(config.worktree.copy):
-        yield from _inside(f"worktree.copy[{index}]", path)
+        yield from _check_path(f"worktree.copy[{index}]", path)
     for index, command in enumerate(config.gate.commands or []):
-        yield from _command(f"gate.commands[{index}]", command)
+        yield from _check_command(f"gate.commands[{index}]", command)
     for index, path in enumerate(config.merge.protected):
         # A slash in front anchors a pattern, as in .gitignore.
-        yield from _inside(f"merge.protected[{index}]", path.removeprefix("/"))
-    yield from _stages(config)
-    yield from _models(config)
-    yield from _budget(config.budget)
+        yield from _check_path(f"merge.protected[{index}]", path.removeprefix("/"))
+    yield from _check_stages(config)
+    yield from _check_models(config)
+    yield from _check_budget(config.budget)
     if config.prompt.text and config.prompt.file:
         yield ConfigProblem("prompt.text", "and prompt.file are both set; keep one of them")
     for name, tokens in config.areas.items():
         if not name.strip() or not name.isprintable():
             yield ConfigProblem("areas", f"has an area called {name!r}; give it a name that can be a label")
         for index, token in enumerate(tokens):
-            yield from _named(f"areas.{name}[{index}]", check_token, token)
+            yield from _check(f"areas.{name}[{index}]", check_token, token)
 
 
 def gate_problem(config: ProjectConfig) -> ConfigProblem | None:
@@ -65,7 +65,7 @@ def gate_problem(config: ProjectConfig) -> ConfigProblem | None:
     )
 
 
-def _agent(agent: AgentPart) -> Iterator[ConfigProblem]:
+def _check_agent(agent: AgentPart) -> Iterator[ConfigProblem]:
     if agent.runtime == "command" and not agent.command:
         yield ConfigProblem(
             "agent.command",
@@ -82,18 +82,18 @@ def _agent(agent: AgentPart) -> Iterator[ConfigProblem]:
                 "agent.env", f"has a variable {name!r} that no environment can hold; rename it"
             )
     if agent.pool:
-        yield from _named("agent.pool", lambda name: check_name("pool", name), agent.pool)
+        yield from _check("agent.pool", lambda name: check_name("pool", name), agent.pool)
 
 
-def _stages(config: ProjectConfig) -> Iterator[ConfigProblem]:
+def _check_stages(config: ProjectConfig) -> Iterator[ConfigProblem]:
     for name in config.stages:
-        yield from _named("stages", lambda given: check_name("stage", given), name)
+        yield from _check("stages", lambda given: check_name("stage", given), name)
         if name in (IMPLEMENT, REVIEW):
             section = "[agent]" if name == IMPLEMENT else "[review]"
             yield ConfigProblem(f"stages.{name}", f"is no stage of its own; {section} is about it")
 
 
-def _models(config: ProjectConfig) -> Iterator[ConfigProblem]:
+def _check_models(config: ProjectConfig) -> Iterator[ConfigProblem]:
     models = config.models
     for runtime in models.names:
         if runtime not in get_args(Runtime):
@@ -112,7 +112,7 @@ def _models(config: ProjectConfig) -> Iterator[ConfigProblem]:
             yield ConfigProblem(key, f"is {name!r}, and models.allowed does not have {tier}; add it there")
 
 
-def _budget(budget: BudgetPart) -> Iterator[ConfigProblem]:
+def _check_budget(budget: BudgetPart) -> Iterator[ConfigProblem]:
     """A window that fills up passes warn, then drain, then stop; equal ones are passed at once."""
     levels = (("warn", budget.warn), ("drain", budget.drain), ("stop", budget.stop))
     for (earlier, least), (later, level) in pairwise(levels):
@@ -128,20 +128,20 @@ _IN_ORDER = (
 )
 
 
-def _named(key: str, check: Callable[[str], str], value: str) -> Iterator[ConfigProblem]:
+def _check(key: str, check: Callable[[str], str], value: str) -> Iterator[ConfigProblem]:
     try:
         check(value)
     except UsageError as error:
         yield ConfigProblem(key, f"cannot be used: {error}")
 
 
-def _branch(name: str) -> Iterator[ConfigProblem]:
+def _check_branch(name: str) -> Iterator[ConfigProblem]:
     """Enough that git never takes it for an option or a range; whether it exists, the repository says."""
     if name.startswith(("-", "/")) or ".." in name or any(c.isspace() or not c.isprintable() for c in name):
         yield ConfigProblem("project.default_branch", f"{name!r} cannot be a branch; leave it out to ask git")
 
 
-def _inside(key: str, path: str) -> Iterator[ConfigProblem]:
+def _check_path(key: str, path: str) -> Iterator[ConfigProblem]:
     """A path in the project: nothing in flyball.toml reaches out of it by accident."""
     pure = PurePosixPath(path)
     if not path.strip() or not path.isprintable():
@@ -150,6 +150,6 @@ def _inside(key: str, path: str) -> Iterator[ConfigProblem]:
         yield ConfigProblem(key, f"is {path!r}; write the path as it is inside the project")
 
 
-def _command(key: str, command: str) -> Iterator[ConfigProblem]:
+def _check_command(key: str, command: str) -> Iterator[ConfigProblem]:
     if not command.strip() or "\0" in command:
         yield ConfigProblem(key, "is empty; name a command or remove it")

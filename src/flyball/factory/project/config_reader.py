@@ -40,7 +40,7 @@ from flyball.core.durations import duration_s
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.factory.project.config import FILE_NAME, ProjectConfig, StagePart
-from flyball.factory.project.config_checks import ConfigProblem, gate_problem, problems_of
+from flyball.factory.project.config_checks import ConfigProblem, find_problems, gate_problem
 from flyball.host.install_hints import upgrade_command
 
 DURATION_SUFFIX = "_s"
@@ -51,19 +51,19 @@ def expected_words(key: FieldInfo) -> str:
     """What a key may be, to be put behind "it must be"."""
     found = inspect.type_info(key.type)
     if key.name.endswith(DURATION_SUFFIX):
-        bound = bound_words(_unwrapped(found))
+        bound = bound_words(_inner_type(found))
         return f'a duration such as 90 or "10m"{bound and f", {bound}"}'
     return _type_words(found)
 
 
 def choices(key: FieldInfo) -> tuple[str, ...]:
     """The values of a key that takes one of a few; empty for the others."""
-    found = _unwrapped(inspect.type_info(key.type))
+    found = _inner_type(inspect.type_info(key.type))
     return tuple(str(v) for v in found.values) if isinstance(found, inspect.LiteralType) else ()
 
 
 def _type_words(found: inspect.Type) -> str:
-    match _unwrapped(found):
+    match _inner_type(found):
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType() as number:
@@ -138,12 +138,12 @@ def bound_words(found: inspect.Type) -> str:
     return f"above {found.gt:g}" if found.gt is not None else ""
 
 
-def _unwrapped(found: inspect.Type) -> inspect.Type:
+def _inner_type(found: inspect.Type) -> inspect.Type:
     """The type itself, without its description and without "or nothing"."""
     if isinstance(found, inspect.Metadata):
-        return _unwrapped(found.type)
+        return _inner_type(found.type)
     if isinstance(found, inspect.UnionType):
-        return _unwrapped(next(t for t in found.types if not isinstance(t, inspect.NoneType)))
+        return _inner_type(next(t for t in found.types if not isinstance(t, inspect.NoneType)))
     return found
 
 
@@ -243,10 +243,10 @@ def load_config(root: Path) -> ProjectConfig:
 def read_config(root: Path) -> Reading:
     """Everything that is wrong with the file in a folder; raises only if it cannot be read as TOML at all."""
     path = root / FILE_NAME
-    return judge(_document(path, _text(path)))
+    return parse_config(_parse_toml(path, _read_text(path)))
 
 
-def judge(document: Mapping[str, Any]) -> Reading:
+def parse_config(document: Mapping[str, Any]) -> Reading:
     """Settings from the tables of the file, or all that is wrong with them."""
     if too_old := _too_old(document):
         return Reading(None, (too_old,))
@@ -262,7 +262,7 @@ def judge(document: Mapping[str, Any]) -> Reading:
     if problems:
         return Reading(None, tuple(problems))
     config = msgspec.convert({**values, "areas": areas, "stages": stages}, ProjectConfig)
-    problems = list(problems_of(config))
+    problems = list(find_problems(config))
     return Reading(None if problems else config, tuple(problems))
 
 
@@ -275,7 +275,7 @@ def check_runnable(config: ProjectConfig) -> None:
 # -- the file -------------------------------------------------------------------------------------
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
@@ -294,7 +294,7 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from error
 
 
-def _document(path: Path, text: str) -> dict[str, Any]:
+def _parse_toml(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError as error:

@@ -28,12 +28,12 @@ def project_key(root: Path) -> str:
     return hashlib.sha256(f"{_origin(root)}\n{inside}".encode()).hexdigest()[:16]
 
 
-def normalized(address: str) -> str:
+def normalize_address(address: str) -> str:
     """A remote's address as far as it says which repository it is.
 
-    >>> normalized("https://me:secret@GitHub.com/team/blog.git/")
+    >>> normalize_address("https://me:secret@GitHub.com/team/blog.git/")
     'github.com/team/blog'
-    >>> normalized("git@github.com:team/blog.git"), normalized("ssh://git@github.com:22/team/blog")
+    >>> normalize_address("git@github.com:team/blog.git"), normalize_address("ssh://git@github.com:22/team/blog")
     ('github.com/team/blog', 'github.com/team/blog')
     """
     scheme, separator, rest = address.strip().partition("://")
@@ -54,7 +54,7 @@ def _origin(folder: Path, depth: int = _DEPTH) -> str:
     address = found.out.decode("utf-8", "replace").strip() if found.ok else ""
     if address:
         path = folder / Path(address.removeprefix("file://")).expanduser()
-        return _origin(path, depth - 1) if depth and path.is_dir() else normalized(address)
+        return _origin(path, depth - 1) if depth and path.is_dir() else normalize_address(address)
     first = git.run("rev-list", "--max-parents=0", "HEAD")
     commits = sorted(first.out.decode().split()) if first.ok else []
     return commits[0] if commits else str(folder.resolve())

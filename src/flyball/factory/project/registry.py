@@ -132,7 +132,7 @@ class ProjectRegistry:
                     raise StoreUnreadableError(broken.words)
             for name, content in last.before.items():
                 self._restore(self.folder / PROJECTS / name, content)
-            self._record("undo", ", ".join(map(_id_of, last.before)), commit=last.commit)
+            self._record("undo", ", ".join(map(_entry_id, last.before)), commit=last.commit)
         return last.words
 
     @staticmethod
@@ -181,8 +181,8 @@ class ProjectRegistry:
         for left in (self.folder / PROJECTS).glob(UNFINISHED):
             left.unlink()
         try:
-            paths = self._sound(self._history.uncommitted())
-            ids = ", ".join(_id_of(path) for path in paths if path != AUDIT)
+            paths = self._readable_paths(self._history.uncommitted_paths())
+            ids = ", ".join(_entry_id(path) for path in paths if path != AUDIT)
             if paths:
                 self._history.audit("recover", id=ids)
                 self._history.commit(f"recover {ids}", [*paths, AUDIT])
@@ -195,18 +195,18 @@ class ProjectRegistry:
         self._history.audit(what, id=project_id, **fields)
         about = " ".join([what, project_id, *(json.dumps(value) for value in fields.values())])
         try:
-            self._history.commit(about, self._sound(self._history.uncommitted()))
+            self._history.commit(about, self._readable_paths(self._history.uncommitted_paths()))
         except GitError as error:
             words = f"done and written to {self.folder}, but not to its git history: "
             raise GitError(words + git_words(error, self.folder), output=error.output) from error
 
-    def _sound(self, paths: Sequence[str]) -> Sequence[str]:
+    def _readable_paths(self, paths: Sequence[str]) -> Sequence[str]:
         """Without the files that cannot be understood: what is committed last must be good."""
         bad = {f"{PROJECTS}/{broken.file.name}" for broken in self.list().broken}
         return [path for path in paths if path not in bad]
 
 
-def _id_of(path: str) -> str:
+def _entry_id(path: str) -> str:
     return os.path.basename(path).removesuffix(".json")
 
 
@@ -232,21 +232,21 @@ def _read(file: Path) -> Entry | Broken:
             fields = json.loads(opened.read(_LARGEST))
         entry = Entry(fields["id"], Path(fields["path"]), str(fields["added"]))
     except OSError as error:
-        return _broken(file, str(error.strerror))
+        return _broken_entry(file, str(error.strerror))
     except KeyError as error:
-        return _broken(file, f"{error} is missing")
+        return _broken_entry(file, f"{error} is missing")
     except (ValueError, TypeError, RecursionError) as error:
-        return _broken(file, f"not such JSON: {error}")
-    if entry.id != _id_of(file.name) or not entry.path.is_absolute():
-        return _broken(
-            file, "its id is not its name" if entry.id != _id_of(file.name) else "its path is not absolute"
+        return _broken_entry(file, f"not such JSON: {error}")
+    if entry.id != _entry_id(file.name) or not entry.path.is_absolute():
+        return _broken_entry(
+            file, "its id is not its name" if entry.id != _entry_id(file.name) else "its path is not absolute"
         )
     return entry
 
 
-def _broken(file: Path, why: str) -> Broken:
+def _broken_entry(file: Path, why: str) -> Broken:
     back = shlex.join(["git", "-C", str(file.parent.parent), "checkout", "--", f"{PROJECTS}/{file.name}"])
-    forget = shlex.join(["flyball", "project", "remove", _id_of(file.name)])
+    forget = shlex.join(["flyball", "project", "remove", _entry_id(file.name)])
     return Broken(
         file.stem, file, f"cannot understand {file} ({why}); bring it back with {back}, or {forget}"
     )

@@ -68,7 +68,7 @@ class RegistryHistory:
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
-    def uncommitted(self) -> list[str]:
+    def uncommitted_paths(self) -> list[str]:
         """Paths that differ from the last commit, those that the user's git ignores included."""
         self._open()
         where = ("--", self._kind, AUDIT)
@@ -144,7 +144,7 @@ class AuditLine:
         return word == self.user or word in self.what.split() or word in map(str, self.record.values())
 
 
-def audited(folder: Path) -> tuple[list[AuditLine], int]:
+def read_audit(folder: Path) -> tuple[list[AuditLine], int]:
     """All lines of a registry's audit log, oldest first, and how many there are that cannot be read."""
     path = folder / AUDIT
     try:

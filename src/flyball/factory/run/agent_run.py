@@ -45,7 +45,7 @@ from flyball.factory.run.context import AgentLauncher, ProjectState
 from flyball.factory.run.policy import RunPolicy
 from flyball.factory.run.waiting import Waits
 from flyball.factory.state import run_folders
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor import inherited_lease
 from flyball.governor.ask import AskRequest
 from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
@@ -162,7 +162,7 @@ class AgentRuns:
             yield
         finally:
             self.waits.give_place_back()
-            self.budget.ended(self.task.id, self._cost_usd)
+            self.budget.release(self.task.id, self._cost_usd)
 
     def _admit(self, job: AgentJob) -> Refusal | None:
         """None: it may be paid for, and its cost is reserved until it is over. A stage or a review is paid
@@ -235,12 +235,12 @@ class AgentRuns:
     async def _start(self, job: AgentJob, instruct: Callable[[], Instructions], lease: Lease) -> Process:
         """AccountError if the account is not (any more) the one that was named: nothing was started then."""
         project, launcher = self.project, self.launcher
-        folder = await off_loop(run_folders.new_folder, project.state, self.task.id)
+        folder = await run_in_thread(run_folders.new_folder, project.state, self.task.id)
         if job.is_attempt:
             project.ledger.note(self.task.id, Step.LAUNCH, RunPhase.BEGUN, folder=str(folder))
-        charged = self.budget.charged(self._kind(job), job.route.model)
+        charged = self.budget.api_key_variables(self._kind(job), job.route.model)
         told = instruct()
-        await off_loop(launcher.account.verified)
+        await run_in_thread(launcher.account.verify)
         prompt = folder / run_folders.PROMPT
         prompt.write_text(told.prompt, encoding="utf-8")
         launch = launcher.runtime.launch(self._assignment(job, told))
@@ -260,16 +260,16 @@ class AgentRuns:
             ),
         }
         branch = f"{BRANCHES}{self.task.id}"
-        fenced = await off_loop(
-            launcher.guards.around, launch.argv, env, tree=told.tree, branch=branch, folder=folder
+        fenced = await run_in_thread(
+            launcher.guards.guard, launch.argv, env, tree=told.tree, branch=branch, folder=folder
         )
         if fenced.mended:
             launcher.note(f"guards had been changed and were put right: {', '.join(fenced.mended)}")
-        process = await off_loop(
+        process = await run_in_thread(
             Process.start, fenced.argv, env=fenced.env, cwd=told.tree, folder=folder, stdin=prompt
         )
         try:
-            if not await off_loop(launcher.governor.rebind, lease, process.holder.pid):
+            if not await run_in_thread(launcher.governor.rebind, lease, process.holder.pid):
                 raise AgentError(f"the lease on {lease.pool} was taken away before the agent could start")
             self._record_start(job, process, lease, billing=API_KEY if charged else None)
         except BaseException:
@@ -356,7 +356,7 @@ class AgentRuns:
         return Completed(ending, process.folder)
 
     async def _release(self, lease: Lease, ending: Ending) -> None:
-        self.budget.hear(ending.progress.windows)
+        self.budget.record_reports(ending.progress.windows)
         if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
             _report(lease, ending.signal, ending.progress)
         if ending.end is End.FINISHED and self.launcher.runtime.name != COMMAND:
@@ -398,7 +398,7 @@ class AgentRuns:
         with self._until_over():
             self._admit(job)
             try:
-                lease = await off_loop(
+                lease = await run_in_thread(
                     self.launcher.governor.take_over, slot.holder.pid, self._ask(job), slot.claim_id
                 )
             except UsageError:
@@ -437,7 +437,7 @@ class AgentRuns:
         await process.stop(self.launcher.watch, grace_s=self.policy.config.agent.grace_s)
         await process.over(self.launcher.watch)
         # Its slot comes back now, not when another ask needs it.
-        await off_loop(self.launcher.governor.reap)
+        await run_in_thread(self.launcher.governor.reap)
 
     async def _read(self, folder: Path) -> Ending:
         """How an agent ended that left this behind."""
@@ -450,7 +450,7 @@ class AgentRuns:
                         feed(piece, wall_s=time.time())
             return reader.finish(exit_code(folder), wall_s=time.time())
 
-        return await off_loop(read)
+        return await run_in_thread(read)
 
 
 def _report(lease: Lease, signal: Signal, progress: Progress) -> None:

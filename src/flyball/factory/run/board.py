@@ -206,7 +206,7 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
     """How things stand where no run is going on."""
     # Of what is merged only the number: there may be thousands.
     ledger.load()
-    left = (ledger.slots, ledger.trips_of(State.PARKED), ledger.trips_of(State.BLOCKED))
+    left = (ledger.slots, ledger.runs_in(State.PARKED), ledger.runs_in(State.BLOCKED))
     trips = [slot for found in left for slot in found.values()]
     rows = [_with_progress(_slot_row(slot, tasks.get(slot.task), runtime), slot) for slot in trips]
     return Board(
@@ -216,7 +216,7 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
         width=0,
         at=time.time(),
         rows=rows,
-        merged=len(ledger.merged()),
+        merged=len(ledger.merged_tasks()),
         account=max(trips, key=lambda slot: slot.since).identity if trips else "",
     )
 

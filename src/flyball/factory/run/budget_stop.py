@@ -9,7 +9,7 @@ from flyball.core.tasks.scheduler import Selection
 from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.run.choice import Chooser
 from flyball.factory.run.context import RunContext
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor.state_url import home
 
 
@@ -23,7 +23,7 @@ class BudgetStop:
     async def look(self) -> None:
         """Narrow the run to what the money allows."""
         places = self._places
-        await self._budget.look()
+        await self._budget.refresh()
         allowed = self._budget.width(places.width)
         places.narrow(allowed if allowed < places.width else None)
 
@@ -37,7 +37,7 @@ class BudgetStop:
         await self.look()
         key = self._budget.api_key
         if key.allowed:
-            await off_loop(
+            await run_in_thread(
                 ProjectRegistry(home()).audit,
                 "api spend allowed",
                 account=self._budget.payer.name,

@@ -170,7 +170,7 @@ def leftovers(
             left_out[task_id] = slot
     again, parked = {}, {}
     still_open = {name: task for name, task in tasks.items() if task.status is not TaskStatus.CLOSED}
-    for task_id, slot in ledger.trips_of(State.PARKED).items():
+    for task_id, slot in ledger.runs_in(State.PARKED).items():
         if task_id not in still_open:
             continue
         task = still_open[task_id]
@@ -180,7 +180,7 @@ def leftovers(
             parked[task_id] = slot.reason
     blocked = {
         task_id: slot.reason
-        for task_id, slot in ledger.trips_of(State.BLOCKED).items()
+        for task_id, slot in ledger.runs_in(State.BLOCKED).items()
         if task_id in still_open and slot.run == ledger.run
     }
     return Leftovers(

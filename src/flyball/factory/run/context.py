@@ -28,17 +28,17 @@ from flyball.factory.agents.process import ProcessWatch
 from flyball.factory.agents.prompt import ProjectTerms
 from flyball.factory.budget.api_key import api_key_for
 from flyball.factory.budget.guard import BudgetGuard
-from flyball.factory.budget.monitor import Lookout
-from flyball.factory.budget.port import payer_of
+from flyball.factory.budget.monitor import UsageMonitor
+from flyball.factory.budget.port import billing_account
 from flyball.factory.git.repository import Repository
 from flyball.factory.git.worktree import Worktrees
 from flyball.factory.guards.guarded_launch import GuardedLauncher
 from flyball.factory.guards.install import Guards
 from flyball.factory.landing.base_gate import BaseGate
 from flyball.factory.landing.batch import Rebaser
-from flyball.factory.landing.default_branch import DefaultBranch, Fitness
-from flyball.factory.landing.gate import GateRunner, files_named_in
-from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.landing.default_branch import DefaultBranch, Eligibility
+from flyball.factory.landing.gate import GateRunner, named_files
+from flyball.factory.landing.hosts.registry import find_host
 from flyball.factory.landing.landing import Landing
 from flyball.factory.landing.landing_worktree import LandingWorktree
 from flyball.factory.landing.pull_requests import PullLanding
@@ -114,7 +114,7 @@ def worktrees_folder(root: Path, config: ProjectConfig) -> Path:
 
 
 def protected_paths(config: ProjectConfig, root: Path) -> tuple[str, ...]:
-    gate = files_named_in(config.gate.commands or (), root) if config.gate.protect else ()
+    gate = named_files(config.gate.commands or (), root) if config.gate.protect else ()
     named = (*DEFAULT_PROTECTED, f"{config.tasks.folder.rstrip('/')}/", *config.merge.protected, *gate)
     return tuple(dict.fromkeys(named))
 
@@ -196,7 +196,7 @@ def open_landing_tools(
         watch=watch,
         green=state / "green.json",
     )
-    fitness = Fitness(
+    fitness = Eligibility(
         repository=repository,
         worktrees=worktrees,
         protected=tuple(project.terms.protected),
@@ -209,10 +209,10 @@ def open_landing_tools(
         source=project.source,
         ledger=ledger,
         gate=gate,
-        laying=Rebaser(
-            place=LandingWorktree(repository, worktrees, project.source),
+        rebaser=Rebaser(
+            worktree=LandingWorktree(repository, worktrees, project.source),
             ledger=ledger,
-            fitness=fitness,
+            eligibility=fitness,
             squash=config.merge.squash,
         ),
         branch=DefaultBranch(
@@ -221,14 +221,14 @@ def open_landing_tools(
             ledger,
             push=config.merge.push,
         ),
-        fitness=fitness,
+        eligibility=fitness,
         state=state,
         batch=config.merge.batch,
     )
     wanted = bool(gate.commands) and check_base and config.gate.check_base
     return LandingTools(
         landing=landing,
-        pulls=PullLanding(landing=landing, host=lambda: host_of(project.root, config.merge.host)),
+        pulls=PullLanding(landing=landing, host=lambda: find_host(project.root, config.merge.host)),
         base_gate=BaseGate(landing=landing, state=state, wanted=wanted),
     )
 
@@ -251,7 +251,7 @@ class RunContext:
 def open_run(root: Path, config: ProjectConfig, options: RunOptions, *, run: str) -> RunContext:
     """Open a project for work, inside the running loop."""
     account = open_account(config, home())
-    payer = payer_of(account)
+    payer = billing_account(account)
     api_key = api_key_for(config, payer, wanted=options.allow_api_spend)
     quiet = guard_of(options.guard, config.budget.guard) is BudgetAction.OFF
     project = open_project_state(root, config, run=run)
@@ -266,7 +266,7 @@ def open_run(root: Path, config: ProjectConfig, options: RunOptions, *, run: str
             payer=payer,
             budget=config.budget,
             ledger=project.ledger,
-            lookout=None if quiet else Lookout(payer, home(), own=project.state),
+            lookout=None if quiet else UsageMonitor(payer, home(), own=project.state),
             guard=options.guard,
             api_key=api_key,
         ),

@@ -20,13 +20,13 @@ from flyball.errors import GitError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.budget.api_key import api_key_for
 from flyball.factory.budget.guard import BudgetGuard
-from flyball.factory.budget.monitor import Lookout
-from flyball.factory.budget.port import payer_of
+from flyball.factory.budget.monitor import UsageMonitor
+from flyball.factory.budget.port import billing_account
 from flyball.factory.budget.unmeasurable import unmeasurable
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import Repository
 from flyball.factory.landing.hosts.port import PullError
-from flyball.factory.landing.hosts.registry import host_of
+from flyball.factory.landing.hosts.registry import find_host
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.run.choice import (
     Chooser,
@@ -172,7 +172,7 @@ class _Planning:
     def _budget_now(self) -> BudgetGuard:
         """As a run would find it now. What it finds out is kept nowhere."""
         config, terms = self._config, self._terms
-        payer = payer_of(open_account(config, home()))
+        payer = billing_account(open_account(config, home()))
         budget = BudgetGuard(
             payer=payer,
             budget=config.budget,
@@ -182,9 +182,9 @@ class _Planning:
             api_key=api_key_for(config, payer, wanted=terms.allow_api_spend),
         )
         if budget.guard is not BudgetAction.OFF:
-            lookout = Lookout(payer, home(), own=self._root / STATE)
-            if lookout.watched:
-                lookout.look_now()
+            lookout = UsageMonitor(payer, home(), own=self._root / STATE)
+            if lookout.has_limits:
+                lookout.refresh_now()
             budget.standings = lookout.standings
         return budget
 
@@ -197,7 +197,7 @@ class _Planning:
         policies = {task.id: self._policy.landing_of(task, self._tasks).name for task in tasks}
         if pulled := [task for task, policy in policies.items() if policy == PR]:
             try:
-                host_of(self._root, config.merge.host)
+                find_host(self._root, config.merge.host)
             except (PullError, GitError) as error:
                 yield f"no pull request could be opened for {_named(pulled)}: {error}"
         pushed = [task for task, policy in policies.items() if policy == AUTO and config.merge.push]

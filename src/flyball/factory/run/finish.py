@@ -44,7 +44,7 @@ from flyball.factory.run.policy import RunPolicy
 from flyball.factory.run.review import Reviewing, still_reviewed
 from flyball.factory.run.waiting import Waits
 from flyball.factory.state import run_folders
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor.launch.supervised_child import refusal
 
 
@@ -101,7 +101,9 @@ class Finish:
     async def _refusal(self) -> Decision | None:
         """What cannot land anyway is not worth another agent."""
         try:
-            await off_loop(self.landings.landing.fitness.tip_of, self.task.id, recorded=self.slot.base)
+            await run_in_thread(
+                self.landings.landing.eligibility.landable_tip, self.task.id, recorded=self.slot.base
+            )
         except Refused as refused:
             landed, budgets = refused.landed, self.policy.budgets_for(self.task)
             return after_landing(self.slot, budgets, result=landed.result.value, why=landed.why)
@@ -111,7 +113,7 @@ class Finish:
         self.waits.say(name)
         persona = find_persona(self.project.root, part.persona or name)
         self.project.ledger.note(self.task.id, Step.STAGE, RunPhase.BEGUN, stage=name)
-        tree = await off_loop(self.project.worktrees.ensure, self.task.id)
+        tree = await run_in_thread(self.project.worktrees.ensure, self.task.id)
         before = await self._tip()
         job = AgentJob(
             purpose=Purpose.STAGE,
@@ -133,7 +135,7 @@ class Finish:
         if refused := refusal(ran.folder):
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         message = f"{self.task.title}: {name}\n\nTask: {self.task.id}"
-        await off_loop(
+        await run_in_thread(
             self.project.worktrees.gather, self.task.id, message, base=self.slot.base, commit=ran.finished
         )
         step = after_stage(
@@ -150,12 +152,12 @@ class Finish:
                 how = ran.ending.reason or ran.ending.end.value
                 self.notes.append(f"{self.task.id}: the stage {name} failed and is not required: {how}")
                 if before is not None:
-                    await off_loop(self.project.worktrees.put_back, self.task.id, before)
+                    await run_in_thread(self.project.worktrees.put_back, self.task.id, before)
             self.project.ledger.note(self.task.id, Step.STAGE, stage=name, tip=await self._tip())
         return step
 
     async def _tip(self) -> str | None:
-        return await off_loop(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
+        return await run_in_thread(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
     # -- the landing ------------------------------------------------------------------------------------
 
@@ -163,7 +165,7 @@ class Finish:
         if self.how == "review":
             return await self._review_pull()
         on = self.policy.config.review.on and not self.by_hand
-        if on and (why := await off_loop(still_reviewed, self.project.repository, self.slot)):
+        if on and (why := await run_in_thread(still_reviewed, self.project.repository, self.slot)):
             return Decision(move=Action.PARK, why=why)
         policy = self.policy.landing_of(self.task, self.project.tasks)
         if policy.name == MANUAL and not self.by_hand:
@@ -176,8 +178,8 @@ class Finish:
     async def land_on(self) -> Decision:
         """A landing that was cut short. If it began without a review, a person had said so."""
         landing, slot = self.landings.landing, self.slot
-        bound = slot.passed and not self.by_hand and not await off_loop(landing.has_advanced, slot)
-        if bound and (why := await off_loop(still_reviewed, self.project.repository, slot)):
+        bound = slot.passed and not self.by_hand and not await run_in_thread(landing.has_advanced, slot)
+        if bound and (why := await run_in_thread(still_reviewed, self.project.repository, slot)):
             await landing.gate.end_leftover(slot)
             return Decision(move=Action.PARK, why=why)
         return await self._decide_after(landing.go_on(self.task, slot, self._landing))
@@ -214,7 +216,7 @@ class Finish:
         self.result = LandingResult.PR_OPENED.value
         self.project.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN)
         try:
-            head = await off_loop(self.landings.pulls.head_of, self.task.id)
+            head = await run_in_thread(self.landings.pulls.fetch_head, self.task.id)
             found = await self._reviewing().review_pull(head)
             why = f"unreviewed: {found}" if isinstance(found, str) else found.why()
         except Stopped as stopped:

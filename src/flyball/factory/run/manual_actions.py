@@ -16,7 +16,7 @@ from flyball.core.tasks.next_step import Action, Decision, may_let_go, may_send_
 from flyball.core.tasks.task_run import Cause, State, Step, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.run.run import Run
-from flyball.factory.state.request_answer import RequestAnswer, done, refused, unchanged
+from flyball.factory.state.request_answer import RequestAnswer, answer_done, answer_refused, answer_unchanged
 
 HOWS = frozenset({"merge", "close", "reject"})
 """What can be asked of a run that is going on."""
@@ -48,16 +48,16 @@ class ManualAction:
 
 def land(run: Run, task_id: str, how: str) -> RequestAnswer:
     if task_id in run.trips:
-        return unchanged(f"{task_id} is under way already")
+        return answer_unchanged(f"{task_id} is under way already")
     slot = run.project.ledger.load_task(task_id)
     if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
-        return refused(f"{task_id} cannot be landed: {_stands(slot)}")
+        return answer_refused(f"{task_id} cannot be landed: {_stands(slot)}")
     _forget(run, task_id)
     trip = run.trip_of(task_id)
     begun = slot.state is State.LANDING
     trip.finish.how, trip.first = how, Decision(move=Action.LAND_ON if begun else Action.LAND)
     run.start(trip)
-    return done(f"{task_id} is being landed")
+    return answer_done(f"{task_id} is being landed")
 
 
 def close(run: Run, task_id: str) -> RequestAnswer:
@@ -66,9 +66,9 @@ def close(run: Run, task_id: str) -> RequestAnswer:
     trip, slot = run.trips.get(task_id), _slot(run, task_id)
     if trip is None and (slot is None or slot.final):
         _forget(run, task_id)
-        return unchanged(f"nothing is under way for {task_id}")
+        return answer_unchanged(f"nothing is under way for {task_id}")
     if slot is None or not may_let_go(slot):
-        return refused(f"{task_id} cannot be let go: its landing has begun and goes on")
+        return answer_refused(f"{task_id} cannot be let go: its landing has begun and goes on")
     if trip is None:
         _forget(run, task_id)
         trip = run.trip_of(task_id)
@@ -76,20 +76,20 @@ def close(run: Run, task_id: str) -> RequestAnswer:
         run.start(trip)
     else:
         trip.drop()
-    return done(f"{task_id} is let go")
+    return answer_done(f"{task_id} is let go")
 
 
 def send_back(run: Run, task_id: str, words: str) -> RequestAnswer:
     """Its work goes back to an agent, with a person's words. The run chooses when, as for all tasks."""
     slot = _slot(run, task_id)
     if slot is None or task_id in run.trips or not may_send_back(slot):
-        return refused(f"{task_id} cannot be sent back: {_stands(slot)}")
+        return answer_refused(f"{task_id} cannot be sent back: {_stands(slot)}")
     _forget(run, task_id)
     before = f"Before that it was blocked: {slot.reason}" if slot.state is State.BLOCKED else ""
     cause = Cause.REJECTED.value
     run.project.ledger.note(task_id, Step.BACK, cause=cause, reason=words, detail=before, until=0.0)
     run.wake()
-    return done(f"{task_id} is sent back")
+    return answer_done(f"{task_id} is sent back")
 
 
 def _forget(run: Run, task_id: str) -> None:

@@ -9,7 +9,7 @@ from flyball.core.pool.settings import DEMAND_TTL_S
 from flyball.errors import StoreError
 from flyball.factory.run.context import AgentLauncher
 from flyball.factory.run.waiting import RunSlots
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 
 REFRESH_S = DEMAND_TTL_S / 3
 
@@ -34,7 +34,7 @@ class PoolStanding:
             return
         self._said_until = now + REFRESH_S if wanted else 0.0
         with contextlib.suppress(StoreError):
-            await off_loop(
+            await run_in_thread(
                 self._governor.demand,
                 self._pool,
                 self._project,
@@ -47,7 +47,7 @@ class PoolStanding:
             return
         self._share_told = True
         with contextlib.suppress(StoreError):
-            self.words = await off_loop(self._compare)
+            self.words = await run_in_thread(self._compare)
 
     def _compare(self) -> str:
         width = self._places.width

@@ -32,11 +32,11 @@ from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import ReviewAsk, compile_review
 from flyball.factory.git.repository import BRANCHES, Repository
-from flyball.factory.git.review_worktree import ReviewTree
+from flyball.factory.git.review_worktree import ReviewWorktree
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Completed, Instructions, Purpose
 from flyball.factory.run.context import ProjectState
 from flyball.factory.run.policy import RunPolicy
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor.launch.supervised_child import refusal
 from flyball.runtimes.port import End
 
@@ -150,11 +150,11 @@ class Reviewing:
         return wrong
 
     async def _ask(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
-        place = ReviewTree(self.project.worktrees, self.task.id)
+        place = ReviewWorktree(self.project.worktrees, self.task.id)
         criteria, part = criteria_of(self.task.acceptance), self.policy.config.review
         base = self.slot.base or self.project.repository.default
         try:
-            desk = await off_loop(lambda: place.make(base=base, commit=tip))
+            desk = await run_in_thread(lambda: place.make(base=base, commit=tip))
             persona = find_persona(self.project.root, part.persona)
             ask = ReviewAsk(
                 base=base,
@@ -180,12 +180,12 @@ class Reviewing:
                 max_s_key="review.max_s",
             )
             ran = await self.agents.run_to_end(job, lambda: instructions)
-            return ran, await off_loop(_read, ran, desk.answer, criteria)
+            return ran, await run_in_thread(_read, ran, desk.answer, criteria)
         finally:
-            await off_loop(place.remove)
+            await run_in_thread(place.remove)
 
     async def _tip(self) -> str | None:
-        return await off_loop(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
+        return await run_in_thread(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
 
 def still_reviewed(repository: Repository, slot: TaskRunState) -> str:

@@ -25,7 +25,7 @@ from flyball.factory.run.options import RunReport, RunRequest
 from flyball.factory.run.pool_demand import PoolStanding
 from flyball.factory.run.task_run import TaskRun
 from flyball.factory.run.task_view import LOOK_EVERY_S, Frontier
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 
 _LOOK_AT_POOL_S = 5.0
 _ASK_ORIGIN_S = 30.0
@@ -131,7 +131,7 @@ class Run:
     # -- the loop -------------------------------------------------------------------------------------
 
     async def go(self) -> RunReport:
-        self._capacity = await off_loop(
+        self._capacity = await run_in_thread(
             machine_resources, lambda: nullcontext(self.context.launcher.governor.store)
         )
         try:
@@ -139,7 +139,7 @@ class Run:
             self._check_names()
             if loud := await self.paying.open():
                 self.report.note(loud)
-            for words in await off_loop(self._asked_origin):
+            for words in await run_in_thread(self._asked_origin):
                 self.report.note(words)
             await self._recover()
             while not await self._round():
@@ -203,7 +203,7 @@ class Run:
     async def _sleep(self) -> None:
         looks = (
             self.pool.refresh_in_s,
-            self.budget.look_in_s,
+            self.budget.refresh_in_s,
             LOOK_EVERY_S if self.frontier.blind else None,
             _LOOK_AT_POOL_S if any(trip.shut_out for trip in self.trips.values()) else None,
         )
@@ -310,7 +310,7 @@ class Run:
     async def _recover(self) -> None:
         """Go on with what an engine before us left behind."""
         # Slots of agents that died unseen come back now, not when an ask needs them.
-        await off_loop(self.context.launcher.governor.reap)
+        await run_in_thread(self.context.launcher.governor.reap)
         found = leftovers(self.project.ledger, self.project.tasks, self.wish, self.policy)
         cut_short = {**found.closed, **found.left_out, **found.resumed}
         if self.wish.resume and not cut_short:
@@ -352,7 +352,7 @@ class Run:
         """Close what has landed earlier and could not be closed then."""
         still_open = self.frontier.still_open
         known = {task.id for task in self.frontier.loaded.tasks}
-        for task_id in sorted(self.project.ledger.untold() & known):
+        for task_id in sorted(self.project.ledger.unreported_tasks() & known):
             failed = await self.landings.landing.tell_again(task_id)
             if task_id in still_open:
                 self.report.note(failed or f"{task_id} had landed, and is closed now")

@@ -29,11 +29,11 @@ from flyball.factory.run.manual_actions import HOWS, ManualAction
 from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 from flyball.factory.run.run import Run
 from flyball.factory.run.single_run import OnlyRun
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.locks import RunLock, read_holder
-from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, done, unchanged
+from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, answer_done, answer_unchanged
 from flyball.factory.state.run_folders import state_folder
-from flyball.factory.state.threads import off_loop
 from flyball.governor import inherited_lease
 from flyball.governor.state_url import home
 from flyball.wake.mailbox import Mailbox, open_mailbox, send
@@ -106,10 +106,10 @@ class RunSession:
         """Do what was asked. None: it is answered later."""
         if verb == "drain":
             run.drain("asked to drain")
-            return done(f"draining: {len(run.trips)} under way")
+            return answer_done(f"draining: {len(run.trips)} under way")
         if verb == "resize":
             run.resize(max(1, int(fields["width"])))
-            return done(f"width is now {run.places.width}")
+            return answer_done(f"width is now {run.places.width}")
         if verb == "stop":
             return self._stop(run, task)
         if verb in HOWS:
@@ -121,12 +121,12 @@ class RunSession:
     def _stop(self, run: Run, task: str) -> RequestAnswer:
         if not task:
             run.stop("asked to stop")
-            return done("stopping; everything is kept, flyball run goes on from here")
+            return answer_done("stopping; everything is kept, flyball run goes on from here")
         trip = run.trips.get(task)
         if trip is None:
-            return unchanged(f"{task} is not under way")
+            return answer_unchanged(f"{task} is not under way")
         trip.stop(f"stopped by a person (flyball stop {task})")
-        return done(f"{task} is being stopped; the next run goes on with it")
+        return answer_done(f"{task} is being stopped; the next run goes on with it")
 
     def _nudge(self, run: Run, task: str, fields: dict[str, Any], number: int) -> None:
         known = self._nudges.setdefault(task, [])
@@ -142,14 +142,14 @@ class RunSession:
         self.take_requests(self.run)
         found = self._nudges.pop(task, [])
         for number, _ in found:
-            self.run.project.ledger.answer(number, done("went out with the prompt"))
+            self.run.project.ledger.answer(number, answer_done("went out with the prompt"))
         return [message for _, message in found]
 
 
 def check_start(config: ProjectConfig, terms: RunOptions) -> None:
     """Is it the account that was named, can agents be kept where they belong, and can what bounds them be
     measured? Before anything is touched."""
-    open_account(config, home()).verified()
+    open_account(config, home()).verify()
     check_sandbox(config.guard.sandbox)
     check_measurable(config, home(), guard_of(terms.guard, config.budget.guard))
 
@@ -214,7 +214,7 @@ async def _conducted(
         if by_hand is None and context.budget.guard is not BudgetAction.OFF:
             for each in unmeasurable(config, home()):
                 run.report.note(str(each))
-        for path in await off_loop(clear, project.repository.common):
+        for path in await run_in_thread(clear, project.repository.common):
             run.report.note(f"removed {path}, which a git that was killed had left")
         _let_old_requests_go(project.ledger)
         project.ledger.load()

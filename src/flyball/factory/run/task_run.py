@@ -36,7 +36,7 @@ from flyball.factory.run.agent_run import AgentJob, AgentRuns, Instructions, Pur
 from flyball.factory.run.context import RunContext
 from flyball.factory.run.finish import Finish
 from flyball.factory.run.waiting import Waits
-from flyball.factory.state.threads import off_loop
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor.launch.supervised_child import exit_code, refusal
 from flyball.host.process import alive
 from flyball.runtimes.port import End, Ending
@@ -169,7 +169,7 @@ class TaskRun:
     def _agent_changed(self) -> None:
         if self.agent is not None:
             progress = self.agent.progress
-            self._budget.saw(self.task.id, progress.cost_usd, progress.windows)
+            self._budget.record_progress(self.task.id, progress.cost_usd, progress.windows)
         if self.waits.stopping and self.agent is not None:
             self.agent.stop(self.stopped)
         self._changed()
@@ -225,7 +225,7 @@ class TaskRun:
     async def _tell_source(self, tell: Callable[[str], None]) -> None:
         """The ledger is what counts; a source that cannot be told now is no reason to stop."""
         with suppress(FlyballError):
-            await off_loop(tell, self.task.id)
+            await run_in_thread(tell, self.task.id)
 
     # -- an attempt -------------------------------------------------------------------------------------
 
@@ -284,11 +284,11 @@ class TaskRun:
         if not self.slot.launches or self.slot.cause is Cause.REJECTED:
             await self._tell_source(self.project.source.claim)
         self.project.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
-        await off_loop(self.landings.landing.branch.check)
+        await run_in_thread(self.landings.landing.branch.check)
         trees, pull = self.project.worktrees, self.policy.landing_of(self.task, self.project.tasks).name == PR
-        tree = await off_loop(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
+        tree = await run_in_thread(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
         # Whichever run worked here before, and however long ago: no agent works on a stale checkout.
-        tree = await off_loop(trees.refresh, tree, pull=pull)
+        tree = await run_in_thread(trees.refresh, tree, pull=pull)
         self.project.ledger.note(
             self.task.id, Step.WORKTREE, worktree=str(tree.path), branch=tree.branch, base=tree.base
         )
@@ -323,10 +323,10 @@ class TaskRun:
         self.project.ledger.note(self.task.id, Step.KEEP, RunPhase.BEGUN)
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED
-        commits = await off_loop(
+        commits = await run_in_thread(
             self.project.worktrees.gather, self.task.id, message, base=self.slot.base, commit=finished
         )
-        await off_loop(self.landings.landing.branch.check)
+        await run_in_thread(self.landings.landing.branch.check)
         self.project.ledger.note(self.task.id, Step.KEEP, tip=await self._tip() if self.slot.stages else None)
         return after_end(
             self.slot,
@@ -338,7 +338,7 @@ class TaskRun:
         )
 
     async def _tip(self) -> str | None:
-        return await off_loop(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
+        return await run_in_thread(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
     # -- after the engine was gone ------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class TaskRun:
         if not known and slot.state in (State.CLAIMED, State.READY, State.CHECKING):
             return Decision(move=Action.BLOCK, why="its task is gone; its branch is kept")
         running = slot.state is State.RUNNING
-        commits = await off_loop(self.project.worktrees.has_commits, self.task.id, slot.base)
+        commits = await run_in_thread(self.project.worktrees.has_commits, self.task.id, slot.base)
         return on_resume(
             slot,
             self.policy.budgets_for(self.task),

@@ -17,9 +17,9 @@ from flyball.errors import SourceError
 from flyball.factory.agents.process import ProcessWatch
 from flyball.factory.git.repository import Repository
 from flyball.factory.run.context import ProjectState
+from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.threads import off_loop
-from flyball.factory.tasks.port import Loaded, TaskSource
+from flyball.factory.tasks.port import LoadedTasks, TaskSource
 
 LOOK_EVERY_S = 30.0
 """How often a source that cannot tell of changes is read again."""
@@ -29,12 +29,12 @@ def landed(
     ledger: Ledger, source: TaskSource, repository: Repository, still_open: Collection[str]
 ) -> set[str]:
     """Those among open tasks that have landed, and that nobody has opened again."""
-    untold, git, tips = ledger.untold(), repository.git, repository.tips()
+    untold, git, tips = ledger.unreported_tasks(), repository.git, repository.tips()
     heads = [tip for tip in (tips.local, tips.remote) if tip is not None]
     if len(heads) > 1 and repository.contains(*heads):
         # What origin has, the branch here has too, and may have changed since.
         heads.pop()
-    merged = ledger.merged().intersection(still_open)
+    merged = ledger.merged_tasks().intersection(still_open)
     return {
         each for each in merged if each in untold or any(source.closed_at(each, git, head) for head in heads)
     }
@@ -52,7 +52,7 @@ class Frontier:
     ) -> None:
         self._project, self._areas, self._watch = project, areas, watch
         self._changed, self._note = changed, note
-        self.loaded = Loaded()
+        self.loaded = LoadedTasks()
         self.lineup = TaskIndex(())
         self.merged: set[str] = set()
         self.stale = True
@@ -67,16 +67,16 @@ class Frontier:
     async def load(self) -> None:
         self.stale = False
         try:
-            self._take(await off_loop(self._project.source.load))
+            self._take(await run_in_thread(self._project.source.load))
         except SourceError as error:
             # What was read before still holds.
             if not self.loaded.tasks:
                 raise
             self._note(str(error))
-        self.merged |= await off_loop(self._closed_elsewhere)
+        self.merged |= await run_in_thread(self._closed_elsewhere)
         self._watch_folders()
 
-    def _take(self, loaded: Loaded) -> None:
+    def _take(self, loaded: LoadedTasks) -> None:
         if loaded is not self.loaded:
             self._project.tasks = {task.id: task for task in loaded.tasks}
             self.loaded, self.lineup = loaded, TaskIndex(loaded.tasks, areas=self._areas)
@@ -88,7 +88,7 @@ class Frontier:
         )
 
     def _watch_folders(self) -> None:
-        wanted = set(self._project.source.watched())
+        wanted = set(self._project.source.watch_folders())
         for folder in self._watched - wanted:
             self._watch.forget(folder)
         told = [self._watch.tell(folder, self._told) for folder in wanted - self._watched]

@@ -151,7 +151,7 @@ class Waits:
             self._places.told()
         self.shut_out = refused.words
         with self._waiting():
-            await self._budget.news(refused)
+            await self._budget.wait_for_change(refused)
 
     async def slot_of_pool(self, asking: AskRequest, *, purpose: str = "") -> Lease:
         """Every launch comes through here, however often the task has been tried. A window may have filled

@@ -58,7 +58,7 @@ class Ledger:
                 db.execute("PRAGMA synchronous = NORMAL")
             self._migrate(db, read_only=read_only)
         except sqlite3.DatabaseError as error:
-            raise _translated(error, self.path) from error
+            raise _store_error(error, self.path) from error
         return db
 
     def _migrate(self, db: sqlite3.Connection, *, read_only: bool) -> None:
@@ -124,14 +124,14 @@ class Ledger:
         try:
             return self._db.execute(sql, values).lastrowid or 0
         except sqlite3.Error as error:
-            raise _translated(error, self.path) from error
+            raise _store_error(error, self.path) from error
 
     # -- reading --------------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Read every trip that is not over."""
         finals = ", ".join(f"'{step.value}'" for step in _FINAL_STEPS)
-        self.slots = self._folded(
+        self.slots = self._fold_rows(
             f"""SELECT * FROM entry WHERE task IN (
                   SELECT task FROM {_LAST} WHERE step NOT IN ({finals})
                 ) ORDER BY id"""  # noqa: S608 - constants of ours
@@ -139,7 +139,7 @@ class Ledger:
 
     def load_task(self, task: str) -> TaskRunState | None:
         """Read one trip, over or not; it can be gone on with."""
-        found = self._folded("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,)).get(task)
+        found = self._fold_rows("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,)).get(task)
         if found is not None:
             self.slots[task] = found
         return found
@@ -148,33 +148,33 @@ class Ledger:
         """Every task that was ever begun."""
         return {row[0] for row in self._rows("SELECT DISTINCT task FROM entry", ())}
 
-    def merged(self) -> set[str]:
+    def merged_tasks(self) -> set[str]:
         """Tasks whose last trip ended in the default branch."""
         sql = f"SELECT task FROM {_LAST} WHERE step = ?"  # noqa: S608 - constants of ours
         return {row[0] for row in self._rows(sql, (Step.MERGED.value,))}
 
-    def landed(self, commit: str) -> bool:
+    def has_landed(self, commit: str) -> bool:
         """Has a landing moved the default branch to this commit, or was it about to?"""
         sql = "SELECT 1 FROM entry WHERE step = ? AND json_extract(fields, '$.new') = ? LIMIT 1"
         return bool(self._rows(sql, (Step.ADVANCE.value, commit)))
 
-    def untold(self) -> set[str]:
+    def unreported_tasks(self) -> set[str]:
         """Those of them that could not be closed in their source, as far as we know."""
         sql = """SELECT task FROM (SELECT task, mark, max(id) FROM entry WHERE step = ? GROUP BY task)
                  WHERE mark = ?"""
         begun = {row[0] for row in self._rows(sql, (Step.TELL.value, RunPhase.BEGUN.value))}
-        return begun & self.merged() if begun else begun
+        return begun & self.merged_tasks() if begun else begun
 
-    def all_trips(self) -> dict[str, TaskRunState]:
+    def all_runs(self) -> dict[str, TaskRunState]:
         """Every task's last trip."""
-        return self._folded("SELECT * FROM entry ORDER BY id")
+        return self._fold_rows("SELECT * FROM entry ORDER BY id")
 
-    def trips_of(self, state: State) -> dict[str, TaskRunState]:
+    def runs_in(self, state: State) -> dict[str, TaskRunState]:
         """Trips that are over in one way."""
         step = {State.BLOCKED: Step.BLOCK, State.PARKED: Step.PARK, State.MERGED: Step.MERGED}[state]
         sql = f"""SELECT * FROM entry WHERE task IN (SELECT task FROM {_LAST} WHERE step = ?)
                  ORDER BY id"""  # noqa: S608 - constants of ours
-        return self._folded(sql, (step.value,))
+        return self._fold_rows(sql, (step.value,))
 
     def entries(self) -> Iterator[LedgerEntry]:
         """Everything, in order; read in pieces, as a ledger may be long."""
@@ -208,7 +208,7 @@ class Ledger:
         rows = self._rows("SELECT run FROM entry ORDER BY id DESC LIMIT 1", ())
         return rows[0][0] if rows else ""
 
-    def _folded(self, sql: str, values: tuple[Any, ...] = ()) -> dict[str, TaskRunState]:
+    def _fold_rows(self, sql: str, values: tuple[Any, ...] = ()) -> dict[str, TaskRunState]:
         found: dict[str, TaskRunState] = {}
         try:
             for row in self._rows(sql, values):
@@ -226,7 +226,7 @@ class Ledger:
             try:
                 return self._db.execute(sql, tuple(values)).fetchall()
             except sqlite3.Error as error:
-                raise _translated(error, self.path) from error
+                raise _store_error(error, self.path) from error
 
     def close(self) -> None:
         with self._lock:
@@ -248,7 +248,7 @@ def _json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
-def _translated(error: sqlite3.Error, path: Path) -> StoreError:
+def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
     words = str(error)
     if "full" in words:
         return StoreFullError(f"no room on the disk for {path}; make some, then run `flyball run` to go on")

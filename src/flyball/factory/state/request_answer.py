@@ -30,13 +30,13 @@ class RequestAnswer:
         return self.outcome in (RequestOutcome.DONE, RequestOutcome.UNCHANGED)
 
 
-def done(words: str) -> RequestAnswer:
+def answer_done(words: str) -> RequestAnswer:
     return RequestAnswer(RequestOutcome.DONE, words)
 
 
-def unchanged(words: str) -> RequestAnswer:
+def answer_unchanged(words: str) -> RequestAnswer:
     return RequestAnswer(RequestOutcome.UNCHANGED, words)
 
 
-def refused(words: str) -> RequestAnswer:
+def answer_refused(words: str) -> RequestAnswer:
     return RequestAnswer(RequestOutcome.REFUSED, words)

@@ -32,9 +32,9 @@ from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskSt
 from flyball.errors import SourceError, UsageError
 from flyball.factory.git.git import Git
 from flyball.factory.tasks.command import Program, ProgramOutput
-from flyball.factory.tasks.fields import moment_of, why_no_title
-from flyball.factory.tasks.port import Closing, Loaded, NewTask, TaskProblem
-from flyball.factory.tasks.task_text import body_of, without_body
+from flyball.factory.tasks.fields import parse_moment, title_problem
+from flyball.factory.tasks.port import Closing, LoadedTasks, NewTask, TaskProblem
+from flyball.factory.tasks.task_text import normalize_body, without_body
 
 _BLOCKING = frozenset(["blocks", "conditional-blocks", "waits-for"])
 _STATUSES = {status.value: status for status in TaskStatus} | {
@@ -80,12 +80,12 @@ class BeadsIssue(msgspec.Struct, frozen=True):
     dependencies: list[Dependency] | None = None
 
 
-def where_of(task_id: str) -> str:
+def show_command(task_id: str) -> str:
     """Where a person finds it."""
     return f"bd show {task_id}"
 
 
-def issues_of(out: bytes) -> Iterator[BeadsIssue | TaskProblem]:
+def parse_issues(out: bytes) -> Iterator[BeadsIssue | TaskProblem]:
     """The issues of a list; one that makes no sense is a problem beside the others.
 
     Raises msgspec.DecodeError where there is no list at all.
@@ -103,14 +103,14 @@ def issues_of(out: bytes) -> Iterator[BeadsIssue | TaskProblem]:
             )
 
 
-def task_of(issue: BeadsIssue, *, wall_s: float) -> Task | TaskProblem:
+def to_task(issue: BeadsIssue, *, wall_s: float) -> Task | TaskProblem:
     title = issue.title.strip() if issue.title.isprintable() else " ".join(issue.title.split())
     try:
         check_task_id(issue.id)
     except UsageError as error:
-        return TaskProblem(where_of(issue.id), str(error), issue.id)
-    if why := why_no_title(title):
-        return TaskProblem(where_of(issue.id), why, issue.id)
+        return TaskProblem(show_command(issue.id), str(error), issue.id)
+    if why := title_problem(title):
+        return TaskProblem(show_command(issue.id), why, issue.id)
     status = _status(issue, wall_s)
     footprint, labels = _split(issue.labels or ())
     if issue.issue_type in _MACHINERY:
@@ -125,15 +125,15 @@ def task_of(issue: BeadsIssue, *, wall_s: float) -> Task | TaskProblem:
         parent=next((each.depends_on_id for each in _dependencies(issue, {"parent-child"})), None),
         labels=labels,
         footprint=footprint,
-        acceptance=body_of(issue.acceptance_criteria or ""),
+        acceptance=normalize_body(issue.acceptance_criteria or ""),
         body=_body(issue),
-        created=moment_of(issue.created_at or ""),
-        where=where_of(issue.id),
+        created=parse_moment(issue.created_at or ""),
+        where=show_command(issue.id),
     )
 
 
 def deferred_until(issue: BeadsIssue) -> float | None:
-    return moment_of(issue.defer_until or "")
+    return parse_moment(issue.defer_until or "")
 
 
 def _status(issue: BeadsIssue, wall_s: float) -> TaskStatus:
@@ -149,7 +149,7 @@ def _dependencies(issue: BeadsIssue, kinds: Iterable[str]) -> Iterator[Dependenc
 
 
 def _body(issue: BeadsIssue) -> str:
-    parts = [body_of(issue.description or "")]
+    parts = [normalize_body(issue.description or "")]
     parts += [
         f"## {title}\n\n{text}" for title, text in (("Design", issue.design), ("Notes", issue.notes)) if text
     ]
@@ -243,37 +243,37 @@ class BeadsSource:
         self._lock = RLock()
         """One bd at a time from here: two would turn each other away."""
         self._said: bytes | None = None
-        self._loaded = Loaded()
+        self._loaded = LoadedTasks()
         self._good_until = 0.0
         """When the answer may mean something else though it is the same: a deferral ends."""
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedTasks:
         with self._lock:
             said = self._ask(*_LIST).out
             if said != self._said or self._wall() >= self._good_until:
-                self._loaded = self._loaded_from(said)
+                self._loaded = self._parse(said)
                 self._said = said
             return self._loaded
 
-    def _loaded_from(self, said: bytes) -> Loaded:
+    def _parse(self, said: bytes) -> LoadedTasks:
         now = self._wall()
         tasks, problems = [], []
         self._good_until = float("inf")
         for issue in self._issues(said):
-            found = issue if isinstance(issue, TaskProblem) else task_of(issue, wall_s=now)
+            found = issue if isinstance(issue, TaskProblem) else to_task(issue, wall_s=now)
             if isinstance(found, TaskProblem):
                 problems.append(found)
             else:
                 tasks.append(without_body(found) if found.status is TaskStatus.CLOSED else found)
             if isinstance(issue, BeadsIssue) and (until := deferred_until(issue)) is not None and until > now:
                 self._good_until = min(self._good_until, until)
-        return Loaded(tuple(tasks), tuple(problems))
+        return LoadedTasks(tuple(tasks), tuple(problems))
 
     def read(self, task_id: str) -> Task | None:
         issue = self._issue(task_id)
-        found = None if issue is None else task_of(issue, wall_s=self._wall())
+        found = None if issue is None else to_task(issue, wall_s=self._wall())
         return found if isinstance(found, Task) else None
 
     def _issue(self, task_id: str) -> BeadsIssue | None:
@@ -284,13 +284,13 @@ class BeadsSource:
 
     def _issues(self, said: bytes) -> Iterator[BeadsIssue | TaskProblem]:
         try:
-            yield from issues_of(said)
+            yield from parse_issues(said)
         except msgspec.DecodeError as error:
             raise SourceError(
                 f"bd list did not answer with a list of issues: {error}; {_shown(said)}"
             ) from error
 
-    def watched(self) -> Sequence[Path]:
+    def watch_folders(self) -> Sequence[Path]:
         """Nothing: bd writes into its own folder even when it only reads."""
         return ()
 
@@ -309,11 +309,11 @@ class BeadsSource:
             raise SourceError(f"bd create did not say what it made: {_shown(made.out)}") from error
         if new.parent is not None and new.id is not None:
             self._ask("dep", "add", task_id, new.parent, "--type=parent-child", "--json")
-        return self._confirmed(task_id, new, made)
+        return self._read_back(task_id, new, made)
 
     def _check(self, new: NewTask) -> None:
         """What bd would let pass, or half do."""
-        if why := why_no_title(new.title):
+        if why := title_problem(new.title):
             raise UsageError(why)
         known = {task.id for task in self.load().tasks}
         if new.id is not None and check_task_id(new.id) in known:
@@ -324,7 +324,7 @@ class BeadsSource:
                     f"there is no task {name!r}, and beads links only to what is there; add it first"
                 )
 
-    def _confirmed(self, task_id: str, new: NewTask, made: ProgramOutput) -> Task:
+    def _read_back(self, task_id: str, new: NewTask, made: ProgramOutput) -> Task:
         """The task as bd has it. One that lacks a need would start too early, so it is kept from starting."""
         task = self.read(task_id)
         if task is None:
@@ -390,12 +390,12 @@ class BeadsSource:
     def _ask(self, *args: str, stdin: str = "", fails: bool = False) -> ProgramOutput:
         """Run bd. SourceError if it fails, unless the caller looks into that (``fails``)."""
         with self._lock:
-            answer = self._bd.ask(*args, stdin=stdin)
+            answer = self._bd.run(*args, stdin=stdin)
             for nap_s in _NAPS_S:
                 if answer.code == 0 or not _TURNED_AWAY.search(error_words(answer.out, answer.err)):
                     break
                 self._nap(nap_s)
-                answer = self._bd.ask(*args, stdin=stdin)
+                answer = self._bd.run(*args, stdin=stdin)
         if answer.code != 0 and not fails:
             raise SourceError(
                 f"bd {args[0]} failed in {self._bd.folder}: {error_words(answer.out, answer.err)}"

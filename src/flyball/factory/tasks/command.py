@@ -45,7 +45,7 @@ class Program:
     def name(self) -> str:
         return os.path.basename(self.command[0])
 
-    def ask(self, *args: str, stdin: str = "") -> ProgramOutput:
+    def run(self, *args: str, stdin: str = "") -> ProgramOutput:
         """Run it to its end. SourceError where it cannot be started or does not come back in time."""
         with TemporaryFile() as said, TemporaryFile() as complained, TemporaryFile() as told:
             told.write(stdin.encode("utf-8", "surrogateescape"))

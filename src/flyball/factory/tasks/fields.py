@@ -85,7 +85,7 @@ class Fields:
 
     def title(self) -> str:
         value = self.text("title") or ""
-        if why := why_no_title(value):
+        if why := title_problem(value):
             self.wrong.append(why)
         return value
 
@@ -107,7 +107,7 @@ class Fields:
         written = self.text("priority")
         if written is None:
             return DEFAULT_PRIORITY
-        number = priority_of(written)
+        number = parse_priority(written)
         if number is None:
             self.wrong.append(
                 f"the priority {written!r} is not a whole number from 0 (first) to {PRIORITY_LIMIT}"
@@ -136,11 +136,11 @@ class Fields:
             return "\n".join(f"- {item}" for item in self._list("acceptance", value))
         return self.text("acceptance") or ""
 
-    def created(self) -> float | None:
+    def created_s(self) -> float | None:
         written = self.text("created")
         if written is None:
             return None
-        moment = moment_of(written)
+        moment = parse_moment(written)
         if moment is None:
             self.wrong.append(
                 f"created is {written!r}; write a time such as 2026-11-01 or 2026-11-01T10:00:00Z"
@@ -162,7 +162,7 @@ class Fields:
             footprint=self.footprint(),
             acceptance=self.acceptance(),
             body=body,
-            created=self.created(),
+            created=self.created_s(),
             where=where,
         )
 
@@ -175,7 +175,7 @@ class Fields:
 _STATUS_WORDS = ", ".join(status.value for status in TaskStatus)
 
 
-def why_no_title(title: str) -> str:
+def title_problem(title: str) -> str:
     """Why this cannot be a title; empty if it can."""
     if not title.strip():
         return "there is no title; add one, such as 'title: Add the hello page'"
@@ -186,9 +186,9 @@ def why_no_title(title: str) -> str:
     return ""
 
 
-def priority_of(written: str) -> int | None:
+def parse_priority(written: str) -> int | None:
     """
-    >>> priority_of("1"), priority_of("P0"), priority_of("high")
+    >>> parse_priority("1"), parse_priority("P0"), parse_priority("high")
     (1, 0, None)
     """
     digits = written.strip().removeprefix("P").removeprefix("p")
@@ -197,10 +197,10 @@ def priority_of(written: str) -> int | None:
     return int(digits)
 
 
-def moment_of(written: str) -> float | None:
+def parse_moment(written: str) -> float | None:
     """Seconds since 1970 of an ISO date or time; UTC where it names no zone.
 
-    >>> moment_of("1970-01-02"), moment_of("1970-01-01T01:00:00+01:00"), moment_of("soon")
+    >>> parse_moment("1970-01-02"), parse_moment("1970-01-01T01:00:00+01:00"), parse_moment("soon")
     (86400.0, 0.0, None)
     """
     try:

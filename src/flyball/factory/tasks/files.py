@@ -20,10 +20,10 @@ from threading import Lock
 from flyball.core.tasks.task import Task, TaskStatus, check_task_id, same_id_key
 from flyball.errors import SourceError, UsageError
 from flyball.factory.git.git import Git
-from flyball.factory.tasks.folder import Look, is_task_name, look_at, read_inside, write_inside
+from flyball.factory.tasks.folder import FolderScan, is_task_name, read_inside, scan, write_inside
 from flyball.factory.tasks.front_matter import MalformedError
-from flyball.factory.tasks.port import Closing, Loaded, NewTask, TaskProblem
-from flyball.factory.tasks.task_text import SIZE_LIMIT, closed, read_task, written
+from flyball.factory.tasks.port import Closing, LoadedTasks, NewTask, TaskProblem
+from flyball.factory.tasks.task_text import SIZE_LIMIT, close_text, new_text, read_task
 
 _RACES = 1000
 
@@ -33,32 +33,32 @@ class FilesSource:
 
     def __init__(self, root: Path, folder: str = "tasks", *, wall: Callable[[], float] = time.time) -> None:
         self._root = root
-        self._folder = _checked_folder(root, folder)
+        self._folder = _check_folder(root, folder)
         self._wall = wall
         self._lock = Lock()
-        self._last = Look()
-        self._loaded = Loaded()
+        self._last = FolderScan()
+        self._loaded = LoadedTasks()
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedTasks:
         return self._look()[0]
 
-    def _look(self) -> tuple[Loaded, Look]:
+    def _look(self) -> tuple[LoadedTasks, FolderScan]:
         with self._lock:
-            self._last = look_at(self._root, self._folder, self._last)
+            self._last = scan(self._root, self._folder, self._last)
             if self._last.changed:
-                self._loaded = _loaded(self._last)
+                self._loaded = _merge_files(self._last)
             return self._loaded, self._last
 
     def read(self, task_id: str) -> Task | None:
         loaded, look = self._look()
         if not any(task.id == task_id for task in loaded.tasks):
             return None
-        found = _read_task_at(self._root, look.paths_of(task_id)[0], task_id)
+        found = _read_task_at(self._root, look.paths(task_id)[0], task_id)
         return found[0] if found is not None else None
 
-    def watched(self) -> Sequence[Path]:
+    def watch_folders(self) -> Sequence[Path]:
         """The task folder and its subfolders; the project itself until there is one."""
         _, look = self._look()
         return [self._root / folder for folder in look.folders] or [self._root]
@@ -66,7 +66,7 @@ class FilesSource:
     # -- adding -----------------------------------------------------------------------------------
 
     def add(self, new: NewTask) -> Task:
-        taken = self._taken()
+        taken = self._used_ids()
         if new.id is None:
             return self._add_numbered(new, taken | {same_id_key(name) for name in new.used})
         task_id = check_task_id(new.id)
@@ -85,7 +85,7 @@ class FilesSource:
                 return task
         raise SourceError(f"no free number for a task from t-{number} on; name one with --id")
 
-    def _taken(self) -> set[str]:
+    def _used_ids(self) -> set[str]:
         """Every id that is in use, also by a file that cannot be read as a task."""
         loaded, look = self._look()
         ids = [task.id for task in loaded.tasks] + [p.task for p in loaded.problems if p.task]
@@ -96,7 +96,7 @@ class FilesSource:
         path = self._path(task_id)
         if not is_task_name(f"{task_id}.md"):
             raise UsageError(f"{path} would not be taken for a task; choose another id")
-        data = written(new, task_id, created=self._wall()).encode()
+        data = new_text(new, task_id, created=self._wall()).encode()
         task = read_task(data, path)
         if not isinstance(task, Task):
             raise UsageError(task.words if task is not None else "this cannot be written as a task")
@@ -136,14 +136,14 @@ class FilesSource:
     def drop(self, task_id: str, *, reason: str = "") -> None:
         """In the checkout; whoever asked for it commits it."""
         _, look = self._look()
-        found = [(path, read) for path in look.paths_of(task_id) if (read := self._read_at(path, task_id))]
+        found = [(path, read) for path in look.paths(task_id) if (read := self._read_at(path, task_id))]
         if len(found) != 1:
             raise SourceError(f"there is no file that is task {task_id!r} and no other is")
         path, (task, text) = found[0]
         if task.status is TaskStatus.CLOSED:
             return
         try:
-            write_inside(self._root, path, closed(text, why=reason))
+            write_inside(self._root, path, close_text(text, why=reason))
         except (OSError, MalformedError) as error:
             words = getattr(error, "strerror", None) or error
             raise SourceError(f"{path} cannot be closed: {words}; write 'status: closed' in it") from error
@@ -154,20 +154,20 @@ class FilesSource:
     def close_in(self, task_id: str, worktree: Path) -> Closing:
         _, look = self._look()
         try:
-            return self._close_in(task_id, sorted(look.paths_of(task_id)), worktree)
+            return self._close_in(task_id, sorted(look.paths(task_id)), worktree)
         except (OSError, MalformedError) as error:
             words = getattr(error, "strerror", None) or error
             raise SourceError(f"task {task_id} cannot be closed in {worktree}: {words}") from error
 
     def closed_at(self, task_id: str, git: Git, revision: str) -> bool:
         _, look = self._look()
-        for path in look.paths_of(task_id):
-            if (task := _committed(git, revision, path, task_id)) is not None:
+        for path in look.paths(task_id):
+            if (task := _task_at_commit(git, revision, path, task_id)) is not None:
                 return task.status is TaskStatus.CLOSED
         # A path is behind "revision:"; -e keeps an id from being taken for an option.
         done = git.run("grep", "-l", "-z", "-F", "-e", task_id, revision, "--", self._folder)
         paths = [part.partition(b":")[2] for part in done.out.split(b"\0") if part]
-        found = [_committed(git, revision, os.fsdecode(path), task_id) for path in paths]
+        found = [_task_at_commit(git, revision, os.fsdecode(path), task_id) for path in paths]
         return any(task is not None and task.status is TaskStatus.CLOSED for task in found)
 
     def _close_in(self, task_id: str, here: list[str], worktree: Path) -> Closing:
@@ -177,7 +177,7 @@ class FilesSource:
             if theirs := _read_task_at(worktree, path, task_id):
                 return _put(worktree, path, text, theirs[0])
         # The checkout has it elsewhere or not at all: whoever moved it commits that move, not this landing.
-        for path in sorted(look_at(worktree, self._folder, Look()).paths_of(task_id)):
+        for path in sorted(scan(worktree, self._folder, FolderScan()).paths(task_id)):
             if theirs := _read_task_at(worktree, path, task_id):
                 return _put(worktree, path, theirs[1], theirs[0])
         if not mine:
@@ -194,7 +194,7 @@ def _put(worktree: Path, path: str, text: bytes, there: Task | None) -> Closing:
     """Write ``text``, closed, where the worktree has the task as it is ``there``."""
     if there is not None and there.status is TaskStatus.CLOSED:
         return Closing()
-    write_inside(worktree, path, closed(text))
+    write_inside(worktree, path, close_text(text))
     return Closing((path,), {path: text})
 
 
@@ -219,7 +219,7 @@ def _read_task_at(base: Path, path: str, task_id: str) -> tuple[Task, bytes] | N
     return (task, data) if isinstance(task, Task) and task.id == task_id else None
 
 
-def _committed(git: Git, revision: str, path: str, task_id: str) -> Task | None:
+def _task_at_commit(git: Git, revision: str, path: str, task_id: str) -> Task | None:
     """The task as a commit has it; None if it has none of this id there."""
     if not is_task_name(PurePosixPath(path).name):
         return None
@@ -240,7 +240,7 @@ def _number(key: str) -> int:
 # -- all files together ---------------------------------------------------------------------------
 
 
-def _loaded(look: Look) -> Loaded:
+def _merge_files(look: FolderScan) -> LoadedTasks:
     by_id: dict[str, list[Task]] = {}
     problems = list(look.barred)
     for path in sorted(look.files):
@@ -252,7 +252,7 @@ def _loaded(look: Look) -> Loaded:
     tasks = tuple(group[0] for group in by_id.values() if len(group) == 1)
     problems += [_twice(group) for group in by_id.values() if len(group) > 1]
     passed_over = tuple(sorted(path for path, seen in look.files.items() if seen.found is None))
-    return Loaded(tasks, tuple(sorted(problems, key=lambda problem: problem.where)), passed_over)
+    return LoadedTasks(tasks, tuple(sorted(problems, key=lambda problem: problem.where)), passed_over)
 
 
 def _twice(group: Sequence[Task]) -> TaskProblem:
@@ -262,7 +262,7 @@ def _twice(group: Sequence[Task]) -> TaskProblem:
     return TaskProblem(first.where, words, first.id)
 
 
-def _checked_folder(root: Path, folder: str) -> str:
+def _check_folder(root: Path, folder: str) -> str:
     """The folder without frills. It lies in the project and is no link: tasks are closed in it by commits."""
     plain = os.path.normpath(folder)
     if os.path.isabs(plain) or plain.startswith("..") or plain == ".":

@@ -37,7 +37,7 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK |
 
 def read_inside(base: Path, path: str, *, limit: int) -> bytes:
     """The first ``limit`` bytes of ``base/path``. OSError where there is no plain file."""
-    with _folder_of(base, path) as (folder, name):
+    with _open_parent(base, path) as (folder, name):
         return read_at(name, limit=limit, folder=folder)
 
 
@@ -53,14 +53,14 @@ def read_at(name: str, *, limit: int, folder: int | None = None) -> bytes:
 def write_inside(base: Path, path: str, data: bytes) -> None:
     """Write ``base/path``, making its folders; a file that was there keeps its permissions."""
     with (
-        _folder_of(base, path, make=True) as (folder, name),
+        _open_parent(base, path, make=True) as (folder, name),
         open(os.open(name, _WRITE, 0o666, dir_fd=folder), "wb") as file,
     ):
         file.write(data)
 
 
 @contextmanager
-def _folder_of(base: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def _open_parent(base: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
     *folders, name = PurePosixPath(path).parts
     if ".." in folders or name == ".." or path.startswith("/"):
         raise OSError(f"{path} leads out of {base}")
@@ -99,7 +99,7 @@ class ReadTask(NamedTuple):
     found: Task | TaskProblem | None
 
 
-class Look:
+class FolderScan:
     """What was in the folder."""
 
     __slots__ = ("barred", "changed", "files", "folders")
@@ -113,15 +113,15 @@ class Look:
         self.changed = False
         """Something is new since the last look."""
 
-    def paths_of(self, task_id: str) -> list[str]:
+    def paths(self, task_id: str) -> list[str]:
         return [
             path for path, (_, found) in self.files.items() if type(found) is Task and found.id == task_id
         ]
 
 
-def look_at(root: Path, folder: str, last: Look) -> Look:
+def scan(root: Path, folder: str, last: FolderScan) -> FolderScan:
     """Read what has changed since the ``last`` look, and keep the rest."""
-    now = Look()
+    now = FolderScan()
     left = [folder]
     while left:
         inner = left.pop()
@@ -142,7 +142,11 @@ def look_at(root: Path, folder: str, last: Look) -> Look:
 
 
 def _take_all(
-    now: Look, folder: str, entries: Iterable[os.DirEntry[str]], before: dict[str, ReadTask], left: list[str]
+    now: FolderScan,
+    folder: str,
+    entries: Iterable[os.DirEntry[str]],
+    before: dict[str, ReadTask],
+    left: list[str],
 ) -> None:
     """What nothing has happened to costs one question to the file system and little else."""
     for entry in entries:
@@ -156,14 +160,14 @@ def _take_all(
             _pass(now, path, entry, left)
 
 
-def _pass(now: Look, path: str, entry: os.DirEntry[str], left: list[str]) -> None:
+def _pass(now: FolderScan, path: str, entry: os.DirEntry[str], left: list[str]) -> None:
     if entry.is_dir(follow_symlinks=False):
         left.append(path)
     elif entry.is_symlink() and entry.is_dir():
         now.barred.append(TaskProblem(_shown(path), _LINK))
 
 
-def _take(now: Look, path: str, entry: os.DirEntry[str], last: ReadTask | None) -> None:
+def _take(now: FolderScan, path: str, entry: os.DirEntry[str], last: ReadTask | None) -> None:
     stamp, wall_s = _stamp(entry), time.time()
     try:
         found = _read(path, entry)

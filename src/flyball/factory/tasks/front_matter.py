@@ -286,10 +286,10 @@ def scalar(value: str) -> str:
     """
     if _PLAIN.fullmatch(value) and value.isprintable() and value.casefold() not in _OTHER_MEANINGS:
         return value
-    return '"' + "".join(_escaped(char) for char in value) + '"'
+    return '"' + "".join(_escape(char) for char in value) + '"'
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     if char in _ESCAPES:
         return _ESCAPES[char]
     if char.isprintable():

@@ -37,10 +37,10 @@ from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskSt
 from flyball.errors import SourceError, UsageError
 from flyball.factory.git.git import Git
 from flyball.factory.tasks.command import Program, ProgramOutput
-from flyball.factory.tasks.fields import Fields, moment_of, priority_of, why_no_title
+from flyball.factory.tasks.fields import Fields, parse_moment, parse_priority, title_problem
 from flyball.factory.tasks.front_matter import MalformedError, Value, parse, split
-from flyball.factory.tasks.port import Closing, Loaded, NewTask, TaskProblem
-from flyball.factory.tasks.task_text import body_of, entries, without_body, yaml_lines
+from flyball.factory.tasks.port import Closing, LoadedTasks, NewTask, TaskProblem
+from flyball.factory.tasks.task_text import entries, normalize_body, without_body, yaml_lines
 
 FIELDS = "number,title,body,state,labels,createdAt,url"
 IN_PROGRESS = "flyball:in-progress"
@@ -81,20 +81,20 @@ class GithubIssue(msgspec.Struct, frozen=True):
         return self.state.upper() in ("CLOSED", "MERGED")  # a pull request can be needed, too
 
 
-def id_of(number: int) -> str:
+def to_task_id(number: int) -> str:
     return f"gh-{number}"
 
 
-def number_of(task_id: str) -> int | None:
+def parse_task_id(task_id: str) -> int | None:
     """
-    >>> number_of("gh-12"), number_of("t-12"), number_of("gh-0x1")
+    >>> parse_task_id("gh-12"), parse_task_id("t-12"), parse_task_id("gh-0x1")
     (12, None, None)
     """
     found = re.fullmatch(r"gh-([1-9][0-9]{0,9})", task_id)
     return int(found[1]) if found else None
 
 
-def issues_of(out: bytes) -> Iterator[GithubIssue | TaskProblem]:
+def parse_issues(out: bytes) -> Iterator[GithubIssue | TaskProblem]:
     """The issues of a list; raises msgspec.DecodeError where there is no list at all."""
     try:
         found = msgspec.json.decode(out, type=list[msgspec.Raw])
@@ -107,34 +107,34 @@ def issues_of(out: bytes) -> Iterator[GithubIssue | TaskProblem]:
             yield TaskProblem("gh issue list", f"an issue cannot be read: {error}")
 
 
-def task_of(issue: GithubIssue, *, label: str) -> Task | TaskProblem:
+def to_task(issue: GithubIssue, *, label: str) -> Task | TaskProblem:
     """``label`` is what makes an issue a task; one that lacks it is only waited for, and never dispatched.
 
     Anybody may have written its text: one that cannot be read for whatever reason holds up no other.
     """
     try:
-        return _task_of(issue, label)
+        return _to_task(issue, label)
     except Exception as error:
         words = f"it cannot be read as a task ({type(error).__name__}: {error}); edit or unlabel it"
-        return TaskProblem(issue.url, words, id_of(issue.number))
+        return TaskProblem(issue.url, words, to_task_id(issue.number))
 
 
-def _task_of(issue: GithubIssue, label: str) -> Task | TaskProblem:
-    task_id = id_of(issue.number)
+def _to_task(issue: GithubIssue, label: str) -> Task | TaskProblem:
+    task_id = to_task_id(issue.number)
     title = issue.title.strip() if issue.title.isprintable() else " ".join(issue.title.split())
     try:
-        values, body = _taken_apart(issue.body or "")
+        values, body = _split_block(issue.body or "")
     except MalformedError as error:
         return TaskProblem(issue.url, str(error), task_id)
     fields = Fields(values, known=KEYS)
-    fields.wrong += [why] if (why := why_no_title(title)) else []
+    fields.wrong += [why] if (why := title_problem(title)) else []
     lines = _lines(body)
     parent = reference(fields.text("parent") or "") or next(iter(lines["parent"]), None)
     task = Task(
         id=task_id,
         title=title,
         status=_status(issue),
-        type=fields.type() if "type" in values else _labelled(issue, "type:") or DEFAULT_TYPE,
+        type=fields.type() if "type" in values else _label_value(issue, "type:") or DEFAULT_TYPE,
         priority=fields.priority() if "priority" in values else _priority(issue),
         needs=tuple(dict.fromkeys(chain(map(reference, fields.texts("needs")), lines["needs"]))),
         parent=parent,
@@ -143,7 +143,7 @@ def _task_of(issue: GithubIssue, label: str) -> Task | TaskProblem:
         footprint=fields.footprint(),
         acceptance=fields.acceptance(),
         body=body,
-        created=moment_of(issue.createdAt or ""),
+        created=parse_moment(issue.createdAt or ""),
         where=issue.url,
     )
     return TaskProblem(issue.url, fields.words(), task_id) if fields.wrong else task
@@ -155,17 +155,17 @@ def reference(written: str) -> str:
     ['gh-12', 'gh-12', 'gh-12', 't-1', '']
     """
     found = re.fullmatch(r"(?:#|gh-)?([0-9]+)", written.strip(), re.IGNORECASE | re.ASCII)
-    return id_of(int(found[1])) if found else written.strip()
+    return to_task_id(int(found[1])) if found else written.strip()
 
 
 # -- the parts of an issue ------------------------------------------------------------------------
 
 
-def _taken_apart(text: str) -> tuple[Mapping[str, Value], str]:
+def _split_block(text: str) -> tuple[Mapping[str, Value], str]:
     """What the block says, and the text without it."""
-    text = body_of(text)
+    text = normalize_body(text)
     if found := _FENCED.search(text):
-        return parse(found[1]).values, body_of(text[: found.start()] + text[found.end() :])
+        return parse(found[1]).values, normalize_body(text[: found.start()] + text[found.end() :])
     try:
         parts = split(text)
     except MalformedError:
@@ -175,7 +175,7 @@ def _taken_apart(text: str) -> tuple[Mapping[str, Value], str]:
     front = text[parts.begin : parts.end]
     if not any(did_you_mean(key.casefold(), KEYS) for key in _KEY.findall(front)):
         return {}, text
-    return parse(front, first_line=parts.first_line).values, body_of(text[parts.rest :])
+    return parse(front, first_line=parts.first_line).values, normalize_body(text[parts.rest :])
 
 
 def _lines(body: str) -> dict[str, list[str]]:
@@ -191,12 +191,12 @@ def _status(issue: GithubIssue) -> TaskStatus:
     return next((_STATUS_LABELS[name] for name in issue.names if name in _STATUS_LABELS), TaskStatus.OPEN)
 
 
-def _labelled(issue: GithubIssue, prefix: str) -> str:
+def _label_value(issue: GithubIssue, prefix: str) -> str:
     return next((name.removeprefix(prefix).strip() for name in issue.names if name.startswith(prefix)), "")
 
 
 def _priority(issue: GithubIssue) -> int:
-    number = priority_of(_labelled(issue, "priority:"))
+    number = parse_priority(_label_value(issue, "priority:"))
     return DEFAULT_PRIORITY if number is None else number
 
 
@@ -215,7 +215,7 @@ def is_task(issue: GithubIssue, label: str) -> bool:
 def body_for(new: NewTask) -> str:
     """The text of a new issue."""
     block = yaml_lines(entries(new))
-    body = body_of(new.body)
+    body = normalize_body(new.body)
     return f"{body}\n\n```yaml flyball\n{block}```\n".lstrip() if block else body
 
 
@@ -242,19 +242,19 @@ class GithubSource:
         self._label = label
         self._lock = RLock()
         self._said: tuple[bytes, ...] = ()
-        self._loaded = Loaded()
+        self._loaded = LoadedTasks()
         self._closed: dict[int, GithubIssue] = {}
         """Issues without the label that were closed when somebody needed them. They stay so."""
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedTasks:
         with self._lock:
             said = tuple(self._list(state) for state in ("open", "closed"))
             issues = [issue for answer in said for issue in self._issues(answer)]
-            others, answers = self._looked_up(issues)
+            others, answers = self._look_up(issues)
             if (*said, *answers) != self._said:
-                self._loaded = self._loaded_from([*issues, *others])
+                self._loaded = self._parse([*issues, *others])
                 self._said = (*said, *answers)
             return self._loaded
 
@@ -265,7 +265,7 @@ class GithubSource:
 
     def _issues(self, said: bytes) -> Iterator[GithubIssue | TaskProblem]:
         try:
-            found = list(issues_of(said))
+            found = list(parse_issues(said))
         except msgspec.DecodeError as error:
             raise SourceError(f"gh issue list did not answer with a list of issues: {error}") from error
         yield from found
@@ -278,17 +278,15 @@ class GithubSource:
                 "seen; take the label off those that are not to be done soon",
             )
 
-    def _loaded_from(self, issues: Sequence[GithubIssue | TaskProblem]) -> Loaded:
+    def _parse(self, issues: Sequence[GithubIssue | TaskProblem]) -> LoadedTasks:
         found = [
-            each if isinstance(each, TaskProblem) else task_of(each, label=self._label) for each in issues
+            each if isinstance(each, TaskProblem) else to_task(each, label=self._label) for each in issues
         ]
         tasks = {task.id: task for task in found if isinstance(task, Task)}
         kept = (without_body(task) if task.status is TaskStatus.CLOSED else task for task in tasks.values())
-        return Loaded(tuple(kept), tuple(each for each in found if isinstance(each, TaskProblem)))
+        return LoadedTasks(tuple(kept), tuple(each for each in found if isinstance(each, TaskProblem)))
 
-    def _looked_up(
-        self, issues: Sequence[GithubIssue | TaskProblem]
-    ) -> tuple[list[GithubIssue], list[bytes]]:
+    def _look_up(self, issues: Sequence[GithubIssue | TaskProblem]) -> tuple[list[GithubIssue], list[bytes]]:
         """Issues that open tasks refer to and the lists do not have, and what gh said about them."""
         known = {issue.number for issue in issues if isinstance(issue, GithubIssue)}
         wanted: dict[int, None] = {}
@@ -307,18 +305,18 @@ class GithubSource:
         return found, answers
 
     def _references(self, issue: GithubIssue) -> list[int]:
-        task = task_of(issue, label=self._label)
+        task = to_task(issue, label=self._label)
         if isinstance(task, TaskProblem):
             return []
         names = (*task.needs, *([task.parent] if task.parent else []))
-        return [number for number in map(number_of, names) if number is not None]
+        return [number for number in map(parse_task_id, names) if number is not None]
 
     def read(self, task_id: str) -> Task | None:
-        number = number_of(task_id)
+        number = parse_task_id(task_id)
         issue = self._view(number)[0] if number is not None else None
         if issue is None or not is_task(issue, self._label):
             return None
-        found = task_of(issue, label=self._label)
+        found = to_task(issue, label=self._label)
         return found if isinstance(found, Task) else None
 
     def _view(self, number: int) -> tuple[GithubIssue | None, bytes]:
@@ -333,7 +331,7 @@ class GithubSource:
         except (msgspec.DecodeError, RecursionError) as error:
             raise SourceError(f"gh issue view {number} did not answer with an issue: {error}") from error
 
-    def watched(self) -> Sequence[Path]:
+    def watch_folders(self) -> Sequence[Path]:
         """Nothing: issues are far away."""
         return ()
 
@@ -343,20 +341,20 @@ class GithubSource:
     # -- adding -----------------------------------------------------------------------------------
 
     def add(self, new: NewTask) -> Task:
-        if why := why_no_title(new.title):
+        if why := title_problem(new.title):
             raise UsageError(why)
         if new.id is not None:
             raise UsageError("GitHub numbers its issues by itself; leave the id out")
         labels = [self._label, *new.labels]
         args = ["issue", "create", f"--title={new.title.strip()}", "--body-file=-"]
-        args += [f"--label={_quoted(name)}" for name in labels]
+        args += [f"--label={_quote(name)}" for name in labels]
         made = self._with_labels(labels, *args, stdin=body_for(new))
         found = re.search(r"/issues/(\d+)\s*$", made.out.decode(errors="replace"))
         if found is None:
             raise SourceError(
                 f"gh issue create did not say what it made: {made.out[:120].decode(errors='replace')!r}"
             )
-        task = self.read(id_of(int(found[1])))
+        task = self.read(to_task_id(int(found[1])))
         if task is None:
             raise SourceError(
                 f"added issue {found[1]}, but it cannot be read as a task; look at {found[0].strip()}"
@@ -396,7 +394,7 @@ class GithubSource:
         self.unclaim(task_id)
 
     def _known(self, task_id: str) -> GithubIssue:
-        number = number_of(task_id)
+        number = parse_task_id(task_id)
         issue = self._view(number)[0] if number is not None else None
         if issue is None:
             raise SourceError(f"GitHub has no issue for task {task_id!r} any more")
@@ -413,14 +411,14 @@ class GithubSource:
                     "label", "create", name, fails=True
                 )  # most are there already, which is an error to gh
             return self._ask(*args, stdin=stdin)
-        return self._judged(answer, args)
+        return self._check(answer, args)
 
     def _ask(self, *args: str, stdin: str = "", fails: bool = False) -> ProgramOutput:
         """Run gh. SourceError if it fails, unless the caller looks into that (``fails``)."""
-        answer = self._gh.ask(*args, stdin=stdin)
-        return answer if fails else self._judged(answer, args)
+        answer = self._gh.run(*args, stdin=stdin)
+        return answer if fails else self._check(answer, args)
 
-    def _judged(self, answer: ProgramOutput, args: Sequence[str]) -> ProgramOutput:
+    def _check(self, answer: ProgramOutput, args: Sequence[str]) -> ProgramOutput:
         if answer.code == _EXIT_AUTH:
             raise SourceError("gh is not logged in to GitHub; run 'gh auth login'")
         if answer.code != 0:
@@ -428,7 +426,7 @@ class GithubSource:
         return answer
 
 
-def _quoted(label: str) -> str:
+def _quote(label: str) -> str:
     """gh takes a comma for the end of a label."""
     doubled = label.replace('"', '""')
     return f'"{doubled}"' if set(label) & set(',"\n') else label

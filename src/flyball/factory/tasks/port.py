@@ -35,7 +35,7 @@ class TaskProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedTasks:
     tasks: tuple[Task, ...] = ()
     """Every task that could be read, closed ones included as far as the source knows them. Of a closed one
     the body may be missing: ``read`` has it."""
@@ -74,7 +74,7 @@ class TaskSource(Protocol):
     @property
     def name(self) -> str: ...
 
-    def load(self) -> Loaded: ...
+    def load(self) -> LoadedTasks: ...
 
     def read(self, task_id: str) -> Task | None:
         """One task as it is now, with all its text; None if there is none that can be used."""
@@ -106,6 +106,6 @@ class TaskSource(Protocol):
         """Does a commit say that the task is closed? False where tasks do not live in the repository."""
         ...
 
-    def watched(self) -> Sequence[Path]:
+    def watch_folders(self) -> Sequence[Path]:
         """Folders whose change means that ``load`` may say something new; empty where nobody can tell."""
         ...

@@ -56,13 +56,13 @@ def _read(text: str, where: str) -> Task | TaskProblem | None:
     except MalformedError as error:
         return TaskProblem(where, str(error))
     fields = Fields(block.values)
-    task = fields.task(body=body_of(text[parts.rest :]), where=where)
+    task = fields.task(body=normalize_body(text[parts.rest :]), where=where)
     if fields.wrong:
         return TaskProblem(where, fields.words(), task.id or None)
     return task
 
 
-def body_of(text: str) -> str:
+def normalize_body(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
@@ -85,10 +85,10 @@ def _too_large(where: str) -> TaskProblem:
 # -- closing --------------------------------------------------------------------------------------
 
 
-def closed(data: bytes, *, why: str = "") -> bytes:
+def close_text(data: bytes, *, why: str = "") -> bytes:
     """The same text with its status closed, and why as its last words; a closed one stays as it is.
 
-    >>> closed(b"---\\nid: t-1\\ntitle: x\\nstatus: open\\n---\\nDo it.\\n", why="not wanted")
+    >>> close_text(b"---\\nid: t-1\\ntitle: x\\nstatus: open\\n---\\nDo it.\\n", why="not wanted")
     b'---\\nid: t-1\\ntitle: x\\nstatus: closed\\n---\\nDo it.\\n\\nClosed: not wanted\\n'
     """
     text = data.decode()
@@ -105,12 +105,12 @@ def closed(data: bytes, *, why: str = "") -> bytes:
 # -- writing --------------------------------------------------------------------------------------
 
 
-def written(new: NewTask, task_id: str, *, created: float) -> str:
+def new_text(new: NewTask, task_id: str, *, created: float) -> str:
     """The text of a new task."""
     names = [("id", scalar(task_id)), ("title", scalar(new.title.strip())), ("status", TaskStatus.OPEN.value)]
     labels = [("labels", _flow(new.labels))] if new.labels else []
     head = yaml_lines([*names, *entries(new), *labels, ("created", iso(created))])
-    body = body_of(new.body)
+    body = normalize_body(new.body)
     return f"---\n{head}---\n{body}\n" if body else f"---\n{head}---\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from flyball.factory.landing.hosts.port import Pull, PullError, PullState, said
+from flyball.factory.landing.hosts.port import Pull, PullError, PullState, run_program
 from flyball.factory.tasks.command import Program
 
 PROGRAM = "gh"
@@ -39,23 +39,23 @@ class GithubPulls:
 
     def find(self, branch: str) -> Pull | None:
         args = ("pr", "list", f"--head={branch}", "--state=open", f"--json={FIELDS}")
-        found = _decoded(self._said(*args), list[_Answer])
+        found = _decode(self._run(*args), list[_Answer])
         return next((_pull(each) for each in found if each.headRefName == branch), None)
 
     def open(self, *, branch: str, base: str, title: str, body: str) -> Pull:
         words = (f"--head={branch}", f"--base={base}", f"--title={title}", "--body-file=-")
-        said = self._said("pr", "create", *words, stdin=body).decode("utf-8", "replace")
+        run_program = self._run("pr", "create", *words, stdin=body).decode("utf-8", "replace")
         # The last line is its address.
-        number = re.search(r"/pull/(\d+)\s*$", said)
+        number = re.search(r"/pull/(\d+)\s*$", run_program)
         if number is None:
-            raise PullError(f"gh pr create did not say which pull request it opened: {said.strip()!r}")
-        return self.look(int(number[1]))
+            raise PullError(f"gh pr create did not say which pull request it opened: {run_program.strip()!r}")
+        return self.get(int(number[1]))
 
-    def look(self, number: int) -> Pull:
-        return _pull(_decoded(self._said("pr", "view", str(number), f"--json={FIELDS}"), _Answer))
+    def get(self, number: int) -> Pull:
+        return _pull(_decode(self._run("pr", "view", str(number), f"--json={FIELDS}"), _Answer))
 
-    def _said(self, *args: str, stdin: str = "") -> bytes:
-        return said(self._gh, args, stdin=stdin, way_out="gh auth status shows your login")
+    def _run(self, *args: str, stdin: str = "") -> bytes:
+        return run_program(self._gh, args, stdin=stdin, way_out="gh auth status shows your login")
 
 
 def _pull(answer: _Answer) -> Pull:
@@ -71,7 +71,7 @@ def _pull(answer: _Answer) -> Pull:
     )
 
 
-def _decoded(text: bytes, kind: Any) -> Any:
+def _decode(text: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from flyball.factory.landing.hosts.port import Pull, PullError, PullState, said
+from flyball.factory.landing.hosts.port import Pull, PullError, PullState, run_program
 from flyball.factory.tasks.command import Program
 
 PROGRAM = "glab"
@@ -40,16 +40,18 @@ class GitlabPulls:
         self._glab = Program((PROGRAM,), root, INSTALL, _QUIET, timeout_s)
 
     def find(self, branch: str) -> Pull | None:
-        found = self._asked(f"{_ALL}?state=opened&source_branch={quote(branch, safe='')}", kind=list[_Answer])
+        found = self._call_api(
+            f"{_ALL}?state=opened&source_branch={quote(branch, safe='')}", kind=list[_Answer]
+        )
         return next((self._pull(each) for each in found if each.source_branch == branch), None)
 
     def open(self, *, branch: str, base: str, title: str, body: str) -> Pull:
         fields = {"source_branch": branch, "target_branch": base, "title": title, "description": body}
         words = [word for key, value in fields.items() for word in ("--raw-field", f"{key}={value}")]
-        return self._pull(self._asked("--method=POST", _ALL, *words, kind=_Answer))
+        return self._pull(self._call_api("--method=POST", _ALL, *words, kind=_Answer))
 
-    def look(self, number: int) -> Pull:
-        return self._pull(self._asked(f"{_ALL}/{number}", kind=_Answer))
+    def get(self, number: int) -> Pull:
+        return self._pull(self._call_api(f"{_ALL}/{number}", kind=_Answer))
 
     def _pull(self, answer: _Answer) -> Pull:
         return Pull(
@@ -58,17 +60,17 @@ class GitlabPulls:
             state=_STATES.get(answer.state, PullState.CLOSED),
             branch=answer.source_branch,
             head=answer.sha or "",
-            approved=answer.state == "opened" and self._approved(answer.iid),
+            approved=answer.state == "opened" and self._is_approved(answer.iid),
             commit=answer.squash_commit_sha or answer.merge_commit_sha or answer.sha or "",
         )
 
-    def _approved(self, number: int) -> bool:
+    def _is_approved(self, number: int) -> bool:
         """By somebody: where no approval is required, GitLab calls everything approved."""
-        found: _Approvals = self._asked(f"{_ALL}/{number}/approvals", kind=_Approvals)
+        found: _Approvals = self._call_api(f"{_ALL}/{number}/approvals", kind=_Approvals)
         return found.approved and bool(found.approved_by)
 
-    def _asked(self, *args: str, kind: Any) -> Any:
-        text = said(self._glab, ("api", *args), way_out="glab auth status shows your login")
+    def _call_api(self, *args: str, kind: Any) -> Any:
+        text = run_program(self._glab, ("api", *args), way_out="glab auth status shows your login")
         try:
             return msgspec.json.decode(text, type=kind)
         except (msgspec.DecodeError, RecursionError) as error:

@@ -51,13 +51,13 @@ class PullHost(Protocol):
 
     def open(self, *, branch: str, base: str, title: str, body: str) -> Pull: ...
 
-    def look(self, number: int) -> Pull: ...
+    def get(self, number: int) -> Pull: ...
 
 
-def said(program: Program, args: Sequence[str], *, stdin: str = "", way_out: str) -> bytes:
+def run_program(program: Program, args: Sequence[str], *, stdin: str = "", way_out: str) -> bytes:
     """What a program answered; PullError if it failed."""
     try:
-        answer = program.ask(*args, stdin=stdin)
+        answer = program.run(*args, stdin=stdin)
     except SourceError as error:
         raise PullError(str(error)) from error
     if answer.code != 0:

@@ -15,13 +15,13 @@ class NoOriginError(PullError):
     """The project has no remote to push to."""
 
 
-def host_of(root: Path, wish: str = "auto") -> PullHost:
+def find_host(root: Path, wish: str = "auto") -> PullHost:
     """The host of a project's origin; PullError where there is none that could be asked."""
     address = Git(root).run("remote", "get-url", "origin")
     if not address.ok:
         words = "the project has no remote called origin to push to"
         raise NoOriginError(f"{words}; git remote add origin ADDRESS")
-    name = _named(address.text) if wish == "auto" else wish
+    name = _host_name(address.text) if wish == "auto" else wish
     if name is None:
         words = f"cannot tell from {address.text} which host this is"
         raise PullError(f'{words}; set merge.host = "github" or "gitlab" in flyball.toml')
@@ -33,10 +33,10 @@ def host_of(root: Path, wish: str = "auto") -> PullHost:
     return github.GithubPulls(root) if name == "github" else gitlab.GitlabPulls(root)
 
 
-def _named(address: str) -> str | None:
+def _host_name(address: str) -> str | None:
     """
-    >>> _named("git@github.com:me/x.git"), _named("https://gitlab.example.org/x"), _named("/srv/x.git")
-    ('github', 'gitlab', None)
+    >>> [_host_name(a) for a in ("git@github.com:me/x.git", "https://gitlab.example.org/x", "/srv/x.git")]
+    ['github', 'gitlab', None]
     """
     url = urlsplit(address)
     host = url.hostname or (address.partition(":")[0].rpartition("@")[2] if ":" in address else "")

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from flyball.host.off_loop import Threads
 
-off_loop = Threads(32, "flyball-git").call
+run_in_thread = Threads(32, "flyball-git").call
