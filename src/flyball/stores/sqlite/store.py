@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from enum import Enum, auto
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -41,6 +42,30 @@ from flyball.stores.transaction import ExclusiveSteps, operation
 CHECKPOINT_EVERY = 300
 MISSES_MOST = 16
 LOOK_EVERY_S = 1.0
+
+
+class State(Enum):
+    """Of the file, for the thread that has the mutex.
+
+    ======  =====================================  ==========================================
+    state   the file's lock, the transaction        left by
+    ======  =====================================  ==========================================
+    IDLE    neither                                 ``begin``, ``_at_once``, ``begin_together``
+    LOCKED  the lock, for a step about to begin     ``begin``; ``_at_once`` that changed a row
+    STEP    both, for one operation                 ``end``
+    BATCH   both, for all until ``end_together``    ``end_together``
+    ======  =====================================  ==========================================
+
+    Whatever fails leads back to IDLE, but out of a BATCH, which only ``end_together`` ends.
+    """
+
+    IDLE = auto()
+    LOCKED = auto()
+    STEP = auto()
+    BATCH = auto()
+
+
+IDLE, LOCKED, STEP, BATCH = State
 
 
 class _WriteStep:
@@ -70,13 +95,10 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         self._read_only = read_only
         self._rows: SqliteRows | None = None
         """The open connection; None before the first use and after a fork."""
+        self._state = IDLE
         self._commits = 0
-        self._together = False
-        """The steps of the thread that has the mutex share one transaction."""
         self._misses = self._skips = 0
         """Where something is in the way again and again, most do not try the short way first."""
-        self._lock_kept = False
-        """The thread that has the mutex has the file's lock too, for a step that it is about to open."""
         self._inherited: SqliteRows | None = None
         self._file: schema.FileId | None = None
         self._looked_at = 0.0
@@ -94,7 +116,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         with self._translated():
             self._look_for_the_file()
             rows = self._ready()
-            if self._together:
+            if self._state is BATCH:
                 yield rows
                 return
             try:
@@ -117,7 +139,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         if not self._mutex.acquire(blocking=False):
             return False
         try:
-            idle = self._rows is not None and not self._inside and not self._together
+            idle = self._rows is not None and not self._inside and self._state is IDLE
             return idle and self._ready().find_grant(claim_id) is not None
         except sqlite3.Error:
             return False
@@ -125,10 +147,10 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             self._mutex.release()
 
     def _roll_back(self) -> None:
-        if not self._together:
+        if self._state is not BATCH:
             if self._rows is not None:
                 _roll_back(self._rows.connection)
-            self._lock_kept = False
+            self._state = IDLE
             if not self._read_only:
                 self._file_lock.let_go()
 
@@ -139,11 +161,11 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
                 raise StoreReadOnlyError(f"{self.path} was opened for reading only")
             self._look_for_the_file()
             rows = self._ready()
-            if not self._together:
-                if not self._lock_kept:
+            if self._state is not BATCH:
+                if self._state is IDLE:
                     self._file_lock.acquire()
-                self._lock_kept = False
                 self._open_step(rows)
+                self._state = STEP
         except BaseException as error:
             raise self._translate(error) from error.__cause__
         return rows
@@ -157,12 +179,13 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             rows.epoch = self._world.epoch()
         except BaseException:
             _roll_back(connection)
+            self._state = IDLE
             self._file_lock.let_go()
             raise
 
     def end(self, error: BaseException | None) -> None:
         """Commit, or roll back on an error; let the file's lock go; raise what went wrong as ours."""
-        if self._together:
+        if self._state is BATCH:
             if error is not None:
                 raise self._translate(error)
             return
@@ -179,6 +202,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             error = failure
         finally:
             _roll_back(connection)
+            self._state = IDLE
             self._file_lock.release()
         if error is not None:
             raise self._translate(error)
@@ -219,7 +243,13 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             return None
         self._look_for_the_file()
         # Whatever else is due rides in a step.
-        if self._rows is None or self._read_only or self._together or self._unwritten or self._clock.due:
+        if (
+            self._rows is None
+            or self._read_only
+            or self._state is BATCH
+            or self._unwritten
+            or self._clock.due
+        ):
             return None
         return self._try_at_once(self._rows.connection, statement, values)
 
@@ -227,7 +257,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         self, connection: sqlite3.Connection, statement: str, values: fast_path.Values
     ) -> list[tuple[Any, ...]] | None:
         self._file_lock.acquire()
-        self._lock_kept = True
+        self._state = LOCKED
         try:
             cursor = connection.execute(statement, (self._clock(), *values))
             done: list[tuple[Any, ...]] = cursor.fetchall()
@@ -238,7 +268,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             self._skips = self._misses if self._misses > 1 else 0
             return None
         self._misses = 0
-        self._lock_kept = False
+        self._state = IDLE
         self._file_lock.release()
         self._commits += 1
         self._checkpoint_now_and_then(connection)
@@ -253,12 +283,14 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         """
         if self._read_only or not self._mutex.acquire(blocking=False):
             return False
+        began = False
         try:
-            self._together = not self._inside and self._opened_at_once()
+            if self._state is IDLE and not self._inside and self._opened_at_once():
+                self._state, began = BATCH, True
         finally:
-            if not self._together:
+            if not began:
                 self._mutex.release()
-        return self._together
+        return began
 
     def _opened_at_once(self) -> bool:
         rows = self._rows
@@ -275,13 +307,13 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
 
     def end_together(self, *, keep: bool) -> bool:
         """Commit what was done together, or undo it. False: none of it was done."""
-        invariant(self._together, "what ends together began together")
+        invariant(self._state is BATCH, "what ends together began together")
         try:
             self._close_step(self._ready(), None if keep else StoreError("undone"))
         except StoreError:
             return False
         finally:
-            self._together = False
+            self._state = IDLE
             self._mutex.release()
         return True
 
@@ -299,7 +331,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         """Once a second, before a step: is it still the one that its name names? Else everybody who comes new
         works on another, and each side grants the whole cap."""
         now = time.monotonic()
-        if now - self._looked_at < LOOK_EVERY_S or self._together or self._lock_kept or self._rows is None:
+        if now - self._looked_at < LOOK_EVERY_S or self._state is not IDLE or self._rows is None:
             return
         self._looked_at = now
         if schema.file_id(self.path) != self._file:
