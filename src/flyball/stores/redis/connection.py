@@ -34,7 +34,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
 from flyball.host.install_hints import extra_command
-from flyball.stores.redis.errors import as_store_error
+from flyball.stores.redis.errors import NotSentError, as_store_error
 
 if TYPE_CHECKING:
     from flyball.stores.redis.scripts import Script
@@ -72,7 +72,7 @@ class PipelinedConnections:
         try:
             line = self._idle.pop()
         except IndexError:
-            return _open_connection(self._pool)
+            return self._open()
         try:
             lives = not line.can_read(timeout=0)
         except Exception:
@@ -80,8 +80,15 @@ class PipelinedConnections:
         if not lives:
             line.disconnect()
             self._pool.release(line)
-            return _open_connection(self._pool)
+            return self._open()
         return line
+
+    def _open(self) -> Any:
+        try:
+            # Before 5.3 the driver wants to know what for.
+            return self._pool.get_connection(*(("EVALSHA",) if _driver_version() < (5, 3) else ()))
+        except Exception as error:
+            raise NotSentError(error) from error
 
 
 def pack_command(command: Sequence[object]) -> bytes:
@@ -99,12 +106,10 @@ def _is_answer(error: BaseException) -> bool:
     return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
 
 
-def _open_connection(pool: Any) -> Any:
+def _driver_version() -> tuple[int, ...]:
     import redis
 
-    major, minor = (int(part) for part in redis.__version__.split(".")[:2])
-    # Before 5.3 the driver wants to know what for.
-    return pool.get_connection("EVALSHA") if (major, minor) < (5, 3) else pool.get_connection()
+    return tuple(int(part) for part in redis.__version__.split(".")[:2])
 
 
 ANSWER_S = 5.0
@@ -276,7 +281,7 @@ class RedisConnections:
             raise UsageError(f"cannot use FLYBALL_URL for {self.words}: {error}") from None
         except Exception as error:
             self._link.drop()
-            self._fail(error)
+            self._fail(NotSentError(error))
         return self._link.client
 
     def _check_open(self) -> None:
@@ -318,7 +323,8 @@ class RedisConnections:
             self._fail(error)
 
     def _fail(self, error: Exception) -> NoReturn:
-        ours = as_store_error(error, self.words, self.answer_s, self.space)
+        driver_error = error.error if isinstance(error, NotSentError) else error
+        ours = as_store_error(driver_error, self.words, self.answer_s, self.space)
         if isinstance(ours, StoreReadOnlyError) and self._client is not None:
             # Another server may be the primary by now: the next call finds out which.
             self._drop()
@@ -328,7 +334,7 @@ class RedisConnections:
             raise ours from error
         finally:
             # An error that knows its own frame is only freed by the garbage collector, with all it knows.
-            del ours, error
+            del ours, driver_error, error
 
 
 class Ears:

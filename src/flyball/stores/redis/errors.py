@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from flyball.errors import StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
 
 
+class NotSentError(Exception):
+    """There was no connection, so nothing was sent. ``error`` is the driver's."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def maybe_done(error: BaseException) -> bool:
-    """Was it perhaps done although it failed? Not where no connection came about, or it was refused."""
+    """Was it perhaps done although it failed? Not where it was not sent, or the server refused it."""
     cause = error.__cause__
-    lost = type(cause).__name__ in ("TimeoutError", "ConnectionError") if cause is not None else True
-    return lost and "connecting to" not in str(cause)
+    return cause is None or type(cause).__name__ in ("TimeoutError", "ConnectionError")
 
 
 def as_store_error(error: Exception, server: str, answer_s: float, space: str) -> StoreError:

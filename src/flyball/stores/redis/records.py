@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, Limits, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.rate_window import Source, Window
@@ -256,8 +257,8 @@ def pool_row(name: str, f: Mapping[str, str]) -> PoolRow:
         raise StoreUnreadableError(f"pool {name!r} is stored wrongly: {error!r}") from error
 
 
-def pairs(flat: Sequence[str]) -> dict[str, str]:
-    """A hash as the server returns it from a script."""
+def pairs(flat: Sequence[Any]) -> dict[str, Any]:
+    """A hash, or named values, as a script returns them: names and values in turn."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 

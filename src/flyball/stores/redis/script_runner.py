@@ -21,7 +21,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -212,12 +212,15 @@ class RedisSteps:
         return self._server.run(self._scripts[name], self._registry.pool_key(pool), *arguments)
 
     def _run_once(self, name: str, pool: str, argument: str) -> Any:
-        """Run a script that has a clock and needs no plan."""
-        reply = self._run(name, pool, self._context(), argument)
-        while reply[0] == "late":
-            self._server.note_time(float(reply[1]))
+        """Run a script that has a clock and needs no plan; its text, or the values of its reply by name."""
+        while True:
             reply = self._run(name, pool, self._context(), argument)
-        return reply
+            if isinstance(reply, str):
+                return reply
+            found = records.pairs(reply)
+            if found["kind"] != "late":
+                return found
+            self._server.note_time(float(found["now"]))
 
     def _run_until_done(
         self,
@@ -245,30 +248,28 @@ class RedisSteps:
         while rounds < patience:
             reply = self._server.run(script, key, self._context(), argument, *resume)
             rounds += 1
-            if type(reply) is str:
+            if isinstance(reply, str):
                 first, _, lines = reply.partition("\n")
-                if lines:
-                    self._collect_effects(pool, lines, after, facts)
+                self._collect_effects(pool, lines, after, facts)
                 return head or first
-            if reply[0] == "late":
-                # We still wait for it, so it is not late: the server's clock was set.
-                self._server.note_time(float(reply[1]))
-            elif reply[0] == "block":
-                self._collect_effects(pool, reply[1], after, facts)
-                block = block_payload(self._registry.take_block(pool))
-                resume = (resume[0] if resume else "", block, stopped)
-            elif reply[0] == "stopped":
-                self._collect_effects(pool, reply[3], after, facts)
-                head = head or reply[2]
-                stopped += self._stopped_answers(reply[4])
-                resume = (reply[1], "", stopped)
-                # Nobody was faster: it goes on with what it did not know before.
-                rounds -= 1
-            else:
-                self._collect_effects(pool, reply[3], after, facts)
-                head = head or reply[2]
-                changes = make_plan(parse_state(pool, reply), self._world)
-                resume, facts = (reply[1], self._payload(pool, changes), stopped), changes.facts
+            found = records.pairs(reply)
+            self._collect_effects(pool, found.get("effects", ""), after, facts)
+            head = head or found.get("head", "")
+            match found["kind"]:
+                case "late":
+                    # We still wait for it, so it is not late: the server's clock was set.
+                    self._server.note_time(float(found["now"]))
+                case "block":
+                    block = block_payload(self._registry.take_block(pool))
+                    resume = (resume[0] if resume else "", block, stopped)
+                case "stopped":
+                    stopped += self._stopped_answers(found["questions"])
+                    resume = (found["resume"], "", stopped)
+                    # No other process was faster: it goes on with what it did not know before.
+                    rounds -= 1
+                case _:
+                    changes = make_plan(parse_state(pool, found), self._world)
+                    resume, facts = (found["resume"], self._payload(pool, changes), stopped), changes.facts
         if patience < PATIENCE:
             return head
         raise StoreBusyError(f"pool {pool!r} is planned anew all the time; try again")
@@ -380,18 +381,22 @@ class _Tags:
         return f"{self._begin}{next(self._numbers):x}"
 
 
-def parse_state(pool: str, reply: list[Any]) -> PoolState:
-    fields, projects = records.split_uses(records.pairs(reply[5]))
+def parse_state(pool: str, reply: Mapping[str, Any]) -> PoolState:
+    """From a reply of the kind ``plan``, which may leave things out, or ``pool``, which has everything."""
+    fields, projects = records.split_uses(records.pairs(reply["pool"]))
+    shares_known = reply["kind"] == "pool" or reply["epoch"]
+    claims = records.pairs(reply.get("claims", ()))
     return PoolState(
         pool=pool,
-        now=float(reply[4]),
+        now=float(reply["now"]),
         fields=fields,
-        events=reply[6],
+        events=reply["inbox"],
         projects=projects,
-        demands=records.pairs(reply[7]),
-        claims={},
-        trial_live=bool(reply[8]),
-        shares=records.parse_shares(reply[9], reply[10]) if reply[11] else None,
-        epoch=reply[11],
-        divide=bool(reply[12]),
+        demands=records.pairs(reply["demands"]),
+        claims={int(claim_id): line for claim_id, line in claims.items()},
+        trial_live=bool(reply.get("trial_live")),
+        hosts=records.pairs(reply.get("hosts", ())),
+        shares=records.parse_shares(reply["shares"], reply["targets"]) if shares_known else None,
+        epoch=reply["epoch"],
+        divide=bool(reply.get("divide")),
     )

@@ -66,29 +66,15 @@ class AdminReads(RedisSteps):
 
     def _image(self, *pools: str) -> PoolImage:
         """Some pools as they are now."""
-        states = [state for pool in pools if (state := self._read_pool(pool)).fields]
+        states = [
+            state
+            for pool in pools
+            if (state := parse_state(pool, self._run_once("read_pool", pool, ""))).fields
+        ]
         image = PoolImage(max((state.now for state in states), default=0.0) or self.now())
         for state in states:
             image.load(state)
         return image
-
-    def _read_pool(self, pool: str) -> PoolState:
-        now, row, events, demands, claims, hosts, shares, targets, epoch = self._run_once(
-            "read_pool", pool, ""
-        )
-        fields, projects = records.split_uses(records.pairs(row))
-        return PoolState(
-            pool=pool,
-            now=float(now),
-            fields=fields,
-            events=events,
-            projects=projects,
-            demands=records.pairs(demands),
-            claims={int(claim_id): line for claim_id, line in records.pairs(claims).items()},
-            hosts=records.pairs(hosts),
-            shares=records.parse_shares(shares, targets),
-            epoch=epoch,
-        )
 
     def _image_of_all(self) -> ImageTransaction:
         return ImageTransaction(self._world, self._image(*self._registry.pools()))
@@ -121,7 +107,7 @@ class AdminReads(RedisSteps):
 
     def _read_state(self, pool: str) -> PoolState:
         reply = self._run_once("do_swap_in", pool, "state")
-        invariant(reply[0] == "plan", "asked for its state, a pool tells it")
+        invariant(reply["kind"] == "plan", "asked for its state, a pool tells it")
         return parse_state(pool, reply)
 
     def facts(self, *, limit: int) -> list[Fact]:
@@ -227,7 +213,7 @@ class RedisStore(AdminReads):
         if pool is None:
             return False
         argument = f"{claim_id}\t{records.number(asked_at)}\t{ttl_s!r}"
-        return bool(self._run_once("do_extend", pool, argument)[0] == "1")
+        return bool(self._run_once("do_extend", pool, argument) == "1")
 
     def note(self, name: str, fresh: str) -> str:
         return self._registry.note(name, fresh)
@@ -305,13 +291,15 @@ class RedisStore(AdminReads):
         return [*{claim.holder for claim in census.claims}, *(demand.holder for demand in census.demands)]
 
     def pool_census(self, pool: str) -> HolderCensus:
-        claims, demands, hosts = self._run("read_watched", pool)
-        heard = records.pairs(hosts)
+        reply = records.pairs(self._run("read_watched", pool))
+        hosts = records.pairs(reply["hosts"])
         found = [
-            records.parse_claim(pool, int(claim_id), line, heard)
-            for claim_id, line in records.pairs(claims).items()
+            records.parse_claim(pool, int(claim_id), line, hosts)
+            for claim_id, line in records.pairs(reply["claims"]).items()
         ]
-        demanding = [records.parse_demand(pool, *demand) for demand in records.pairs(demands).items()]
+        demanding = [
+            records.parse_demand(pool, *demand) for demand in records.pairs(reply["demands"]).items()
+        ]
         return HolderCensus(
             tuple(sorted(found, key=lambda claim: claim.id)),
             tuple(sorted(demanding, key=lambda demand: (demand.project, demand.holder.pid))),

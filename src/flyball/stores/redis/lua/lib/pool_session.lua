@@ -20,7 +20,7 @@ do
   end
   now = tonumber(when)
   -- Whoever sent this has given up and may have asked again: what it wanted must not happen late.
-  if deadline ~= '' and now > tonumber(deadline) then return {'late', text(now)} end
+  if deadline ~= '' and now > tonumber(deadline) then return {'kind', 'late', 'now', text(now)} end
 end
 
 -- no twin: what is to be done after the commit travels as lines (script_runner.py reads them)
@@ -252,25 +252,30 @@ function session.is_stale()
   return pool.events > 0 or valid_for_s <= 0 or valid_for_s > 2 * FOREVER_S
 end
 
--- Everything a plan is made from, and where to go on once there is one. ``divide``: share leases need one too.
--- Where something has to be answered before the script goes on: the questions instead.
+-- The reply of a script that cannot go on by itself: names and values in turn. Of the kind 'plan' it has everything
+-- a plan is made from, and where to go on once there is one (``divide``: share leases need one too); of the kind
+-- 'stopped' the questions that have to be answered first. A script that is done returns one text.
 -- twin: stores/redis/script_runner.py parse_state
 function session.ask_for_plan(resume, head, whole, divide)
   session.write()
   if #session.questions > 0 then
-    return {'stopped', resume or '', head or '', table.concat(session.effects, '\n'), session.questions}
+    return {
+      'kind', 'stopped', 'resume', resume or '', 'head', head or '', 'effects', table.concat(session.effects, '\n'),
+      'questions', session.questions,
+    }
   end
   -- A change that a person asks for may still be refused: nobody holds back for it.
   local rows, targets, epoch = shares.state(divide, not whole)
   whole = whole or (pool and pool.share == 'strict')
   local trial = pool and pool.trial_id
   return {
-    'plan', resume or '', head or '', table.concat(session.effects, '\n'), text(now),
-    call('HGETALL', PREFIX .. 'pool'),
-    pool and pool.events > 0 and call('LRANGE', PREFIX .. 'inbox', 0, -1) or {},
-    whole and call('HGETALL', PREFIX .. 'demands') or {},
-    trial and call('HEXISTS', PREFIX .. 'claims', text(trial)) or 0,
-    rows, targets, epoch, divide and '1' or '',
+    'kind', 'plan', 'resume', resume or '', 'head', head or '', 'effects', table.concat(session.effects, '\n'),
+    'now', text(now),
+    'pool', call('HGETALL', PREFIX .. 'pool'),
+    'inbox', pool and pool.events > 0 and call('LRANGE', PREFIX .. 'inbox', 0, -1) or {},
+    'demands', whole and call('HGETALL', PREFIX .. 'demands') or {},
+    'trial_live', trial and call('HEXISTS', PREFIX .. 'claims', text(trial)) or 0,
+    'shares', rows, 'targets', targets, 'epoch', epoch, 'divide', divide and '1' or '',
   }
 end
 
@@ -282,18 +287,21 @@ function session.add_to_inbox(event)
   session.put('events', call('LLEN', PREFIX .. 'inbox'))
 end
 
--- The session, ready to be worked at; or what has to be returned first. ``unless``: who can do with an old plan.
+-- Reads the pool. Returns what the script has to return first, if anything. ``unless``: an old plan will do.
+-- ``resume``: where to go on, if the caller was not told.
 -- twin: stores/pool_session.py PoolSession.refresh_if_stale
-function session.open(project, unless)
+function session.open(project, unless, resume)
   if ARGV[4] and ARGV[4] ~= '' then session.install_plan(ARGV[4]) end
   session.read(project)
-  if not pool or (session.is_stale() and not (unless and unless())) then return session.ask_for_plan(ARGV[3]) end
+  if not pool or (session.is_stale() and not (unless and unless())) then
+    return session.ask_for_plan((ARGV[3] or '') ~= '' and ARGV[3] or resume)
+  end
 end
 
--- A new claim needs an id: {'block'} asks for more of them.
+-- A new claim needs an id: a reply of the kind 'block' asks for more of them.
 -- twin: stores/pool_session.py PoolSession.take_id
 function session.ask_for_ids()
-  return pool.next_id % ID_BLOCK == 0 and {'block', table.concat(session.effects, '\n')}
+  return pool.next_id % ID_BLOCK == 0 and {'kind', 'block', 'effects', table.concat(session.effects, '\n')}
 end
 
 -- twin: stores/pool_session.py PoolSession.finish

@@ -2,6 +2,6 @@
 -- twin: stores/operations.py StoreOperations.extend
 local id, asked_at, ttl_s = match(ARGV[2], '^([^\t]*)\t([^\t]*)\t(.*)$')
 local claim = claims.find(tonumber(id), asked_at)
-if not claim or not claim.expires_at or claim.expires_at <= now then return {'0'} end
+if not claim or not claim.expires_at or claim.expires_at <= now then return '0' end
 remote.expire(claim, now + tonumber(ttl_s))
-return {'1'}
+return '1'

@@ -35,11 +35,8 @@ local function next_dead()
 end
 
 if first and not dropped and not next_dead() then return 'reclaimed' end
-local unready = session.open()
-if unready then
-  unready[2] = unready[2] ~= '' and unready[2] or text(index)
-  return unready
-end
+local unready = session.open(nil, nil, text(index))
+if unready then return unready end
 if stage ~= '' then
   local unplanned = handoff.hand_off(rest)
   if unplanned then return session.ask_for_plan(text(index) .. ' ' .. stage .. ' ' .. unplanned) end

@@ -1,7 +1,9 @@
--- Everything one pool knows, for looking.
--- twin: stores/redis/pool_image.py PoolImage.load
+-- Everything one pool knows, for reads.
+-- twin: stores/redis/script_runner.py parse_state
 return {
-  text(now), call('HGETALL', PREFIX .. 'pool'), call('LRANGE', PREFIX .. 'inbox', 0, -1),
-  call('HGETALL', PREFIX .. 'demands'), call('HGETALL', PREFIX .. 'claims'), call('HGETALL', PREFIX .. 'hosts'),
-  call('HGETALL', PREFIX .. 'shares'), call('HGETALL', PREFIX .. 'targets'), shares.epoch(),
+  'kind', 'pool', 'now', text(now), 'pool', call('HGETALL', PREFIX .. 'pool'),
+  'inbox', call('LRANGE', PREFIX .. 'inbox', 0, -1), 'demands', call('HGETALL', PREFIX .. 'demands'),
+  'claims', call('HGETALL', PREFIX .. 'claims'), 'hosts', call('HGETALL', PREFIX .. 'hosts'),
+  'shares', call('HGETALL', PREFIX .. 'shares'), 'targets', call('HGETALL', PREFIX .. 'targets'),
+  'epoch', shares.epoch(),
 }

@@ -20,4 +20,6 @@ for _, id in ipairs(ids) do
 end
 local listed = {}
 for i, item in ipairs(found) do listed[i] = item end
-return {listed, redis.call('HGETALL', PREFIX .. 'demands'), redis.call('HGETALL', PREFIX .. 'hosts')}
+return {
+  'claims', listed, 'demands', redis.call('HGETALL', PREFIX .. 'demands'), 'hosts', redis.call('HGETALL', PREFIX .. 'hosts'),
+}
