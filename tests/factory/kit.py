@@ -60,7 +60,7 @@ class Line:
     pid: int
 
 
-def until(condition: Callable[[], object], what: str, limit_s: float = 30.0) -> None:
+def until(condition: Callable[[], object], what: str, limit_s: float = 90.0) -> None:
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"waited in vain for: {what}"

@@ -120,7 +120,7 @@ class Fleet:
             assert node.wait(30.0) == 0
             assert "closed" in self.observer.words[node.pid]
 
-    def until(self, holds: Callable[[], object], what: str, *, within_s: float = 30.0) -> None:
+    def until(self, holds: Callable[[], object], what: str, *, within_s: float = 90.0) -> None:
         end = time.monotonic() + within_s
         while not holds():
             for node in self._nodes:

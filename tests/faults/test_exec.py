@@ -115,7 +115,7 @@ def test_a_waiter_under_nohup_outlives_the_terminal_it_was_left_in(
     until(lambda: pool().waiting == 1, "the second to wait")
     night.send_signal(signal.SIGHUP)
     first.terminate()
-    assert night.communicate(timeout=15)[0] == "ran\n"
+    assert night.communicate(timeout=60)[0] == "ran\n"
     assert night.returncode == 0
 
 
@@ -205,7 +205,7 @@ def test_two_execs_share_one_cap_and_status_explains_the_waiter(
     assert (ask.name, ask.reason, ask.position) == ("second", "cap", 1)
     assert "first" in ask.words
     first.terminate()
-    output, said = second.communicate(timeout=15)
+    output, said = second.communicate(timeout=60)
     assert output == "mine\n"
     assert said.startswith("flyball: waiting: anthropic 1/1")
 
@@ -244,7 +244,7 @@ def test_signals_sent_to_the_wrapper_reach_the_command(
     wrapper = started("--", "sh", "-c", script)
     until(ready.exists, "the command to be ready")
     wrapper.send_signal(number)
-    assert wrapper.communicate(timeout=15)[0] == "got it\n"
+    assert wrapper.communicate(timeout=60)[0] == "got it\n"
     assert wrapper.returncode == 5
 
 
@@ -258,7 +258,7 @@ def test_a_wrapper_told_to_stop_while_waiting_gives_its_place_back(
     assert waiter.stderr is not None
     assert "waiting" in waiter.stderr.readline()
     waiter.terminate()
-    assert waiter.wait(timeout=15) == 128 + signal.SIGTERM
+    assert waiter.wait(timeout=60) == 128 + signal.SIGTERM
     assert pool().waiting == 0
 
 
@@ -274,7 +274,7 @@ def test_the_wrapper_stops_with_its_command_and_continues_it(
     os.kill(wrapper.pid, signal.SIGCONT)
     until(lambda: _state(command) in "SR", "the command to go on")
     wrapper.terminate()
-    assert wrapper.wait(timeout=15) == -signal.SIGTERM
+    assert wrapper.wait(timeout=60) == -signal.SIGTERM
 
 
 class Terminal:

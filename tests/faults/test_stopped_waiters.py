@@ -102,7 +102,7 @@ def test_a_signal_reaches_the_command_also_right_after_another_one(run_exec: Exe
             time.sleep(0.01)
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        assert process.wait(timeout=10) == -signal.SIGTERM
+        assert process.wait(timeout=60) == -signal.SIGTERM
 
 
 def test_a_stopped_waiter_does_not_stop_the_others(person: Start) -> None:

@@ -47,7 +47,7 @@ def wardens(tmp_path: Path) -> list[int]:
     return found
 
 
-def until(holds: Callable[[], object], what: str, *, within_s: float = 30.0) -> None:
+def until(holds: Callable[[], object], what: str, *, within_s: float = 90.0) -> None:
     end = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < end, f"waited {within_s:g} s in vain for {what}"

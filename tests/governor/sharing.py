@@ -28,7 +28,7 @@ def divided(gov: Governor, cap: int, *, heartbeat_s: float = STEADY_S, **changes
     return gov
 
 
-def until(holds: Callable[[], object], what: str, *, within_s: float = 10.0) -> None:
+def until(holds: Callable[[], object], what: str, *, within_s: float = 60.0) -> None:
     """Wait for something that must happen."""
     end = time.monotonic() + within_s
     while not holds():

@@ -32,7 +32,7 @@ from flyball.service.store_reader import StoreReader, StoreSnapshot
 from flyball.service.tokens import Scope, TokenFile, TokenStore
 from flyball.testing import Scene
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 PROBLEM = "application/problem+json"
 T = TypeVar("T")
 

@@ -101,7 +101,7 @@ def all_slots_free(gov: Governor, cap: int = 2) -> None:
     assert gov.store.miscounts() == []
 
 
-def soon(true: Callable[[], object], within_s: float = 20.0) -> None:
+def soon(true: Callable[[], object], within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < deadline

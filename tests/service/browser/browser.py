@@ -26,7 +26,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 PICTURES = Path(__file__).parents[3] / "build" / "screenshots"
 """What the tests saw, to be looked at; git ignores it."""
 

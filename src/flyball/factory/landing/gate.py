@@ -39,7 +39,7 @@ from flyball.host.atomic_file import replace_file
 LIMIT_BYTES = 8 << 20
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 2 << 20
-_CHASE_BYTES = 64 << 20
+_MOST_LOOKS = 1000
 _LOOK_EVERY_S = 0.5
 
 
@@ -68,23 +68,29 @@ def _trim(log: Path) -> None:
         size = file.seek(0, os.SEEK_END)
         if size <= LIMIT_BYTES:
             return
-        tail = _read_tail(file, size - TAIL_BYTES)
-        left_out = file.tell() - HEAD_BYTES - len(tail)
+        tail, end_at = _read_tail(file)
+        left_out = end_at - HEAD_BYTES - len(tail)
         file.truncate(HEAD_BYTES)
         with open(log, "ab", buffering=0) as end:
             end.write(f"\n[flyball: {left_out >> 20} MB left out here]\n".encode() + tail)
 
 
-def _read_tail(file: BinaryIO, start: int) -> bytes:
-    """The last of what is there from ``start`` on, and of what is added while we read: its last words count.
+def _read_tail(file: BinaryIO) -> tuple[bytes, int]:
+    """The last of what is there and of what is added while we read, and where it ends: last words count.
 
-    Whoever writes faster than we read has no last words yet.
+    A command that has added more at each of these looks has no last words yet.
     """
-    file.seek(start)
-    tail = b""
-    while (part := file.read(TAIL_BYTES)) and file.tell() < start + _CHASE_BYTES:
-        tail = (tail + part)[-TAIL_BYTES:]
-    return tail
+    tail, at = b"", 0
+    for _ in range(_MOST_LOOKS):
+        size = file.seek(0, os.SEEK_END)
+        if size <= at:
+            break
+        start = max(at, size - TAIL_BYTES)
+        file.seek(start)
+        part = file.read(size - start)
+        tail = (tail + part)[-TAIL_BYTES:] if start == at else part
+        at = start + len(part)
+    return tail, at
 
 
 LOG = "gate.log"
