@@ -114,7 +114,7 @@ def test_whoever_is_handed_a_slot_is_told_and_need_not_look(
         first = await afar.place_async(order(pool), park=True)
         second = await afar.place_async(order(pool), park=True)
         waiting = asyncio.create_task(afar.wait_async(second.claim_id, pool=pool, timeout_s=20, ttl_s=60.0))
-        while not len(afar._bells or ()):
+        while not len(afar._inbox or ()):
             await asyncio.sleep(0)
         await afar.end_async(first.claim_id)
         assert (await waiting).held

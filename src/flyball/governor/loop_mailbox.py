@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from flyball.governor.acquisition import WaitForWake, WakeReason
 from flyball.governor.drivers import running_loop, store_threads
-from flyball.wake.mailbox import LOOK, OVERFLOW, Box
+from flyball.wake.inbox import Inbox, Wake
+from flyball.wake.mailbox import Box
 
 if TYPE_CHECKING:
     import asyncio
@@ -62,8 +63,8 @@ class LoopMailboxes:
             mail.close()
 
 
-class LoopMailbox:
-    """One mailbox for all waiters of one event loop. Whoever waits is inside it, as a ``with`` block."""
+class LoopMailbox(Inbox):
+    """One mailbox for all waiters of one event loop. A waiter is inside it, as a ``with`` block."""
 
     def __init__(
         self,
@@ -72,21 +73,9 @@ class LoopMailbox:
         granted: Granted,
         granted_now: GrantedNow,
     ) -> None:
-        self.box = box
-        self._loop = weakref.ref(loop)
+        super().__init__(loop, box)
         self._granted, self._granted_now = granted, granted_now
-        self._waiting: weakref.WeakValueDictionary[int, asyncio.Future[WakeReason]] = (
-            weakref.WeakValueDictionary()
-        )
-        self._early: set[int] = set()
         self._inside, self._last = 0, False
-        if self.box is not None:
-            loop.add_reader(self.box.fileno(), self._read)
-
-    @property
-    def address(self) -> str:
-        """Empty where there is no mailbox to be had: then the waiter polls."""
-        return self.box.address if self.box is not None else ""
 
     def __enter__(self) -> None:
         self._inside += 1
@@ -96,77 +85,35 @@ class LoopMailbox:
         if self._last and not self._inside:
             self._shut()
 
-    def _read(self) -> None:
-        if self.box is None:
-            return
-        told = self.box.drain()
-        for claim_id in told:
-            self._wake(claim_id)
-        if self._waiting and (LOOK in told or (self.box.lossy and len(told) >= OVERFLOW)):
-            # A socket holds about ten messages, a channel none for who does not listen: ask for all grants
-            # at once.
-            self._ask_for_all(self.box)
-
-    def _ask_for_all(self, box: Box) -> None:
-        asked = store_threads().begin(partial(self._granted, box.address))
+    def missed(self) -> None:
+        asked = store_threads().begin(partial(self._granted, self.address))
         asked.add_done_callback(self._hear)
 
     def _hear(self, asked: asyncio.Future[list[int]]) -> None:
         # A store that cannot answer now is no harm: waiters also look by themselves.
         if not asked.cancelled() and asked.exception() is None:
-            for claim_id in asked.result():
-                if claim_id in self._waiting:
-                    self._wake(claim_id)
-
-    def _wake(self, claim_id: int) -> None:
-        future = self._waiting.get(claim_id)
-        if future is None:
-            self._early.add(claim_id)
-        else:
-            _finish(future, WakeReason.MAIL)
+            self.tell_waiting(asked.result(), Wake.LOOK)
 
     async def wait(self, wait: WaitForWake) -> WakeReason:
-        woken = await self._woken(wait)
-        # A look on the spot costs less than waking the store's thread for it.
-        return WakeReason.GRANT if woken is WakeReason.MAIL and self._granted_now(wait.claim_id) else woken
-
-    async def _woken(self, wait: WaitForWake) -> WakeReason:
         from asyncio import get_running_loop
 
-        if wait.claim_id in self._early:
-            self._early.discard(wait.claim_id)
-            return WakeReason.MAIL
-        loop = get_running_loop()
-        if self._mend(loop):
-            return WakeReason.MAIL
-        future: asyncio.Future[WakeReason] = loop.create_future()
-        self._waiting[wait.claim_id] = future
-        # Not wait_for: where a result and a cancellation arrive together, it drops the cancellation.
-        timer = loop.call_later(wait.timeout_s, _finish, future, WakeReason.TIMER)
-        watched = wait.watch.fds if wait.watch else ()
-        for fd in watched:
-            loop.add_reader(fd, _finish, future, WakeReason.DEATH)
-        try:
-            return await future
-        finally:
-            timer.cancel()
-            for fd in () if loop.is_closed() else watched:
-                loop.remove_reader(fd)
-            self._waiting.pop(wait.claim_id, None)
-            if len(self._early) > 4096:
-                self._early.clear()
-
-    def _mend(self, loop: asyncio.AbstractEventLoop) -> bool:
-        if self.box is None:
-            return False
-        before = self.box.fileno()
-        if not self.box.mend():
-            return False
-        loop.remove_reader(before)
-        loop.add_reader(self.box.fileno(), self._read)
-        # The others of this loop may have missed something, too.
-        self._ask_for_all(self.box)
-        return True
+        loop, watched = get_running_loop(), wait.watch.fds if wait.watch else ()
+        with self.waiter(wait.claim_id) as waiter:
+            if self.mend():
+                waiter.tell(Wake.LOOK)
+            for fd in watched:
+                loop.add_reader(fd, waiter.tell, Wake.DEATH)
+            try:
+                told = await waiter.wait(wait.timeout_s)
+            finally:
+                for fd in () if loop.is_closed() else watched:
+                    loop.remove_reader(fd)
+        if told is None:
+            return WakeReason.TIMER
+        if told is Wake.DEATH:
+            return WakeReason.DEATH
+        # A look on the spot costs less than waking the store's thread for it.
+        return WakeReason.GRANT if self._granted_now(wait.claim_id) else WakeReason.MAIL
 
     def close(self) -> None:
         """From any thread."""
@@ -182,20 +129,11 @@ class LoopMailbox:
 
     def _close_soon(self) -> None:
         self._last = True
-        for future in list(self._waiting.values()):
-            _finish(future, WakeReason.MAIL)
+        self.tell_all(Wake.LOOK)
         if not self._inside:
             self._shut()
 
     def _shut(self) -> None:
-        if self.box is not None:
-            loop = self._loop()
-            if loop is not None and not loop.is_closed():
-                loop.remove_reader(self.box.fileno())
-            self.box.close()
-            self.box = None
-
-
-def _finish(future: asyncio.Future[WakeReason], result: WakeReason) -> None:
-    if not future.done():
-        future.set_result(result)
+        super().close()
+        # An ask that came now would name a mailbox on which nothing listens.
+        self.address = ""

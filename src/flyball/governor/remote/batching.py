@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync
-from flyball.governor.remote.waiters import RemoteWake, WaiterRegistry
 from flyball.host.off_loop import UncancellableFuture, WorkerThreads
 from flyball.stores.port import AfterCommit, BatchStore, Store, WakeUp
+from flyball.wake.inbox import Inbox, Wake
 
 R = TypeVar("R")
 Verb = Callable[[], tuple[R, AfterCommit]]
@@ -39,7 +39,7 @@ class LoopBatcher:
         self._together: BatchStore | None = None
         self._seen: Store | None = None
         self._asked: list[tuple[UncancellableFuture[Any], Verb[Any]]] = []
-        self.bells: WaiterRegistry | None = None
+        self.inbox: Inbox | None = None
         threads.idle = self._take_turn
 
     async def do(self, verb: Verb[R]) -> R:
@@ -65,7 +65,7 @@ class LoopBatcher:
                 self._threads.put(future, partial(self._alone, verb))
             return
         for (future, _), (result, after) in zip(asked, told, strict=True):
-            self._ring(_ours(after, self.bells))
+            self._tell(_ours(after, self.inbox))
             if after.wakes or after.notices or (after.facts and self._observers):
                 self._threads.put(UncancellableFuture(), partial(self.settle, after))
             future.set_result(result)
@@ -97,23 +97,23 @@ class LoopBatcher:
 
     def _alone(self, verb: Verb[R]) -> R:
         result, after = verb()
-        ours = _ours(after, self.bells)
+        ours = _ours(after, self.inbox)
         if ours:
             # On the loop, and also where whoever asked for this step does not wait for its end.
-            self._threads.say(partial(self._ring, ours))
+            self._threads.say(partial(self._tell, ours))
         self.settle(after)
         return result
 
-    def _ring(self, wakes: list[WakeUp]) -> None:
-        if self.bells is not None:
+    def _tell(self, wakes: list[WakeUp]) -> None:
+        if self.inbox is not None:
             for wake in wakes:
-                self.bells.tell([wake.claim_id], RemoteWake.GRANTED if wake.granted else RemoteWake.LOOK)
+                self.inbox.tell([wake.claim_id], Wake.GRANTED if wake.granted else Wake.LOOK)
 
 
-def _ours(after: AfterCommit, bells: WaiterRegistry | None) -> list[WakeUp]:
+def _ours(after: AfterCommit, inbox: Inbox | None) -> list[WakeUp]:
     """Take those out who wait on this loop."""
-    if bells is None or not bells.address or not after.wakes:
+    if inbox is None or not inbox.address or not after.wakes:
         return []
-    ours = [wake for wake in after.wakes if wake.mailbox == bells.address]
-    after.wakes = [wake for wake in after.wakes if wake.mailbox != bells.address]
+    ours = [wake for wake in after.wakes if wake.mailbox == inbox.address]
+    after.wakes = [wake for wake in after.wakes if wake.mailbox != inbox.address]
     return ours

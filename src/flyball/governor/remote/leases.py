@@ -28,8 +28,8 @@ import struct
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -42,11 +42,12 @@ from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync, thread_mail
 from flyball.governor.governor import Governor
 from flyball.governor.remote.batching import LoopBatcher
-from flyball.governor.remote.waiters import RemoteWake, WaiterRegistry
 from flyball.governor.state_url import on_server
 from flyball.host.off_loop import WorkerThreads
 from flyball.host.process import alive
 from flyball.stores.port import AfterCommit, Release, Store
+from flyball.wake.inbox import Inbox, Waiter, Wake
+from flyball.wake.mailbox import Box
 
 AFAR = Holder("afar", "", 0, 0, 0)
 """Stands for every holder without a process: only time ends what it holds."""
@@ -90,6 +91,49 @@ class WaitResult:
         return not self.held and self.claim is None and not self.left
 
 
+class RemoteInbox(Inbox):
+    """The inbox of a server. Used on its event loop only, but for ``waiting``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, box: Box | None, leases: RemoteLeases) -> None:
+        super().__init__(loop, box)
+        self._leases = leases
+        self.ended = False
+        self._pools: dict[str, dict[int, int]] = {}
+        """Per pool, how many wait for each claim."""
+
+    def missed(self) -> None:
+        self._leases.look_soon()
+
+    def is_calling(self) -> bool:
+        return self._leases.busy
+
+    def waiting(self) -> dict[str, int]:
+        """One claim for each pool that a request here waits for."""
+        return {pool: claim_id for pool, claims in list(self._pools.items()) for claim_id in [*claims][:1]}
+
+    @contextmanager
+    def waiter_of(self, claim_id: int, pool: str) -> Iterator[Waiter]:
+        """A waiter for the claim, for as long as the block runs."""
+        with self.waiter(claim_id) as waiter:
+            if self.ended:
+                waiter.tell(Wake.LOOK)
+            claims = self._pools.setdefault(pool, {})
+            claims[claim_id] = claims.get(claim_id, 0) + 1
+            try:
+                yield waiter
+            finally:
+                claims[claim_id] -= 1
+                if not claims[claim_id]:
+                    del claims[claim_id]
+                if not claims:
+                    del self._pools[pool]
+
+    def end(self) -> None:
+        """Every wait ends, and every one that still comes."""
+        self.ended = True
+        self.tell_all(Wake.LOOK)
+
+
 class RemoteLeases:
     """The governor for those without a process. ``run`` is its heartbeat on an event loop."""
 
@@ -102,8 +146,8 @@ class RemoteLeases:
         self._keyed: hmac.HMAC | None = None
         self._reaped: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._bells: WaiterRegistry | None = None
-        self._hanging = asyncio.Lock()
+        self._inbox: RemoteInbox | None = None
+        self._opening = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -198,8 +242,8 @@ class RemoteLeases:
     def sweep(self) -> None:
         """Hand on what has expired, what time has freed, and what the dead hold, for whoever waits here."""
         self._settle(self._store.reclaim([]))
-        bells = self._bells
-        for pool, claim_id in bells.waiting().items() if bells is not None else ():
+        inbox = self._inbox
+        for pool, claim_id in inbox.waiting().items() if inbox is not None else ():
             self._reap(pool)
             self._settled(self._store.poll(claim_id, advance=True))
 
@@ -232,7 +276,7 @@ class RemoteLeases:
         return await self._threads.call(run)
 
     async def place_async(self, order: RemoteAsk, *, park: bool) -> Verdict:
-        ask = _ask(order, (await self._hung()).address if park else "")
+        ask = _ask(order, (await self._open_inbox()).address if park else "")
         verdict = await self._steps.do(lambda: self._store.admit(ask, park=park))
         if (
             _hopeful(verdict)
@@ -282,26 +326,26 @@ class RemoteLeases:
         placed it. ``look_first``: it was asked for before, and may be a lease by now, or gone. ``left``: done
         once no request waits for the answer any more.
         """
-        bells = await self._hung()
+        inbox = await self._open_inbox()
         loop = asyncio.get_running_loop()
         every_s = ttl_s / 2 if ttl_s is not None else float("inf")
         deadline, extend_at = loop.time() + timeout_s, loop.time() + every_s
-        nap_s = float("inf") if mailbox in (None, bells.address) else _STRANGER_NAP_S
-        with bells.hang(claim_id, pool) as bell:
+        nap_s = float("inf") if mailbox in (None, inbox.address) else _STRANGER_NAP_S
+        with inbox.waiter_of(claim_id, pool) as waiter:
             if look_first:
-                bell.ring(RemoteWake.LOOK)
+                waiter.tell(Wake.LOOK)
             if left is not None:
-                left.add_done_callback(lambda _: bell.ring(RemoteWake.LEFT))
+                left.add_done_callback(lambda _: waiter.tell(Wake.LEFT))
             while True:
                 until = min(deadline, extend_at, loop.time() + nap_s)
-                rung = await bell.wait(until - loop.time())
-                if rung is RemoteWake.GRANTED:
+                told = await waiter.wait(until - loop.time())
+                if told is Wake.GRANTED:
                     await self._begin(claim_id, ttl_s, asked_at)
                     return WaitResult(held=True)
-                if rung is RemoteWake.LEFT:
+                if told is Wake.LEFT:
                     return WaitResult(held=False, left=True)
                 late = loop.time() >= deadline
-                if ttl_s is not None and rung is None and not late and loop.time() >= extend_at:
+                if ttl_s is not None and told is None and not late and loop.time() >= extend_at:
                     extend_at = loop.time() + every_s
                     await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
                 claim = await self.claim_async(claim_id)
@@ -309,33 +353,33 @@ class RemoteLeases:
                     claim = None
                 if claim is not None and claim.held:
                     await self._begin(claim_id, ttl_s, asked_at)
-                if claim is None or claim.held or late or bells.ended:
+                if claim is None or claim.held or late or inbox.ended:
                     return WaitResult(held=claim is not None and claim.held, claim=claim)
                 # Asked for again elsewhere, it is woken there.
                 nap_s = float("inf") if self.woken_here(claim) else _STRANGER_NAP_S
 
     def woken_here(self, claim: Claim) -> bool:
         """Is an ask in line woken at this server? Not where it was asked for again at another one."""
-        return self._bells is not None and claim.mailbox == self._bells.address
+        return self._inbox is not None and claim.mailbox == self._inbox.address
 
     async def _begin(self, claim_id: int, ttl_s: float | None, asked_at: float | None) -> None:
         """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""
         if ttl_s is not None and ttl_s != CONFIRM_S:
             await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
 
-    async def _hung(self) -> WaiterRegistry:
-        if self._bells is None:
-            async with self._hanging:
-                if self._bells is None:
+    async def _open_inbox(self) -> RemoteInbox:
+        if self._inbox is None:
+            async with self._opening:
+                if self._inbox is None:
                     box = await self.call(self._governor.open_box)
-                    self._bells = WaiterRegistry(
-                        asyncio.get_running_loop(),
-                        box,
-                        self._look_soon,
-                        calling=lambda: self._threads.busy > 0,
-                    )
-                    self._steps.bells = self._bells
-        return self._bells
+                    self._inbox = RemoteInbox(asyncio.get_running_loop(), box, self)
+                    self._steps.inbox = self._inbox
+        return self._inbox
+
+    @property
+    def busy(self) -> bool:
+        """Is a step under way in a thread?"""
+        return self._threads.busy > 0
 
     async def run(self, *, draining: Callable[[], bool] = lambda: False) -> None:
         """Sweep once a second until cancelled; an outage is somebody else's to tell."""
@@ -345,29 +389,28 @@ class RemoteLeases:
                 self.drain()
             with suppress(StoreError):
                 await self.call(self.sweep)
-            await self._ring_granted()
+            await self._tell_granted()
 
-    async def _ring_granted(self) -> None:
-        """Wakes may be lost: one look for all who wait here."""
-        bells = self._bells
-        if bells is not None and bells.address and len(bells):
+    async def _tell_granted(self) -> None:
+        """Wakes may be lost: one look for all that wait here."""
+        inbox = self._inbox
+        if inbox is not None and inbox.address and len(inbox):
             with suppress(StoreError):
-                bells.ring(
-                    await self.call(partial(self._store.granted_ids, bells.address)), RemoteWake.GRANTED
-                )
+                granted = await self.call(partial(self._store.granted_ids, inbox.address))
+                inbox.tell_waiting(granted, Wake.GRANTED)
 
-    def _look_soon(self) -> None:
+    def look_soon(self) -> None:
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._ring_granted())
+            self._looking = asyncio.get_running_loop().create_task(self._tell_granted())
 
     def drain(self) -> None:
         """Every wait ends now; the asks keep their places."""
-        if self._bells is not None:
-            self._bells.end()
+        if self._inbox is not None:
+            self._inbox.end()
 
     def close(self) -> None:
-        if self._bells is not None:
-            self._bells.close()
+        if self._inbox is not None:
+            self._inbox.close()
         self._threads.close()
 
 
