@@ -31,6 +31,7 @@ from bench.fleet import Fleet
 from bench.homes import address, scratch
 from bench.peers.doors import FLYBALL, POOL, PORTALOCKER, check_interval_s, open_door, prepared
 from bench.report import Figure, Progress, Section, Target, beside, percentile
+from flyball.governor.internals import internals
 
 NAME = "handoff"
 TITLE = "a line of waiting processes on two slots"
@@ -200,7 +201,7 @@ def _flyball_turns(pipe: Connection[Any, Any], home: Path, asker: int, project: 
             POOL, project=project, name=str(asker), on_wait=lambda _: pipe.send("parked"), timeout=60.0
         )
         granted = time.monotonic()
-        claim = governor.store.claim(lease.id)
+        claim = internals(governor).store.claim(lease.id)
         time.sleep(sizes.hold_s)
         releasing = time.monotonic()
         governor.release(lease)

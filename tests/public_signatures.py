@@ -10,17 +10,6 @@ from dataclasses import is_dataclass
 import flyball
 
 INTERNAL = {
-    "Governor": {
-        "acquire_asking",
-        "acquire_asking_async",
-        "bury",
-        "hold",
-        "import_pool",
-        "named_settings",
-        "open_box",
-    }
-    | {"rebind", "recount", "renew", "rest", "store", "take_over"},
-    "Lease": {"check_place", "hear", "hear_async", "note_answer", "successes", "take_release"},
     "CallSlot": {"enter_nowait"},
     "Limiter": {"look"},
     "Gate": {"slot"},

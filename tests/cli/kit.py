@@ -14,6 +14,7 @@ import pytest
 from flyball.cli.main import main
 from flyball.core.pool.model import Ask
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.host.process import identify
 
 
@@ -78,13 +79,13 @@ class People:
         """An ask parked in line for a process that does nothing but live."""
         pid = self.start()
         ask = Ask(pool=pool, project=project, name=name, holder=identify(pid), slots=slots, priority=priority)
-        verdict, _ = self.governor.store.admit(ask, park=True)
+        verdict, _ = internals(self.governor).store.admit(ask, park=True)
         assert not verdict.granted, verdict.words()
         return pid
 
     def is_refused(self, pool: str, project: str, name: str) -> None:
         ask = Ask(pool=pool, project=project, name=name, holder=identify(self.start()))
-        verdict, _ = self.governor.store.admit(ask, park=False)
+        verdict, _ = internals(self.governor).store.admit(ask, park=False)
         assert not verdict.granted, verdict.words()
 
     def dies(self, pid: int) -> None:

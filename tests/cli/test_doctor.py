@@ -21,6 +21,7 @@ from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.host import resources
 from flyball.stores.sqlite import schema
 from flyball.wake.mailbox import folder_for
@@ -128,7 +129,7 @@ def test_a_breaker_flaps_after_two_re_opens_without_a_clean_close(
     cli: Cli, governor: Governor, reopens: int, kind: str
 ) -> None:
     state = BreakerState(Phase.TRIAL, 1.0, reopens, 1.0, "the trial was throttled")
-    governor.import_pool("anthropic", {"cap": 4}, LearnedState(CapState(1.0), state))
+    internals(governor).import_pool("anthropic", {"cap": 4}, LearnedState(CapState(1.0), state))
     assert kinds(cli) == {(kind, "anthropic"): False}
 
 
@@ -138,14 +139,16 @@ def test_a_breaker_flaps_after_two_re_opens_without_a_clean_close(
 def test_a_cap_is_pinned_when_it_sits_at_its_floor_long_after_a_real_cut(
     cli: Cli, governor: Governor, ago_s: float, level: float, found: bool
 ) -> None:
-    cut_at = governor.store.now() - ago_s
-    governor.import_pool("anthropic", {"cap": 8}, LearnedState(CapState(level, last_cut_at=cut_at)))
+    cut_at = internals(governor).store.now() - ago_s
+    internals(governor).import_pool(
+        "anthropic", {"cap": 8}, LearnedState(CapState(level, last_cut_at=cut_at))
+    )
     assert (("cap-at-floor", "anthropic") in kinds(cli)) is found
 
 
 def test_a_pool_that_is_as_small_as_its_floor_is_not_pinned(cli: Cli, governor: Governor) -> None:
-    cut_at = governor.store.now() - 3600
-    governor.import_pool(
+    cut_at = internals(governor).store.now() - 3600
+    internals(governor).import_pool(
         "anthropic", {"cap": 1, "cap_ceiling": 1}, LearnedState(CapState(1.0, last_cut_at=cut_at))
     )
     assert kinds(cli) == {}

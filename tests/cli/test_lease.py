@@ -11,6 +11,7 @@ import pytest
 
 from flyball.core.pool.model import Ask
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.host.process import me
 from tests.cli.kit import Cli, People
 from tests.postgres_server import PostgresServer
@@ -44,7 +45,7 @@ def stray(governor: Governor) -> int:
     governor.set_pool("anthropic", cap=1, adaptive=False)
     holder = replace(me(), host="container-7", boot="another", pid=4121)
     ask = Ask(pool="anthropic", project="blog", name="t-14", holder=holder)
-    verdict, _ = governor.store.admit(ask, park=False)
+    verdict, _ = internals(governor).store.admit(ask, park=False)
     assert verdict.granted
     return verdict.claim_id
 

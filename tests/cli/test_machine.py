@@ -6,6 +6,7 @@ import pytest
 
 from flyball.core.pool.settings import MachineSettings
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from tests.cli.kit import Cli
 
 
@@ -30,15 +31,15 @@ def test_a_set_changes_only_what_it_names(cli: Cli, governor: Governor) -> None:
     cli("machine", "set", "--ceiling", "20", "--resource", "docker=2", "--resource", "gpu=1")
     cli("machine", "set", "--memory-floor", "2GiB")
     cli("machine", "set", "--resource", "docker=4")
-    assert governor.store.machine() == MachineSettings(20, 2 << 30, {"docker": 4, "gpu": 1})
+    assert internals(governor).store.machine() == MachineSettings(20, 2 << 30, {"docker": 4, "gpu": 1})
 
 
 def test_off_and_0_take_a_limit_away(cli: Cli, governor: Governor) -> None:
     cli("machine", "set", "--ceiling", "20", "--memory-floor", "500MB", "--resource", "docker=2")
     cli("machine", "set", "--ceiling", "off", "--resource", "docker=0")
-    assert governor.store.machine() == MachineSettings(None, 500_000_000, {})
+    assert internals(governor).store.machine() == MachineSettings(None, 500_000_000, {})
     cli("machine", "set", "--memory-floor", "off")
-    assert governor.store.machine() == MachineSettings()
+    assert internals(governor).store.machine() == MachineSettings()
 
 
 def test_json_shows_limits_and_use(cli: Cli) -> None:

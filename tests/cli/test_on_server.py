@@ -13,6 +13,7 @@ import pytest
 
 from flyball.core.pool.model import Holder
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.stores.postgres.store import PostgresStore
 from flyball.stores.redis.store import RedisStore
 from flyball.testing import FakeWorld, Scene, make_postgres, make_redis
@@ -133,7 +134,7 @@ def test_a_host_that_is_gone_for_good_is_buried_under_its_name(
     """It held a lease, was heard of five minutes ago, and never comes back."""
     gone = Holder("gone box", "its last boot", 1, 7, 7)
     place, _, space = os.environ["FLYBALL_URL"].partition("?space=")
-    world = FakeWorld(now=governor.store.now() - 300, here=gone)
+    world = FakeWorld(now=internals(governor).store.now() - 300, here=gone)
     then = guarded.make(world, place, space=space)
     scene = Scene(lambda _: then, world)
     scene.take(pool="anthropic", name="t-1", holder=gone)

@@ -16,6 +16,7 @@ from flyball.core.pool.settings import MachineSettings
 from flyball.errors import UsageError
 from flyball.governor import koryph_import
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from tests.cli.kit import Cli
 
 WALL = 1_760_000_000.0
@@ -88,7 +89,7 @@ def test_a_break_longer_than_our_longest_is_taken_over_as_the_longest(
     file = tmp_path / "governor.json"
     file.write_text(json.dumps({"pools": {"anthropic": {**learned(), "break_seconds": 7200}}}))
     assert cli("pool", "import", str(file)).code == 0
-    named = governor.named_settings("anthropic")
+    named = internals(governor).named_settings("anthropic")
     assert (named["break_s"], named["break_max_s"]) == (7200.0, 7200.0)
 
 
@@ -218,7 +219,7 @@ def test_the_governor_goes_on_where_koryph_was(cli: Cli, governor: Governor, tmp
     assert anthropic.closed_for_s == pytest.approx(200, abs=5)
     assert anthropic.last_cut_s_ago == pytest.approx(40, abs=5)
     assert (openai.adaptive, openai.cap) == (False, 4)
-    assert governor.store.machine() == MachineSettings(9)
+    assert internals(governor).store.machine() == MachineSettings(9)
 
 
 def test_an_import_keeps_what_the_file_does_not_name(cli: Cli, governor: Governor, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_an_import_keeps_what_the_file_does_not_name(cli: Cli, governor: Governo
         "anthropic": {"adaptive": False, "cap": 5, "weights": {"blog": 2.0}},
         "google": {"cap": 3},
     }
-    assert governor.store.machine() == MachineSettings(None, 1 << 30, {"gpu": 1})
+    assert internals(governor).store.machine() == MachineSettings(None, 1 << 30, {"gpu": 1})
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(cli: Cli, tmp_path: Path) -> None:

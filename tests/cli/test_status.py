@@ -17,6 +17,7 @@ from flyball.core.pool.settings import MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.ask import asking_for
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.status import Status
 from flyball.host.process import identify
 from tests.cli.kit import Cli, People
@@ -71,9 +72,9 @@ def test_an_open_breaker_says_until_when_and_why(cli: Cli, governor: Governor) -
 
 
 def test_a_half_open_breaker_names_its_trial(cli: Cli, governor: Governor, people: People) -> None:
-    now = governor.store.now()
+    now = internals(governor).store.now()
     breaker = BreakerState(Phase.OPEN, open_until=now - 1, reopens=1, since=now - 300, why="cuts")
-    governor.import_pool("anthropic", {"cap": 4}, LearnedState(CapState(1.0), breaker))
+    internals(governor).import_pool("anthropic", {"cap": 4}, LearnedState(CapState(1.0), breaker))
     assert "half open: the next ask becomes the trial, re-opened 1 time" in cli("status").out
     lease = governor.acquire_nowait("anthropic", project="blog", name="t-1")
     assert "half open: blog/t-1 is the trial for 1 s; others wait for it" in cli("status").out
@@ -239,7 +240,9 @@ def test_starts_that_a_refusal_spaces_are_shown_as_spaced(cli: Cli, governor: Go
 
 def test_a_run_that_waits_out_a_limit_is_seen_and_holds_nothing(cli: Cli, governor: Governor) -> None:
     asking = asking_for("anthropic", project="blog", name="t-14")
-    with governor.rest(asking, for_s=2700, why="limited: throttled (429);\n trying again in 45 min"):
+    with internals(governor).rest(
+        asking, for_s=2700, why="limited: throttled (429);\n trying again in 45 min"
+    ):
         out = cli("status").out
         (pool,) = cli("status", "--json").json["pools"]
     assert "1 pool, 0 leases, 0 waiting, 1 resting" in out
@@ -253,7 +256,7 @@ def test_a_run_that_waits_out_a_limit_is_seen_and_holds_nothing(cli: Cli, govern
 def test_a_dead_run_that_rested_will_not_go_on(cli: Cli, governor: Governor, people: People) -> None:
     pid = people.start()
     ask = Ask(pool="anthropic", project="blog", name="t-14", holder=identify(pid))
-    governor.store.pause(ask, for_s=2700, why="limited")
+    internals(governor).store.pause(ask, for_s=2700, why="limited")
     people.dies(pid)
     assert "dead, will not be tried again" in cli("status").out
     governor.reap()

@@ -15,6 +15,7 @@ from flyball.core.pool.model import Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.ask import asking_for
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from tests.cli.kit import Cli, People, edit
 
 
@@ -66,7 +67,7 @@ def test_a_process_is_found_by_its_pid_and_by_who_launched_it(
 ) -> None:
     lease = governor.acquire_nowait("anthropic", project="blog", name="t-1")
     pid = people.start()
-    governor.rebind(lease, pid)
+    internals(governor).rebind(lease, pid)
     for query in (str(pid), str(lease.pid)):
         out = cli("why", query).out
         assert "blog/t-1 runs" in out
@@ -143,7 +144,7 @@ def test_a_run_that_was_killed_while_it_rested_is_not_said_to_be_tried_again(
     cli: Cli, governor: Governor
 ) -> None:
     asking = asking_for("anthropic", project="blog", name="t-1")
-    governor.rest(asking, for_s=15, why="limited: throttled (429); trying again in 15 s")
+    internals(governor).rest(asking, for_s=15, why="limited: throttled (429); trying again in 15 s")
     edit(cli, "UPDATE claim SET start = 1")
     out = cli("why", "t-1").out
     assert "dead, will not be tried again" in out
@@ -154,7 +155,10 @@ def test_a_run_that_was_killed_while_it_rested_is_not_said_to_be_tried_again(
 
 def test_a_run_that_was_told_to_stop_while_it_rested_gave_up(cli: Cli, governor: Governor) -> None:
     asking = asking_for("anthropic", project="blog", name="t-1")
-    with suppress(SystemExit), governor.rest(asking, for_s=15, why="limited; trying again in 15 s"):
+    with (
+        suppress(SystemExit),
+        internals(governor).rest(asking, for_s=15, why="limited; trying again in 15 s"),
+    ):
         raise SystemExit(143)
     assert "gave up after resting" in cli("why", "t-1").out
 
@@ -178,7 +182,7 @@ def test_a_waiter_that_is_told_to_stop_is_remembered_like_one_whose_time_was_up(
 
 def test_a_run_that_waits_out_a_limit_says_until_when(cli: Cli, governor: Governor) -> None:
     asking = asking_for("anthropic", project="blog", name="t-1")
-    with governor.rest(asking, for_s=2700, why="limited: throttled (429); trying again in 45 min"):
+    with internals(governor).rest(asking, for_s=2700, why="limited: throttled (429); trying again in 45 min"):
         out, asked = cli("why", "t-1").out, cli("why", str(os.getpid()), "--json").json
     assert "blog/t-1 rests for 1 s" in out
     assert "limited: throttled (429); trying again in 45 min" in out

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import flyball
+from flyball.governor.internals import internals
 from flyball.governor.status import PoolStatus
 from flyball.stores.handoff import HOLD_SAMPLE
 
@@ -407,7 +408,7 @@ def test_what_ended_under_its_launcher_is_released_and_not_reclaimed(
     governor.set_pool("p", cap=1, adaptive=False)
     running = [started("--quiet", "--pool", "p", "--", "sleep", "0.1") for _ in range(6)]
     assert [process.wait(timeout=30) for process in running] == [0] * 6
-    assert "reclaimed" not in {fact.kind for fact in governor.store.facts(limit=100)}
+    assert "reclaimed" not in {fact.kind for fact in internals(governor).store.facts(limit=100)}
 
 
 def test_with_json_a_refusal_is_a_line_of_json_beside_the_others(

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import flyball
+from flyball.governor.internals import internals
 from flyball.governor.launch import output_files
 from flyball.governor.status import PoolStatus
 from flyball.host.process import identify
@@ -377,7 +378,7 @@ def test_a_refusal_of_the_first_call_is_timed_and_measured(
     claude.script.write_text("\n".join(lines).replace("cat ", f"cat {tmp_path}/").replace("gate", str(gate)))
     wrapper = start("--", "claude", "-p", "x", "--output-format", "stream-json", "--verbose")
     until(lambda: throttles() == 1, "the throttle to show in status")
-    learned = flyball.Governor().store.snapshot().pools[0].memory.cap.measured
+    learned = internals(flyball.Governor()).store.snapshot().pools[0].memory.cap.measured
     assert learned is not None
     assert learned.reject_s > 0, "how long the refusal took is known"
     gate.unlink()
@@ -392,7 +393,7 @@ def test_a_pause_after_a_refusal_is_no_longer_than_the_runs_that_were_seen(home:
     claude.script.write_text(replay)
     claude.will("claude/tool_then_429", exit_code=1)
     assert run("--", "claude", "-p", "x").returncode == 75
-    seen = flyball.Governor().store.snapshot().pools[0]
+    seen = internals(flyball.Governor()).store.snapshot().pools[0]
     cap = seen.memory.cap
     assert cap.last_cut_at is not None
     assert cap.hold_until - cap.last_cut_at <= max(seen.hold_mean_s, 1.0)

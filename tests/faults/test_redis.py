@@ -18,6 +18,7 @@ from flyball.core.pool.model import Ask
 from flyball.core.pool.verdict import Verdict
 from flyball.errors import RefusedError, StoreError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.host.process import me
 from flyball.stores.redis.connection import RedisConnections
 from tests.faults.conftest import REPOSITORY, SOAK
@@ -95,7 +96,7 @@ def all_slots_free(gov: Governor, cap: int) -> None:
         gov.acquire_nowait(POOL)
     for lease in leases:
         lease.release()
-    assert gov.store.miscounts() == []
+    assert internals(gov).store.miscounts() == []
 
 
 def waiting(gov: Governor) -> threading.Thread:
@@ -222,12 +223,12 @@ def test_who_waits_while_the_server_dies_is_served_when_it_is_back(
     gov.set_pool(POOL, cap=1, adaptive=False)
     lease = gov.acquire(POOL)
     waiter = waiting(gov)
-    watcher, _ = gov.store.admit(Ask(pool=POOL, project="x", name="y", holder=me()), park=True)
+    watcher, _ = internals(gov).store.admit(Ask(pool=POOL, project="x", name="y", holder=me()), park=True)
     # Let the first find out that it is relieved.
     time.sleep(0.3)
     server.kill()
     server.start()
-    gov.store.withdraw(watcher.claim_id)
+    internals(gov).store.withdraw(watcher.claim_id)
     lease.release()
     waiter.join(timeout=30)
     assert not waiter.is_alive()
@@ -283,7 +284,7 @@ def test_a_killed_holder_is_found_by_another_process_of_its_host_though_nobody_w
     holder = holding(start, server.url, 2)
     holder.kill()
     holder.wait()
-    store: Any = gov.store
+    store: Any = internals(gov).store
     heart = Heartbeat(store, (), beat_s=0.02, look_s=0.05)
     heart.keep(POOL)
     deadline = time.monotonic() + 20

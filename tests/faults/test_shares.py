@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor, RefusedError
+from flyball.governor.internals import internals
 from tests.faults.conftest import SOAK
 from tests.faults.share_fleet import POOL, Fleet
 from tests.postgres_server import PostgresServer
@@ -63,7 +64,7 @@ def all_free(gov: Governor) -> bool:
     finally:
         for lease in leases:
             lease.release()
-    return gov.store.miscounts() == []
+    return internals(gov).store.miscounts() == []
 
 
 def ends_well(fleet: Fleet, gov: Governor) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import flyball
 from flyball.errors import StoreFullError, StoreReadOnlyError, StoreUnreadableError
+from flyball.governor.internals import internals
 from flyball.host import resources
 from flyball.stores.sqlite.schema import SCHEMA_VERSION, schema_steps
 from flyball.stores.sqlite.store import SqliteStore
@@ -52,7 +53,7 @@ def test_state_is_private(home: Path) -> None:
 def test_a_full_disk_refuses_the_ask_and_a_release_goes_out_when_there_is_room_again(home: Path) -> None:
     gov = flyball.Governor()
     lease = gov.acquire()
-    store = gov.store
+    store = internals(gov).store
     assert isinstance(store, SqliteStore)
     connection = store._ready().connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -263,7 +264,7 @@ def test_a_state_file_that_is_taken_away_under_a_process_is_noticed(
         new.acquire_nowait("p")
     lease.release()
     new.acquire_nowait("p").release()
-    assert old.recount() == []
+    assert internals(old).recount() == []
 
 
 def test_two_homes_know_nothing_of_each_other(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flyball.governor.internals import internals
 from flyball.host.process import identify, me
 from tests.faults.people_kit import Start, cap_of, pool, said, starting, until
 
@@ -62,7 +63,7 @@ def test_a_line_whose_head_died_is_watched_by_the_next(person: Start) -> None:
 def test_a_recycled_pid_holds_nothing(home: Path) -> None:
     gov = cap_of(1)
     lease = gov.acquire(name="older")
-    gov.store.rebind(lease.id, replace(me(), start=1), launcher_pid=1)
+    internals(gov).store.rebind(lease.id, replace(me(), start=1), launcher_pid=1)
     assert [held.alive for held in pool().leases] == [False]
     assert gov.acquire_nowait(name="newer").id != lease.id
 
@@ -70,7 +71,7 @@ def test_a_recycled_pid_holds_nothing(home: Path) -> None:
 def test_a_lease_from_before_a_reboot_holds_nothing(home: Path) -> None:
     gov = cap_of(1)
     lease = gov.acquire(name="before")
-    gov.store.rebind(lease.id, replace(me(), boot="another boot"), launcher_pid=1)
+    internals(gov).store.rebind(lease.id, replace(me(), boot="another boot"), launcher_pid=1)
     gov.acquire_nowait(name="after")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from flyball import Governor
 from flyball.governor import host_agent
+from flyball.governor.internals import internals
 from flyball.host.process import identify, me
 from tests.redis_server import RedisServer
 
@@ -55,17 +56,20 @@ def until(holds: Callable[[], object], what: str, *, within_s: float = 90.0) -> 
 
 
 def held(gov: Governor) -> int:
-    return len(gov.store.census().claims)
+    return len(internals(gov).store.census().claims)
 
 
 def test_a_slot_comes_back_though_launcher_and_agent_were_killed(gov: Governor, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "flyball", "exec", "--pool", POOL, "--", "sleep", "600"]
     launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    until(lambda: held(gov) == 1 and gov.store.census().claims[0].holder.pid != launcher.pid, "the lease")
+    until(
+        lambda: held(gov) == 1 and internals(gov).store.census().claims[0].holder.pid != launcher.pid,
+        "the lease",
+    )
     until(lambda: wardens(tmp_path), "a warden")
     launcher.kill()
     launcher.wait()
-    agent = gov.store.census().claims[0].holder.pid
+    agent = internals(gov).store.census().claims[0].holder.pid
     time.sleep(1.0)
     assert held(gov) == 1
     os.kill(agent, signal.SIGKILL)
@@ -90,7 +94,7 @@ def test_it_is_not_started_where_it_is_not_wanted(
 
 
 def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
-    watching = host_agent.HostAgent(gov.store, me())  # type: ignore[arg-type]
+    watching = host_agent.HostAgent(internals(gov).store, me())  # type: ignore[arg-type]
     assert not watching.look(0.0)
     lease = gov.acquire(POOL)
     assert watching.look(10.0)
@@ -101,6 +105,6 @@ def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
 def test_it_leaves_what_other_hosts_hold_alone(gov: Governor) -> None:
     gov.acquire(POOL)
     elsewhere = identify(os.getpid())
-    watching = host_agent.HostAgent(gov.store, type(elsewhere)("elsewhere", "b", 0, 1, 1))  # type: ignore[arg-type]
+    watching = host_agent.HostAgent(internals(gov).store, type(elsewhere)("elsewhere", "b", 0, 1, 1))  # type: ignore[arg-type]
     assert not watching.look(0.0)
     assert held(gov) == 1

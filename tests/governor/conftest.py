@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.governor import governor as module
+from flyball.governor import internals as module
 from flyball.governor.state_url import open_store
 from flyball.testing import FaultyStore
 from tests.postgres_server import PostgresServer

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from flyball import Governor, RefusedError
 from flyball.core.pool.settings import PoolChanges
+from flyball.governor.internals import internals
 from flyball.governor.share.share import Share
 
 POOL = "p"
@@ -38,7 +39,7 @@ def until(holds: Callable[[], object], what: str, *, within_s: float = 60.0) -> 
 
 
 def in_use(gov: Governor, pool: str = POOL) -> int:
-    return next(seen.in_use for seen in gov.store.snapshot().pools if seen.name == pool)
+    return next(seen.in_use for seen in internals(gov).store.snapshot().pools if seen.name == pool)
 
 
 class Counter:

@@ -12,6 +12,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import AtCapacityError
+from flyball.governor.internals import internals
 from flyball.stores.port import Release
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 
@@ -82,7 +83,7 @@ def test_in_memory_a_child_starts_with_the_settings_and_without_its_parents_clai
 
     def child() -> None:
         assert nothing_left(gov)
-        assert gov.recount() == []
+        assert internals(gov).recount() == []
         with gov.acquire("p", timeout=8):
             refused(gov)
 
@@ -120,7 +121,7 @@ def test_a_child_that_waited_is_woken_by_its_own_mail(gov: Governor) -> None:
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_release_the_parent_keeps_is_not_the_childs_to_write(gov: Governor) -> None:
     lease = gov.acquire("p")
-    gov.store.remember(Release(lease.id))
+    internals(gov).store.remember(Release(lease.id))
     in_child(lambda: gov.demand("q", "x"))
     in_child(lambda: refused(gov))
     assert in_use(gov) == 1

@@ -17,6 +17,7 @@ from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.heartbeat import BEAT_S, LOOK_S, Heartbeat, HeldLease
+from flyball.governor.internals import internals
 from flyball.governor.state_url import on_server
 from flyball.governor.status import SILENT_S, LeaseStatus, status_from
 from flyball.testing import FakeWorld, Scene, make_postgres, make_redis
@@ -182,6 +183,6 @@ def test_a_release_that_could_not_be_written_is_beaten_for_until_it_was(
 
 def test_a_governor_beats_only_on_a_server(gov: Governor, url: str) -> None:
     with gov.slot("p"):
-        assert (gov._heart is not None) is on_server(url)
-        if gov._heart is not None:
+        assert (internals(gov)._heart is not None) is on_server(url)
+        if internals(gov)._heart is not None:
             until(lambda: pool(gov).leases[0].confirmed_s_ago is not None)

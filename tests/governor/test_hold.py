@@ -9,6 +9,7 @@ import pytest
 from flyball import AtCapacityError, Governor, UsageError
 from flyball.governor import inherited_lease
 from flyball.governor.ask import asking_for
+from flyball.governor.internals import internals
 
 
 def test_an_agent_recorded_twice_counts_once(gov: Governor) -> None:
@@ -26,7 +27,7 @@ def test_an_agent_taken_over_that_the_store_forgot_counts_with_all_it_was_starte
     gov = Governor("memory:")
     gov.change_machine(resources={"docker": 1})
     asking = asking_for("p", project="blog", name="t-1", slots=2, priority=1, resources={"docker": 1})
-    lease = gov.take_over(os.getpid(), asking, claim_id=0)
+    lease = internals(gov).take_over(os.getpid(), asking, claim_id=0)
     (pool,) = gov.status().pools
     assert (pool.in_use, pool.leases[0].resources, pool.leases[0].priority) == (2, {"docker": 1}, 1)
     with pytest.raises(AtCapacityError, match="resource"):

@@ -30,6 +30,7 @@ def test_after_a_storm_of_interrupts_everybody_is_served_as_before(home: Path) -
     said = ran("""
         import random, signal, subprocess, sys, threading
         import flyball
+        from flyball.governor.internals import internals
 
         class Cut(Exception): pass
 
@@ -52,7 +53,7 @@ def test_after_a_storm_of_interrupts_everybody_is_served_as_before(home: Path) -
         other.join()
         ask = "import flyball; print('process', flyball.Governor().acquire('p', timeout=5).pool)"
         subprocess.run([sys.executable, "-c", ask], check=True)
-        print("counts", gov.recount())
+        print("counts", internals(gov).recount())
         """)
     assert sorted(said.split("\n")) == ["", "counts []", "process p", "thread p"]
 
@@ -70,13 +71,14 @@ def test_a_verb_that_an_exception_cuts_off_at_any_call_leaves_its_store_to_the_o
         import sys, threading
         from dataclasses import replace
         import flyball
+        from flyball.governor.internals import internals
 
         class Cut(Exception): pass
 
         PLACES = ("flyball.stores", "flyball.host.lock_file", "contextlib")
         gov = flyball.Governor(*sys.argv[1:])
         gov.set_pool("p", cap=1_000_000, adaptive=False, windows={"tokens": "100M/min"})
-        store, kept, asks = gov.store, [], []
+        store, kept, asks = internals(gov).store, [], []
         admit = type(store).admit
         type(store).admit = lambda self, ask, **rest: asks.append(ask) or admit(self, ask, **rest)
         gov.acquire("p").release()
@@ -126,7 +128,7 @@ def test_a_verb_that_an_exception_cuts_off_at_any_call_leaves_its_store_to_the_o
                 n += 1
             pair(ask)
         assert len(kept) > 100, len(kept)
-        print("counts", gov.recount())
+        print("counts", internals(gov).recount())
         """,
         *([url] if url else []),
     )

@@ -13,6 +13,7 @@ import pytest
 from flyball import Governor, Limiter, MachineSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
+from flyball.governor.internals import internals
 from flyball.testing import FaultyStore
 from tests.cases import every
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
@@ -176,7 +177,7 @@ def test_a_lease_of_other_state_is_refused_and_frees_nobodys_slot(gov: Governor,
         with pytest.raises(UsageError, match="the governor that gave it"):
             gov.release(foreign)
         with pytest.raises(UsageError, match="the governor that gave it"):
-            gov.rebind(foreign, os.getpid())
+            internals(gov).rebind(foreign, os.getpid())
         with pytest.raises(UsageError, match="the governor that gave it"):
             asyncio.run(gov.release_async(foreign))
         assert (in_use(gov), in_use(other)) == (1, 1)
@@ -202,7 +203,7 @@ def test_governors_of_one_file_release_each_others_leases(tmp_path: Path) -> Non
     ):
         for other in (same, linked):
             lease = one.acquire("p")
-            assert other.rebind(lease, os.getpid())
+            assert internals(other).rebind(lease, os.getpid())
             other.release(lease)
             assert nothing_left(one)
 
@@ -219,7 +220,7 @@ def test_limits_of_the_machine_that_are_none_change_nothing(gov: Governor) -> No
     misspelt: dict[str, Any] = {"cieling": 4}
     with pytest.raises(UsageError, match="'cieling'; known: ceiling"):
         gov.change_machine(**misspelt)
-    assert gov.store.machine() == MachineSettings(ceiling=3)
+    assert internals(gov).store.machine() == MachineSettings(ceiling=3)
 
 
 # -- asking -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from flyball.core.pool.model import Ask
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.errors import AtCapacityError
 from flyball.governor.acquisition import is_gone
+from flyball.governor.internals import internals
 from flyball.host.process import me
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 
@@ -70,7 +71,7 @@ def test_a_dead_holder_of_another_pool_is_found_where_limits_span_pools(
     needs = dict(machine.resources)
     process = child()
     lease = gov.acquire("q", resources=needs)
-    assert gov.rebind(lease, process.pid)
+    assert internals(gov).rebind(lease, process.pid)
     process.kill()
     process.wait()
     gov.acquire_nowait("p", resources=needs).release()
@@ -79,7 +80,7 @@ def test_a_dead_holder_of_another_pool_is_found_where_limits_span_pools(
 def test_a_lease_follows_the_process_it_was_bound_to(gov: Governor, child: Start) -> None:
     process = child()
     lease = gov.acquire("p")
-    assert gov.rebind(lease, process.pid)
+    assert internals(gov).rebind(lease, process.pid)
     (shown,) = pool(gov).leases
     assert (shown.pid, shown.launcher_pid) == (process.pid, os.getpid())
     with pytest.raises(AtCapacityError):
@@ -115,7 +116,7 @@ def test_held_work_counts_above_the_cap_and_admits_nobody(gov: Governor, child: 
 def test_a_demand_whose_process_died_is_dropped(gov: Governor, child: Start) -> None:
     process = child()
     holder = replace(me(), pid=process.pid, start=0)
-    gov.store.demand("p", "blog", holder, ttl_s=600.0)
+    internals(gov).store.demand("p", "blog", holder, ttl_s=600.0)
     assert [d.alive for d in pool(gov).demand] == [False]
     assert gov.reap() == 1
     assert pool(gov).demand == ()
@@ -126,12 +127,12 @@ def test_a_demand_whose_process_died_is_dropped(gov: Governor, child: Start) -> 
 
 def _elsewhere(gov: Governor) -> int:
     ask = Ask(pool="p", project="blog", name="far", holder=replace(me(), host="elsewhere"))
-    verdict, _ = gov.store.admit(ask, park=False)
+    verdict, _ = internals(gov).store.admit(ask, park=False)
     return verdict.claim_id
 
 
 def test_a_holder_on_another_machine_keeps_its_slot_for_a_day(gov: Governor) -> None:
-    claim = gov.store.claim(_elsewhere(gov))
+    claim = internals(gov).store.claim(_elsewhere(gov))
     assert claim is not None
     assert claim.granted_at is not None
     assert not is_gone(claim, claim.granted_at + LEASE_BACKSTOP_S - 1)
@@ -140,7 +141,7 @@ def test_a_holder_on_another_machine_keeps_its_slot_for_a_day(gov: Governor) -> 
 
 @pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"pidns": 7}])
 def test_the_backstop_is_for_who_cannot_be_checked(gov: Governor, foreign: dict[str, object]) -> None:
-    claim = gov.store.claim(_elsewhere(gov))
+    claim = internals(gov).store.claim(_elsewhere(gov))
     assert claim is not None
     ages = claim.asked_at + 10 * LEASE_BACKSTOP_S
     assert is_gone(replace(claim, holder=replace(me(), **foreign)), ages)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from flyball import Governor, PoolClosedError, Reason
+from flyball.governor.internals import internals
 from flyball.testing import FaultyStore
 from tests.governor.sharing import POOL, Counter, Crowd, divided, in_use, until
 
@@ -145,7 +146,8 @@ def test_a_signal_that_could_not_be_told_is_told_later(broken: FaultyStore, gov:
         until(lambda: share.stats().misses > 1, "renewals to fail")
         broken.mend()
         until(
-            lambda: any(fact.kind == "closed" for fact in gov.store.facts(limit=50)), "the pool to be closed"
+            lambda: any(fact.kind == "closed" for fact in internals(gov).store.facts(limit=50)),
+            "the pool to be closed",
         )
 
 

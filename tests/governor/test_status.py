@@ -11,6 +11,7 @@ import pytest
 from flyball import Governor, MachineSettings, Status
 from flyball.core.pool.model import Ask
 from flyball.errors import AtCapacityError
+from flyball.governor.internals import internals
 from flyball.governor.state_url import on_server
 from flyball.host.process import me
 from tests.governor.people import pool
@@ -28,7 +29,7 @@ def busy(gov: Governor) -> Governor:
     gov.acquire("p", project="blog", name="ünï 🚀", resources=needs, model="opus")
     lease = gov.acquire("q", project="blog", timeout=0)
     lease.report(429, {"retry-after": "60"})
-    gov.store.admit(_ask(), park=True)
+    internals(gov).store.admit(_ask(), park=True)
     return gov
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from flyball import Governor
 from flyball.core.pool.verdict import Verdict
+from flyball.governor.internals import internals
 from flyball.stores.port import AfterCommit
 from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, nothing_left, wait_for_line
@@ -24,7 +25,7 @@ def url(home: Path) -> str:
 def found(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The looks that found a claim granted: did they also hand out what time had freed?"""
     found: list[bool] = []
-    look = gov.store.poll
+    look = internals(gov).store.poll
 
     def looks(
         claim_id: int, *, advance: bool, asked_at: float | None = None
@@ -34,7 +35,7 @@ def found(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             found.append(advance)
         return verdict, after
 
-    monkeypatch.setattr(gov.store, "poll", looks)
+    monkeypatch.setattr(internals(gov).store, "poll", looks)
     return found
 
 

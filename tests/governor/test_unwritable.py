@@ -12,6 +12,7 @@ import pytest
 from flyball import Governor
 from flyball.core.pool.model import Phase
 from flyball.errors import AtCapacityError, StoreBusyError, StoreError, WaitTimeoutError
+from flyball.governor.internals import internals
 from flyball.stores.port import AfterCommit, Release
 from flyball.stores.sqlite import schema
 from flyball.testing import FaultyStore
@@ -112,7 +113,7 @@ def test_an_ask_that_could_not_be_withdrawn_never_counts_as_work_that_finished(
     broken.mend()
     (ask,), other = pool(gov, "q").asks, Governor(url)
     wait_until(lambda: pool(gov, "q").breaker == Phase.TRIAL.value)
-    verdict, _ = other.store.poll(ask.id, advance=True)
+    verdict, _ = internals(other).store.poll(ask.id, advance=True)
     assert verdict is not None
     assert verdict.granted
     gov.acquire_nowait("p").release()

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.observe.metrics import MetricRegistry
 from flyball.service.auth import Access
 from flyball.service.middleware import Tracing
@@ -49,7 +50,7 @@ def until(seen: Callable[[], T], what: str, *, patience_s: float = PATIENCE_S) -
 def seen_in(scene: Scene) -> StoreSnapshot:
     """What a look shows of a store in a simulated world, at its time."""
     governor = Governor("memory:")
-    governor._store = scene.store
+    internals(governor)._store = scene.store
     now = scene.world.clock()
     return replace(StoreReader(governor).look(), at=now, time=now)
 

@@ -11,6 +11,7 @@ import pytest
 from flyball.core.pool.model import Ask, Holder
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.host.process import host_name, identify, me
 from flyball.service.tokens import Scope
 from tests.cli.kit import Cli
@@ -235,7 +236,7 @@ def test_the_history_says_who_dropped_a_lease(running: Running, token: str | Non
     process.wait()
     with running.as_token(token, Scope.ADMIN) if token else nullcontext(running.client) as client:
         assert client.delete(f"/v1/leases/{lease}").status_code == 204
-    facts = governor.store.facts(limit=10)
+    facts = internals(governor).store.facts(limit=10)
     told = [fact.words for fact in facts if (fact.pool, fact.kind) == (pool, "reclaimed")]
     by = f"the token {token!r}" if token else "a user without a token"
     assert told == [f"slot taken back: dropped by {by} over HTTP on {host_name()}"]
@@ -246,7 +247,7 @@ def test_the_slot_of_a_zombie_goes_to_the_next_in_line(running: Running) -> None
     governor.set_pool("line", cap=1, adaptive=False)
     process = subprocess.Popen(["sleep", "600"])
     lease = governor.hold(process.pid, "line", project="p", name="gone")
-    governor.store.admit(Ask(pool="line", project="p", name="next", holder=me()), park=True)
+    internals(governor).store.admit(Ask(pool="line", project="p", name="next", holder=me()), park=True)
     process.kill()
     process.wait()
     assert running.client.delete(f"/v1/leases/{lease}").status_code == 204
@@ -257,7 +258,7 @@ def test_the_slot_of_a_zombie_goes_to_the_next_in_line(running: Running) -> None
 def test_a_holder_that_cannot_be_checked_from_here_can_be_released(running: Running) -> None:
     elsewhere = Holder("another-host", "another-boot", 1, 4121, 1)
     ask = Ask(pool="far", project="p", name="n", holder=elsewhere)
-    lease, _ = running.service.governor.store.record_running(ask)
+    lease, _ = internals(running.service.governor).store.record_running(ask)
     assert running.client.delete(f"/v1/leases/{lease}").status_code == 204
 
 
@@ -267,7 +268,7 @@ def test_the_place_in_line_of_a_dead_one_can_be_taken_back(running: Running) -> 
     lease = governor.acquire_nowait("queue", project="p", name="n")
     process = subprocess.Popen(["sleep", "600"])
     ask = Ask(pool="queue", project="p", name="dead", holder=identify(process.pid))
-    verdict, _ = governor.store.admit(ask, park=True)
+    verdict, _ = internals(governor).store.admit(ask, park=True)
     process.kill()
     process.wait()
     assert running.client.delete(f"/v1/leases/{verdict.claim_id}").status_code == 204

@@ -21,6 +21,7 @@ from flyball.client.requests import LeaseRequest, Nap, Send, ServiceResponse, ac
 from flyball.client.retry_policy import VARIABLE, delay_s
 from flyball.errors import FlyballError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.host.flow import drive
 from flyball.service.tokens import Scope
 from tests.service.kit import Running, until
@@ -240,7 +241,8 @@ def test_a_lease_that_was_taken_back_is_told(desk: Desk, running: Running) -> No
     told: list[object] = []
     with Client(running.url, ttl_s=0.3, policy=QUICK) as client:
         lease = client.acquire(desk.pool, on_lost=told.append)
-        running.service.governor.bury([(lease.id, running.service.governor.store.claim(lease.id).holder)])  # type: ignore[union-attr]
+        behind = internals(running.service.governor)
+        behind.bury([(lease.id, behind.store.claim(lease.id).holder)])  # type: ignore[union-attr]
         until(lambda: told == [lease], "it is told")
         assert lease.lost
         lease.release()
@@ -266,7 +268,7 @@ def test_many_tasks_of_one_loop_share_a_pool(running: Running) -> None:
 
 
 def _in_use(desk: Desk) -> int:
-    pools = desk.server.service.governor.store.snapshot().pools
+    pools = internals(desk.server.service.governor).store.snapshot().pools
     return next(pool.in_use for pool in pools if pool.name == desk.pool)
 
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from tests.service.kit import Process, Running, until
 from tests.service.leases_kit import Desk, Later, url_for
 
@@ -138,7 +139,7 @@ class FullOrg:
 
     def mailbox(self, server: Running) -> str:
         """Where the ask in line is woken."""
-        claims = server.service.governor.store.census().claims
+        claims = internals(server.service.governor).store.census().claims
         return next(
             claim.mailbox for claim in claims if f"/v1/orgs/{claim.project}" == self.path and not claim.held
         )

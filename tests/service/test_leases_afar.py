@@ -12,6 +12,7 @@ import pytest
 from flyball.core.pool.model import Ask, Claim, Outcome
 from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.remote.leases import RemoteAsk, RemoteLeases
 from flyball.stores.port import AfterCommit
 from tests.service.kit import until
@@ -104,13 +105,13 @@ def test_whoever_is_handed_a_slot_is_told_and_need_not_look(
 
     async def main() -> None:
         afar = RemoteLeases(governor)
-        look = governor.store.claim
+        look = internals(governor).store.claim
 
         def looked(claim_id: int) -> Claim | None:
             looks.append(claim_id)
             return look(claim_id)
 
-        monkeypatch.setattr(governor.store, "claim", looked)
+        monkeypatch.setattr(internals(governor).store, "claim", looked)
         first = await afar.place_async(order(pool), park=True)
         second = await afar.place_async(order(pool), park=True)
         waiting = asyncio.create_task(afar.wait_async(second.claim_id, pool=pool, timeout_s=20, ttl_s=60.0))
@@ -150,7 +151,7 @@ def test_what_is_asked_in_one_turn_of_the_loop_is_granted_in_order(governor: Gov
         asked = await asyncio.gather(*(afar.place_async(order(pool), park=False) for _ in range(40)))
         assert [verdict.granted for verdict in asked].count(True) == 5
         await asyncio.gather(*(afar.end_async(verdict.claim_id) for verdict in asked if verdict.granted))
-        assert governor.store.miscounts() == []
+        assert internals(governor).store.miscounts() == []
         again = await afar.place_async(order(pool), park=False)
         assert again.granted
         afar.close()
@@ -196,7 +197,7 @@ def test_who_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     governor = Governor(f"sqlite://{tmp_path}/governor.db")
-    pool, store, by = pool_of(governor, "afar-busy", cap=9), governor.store, []
+    pool, store, by = pool_of(governor, "afar-busy", cap=9), internals(governor).store, []
     admit = store.admit
 
     def seen(ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:

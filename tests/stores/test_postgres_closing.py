@@ -14,6 +14,7 @@ import pytest
 
 from flyball.errors import StoreClosedError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.stores.postgres.connection_pool import ConnectionPool
 from tests.postgres_server import PostgresServer
 from tests.stores.test_redis_closing import LEAVING, REPOSITORY, SOON_S, busy, sockets, until
@@ -43,7 +44,7 @@ def test_close_leaves_no_socket_and_no_thread(url: str, postgres_server: Postgre
 def test_a_governor_that_is_forgotten_leaves_no_socket_and_no_listener(url: str) -> None:
     before = sockets()
     gov = busy(url)
-    gov._heart.close()  # type: ignore[union-attr]
+    internals(gov)._heart.close()  # type: ignore[union-attr]
     until(lambda: "flyball-heartbeat" not in [thread.name for thread in threading.enumerate()], "it beats")
     del gov
     gc.collect()

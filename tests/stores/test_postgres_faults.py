@@ -18,6 +18,7 @@ import pytest
 from flyball import Governor
 from flyball.core.pool.model import Ask
 from flyball.errors import RefusedError, StoreBusyError, StoreError
+from flyball.governor.internals import internals
 from flyball.host.process import me
 from flyball.stores.port import AfterCommit
 from flyball.stores.postgres.connection_pool import ConnectionPool
@@ -98,7 +99,7 @@ def all_slots_free(gov: Governor, cap: int = 2) -> None:
         gov.acquire_nowait(POOL)
     for lease in leases:
         lease.release()
-    assert gov.store.miscounts() == []
+    assert internals(gov).store.miscounts() == []
 
 
 def soon(true: Callable[[], object], within_s: float = 60.0) -> None:
@@ -239,11 +240,11 @@ def test_who_waits_while_the_server_dies_is_served_when_it_is_back(
     thread.start()
     soon(lambda: gov.status().pools[0].waiting)
     # Another one stands behind it and watches, so that the first need not look by itself meanwhile.
-    watcher, _ = gov.store.admit(Ask(pool=POOL, project="x", name="y", holder=me()), park=True)
+    watcher, _ = internals(gov).store.admit(Ask(pool=POOL, project="x", name="y", holder=me()), park=True)
     time.sleep(0.3)
     durable.kill()
     durable.start()
-    gov.store.withdraw(watcher.claim_id)
+    internals(gov).store.withdraw(watcher.claim_id)
     for lease in leases:
         lease.release()
     assert served.wait(30)

@@ -15,6 +15,7 @@ import pytest
 
 from flyball.errors import StoreClosedError, StoreError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.stores.redis.connection import RedisConnections
 from flyball.testing import FakeWorld, make_redis
 from tests.redis_server import RedisServer
@@ -78,7 +79,7 @@ def test_close_leaves_no_socket_and_no_thread(url: str) -> None:
 def test_a_governor_that_is_forgotten_leaves_no_socket_and_no_listener(url: str) -> None:
     before = sockets()
     gov = busy(url)
-    gov._heart.close()  # type: ignore[union-attr]
+    internals(gov)._heart.close()  # type: ignore[union-attr]
     until(lambda: "flyball-heartbeat" not in [thread.name for thread in threading.enumerate()], "it beats")
     del gov
     gc.collect()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from flyball import Governor
 from flyball.core.share_lease.renewal import Renewal, Reply
+from flyball.governor.internals import internals
 from flyball.stores.redis.connection import RedisConnections
 from tests.redis_server import RedisServer
 
@@ -31,7 +32,7 @@ class Holder:
             in_flight=self.holds,
             wants=9,
         )
-        reply = governor.renew(POOL, renewal)
+        reply = internals(governor).renew(POOL, renewal)
         self.holds = max(self.holds, reply.slots)
         return reply
 
@@ -59,7 +60,7 @@ def test_a_promoted_replica_learns_before_it_gives_anything() -> None:
         assert incumbent.renew(after).slots == 4, "and it does"
         until(lambda: {holder.renew(after).learning for holder in (incumbent, joiner)} == {False})
         assert joiner.holds == 0, "nothing is free"
-        assert after.store.miscounts() == []
+        assert internals(after).store.miscounts() == []
     finally:
         before.close()
         after.close()

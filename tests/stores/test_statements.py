@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from flyball.stores.operations import check_ask
+from flyball.core.pool.settings import check_ask
 from flyball.stores.sqlite.store import SqliteStore
 from flyball.testing import Scene, make_sqlite
 

@@ -10,7 +10,7 @@ from flyball.client.requests import Send
 from flyball.core.pool.model import Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import Throttled
-from flyball.governor.lease import beside, outcome_of, take_once
+from flyball.governor.lease import beside, outcome_of, second_use
 
 if TYPE_CHECKING:
     from flyball.client.client import AsyncClient, Client
@@ -116,11 +116,14 @@ class RemoteSlot:
     """``with`` around one lease. One use."""
 
     def __init__(self, acquire: Callable[[], RemoteLease]) -> None:
-        self._unused = [acquire]
+        self._unused = iter((acquire,))
         self._lease: RemoteLease | None = None
 
     def __enter__(self) -> RemoteLease:
-        self._lease = take_once(self._unused)()
+        acquire = next(self._unused, None)
+        if acquire is None:
+            raise second_use()
+        self._lease = acquire()
         return self._lease
 
     def __exit__(
@@ -141,11 +144,14 @@ class AsyncRemoteSlot:
     """``async with`` around one lease. One use."""
 
     def __init__(self, acquire: Callable[[], Awaitable[AsyncRemoteLease]]) -> None:
-        self._unused = [acquire]
+        self._unused = iter((acquire,))
         self._lease: AsyncRemoteLease | None = None
 
     async def __aenter__(self) -> AsyncRemoteLease:
-        self._lease = lease = await take_once(self._unused)()
+        acquire = next(self._unused, None)
+        if acquire is None:
+            raise second_use()
+        self._lease = lease = await acquire()
         return lease
 
     async def __aexit__(

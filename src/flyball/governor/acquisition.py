@@ -88,13 +88,19 @@ def acquire(
     store: Store,
     ask: Ask,
     *,
+    first: tuple[Verdict, AfterCommit] | None = None,
     wait: bool,
     timeout_s: float | None,
     on_wait: OnWait | None,
     observers: Sequence[Observer],
 ) -> Flow[Verdict]:
-    """Get the ask granted, or raise a RefusedError that says why not."""
-    verdict = yield from _admit(store, ask, wait=wait, observers=observers)
+    """Get the ask granted, or raise a RefusedError that says why not.
+
+    ``first``: what the store said to it, where it was asked already.
+    """
+    verdict: Verdict
+    verdict, after = first or (yield StoreCall(lambda: store.admit(ask, park=wait)))
+    yield from settle(store, after, observers)
     hopeless = verdict.granted or verdict.reason is Reason.TOO_LARGE
     # An ask that would be refused looks for dead holders first.
     if not wait and not hopeless and (yield from reap(store, ask.pool, observers)):
@@ -271,13 +277,20 @@ def _admit(store: Store, ask: Ask, *, wait: bool, observers: Sequence[Observer])
 
 def release(store: Store, what: Release, observers: Sequence[Observer]) -> Flow[StoreError | None]:
     """End a lease. A store that cannot be written now keeps the release for later: then, why it cannot."""
+    ended = yield StoreCall(lambda: release_or_keep(store, what))
+    if isinstance(ended, StoreError):
+        return ended
+    yield from settle(store, ended, observers)
+    return None
+
+
+def release_or_keep(store: Store, what: Release) -> AfterCommit | StoreError:
+    """End a lease; where the store cannot be written now it keeps the release, and this is why."""
     try:
-        after = yield StoreCall(lambda: store.release(what))
+        return store.release(what)
     except StoreError as error:
         store.remember(what)
         return error
-    yield from settle(store, after, observers)
-    return None
 
 
 def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:

@@ -34,21 +34,17 @@ WORKTREES = "worktrees"
 
 
 def default_project(folder: Path | None = None) -> str:
-    """The project that a folder belongs to."""
-    here = (folder or _here()).absolute()
+    """The project that a folder belongs to, or else the current folder."""
+    try:
+        here = (folder or Path.cwd()).absolute()
+    except OSError:
+        # The current folder was removed; the shell still says where it was.
+        said = os.environ.get("PWD", "")
+        here = Path(said if os.path.isabs(said) else os.sep)
     top = worktree_around(here)
     main = None if top is None else main_worktree(top)
     same = here if top is None or main is None else main / here.relative_to(top)
     return _registered(same, here) or _named(main or top or here)
-
-
-def _here() -> Path:
-    """Where we are; for whoever stands in a folder that was removed, where its shell says that was."""
-    try:
-        return Path.cwd()
-    except OSError:
-        said = os.environ.get("PWD", "")
-        return Path(said if os.path.isabs(said) else os.sep)
 
 
 def worktree_around(folder: Path) -> Path | None:
@@ -80,11 +76,25 @@ _read_last: tuple[tuple[str, int, int], dict[str, str]] | None = None
 
 
 def _registered(*places: Path) -> str | None:
-    """The id of the registered project around the first of these places that has one, the innermost."""
+    """The id of the registered project around the first of these places that has one, the innermost.
+
+    The registry is read again only when one of its files came, went or was replaced.
+    """
     from flyball.governor.state_url import home  # a caller that names its project needs none of this
 
+    global _read_last
     try:
-        known = _projects(str(home()))
+        top = str(home())
+        folder = os.path.join(top, REGISTERED)
+        status = os.stat(folder)
+        key = (folder, status.st_ino, status.st_mtime_ns)
+        if _read_last is not None and _read_last[0] == key:
+            known = _read_last[1]
+        else:
+            known = _read_registry(top, folder)
+            # Within one tick of the file system's clock a second change leaves no trace.
+            if abs(time.time() - status.st_mtime) > _TICK_S:
+                _read_last = (key, known)
     except (OSError, RuntimeError, UsageError):
         return None
     for place in dict.fromkeys(places) if known else ():
@@ -95,28 +105,11 @@ def _registered(*places: Path) -> str | None:
     return None
 
 
-def _projects(home: str) -> dict[str, str]:
-    """Ids by path, read again only when a file came, went or was replaced."""
-    global _read_last
-    folder = os.path.join(home, REGISTERED)
-    status = os.stat(folder)
-    key = (folder, status.st_ino, status.st_mtime_ns)
-    if _read_last is not None and _read_last[0] == key:
-        return _read_last[1]
-    entries = dict(_read(folder))
-    worktrees = os.path.join(os.path.realpath(home), WORKTREES)
-    known = {os.path.join(worktrees, project): project for project in entries.values()} | entries
-    # Within one tick of the file system's clock a second change leaves no trace.
-    if abs(time.time() - status.st_mtime) > _TICK_S:
-        _read_last = (key, known)
-    return known
-
-
-def _read(folder: str) -> list[tuple[str, str]]:
-    """What cannot be read names nobody: the registry's own verbs say what is wrong with it."""
+def _read_registry(home: str, folder: str) -> dict[str, str]:
+    """Ids by path. A file that cannot be read is passed over: the registry's own verbs say what is wrong."""
     import json
 
-    entries = []
+    entries: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         project, _, ending = name.rpartition(".")
         if ending != "json" or not project.isprintable():
@@ -125,10 +118,11 @@ def _read(folder: str) -> list[tuple[str, str]]:
             with open(os.path.join(folder, name), "rb") as file:
                 entry = json.loads(file.read())
             if entry["id"] == project:
-                entries.append((str(entry["path"]), project))
+                entries[str(entry["path"])] = project
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
-    return entries
+    worktrees = os.path.join(os.path.realpath(home), WORKTREES)
+    return {os.path.join(worktrees, project): project for project in entries.values()} | entries
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -137,17 +131,15 @@ def _read(folder: str) -> list[tuple[str, str]]:
 def _named(folder: Path) -> str:
     """A folder's name as something that can be stored and shown, whatever it is made of."""
     name = folder.name.encode("utf-8", "backslashreplace").decode()
-    shown = "".join(char if char.isprintable() else "?" for char in name)
-    return shown[:NAME_LIMIT] or "root"
+    if not name.isprintable():
+        name = "".join(char if char.isprintable() else "?" for char in name)
+    return name[:NAME_LIMIT] or "root"
 
 
-def default_name() -> str:
-    """The running program and its pid."""
-    return name_of(sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python")
-
-
-def name_of(program: str) -> str:
-    """A program's name and our pid."""
+def default_name(program: str | None = None) -> str:
+    """A program's name, by default that of the running one, and our pid."""
+    if program is None:
+        program = sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
     return f"{_named(Path(program))[: NAME_LIMIT - 12]}-{os.getpid()}"
 
 

@@ -6,14 +6,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from flyball.core.pool.settings import DEFAULT_POOL
+from flyball.governor.ask import asking_for
 from flyball.governor.governor import Governor
+from flyball.governor.lease import Slot
 from flyball.governor.state_url import resolve
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from flyball.governor.ask import AskOptions
-    from flyball.governor.lease import Slot
 
 _shared: dict[str, Governor] = {}
 _lock = threading.Lock()
@@ -35,4 +36,4 @@ def slot(pool: str = DEFAULT_POOL, *, timeout: float | None = None, **ask: Unpac
     free, at most ``timeout`` seconds, then raises ``WaitTimeoutError``. ``AskOptions`` lists what else an ask
     may say: project, name, slots, priority, resources, model, cost.
     """
-    return shared_governor().slot(pool, timeout=timeout, **ask)
+    return Slot(shared_governor()._internals, asking_for(pool, **ask), timeout)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import _thread
 import select
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,30 +32,6 @@ R = TypeVar("R")
 
 
 # -- sync -------------------------------------------------------------------------------------------
-
-
-class ThreadMailbox(threading.local):
-    """The mailbox of the current thread, opened when first needed and kept for the next wait."""
-
-    def __init__(self) -> None:
-        self._boxes: dict[str, Box | None] = {}
-
-    def box(self, address: str, open_box: Callable[[], Box | None]) -> Box | None:
-        """The one for a place of state; ``open_box`` makes it."""
-        box = self._boxes.get(address)
-        if box is None or not box.ours:
-            box = self._boxes[address] = open_box()
-        return box
-
-    def close(self) -> None:
-        """Before this process becomes another program: leave no socket file behind."""
-        for box in self._boxes.values():
-            if box is not None:
-                box.close()
-        self._boxes = {}
-
-
-thread_mail = ThreadMailbox()
 
 
 def run_sync(flow: Flow[R], box: Box | None) -> R:

@@ -1,19 +1,25 @@
-"""Slots in somebody's hands, and the ``with`` block that gets and returns them."""
+"""Slots that are held, and the ``with`` block that gets and returns them.
+
+A lease gathers what was heard while it is held, and releases itself: once, by the process that took it. What
+could not be written then is kept by the store and goes out with its next step.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import check_amounts
 from flyball.core.pool.verdict import Verdict, one_line
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
-from flyball.governor.drivers import store_threads
+from flyball.governor.acquisition import release, release_or_keep
+from flyball.governor.drivers import aside, run_async, running_loop, store_threads
 from flyball.host.log import tell_log
 from flyball.stores.port import Release
 
@@ -21,56 +27,48 @@ if TYPE_CHECKING:
     from flyball.core.provider.error_body import Body
     from flyball.core.provider.rate_limit_headers import HeaderLines
     from flyball.governor.ask import AskRequest
-    from flyball.governor.governor import Governor
-
-T = TypeVar("T")
+    from flyball.governor.internals import Internals
 
 
 class Lease:
     """Slots of a pool, held until released or until this process dies."""
 
     __slots__ = (
-        "_governor",
+        "_buckets",
+        "_internals",
+        "_oks",
         "_released",
         "_reported",
-        "buckets",
+        "_unread",
+        "_used",
         "id",
         "name",
         "nested",
-        "oks",
         "pid",
         "pool",
         "project",
         "rejected",
-        "unread",
-        "used",
         "verdict",
     )
 
     def __init__(
-        self, governor: Governor, asking: AskRequest, verdict: Verdict, *, nested: bool = False
+        self, internals: Internals, asking: AskRequest, verdict: Verdict, *, nested: bool = False
     ) -> None:
-        self._governor = governor
-        self._released = False
+        self._internals = internals
         self.id = verdict.claim_id
         self.pool, self.project, self.name = asking.pool, asking.project, asking.name
         self.pid = asking.pid
         self.verdict = verdict
         self.nested = nested
         """True where an outer ``exec`` already holds the slot: releasing this one releases nothing."""
-        self.unread = asking.unread
-        """What the provider answers is not seen as it comes: only what is reported is evidence."""
-        self.oks = 0
-        self._reported = False
         self.rejected = False
         """The last thing heard was a refusal: what was reserved of the windows was not used."""
-        self.used: dict[str, float] = {}
-        self.buckets: tuple[Bucket, ...] = ()
-
-    @property
-    def successes(self) -> int | None:
-        """Calls whose answers are evidence for more; None if that is for the outcome to say."""
-        return self.oks if self._reported or self.unread else None
+        self._released = self._reported = False
+        self._unread = asking.unread
+        """What the provider answers is not seen as it comes: only what is reported is evidence."""
+        self._oks = 0
+        self._used: dict[str, float] = {}
+        self._buckets: tuple[Bucket, ...] = ()
 
     def report(self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None) -> Signal:
         """Tell the pool what the provider said: an HTTP status with headers and body, or a ready-made signal.
@@ -107,13 +105,13 @@ class Lease:
         self.rejected = signal.kind in REJECTIONS
         if signal.kind in SUCCESSES:
             # One that came slowly, or near the limit, takes back that more would be served.
-            self.oks = self.oks + 1 if signal.kind is SignalKind.OK else 0
+            self._oks = self._oks + 1 if signal.kind is SignalKind.OK else 0
             # What was left is known for the time of the grant, so only the first answer says it.
-            self.buckets = signal.buckets if first else ()
+            self._buckets = signal.buckets if first else ()
         return signal, first
 
     def _pass_on(self, signal: Signal, *, first: bool) -> None:
-        self._governor.report(
+        self._internals.report(
             self.pool,
             signal,
             project=self.project,
@@ -123,49 +121,56 @@ class Lease:
             asked_at=self.verdict.asked_at,
         )
 
-    def note_answer(self) -> None:
-        """The model answered, as far as can be seen: no refusal stands. A warning that was reported does."""
-        if self.rejected or not self._reported:
-            self.report(Signal(SignalKind.OK))
-
-    def hear(self, error: BaseException | None) -> None:
-        """A ``Throttled`` that ends the block says what nobody else could read."""
-        if isinstance(error, Throttled) and not self.rejected:
-            with beside(error, self):
-                self.report(_said(error))
-
-    async def hear_async(self, error: BaseException | None) -> None:
-        """``hear`` for an event loop."""
-        if isinstance(error, Throttled) and not self.rejected:
-            with beside(error, self):
-                await self.report_async(_said(error))
-
     def settle(self, **used: float) -> None:
         """Say what the call really used of the pool's windows: ``lease.settle(tokens=812)``."""
         check_amounts("what was used", used)
-        self.used.update(used)
+        self._used.update(used)
 
     def release(self, outcome: Outcome | str = Outcome.FINISHED, *, words: str = "") -> None:
         """Give the slots back. A second call does nothing. ``words``: how it ended, for ``flyball why``."""
-        self._governor.release(self, outcome, words=words)
-
-    def take_release(self) -> bool:
-        """True exactly once: whoever gets it writes the release."""
-        first, self._released = not self._released, True
-        return first and not self.nested
-
-    def check_place(self, governor: Governor) -> None:
-        """Its id means something else, or somebody else's slot, to a governor of other state."""
-        mine = self._governor
-        if mine is governor:
+        what = self._take_release(outcome, words)
+        if what is None:
             return
-        from flyball.governor.state_url import same_place
+        ended = release_or_keep(self._internals.store, what)
+        if isinstance(ended, StoreError):
+            self._internals.say_kept(self, ended)
+        elif ended.wakes or ended.facts or ended.notices:
+            self._internals.settle(ended)
 
-        if not same_place(mine.address, governor.address):
-            raise UsageError(
-                f"{self!r} is kept in {mine.place}, and this governor's state is {governor.place}"
-                f"{' of its own' if mine.place == governor.place else ''}; use the governor that gave it"
-            )
+    async def _release_async(self, outcome: Outcome | str, words: str = "") -> None:
+        if running_loop() is None:
+            # The loop was closed with the block in it: the collector ends it, and nothing can be awaited.
+            aside(lambda: self.release(outcome, words=words))
+            return
+        what = self._take_release(outcome, words)
+        if what is not None:
+            behind = self._internals
+            kept = await run_async(release(behind.store, what, behind.observers), behind.loop_mail())
+            if kept is not None:
+                behind.say_kept(self, kept)
+
+    def _take_release(self, outcome: Outcome | str, words: str) -> Release | None:
+        """What the store is told, exactly once; None for a lease whose release is not for us to write."""
+        if not isinstance(words, str):
+            raise UsageError(f"words say how it ended, as text, not {words!r:.80}")
+        if not isinstance(outcome, Outcome):
+            outcome = _parse_outcome(outcome)
+        first, self._released = not self._released, True
+        # A forked child inherits the object, not the lease.
+        if not first or self.nested or self.pid != os.getpid():
+            return None
+        self._internals.stop_showing(self.pool)
+        return Release(
+            self.id,
+            outcome,
+            # Calls whose answers are evidence for more; None if that is for the outcome to say.
+            self._oks if self._reported or self._unread else None,
+            self.rejected,
+            self._used,
+            self._buckets,
+            one_line(words) if words else "",
+            asked_at=self.verdict.asked_at,
+        )
 
     def __enter__(self) -> Lease:
         return self
@@ -173,11 +178,26 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self.release()
+            return
         try:
-            self.hear(error)
+            if isinstance(error, Throttled) and not self.rejected:
+                with beside(error, self):
+                    self.report(_throttle(error))
         finally:
             with beside(error, self):
                 self.release(outcome_of(kind))
+
+    async def _exit_async(self, error: BaseException | None) -> None:
+        """``__exit__`` for an event loop."""
+        try:
+            if isinstance(error, Throttled) and not self.rejected:
+                with beside(error, self):
+                    await self.report_async(_throttle(error))
+        finally:
+            with beside(error, self):
+                await self._release_async(outcome_of(type(error) if error is not None else None))
 
     def __repr__(self) -> str:
         state = "released" if self._released else "held"
@@ -190,14 +210,20 @@ OnKept = Callable[[Lease, StoreError], None]
 class Slot:
     """``with`` and ``async with`` around one lease. One use each."""
 
-    def __init__(self, governor: Governor, asking: AskRequest, timeout: float | None) -> None:
-        self._governor, self._timeout = governor, timeout
-        self._unused = [asking]
+    __slots__ = ("_internals", "_lease", "_timeout", "_unused")
+
+    def __init__(self, internals: Internals, asking: AskRequest, timeout: float | None) -> None:
+        self._internals, self._timeout = internals, timeout
+        self._unused = iter((asking,))
+        """Of two threads one gets it: a second use would lose the first one's lease."""
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
-        self._lease = self._governor.acquire_asking(take_once(self._unused), timeout=self._timeout)
-        return self._lease
+        asking = next(self._unused, None)
+        if asking is None:
+            raise second_use()
+        self._lease = lease = self._internals.acquire(asking, timeout=self._timeout)
+        return lease
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -206,28 +232,21 @@ class Slot:
             self._lease.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Lease:
-        self._lease = await self._governor.acquire_asking_async(
-            take_once(self._unused), timeout=self._timeout
-        )
-        return self._lease
+        asking = next(self._unused, None)
+        if asking is None:
+            raise second_use()
+        self._lease = lease = await self._internals.acquire_async(asking, timeout=self._timeout)
+        return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lease is not None:
-            try:
-                await self._lease.hear_async(error)
-            finally:
-                with beside(error, self._lease):
-                    await self._governor.release_async(self._lease, outcome_of(kind))
+            await self._lease._exit_async(error)
 
 
-def take_once(unused: list[T]) -> T:
-    """The ask of a slot, once: a second use would lose the first one's lease. Of two threads one gets it."""
-    try:
-        return unused.pop()
-    except IndexError:
-        raise UsageError("a slot has one use: call slot() again for each block") from None
+def second_use() -> UsageError:
+    return UsageError("a slot has one use: call slot() again for each block")
 
 
 @contextmanager
@@ -241,7 +260,7 @@ def beside(error: BaseException | None, lease: object) -> Iterator[None]:
         tell_log("ending the block of %r failed besides", lease, error=True)
 
 
-def _said(error: Throttled) -> Signal:
+def _throttle(error: Throttled) -> Signal:
     return Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error))
 
 
@@ -252,22 +271,10 @@ def outcome_of(kind: type[BaseException] | None) -> Outcome:
     return Outcome.FAILED if issubclass(kind, Exception) else Outcome.ABANDONED
 
 
-def release_of(lease: Lease, outcome: Outcome | str, words: str) -> Release:
-    """What the end of a lease says, for a store."""
-    if not isinstance(words, str):
-        raise UsageError(f"words say how it ended, as text, not {words!r:.80}")
-    told = one_line(words) if words else ""
-    ended = outcome if isinstance(outcome, Outcome) else _outcome_named(outcome)
-    return Release(
-        lease.id,
-        ended,
-        lease.successes,
-        lease.rejected,
-        lease.used,
-        lease.buckets,
-        told,
-        asked_at=lease.verdict.asked_at,
-    )
+def note_answer(lease: Lease) -> None:
+    """The model answered, as far as can be seen: no refusal stands. A warning that was reported does."""
+    if lease.rejected or not lease._reported:
+        lease.report(Signal(SignalKind.OK))
 
 
 def log_kept(lease: Lease, error: StoreError) -> None:
@@ -275,7 +282,7 @@ def log_kept(lease: Lease, error: StoreError) -> None:
     tell_log("could not write the release of %r (%s); it goes out with the next call", lease, error)
 
 
-def _outcome_named(word: str) -> Outcome:
+def _parse_outcome(word: str) -> Outcome:
     try:
         return Outcome(word)
     except ValueError:

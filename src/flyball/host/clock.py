@@ -7,15 +7,15 @@ each boot, so a store that outlives a reboot keeps an offset beside it (``rebase
 from __future__ import annotations
 
 import time
+from functools import partial
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 OFF_LIMIT_S = 30 * 86400.0
 """A machine is believed to have been off for at most this long; a wall clock that says more is wrong."""
 
 
-def boot_seconds() -> float:
-    """Seconds since boot, sleep included."""
-    return time.clock_gettime(CLOCK)
+boot_seconds = partial(time.clock_gettime, CLOCK)
+"""Seconds since boot, sleep included."""
 
 
 def rebased(*, seen_at: float, seen_wall: float, wall: float, boot_s: float) -> float:

@@ -21,6 +21,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from flyball.errors import StoreBusyError, StoreError, StoreReadOnlyError
@@ -66,6 +67,8 @@ class LockFile:
         # The kernel's lock belongs to the whole process: between its threads this one decides. It knows its
         # owner, so that whoever is interrupted gives back what it has, and nothing else.
         self._threads = threading.RLock()
+        self._is_mine: Callable[[], bool] = self._threads._is_owned  # type: ignore[attr-defined]
+        """Has this thread got it? A method of the lock's own: each acquire asks."""
         self._helper: _Helper | None = None
 
     @staticmethod
@@ -87,11 +90,12 @@ class LockFile:
             return False
 
     def acquire(self) -> None:
-        if self._mine:
+        if self._is_mine():
             raise StoreBusyError(f"this thread has the lock {self.path} already")
         try:
             self._threads.acquire()
-            if self._is_expected() or (not self._try() and not self._try_politely()):
+            left_blocked = self._helper is not None and self._helper.blocked
+            if left_blocked or not (self._try() or self._try_politely()):
                 self._wait_for_processes()
             self._sign()
         except BaseException:
@@ -101,9 +105,10 @@ class LockFile:
     def acquire_at_once(self) -> bool:
         """``acquire``, if nobody has it; False without waiting where somebody does."""
         try:
-            if self._mine or not self._threads.acquire(blocking=False):
+            if self._is_mine() or not self._threads.acquire(blocking=False):
                 return False
-            if not self._is_expected() and self._try():
+            left_blocked = self._helper is not None and self._helper.blocked
+            if not left_blocked and self._try():
                 self._sign()
                 return True
         except BaseException:
@@ -112,19 +117,9 @@ class LockFile:
         self._threads.release()
         return False
 
-    @property
-    def _mine(self) -> bool:
-        owned: bool = self._threads._is_owned()  # type: ignore[attr-defined]
-        return owned
-
-    def _is_expected(self) -> bool:
-        """A helper that somebody left blocked may get the lock any moment, for nobody, and let go of it: who
-        takes it beside the helper loses it again."""
-        return self._helper is not None and self._helper.blocked
-
     def let_go(self) -> None:
         """Give back whatever this thread has of it, wherever it was interrupted, by a Ctrl-C for one."""
-        if self._mine:
+        if self._is_mine():
             if self._helper is not None and not self._helper.stop_waiting():
                 self._helper.has_it(within_s=0)
             fcntl.lockf(self._fd, fcntl.LOCK_UN)
@@ -221,7 +216,8 @@ class _Helper:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._state = threading.Lock()
-        self._wanted = self._blocked = False
+        self._wanted = self.blocked = False
+        """Blocked, it may get the lock any moment and let go of it: who takes it beside it loses it again."""
         # Two locks used as signals: held until the other side has something to say.
         self._go, self._done = threading.Lock(), threading.Lock()
         self._go.acquire()
@@ -231,21 +227,17 @@ class _Helper:
     def start_waiting(self) -> None:
         with self._state:
             self._wanted = True
-            if not self._blocked:
-                self._blocked = True
+            if not self.blocked:
+                self.blocked = True
                 self._go.release()
 
     def has_it(self, *, within_s: float) -> bool:
         return self._done.acquire(timeout=within_s)
 
-    @property
-    def blocked(self) -> bool:
-        return self._blocked
-
     def stop_waiting(self) -> bool:
         """True if nobody got the lock for us in the meantime."""
         with self._state:
-            if not self._blocked:
+            if not self.blocked:
                 return False
             self._wanted = False
             return True
@@ -258,7 +250,7 @@ class _Helper:
                 if not self._wanted:
                     # While this thread counts as blocked, no other takes what is about to be given away.
                     fcntl.lockf(self._fd, fcntl.LOCK_UN)
-                self._blocked = False
+                self.blocked = False
                 if self._wanted:
                     self._wanted = False
                     self._done.release()

@@ -30,6 +30,7 @@ from litestar.params import RawBody, SkipValidation
 from flyball.client.retry_policy import Policy, policy_of
 from flyball.core.pool.verdict import Verdict
 from flyball.errors import StoreError
+from flyball.governor.internals import internals
 from flyball.governor.remote.leases import RemoteAsk, RemoteLeases
 from flyball.observe import metrics
 from flyball.service.auth import ANYBODY, Caller
@@ -259,7 +260,7 @@ _NOTE = "client-policy"
 @get("/v1/policy", operation_id="policy", tags=["lease"])
 async def get_policy(admission: Admitting) -> Policy:
     """How clients should try again after a refusal."""
-    store = admission.service.governor.store
+    store = internals(admission.service.governor).store
     said = (await admission.afar.call(partial(store.notes, _NOTE))).get(_NOTE)
     return policy_of(said.encode(), "the policy in the store") if said is not None else Policy()
 
@@ -275,7 +276,7 @@ async def put_policy(admission: Admitting, body: RawBody) -> Policy:
     """Replace it; what is left out is as it is out of the box. Clients ask once a minute."""
     policy = read_body(body, Policy)
     text = msgspec.json.encode(policy).decode()
-    await admission.afar.call(partial(admission.service.governor.store.set_note, _NOTE, text))
+    await admission.afar.call(partial(internals(admission.service.governor).store.set_note, _NOTE, text))
     return policy
 
 

@@ -20,6 +20,7 @@ import msgspec
 from flyball.core.pool.settings import PoolChanges, merge_changes
 from flyball.core.suggestions import did_you_mean, nearest
 from flyball.errors import StoreError
+from flyball.governor.internals import internals
 from flyball.service.problems import ProblemError
 from flyball.service.run_contract_schemas import OrgSettings, OrgView
 from flyball.service.state import Service
@@ -61,7 +62,7 @@ class TermsNotes:
 
     async def put(self, org: str, terms: Terms) -> None:
         text = msgspec.json.encode(terms).decode()
-        store = self._service.governor.store
+        store = internals(self._service.governor).store
         await self._service.call(partial(store.set_note, f"{_NOTE}{org}", text))
         await self._read()
 
@@ -70,7 +71,7 @@ class TermsNotes:
             await self._read()
 
     async def _read(self) -> None:
-        found = await self._service.call(partial(self._service.governor.store.notes, _NOTE))
+        found = await self._service.call(partial(internals(self._service.governor).store.notes, _NOTE))
         self._known = {name.removeprefix(_NOTE): _terms(text) for name, text in found.items()}
         self._at = time.monotonic()
 
@@ -164,7 +165,7 @@ class OrgBook:
             raise ProblemError(400, "bad-setting", words, setting="heartbeat_s")
         if changes := self._changes(org, given):
             await self._service.call(partial(self._service.governor.set_pool, POOL, **changes))
-            self._set_at = self._service.governor.store.now()
+            self._set_at = internals(self._service.governor).store.now()
             self._named = merge_changes(self._named, changes)
         if terms != known:
             await self._terms.put(org, terms)

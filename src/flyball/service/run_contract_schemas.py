@@ -14,10 +14,9 @@ from litestar.openapi.spec import OpenAPIMediaType, Operation, Reference, Reques
 from msgspec import Meta
 
 from flyball.core.pool.model import Claim, Outcome
-from flyball.core.pool.settings import NAME_LIMIT
+from flyball.core.pool.settings import NAME_LIMIT, PRIORITY_LIMIT
 from flyball.core.pool.verdict import Verdict
 from flyball.governor.remote.leases import DEFAULT_TTL_S
-from flyball.stores.operations import PRIORITY_LIMIT
 
 LEAST_TTL_S, MOST_TTL_S = 0.1, 86400.0
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_LIMIT)]

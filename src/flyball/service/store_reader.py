@@ -20,6 +20,7 @@ from flyball.core.pool.model import Fact
 from flyball.core.pool.settings import RESERVED
 from flyball.errors import StoreError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.state_url import open_reader, path_of
 from flyball.governor.status import PoolStatus, Status, status_from
 from flyball.stores.memory import MemoryStore
@@ -90,7 +91,7 @@ class StoreReader:
     def _store(self) -> Store:
         address = self._governor.address
         if address == "memory:":
-            return self._governor.store
+            return internals(self._governor).store
         path = path_of(address)
         found = _identity(path) if path is not None else None
         if path is not None and (found is None or found != self._file):

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 from flyball.core.pool.admission import Denial
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, IdempotencyRecord, Outcome
-from flyball.core.pool.settings import KEY_LIMIT, KEY_TTL_S, check_amounts, check_name
+from flyball.core.pool.settings import KEY_TTL_S, check_ask, check_demand, check_name, check_ttl
 from flyball.core.pool.verdict import Kind, Reason, Verdict, granted_verdict, span_words
 from flyball.core.signals import Signal
-from flyball.errors import UsageError
 from flyball.stores import verdicts
 from flyball.stores.admin_operations import AdminOperations
 from flyball.stores.handoff import (
@@ -461,51 +460,6 @@ class StoreOperations(AdminOperations):
     def facts(self, *, limit: int) -> list[Fact]:
         with self._read() as rows:
             return rows.facts(limit)
-
-
-def check_ask(ask: Ask) -> None:
-    """Refuse nonsense before it reaches the state."""
-    check_name("pool", ask.pool)
-    check_name("project", ask.project)
-    check_name("name", ask.name)
-    if ask.model != "":
-        check_name("model", ask.model, empty=True)
-    # type() and not isinstance: True is no number of slots.
-    if type(ask.slots) is not int or type(ask.priority) is not int:
-        raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
-    if ask.cost:
-        check_amounts("the cost", ask.cost)
-    if ask.ttl_s is not None:
-        check_ttl(ask.ttl_s)
-    if ask.key:
-        check_name("key", ask.key, limit=KEY_LIMIT)
-    if not 1 <= ask.slots <= SLOTS_LIMIT:
-        raise UsageError(f"slots must be from 1 to {SLOTS_LIMIT}, not {ask.slots!r:.80}")
-    if abs(ask.priority) > PRIORITY_LIMIT:
-        raise UsageError(
-            f"priority must be between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}, not {ask.priority}"
-        )
-    for kind, units in ask.resources.items():
-        check_name("resource", kind)
-        if type(units) is not int:
-            raise UsageError(f"units of resource {kind!r} must be a whole number, not {units!r:.80}")
-
-
-def check_demand(project: str, ttl_s: float) -> None:
-    """Refuse what announces nothing; a time that is over takes an announcement back."""
-    check_name("project", project)
-    if type(ttl_s) not in (int, float) or not ttl_s <= TTL_LIMIT_S:
-        raise UsageError(f"a demand lasts at most {TTL_LIMIT_S:g} s, not {ttl_s!r:.80}")
-
-
-def check_ttl(ttl_s: float) -> None:
-    if type(ttl_s) not in (int, float) or not 0 < ttl_s <= TTL_LIMIT_S:
-        raise UsageError(f"a time to live must be from above 0 to {TTL_LIMIT_S:g} s, not {ttl_s!r}")
-
-
-PRIORITY_LIMIT = 1000
-SLOTS_LIMIT = 1_000_000_000
-TTL_LIMIT_S = 7 * 86400.0
 
 
 def _find_claim(rows: Rows, claim_id: int, asked_at: float | None) -> Claim | None:

@@ -12,6 +12,7 @@ import pytest
 from flyball import AtCapacityError, Governor, PoolClosedError, Reason, UsageError
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import Throttled
+from flyball.governor.internals import internals
 from tests.governor.sharing import POOL, Counter, Crowd, divided, in_use, until
 
 
@@ -25,7 +26,7 @@ def test_a_share_gets_the_whole_cap_and_gives_it_all_back(gov: Governor) -> None
                 share.acquire_nowait()
         assert in_use(gov) == 3
     assert in_use(gov) == 0
-    assert gov.store.miscounts() == []
+    assert internals(gov).store.miscounts() == []
 
 
 def test_it_works_in_an_event_loop(gov: Governor) -> None:
@@ -150,7 +151,7 @@ def test_a_signal_of_the_world_is_told_as_it_is(gov: Governor) -> None:
         with a.slot() as slot:
             slot.report(Signal(SignalKind.AUTH, detail="the key is wrong"))
         until(
-            lambda: any("the key is wrong" in fact.words for fact in gov.store.facts(limit=20)),
+            lambda: any("the key is wrong" in fact.words for fact in internals(gov).store.facts(limit=20)),
             "it to be told",
         )
 
@@ -205,7 +206,7 @@ def test_all_holders_must_agree_on_the_settings(gov: Governor) -> None:
         gov.share(POOL, heartbeat_s=2.0).open()
     with gov.share(POOL, grace_s=1.0) as share:
         assert share.stats().limit == 2
-    assert gov.named_settings(POOL)["grace_s"] == 1.0
+    assert internals(gov).named_settings(POOL)["grace_s"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from flyball.core.pool.model import Ask
 from flyball.core.pool.verdict import Kind
 from flyball.errors import RefusedError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.lease import Lease
 from flyball.host.process import me
 
@@ -40,7 +41,9 @@ def wait(gov: Governor, pool: str, *names: str) -> None:
     """Asks of this process that stand in line."""
     for each in names:
         project, name = each.split("/", 1)
-        verdict, _ = gov.store.admit(Ask(pool=pool, project=project, name=name, holder=me()), park=True)
+        verdict, _ = internals(gov).store.admit(
+            Ask(pool=pool, project=project, name=name, holder=me()), park=True
+        )
         assert verdict.kind is Kind.PARKED, verdict.words()
 
 

@@ -12,9 +12,9 @@ from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import Verdict, span_words
 from flyball.errors import AgentError, StoreError, UsageError
 from flyball.governor import inherited_lease
-from flyball.governor.ask import AskRequest, default_project, name_of
-from flyball.governor.drivers import thread_mail
+from flyball.governor.ask import AskRequest, default_name, default_project
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals, thread_mail
 from flyball.governor.launch.gated_child import (
     NOT_FOUND,
     NOT_RUNNABLE,
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     runtime = args.runtime or runtime_of(argv)
     read = runtime != COMMAND and not args.replace and _can_be_read()
     governor, asking = Governor(), _asking(args, argv, runtime, read=read)
-    governor.on_kept = lambda lease, error: _say_kept(args, lease, error)
+    internals(governor).on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
         raise UsageError("--replace leaves nobody behind to read or retry; drop it, or the other option")
     if runtime != COMMAND and not args.replace:
@@ -121,7 +121,7 @@ def _run_agent(
         governor=governor,
         load=lambda: load(runtime),
         acquire=lambda: _acquire(governor, asking, args),
-        rest=lambda for_s, why: governor.rest(asking, for_s=for_s, why=why),
+        rest=lambda for_s, why: internals(governor).rest(asking, for_s=for_s, why=why),
         let_run=lambda lease, child: _let_run(governor, lease, child),
         runtime=runtime,
         read=read,
@@ -136,7 +136,7 @@ def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bo
     return AskRequest(
         pool=args.pool if args.pool is not None else pool_of(argv, runtime),
         project=args.project if args.project is not None else default_project(),
-        name=args.name if args.name is not None else name_of(argv[0]),
+        name=args.name if args.name is not None else default_name(argv[0]),
         slots=args.slots,
         priority=args.priority,
         resources=_summed(args.resource),
@@ -161,7 +161,7 @@ def _acquire(governor: Governor, asking: AskRequest, args: argparse.Namespace) -
         _say(args, verdict.words(), verdict)
 
     with stopped_by_signals():
-        lease = governor.acquire_asking(asking, wait=not args.no_wait, timeout=args.wait, on_wait=on_wait)
+        lease = internals(governor).acquire(asking, wait=not args.no_wait, timeout=args.wait, on_wait=on_wait)
     if told:
         waited_s = time.monotonic() - started
         _say(args, f"granted after {span_words(waited_s)}: {lease.pool}", lease.verdict)
@@ -180,7 +180,7 @@ def _doubt_new_pool(governor: Governor, lease: Lease, args: argparse.Namespace) 
     from flyball.core.suggestions import did_you_mean
 
     try:
-        pools = {pool.name: pool for pool in governor.store.snapshot().pools}
+        pools = {pool.name: pool for pool in internals(governor).store.snapshot().pools}
     except StoreError:
         return
     ours = pools.pop(lease.pool, None)
@@ -205,7 +205,7 @@ def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]
 
 
 def _let_run(governor: Governor, lease: Lease, child: GatedChild) -> None:
-    if not lease.nested and not governor.rebind(lease, child.pid):
+    if not lease.nested and not internals(governor).rebind(lease, child.pid):
         child.cancel()
         raise AgentError(
             f"the lease {lease.id} on {lease.pool} was taken away before its command could start"

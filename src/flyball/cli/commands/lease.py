@@ -18,6 +18,7 @@ from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.governor.acquisition import lives
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.status import SILENT_S, LeaseStatus
 from flyball.host.process import host_name
 
@@ -86,7 +87,7 @@ def lease_screen(leases: list[tuple[str, LeaseStatus]]) -> list[Block]:
 
 
 def _drop(governor: Governor, args: argparse.Namespace) -> None:
-    store = governor.store
+    store = internals(governor).store
     claim = store.claim(args.id)
     if claim is None:
         raise UsageError(f"there is no lease {args.id}; {command('lease', 'list')} shows them")
@@ -101,7 +102,9 @@ def _drop(governor: Governor, args: argparse.Namespace) -> None:
     except (KeyError, OSError):
         user = f"user {os.getuid()}"
     by = f"{user} on {host_name()}"
-    governor.bury([(claim.id, claim.holder)], why=f"dropped by {by}{' by force' if living else ''}")
+    internals(governor).bury(
+        [(claim.id, claim.holder)], why=f"dropped by {by}{' by force' if living else ''}"
+    )
     if store.claim(claim.id) is not None:
         raise UsageError(
             f"lease {claim.id} has just got another holder; look again: {command('lease', 'list')}"

@@ -40,6 +40,7 @@ from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.governor import koryph_import
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.state_url import open_reader
 
 _LARGEST = 16 << 20
@@ -106,7 +107,7 @@ def _read_json(path: Path) -> object:
 
 def _write(governor: Governor, imported: koryph_import.Imported) -> None:
     for pool in imported.pools:
-        governor.import_pool(pool.name, pool.changes, pool.memory)
+        internals(governor).import_pool(pool.name, pool.changes, pool.memory)
     machine = MachineChanges()
     if imported.ceiling is not None:
         machine["ceiling"] = imported.ceiling

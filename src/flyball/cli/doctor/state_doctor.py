@@ -13,6 +13,7 @@ from flyball.cli.doctor import pool_checks, state_checks
 from flyball.cli.doctor.pool_checks import DoctorFinding, Severity
 from flyball.errors import StoreError, StoreFullError, StoreUnreadableError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.state_url import mail_home, on_server, open_reader, path_of, resolve, shown
 from flyball.governor.status import Status, status_from
 from flyball.stores.port import Store
@@ -143,16 +144,16 @@ class StateDoctor:
     def _open(self) -> None:
         """Opening for writing makes, upgrades and goes on."""
         with closing(Governor(self.address)) as governor:
-            governor.store.now()
+            internals(governor).store.now()
 
     def _bury(self) -> None:
         with closing(Governor(self.address)) as governor:
-            dead = pool_checks.find_dead(governor.store.census(), governor.store.now())
-            governor.bury([(c.id, c.holder) for c in dead.claims], dead.demands)
+            dead = pool_checks.find_dead(internals(governor).store.census(), internals(governor).store.now())
+            internals(governor).bury([(c.id, c.holder) for c in dead.claims], dead.demands)
 
     def _recount(self) -> None:
         with closing(Governor(self.address)) as governor:
-            governor.recount()
+            internals(governor).recount()
 
 
 class ServerStateDoctor(StateDoctor):

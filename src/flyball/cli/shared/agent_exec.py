@@ -26,7 +26,7 @@ from flyball.core.pool.verdict import span_words
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError
 from flyball.governor import inherited_lease
-from flyball.governor.drivers import thread_mail
+from flyball.governor.internals import thread_mail
 from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on, stopped_by_signals
 from flyball.governor.launch.output_files import (
     STDERR,
@@ -36,6 +36,7 @@ from flyball.governor.launch.output_files import (
     readable_descriptors,
     sweep,
 )
+from flyball.governor.lease import note_answer
 from flyball.governor.state_url import mail_home
 from flyball.host import exit_status
 from flyball.host.clock import boot_seconds
@@ -109,7 +110,7 @@ class AgentRun:
         if ending.signal is not None and ending.end is End.LIMITED and not ending.told:
             self._report(lease, ending.signal, ending.progress)
         if folder is not None and ending.end is End.FINISHED:
-            lease.note_answer()
+            note_answer(lease)
         # How long a refused run took says nothing about how long work takes.
         lease.rejected = ending.end is End.LIMITED
         lease.release(outcome_of(ending.end), words=ending_words(ending))
@@ -168,7 +169,7 @@ class AgentRun:
     def _report(self, lease: Lease, signal: Signal, progress: Progress) -> None:
         """Until the model has answered, what is refused is the call that the lease was granted for."""
         if progress.turns:
-            lease.note_answer()
+            note_answer(lease)
         # The agent runs on whether or not the state can be written just now.
         with suppress(StoreError):
             lease.report(signal)

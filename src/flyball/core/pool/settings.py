@@ -20,14 +20,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
-from typing import Any, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from flyball.core.pool.rate_window import parse_rate
 from flyball.core.share_lease.timing import AllotRule, FoldRule, ShareTiming, terms_for
 from flyball.errors import UsageError
 
+if TYPE_CHECKING:
+    from flyball.core.pool.model import Ask
+
 NAME_LIMIT = 200
 AMOUNT_LIMIT = 1e15
+PRIORITY_LIMIT = 1000
+SLOTS_LIMIT = 1_000_000_000
+TTL_LIMIT_S = 7 * 86400.0
 _UNSHOWN = frozenset(
     [
         *range(0x20),
@@ -79,6 +85,46 @@ def check_timeout(timeout: float | None) -> None:
         raise UsageError(
             f"timeout must be from 0 to {AMOUNT_LIMIT:g} seconds, or None for ever; not {timeout!r:.80}"
         )
+
+
+def check_ask(ask: Ask) -> None:
+    """Refuse nonsense before it reaches the state."""
+    check_name("pool", ask.pool)
+    check_name("project", ask.project)
+    check_name("name", ask.name)
+    if ask.model != "":
+        check_name("model", ask.model, empty=True)
+    # type() and not isinstance: True is not a number of slots.
+    if type(ask.slots) is not int or type(ask.priority) is not int:
+        raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
+    if ask.cost:
+        check_amounts("the cost", ask.cost)
+    if ask.ttl_s is not None:
+        check_ttl(ask.ttl_s)
+    if ask.key:
+        check_name("key", ask.key, limit=KEY_LIMIT)
+    if not 1 <= ask.slots <= SLOTS_LIMIT:
+        raise UsageError(f"slots must be from 1 to {SLOTS_LIMIT}, not {ask.slots!r:.80}")
+    if abs(ask.priority) > PRIORITY_LIMIT:
+        raise UsageError(
+            f"priority must be between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}, not {ask.priority}"
+        )
+    for kind, units in ask.resources.items():
+        check_name("resource", kind)
+        if type(units) is not int:
+            raise UsageError(f"units of resource {kind!r} must be a whole number, not {units!r:.80}")
+
+
+def check_demand(project: str, ttl_s: float) -> None:
+    """Refuse what announces nothing; a time that is over takes an announcement back."""
+    check_name("project", project)
+    if type(ttl_s) not in (int, float) or not ttl_s <= TTL_LIMIT_S:
+        raise UsageError(f"a demand lasts at most {TTL_LIMIT_S:g} s, not {ttl_s!r:.80}")
+
+
+def check_ttl(ttl_s: float) -> None:
+    if type(ttl_s) not in (int, float) or not 0 < ttl_s <= TTL_LIMIT_S:
+        raise UsageError(f"a time to live must be from above 0 to {TTL_LIMIT_S:g} s, not {ttl_s!r}")
 
 
 DEFAULT_POOL = "anthropic"

@@ -48,8 +48,9 @@ from flyball.factory.state import run_folders
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor import inherited_lease
 from flyball.governor.ask import AskRequest
+from flyball.governor.internals import internals
 from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
-from flyball.governor.lease import Lease
+from flyball.governor.lease import Lease, note_answer
 from flyball.runtimes.outcome import outcome_of
 from flyball.runtimes.port import Assignment, End, Ending, Progress
 from flyball.runtimes.registry import COMMAND, TELLING
@@ -269,7 +270,7 @@ class AgentRuns:
             Process.start, fenced.argv, env=fenced.env, cwd=told.tree, folder=folder, stdin=prompt
         )
         try:
-            if not await run_in_thread(launcher.governor.rebind, lease, process.holder.pid):
+            if not await run_in_thread(internals(launcher.governor).rebind, lease, process.holder.pid):
                 raise AgentError(f"the lease on {lease.pool} was taken away before the agent could start")
             self._record_start(job, process, lease, billing=API_KEY if charged else None)
         except BaseException:
@@ -360,7 +361,7 @@ class AgentRuns:
         if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
             _report(lease, ending.signal, ending.progress)
         if ending.end is End.FINISHED and self.launcher.runtime.name != COMMAND:
-            lease.note_answer()
+            note_answer(lease)
         lease.rejected = ending.end is End.LIMITED
         words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
         await self.launcher.governor.release_async(lease, outcome_of(ending.end), words=words)
@@ -399,7 +400,10 @@ class AgentRuns:
             self._admit(job)
             try:
                 lease = await run_in_thread(
-                    self.launcher.governor.take_over, slot.holder.pid, self._ask(job), slot.claim_id
+                    internals(self.launcher.governor).take_over,
+                    slot.holder.pid,
+                    self._ask(job),
+                    slot.claim_id,
                 )
             except UsageError:
                 # It has just ended; its supervisor still ends what it left behind, and needs no slot for it.
@@ -455,7 +459,7 @@ class AgentRuns:
 
 def _report(lease: Lease, signal: Signal, progress: Progress) -> None:
     if progress.turns:
-        lease.note_answer()
+        note_answer(lease)
     # The agent runs on whether or not the pool can be told just now.
     with suppress(StoreError):
         lease.report(signal)

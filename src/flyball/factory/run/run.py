@@ -26,6 +26,7 @@ from flyball.factory.run.pool_demand import PoolStanding
 from flyball.factory.run.task_run import TaskRun
 from flyball.factory.run.task_view import LOOK_EVERY_S, Frontier
 from flyball.factory.state.blocking_calls import run_in_thread
+from flyball.governor.internals import internals
 
 _LOOK_AT_POOL_S = 5.0
 _ASK_ORIGIN_S = 30.0
@@ -132,7 +133,7 @@ class Run:
 
     async def go(self) -> RunReport:
         self._capacity = await run_in_thread(
-            machine_resources, lambda: nullcontext(self.context.launcher.governor.store)
+            machine_resources, lambda: nullcontext(internals(self.context.launcher.governor).store)
         )
         try:
             await self.frontier.load()

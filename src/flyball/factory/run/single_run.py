@@ -22,6 +22,7 @@ from flyball.errors import RefusedError, UsageError
 from flyball.factory.project.project_key import project_key
 from flyball.factory.state.locks import RunLock, read_holder
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.lease import Lease
 from flyball.governor.state_url import home, on_server, path_of, resolve
 from flyball.governor.status import status_from
@@ -52,12 +53,12 @@ class OnlyRun:
 
     def _take_lease(self, pool: str) -> None:
         self._governor = governor = Governor()
-        if not governor.named_settings(pool):
+        if not internals(governor).named_settings(pool):
             governor.set_pool(pool, cap=1, adaptive=False, spacing_s=0.0)
         try:
             self._lease = governor.acquire_nowait(pool, project=self.project, name=str(self.root)[-100:])
         except RefusedError as refused:
-            pools = status_from(governor.store.snapshot(), governor.place, reserved=True).pools
+            pools = status_from(internals(governor).store.snapshot(), governor.place, reserved=True).pools
             leases = [lease for each in pools if each.name == pool for lease in each.leases]
             if not leases:
                 words = f"it cannot be told yet whether another run of {self.project} goes on"

@@ -18,6 +18,7 @@ from flyball.core.pool.verdict import CLOSED_REASONS, Verdict, span_words
 from flyball.factory.budget.guard import BudgetGuard
 from flyball.governor.ask import AskRequest
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.lease import Lease
 
 _LOOK_EVERY_S = 30.0
@@ -171,7 +172,7 @@ class Waits:
         self._say_of(purpose, "asks for a slot")
         try:
             with self._waiting():
-                return await self._governor.acquire_asking_async(
+                return await internals(self._governor).acquire_async(
                     asking, on_wait=lambda verdict: self._told(verdict, purpose)
                 )
         finally:

@@ -39,8 +39,9 @@ from flyball.core.pool.settings import CONFIRM_S
 from flyball.core.pool.verdict import Reason, Verdict, one_line
 from flyball.errors import StoreError
 from flyball.governor import acquisition
-from flyball.governor.drivers import run_sync, thread_mail
+from flyball.governor.drivers import run_sync
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals, thread_mail
 from flyball.governor.remote.batching import LoopBatcher
 from flyball.governor.state_url import on_server
 from flyball.host.off_loop import WorkerThreads
@@ -142,7 +143,7 @@ class RemoteLeases:
         # A file is written by one at a time: more threads would only get in each other's way.
         many = _THREADS if on_server(governor.address) else 1
         self._threads = WorkerThreads(many, "flyball-afar")
-        self._steps = LoopBatcher(lambda: governor.store, self._threads, governor.observers)
+        self._steps = LoopBatcher(lambda: internals(governor).store, self._threads, governor.observers)
         self._keyed: hmac.HMAC | None = None
         self._reaped: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -152,13 +153,13 @@ class RemoteLeases:
 
     @property
     def _store(self) -> Store:
-        return self._governor.store
+        return internals(self._governor).store
 
     # -- the verbs ----------------------------------------------------------------------------------
 
     def place(self, order: RemoteAsk, *, park: bool) -> Verdict:
         """Grant, stand in line, or refuse."""
-        box = thread_mail.box(self._governor.address, self._governor.open_box) if park else None
+        box = thread_mail.box(self._governor.address, internals(self._governor).open_box) if park else None
         ask = _ask(order, box.address if box is not None else "")
         verdict = self._settled(self._store.admit(ask, park=park))
         if _hopeful(verdict) and self._reap(order.pool):
@@ -195,7 +196,7 @@ class RemoteLeases:
 
     def wait(self, claim_id: int, *, timeout_s: float, ttl_s: float = DEFAULT_TTL_S) -> Claim | None:
         """The lease; or the ask, if it still waits after ``timeout_s``; None if it is gone."""
-        box = thread_mail.box(self._governor.address, self._governor.open_box)
+        box = thread_mail.box(self._governor.address, internals(self._governor).open_box)
         deadline = time.monotonic() + timeout_s
         claim, nap_s = self.claim(claim_id), min(SWEEP_S, ttl_s / 2)
         while claim is not None and not claim.held and time.monotonic() < deadline:
@@ -371,7 +372,7 @@ class RemoteLeases:
         if self._inbox is None:
             async with self._opening:
                 if self._inbox is None:
-                    box = await self.call(self._governor.open_box)
+                    box = await self.call(internals(self._governor).open_box)
                     self._inbox = RemoteInbox(asyncio.get_running_loop(), box, self)
                     self._steps.inbox = self._inbox
         return self._inbox

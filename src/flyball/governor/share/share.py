@@ -225,7 +225,9 @@ class Share(SlotMethods):
         outage, local = _outage(options), _settings(options.get("local"))
         self._desk: ShareLimiter = ShareLimiter(LocalPool(resolve_pool(local), clock(), name=self.pool))
         holding = HolderState(node=self.node, incarnation=new_incarnation(), weight=_weight(options))
-        line = StoreClient(renew=self._renew, report=self._report, open_box=lambda: governor.open_box())
+        line = StoreClient(
+            renew=self._renew, report=self._report, open_box=lambda: governor._internals.open_box()
+        )
         self._renewing = ShareRenewer(self._desk, holding, line, outage, settings.share_terms)
         self._opened, self._pid = False, os.getpid()
 
@@ -301,7 +303,7 @@ class Share(SlotMethods):
             )
 
     def _renew(self, renewal: Renewal) -> Reply:
-        return self._governor.renew(self.pool, renewal)
+        return self._governor._internals.renew(self.pool, renewal)
 
     def _report(self, signal: Signal) -> None:
         self._governor.report(self.pool, signal, name=self.node)
@@ -355,7 +357,7 @@ class Share(SlotMethods):
 def agree(governor: Governor, pool: str, wanted: Mapping[str, Any]) -> None:
     """All holders of a pool go by the same settings: name what nobody has named, refuse what differs."""
     for attempt in range(2):
-        named: Mapping[str, Any] = governor.named_settings(pool)
+        named: Mapping[str, Any] = governor._internals.named_settings(pool)
         for name, value in wanted.items():
             if name in named and named[name] != value:
                 flag = name.removesuffix("_s").replace("_", "-")

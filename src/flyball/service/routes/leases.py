@@ -15,6 +15,7 @@ from flyball.core.pool.verdict import one_line
 from flyball.core.provider.http_response import from_http
 from flyball.core.signals import Signal, SignalKind
 from flyball.core.suggestions import did_you_mean
+from flyball.governor.internals import internals
 from flyball.governor.remote.leases import RemoteAsk
 from flyball.service.admission import (
     Admission,
@@ -168,7 +169,7 @@ async def get_lease(admission: Admitting, lease: FromPath[int]) -> ClaimView:
     claim = await afar.claim_async(known_id(lease))
     if claim is None:
         raise unknown(lease)
-    return claim_view(claim, admission.service.governor.store.now())
+    return claim_view(claim, internals(admission.service.governor).store.now())
 
 
 @post(

@@ -14,6 +14,7 @@ from flyball.core.pool.model import Claim
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import PoolInUseError, UsageError
 from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
 from flyball.governor.status import SILENT_S
 from flyball.host.process import alive, host_name
 from flyball.service.auth import ANYBODY, Caller
@@ -117,13 +118,13 @@ async def release_lease(service: Serving, request: Request[Any, Any, Any], lease
 
 
 def _bury(governor: Governor, lease_id: int, why: str) -> None:
-    claim = governor.store.claim(lease_id) if 0 < lease_id < _LARGEST_ID else None
+    claim = internals(governor).store.claim(lease_id) if 0 < lease_id < _LARGEST_ID else None
     if claim is None:
         raise ProblemError(404, "unknown-lease", f"there is no lease {lease_id}", lease=lease_id)
-    living = _why_alive(claim, governor.store.now())
+    living = _why_alive(claim, internals(governor).store.now())
     if living:
         raise ProblemError(409, "alive", f"lease {lease_id} is in use: {living}", lease=lease_id)
-    governor.bury([(claim.id, claim.holder)], why=why)
+    internals(governor).bury([(claim.id, claim.holder)], why=why)
 
 
 def _why_alive(claim: Claim, now: float) -> str:

@@ -19,6 +19,7 @@ from litestar.params import FromPath
 
 from flyball.core.pool.model import Claim
 from flyball.errors import StoreError
+from flyball.governor.internals import internals
 from flyball.governor.remote.leases import DEFAULT_TTL_S, WaitResult
 from flyball.service.admission import Admission, Admitting, AnyRequest, known_id, unknown, until_left
 from flyball.service.fair_scheduling import step_aside
@@ -59,7 +60,7 @@ async def get_ticket(
     headers = {}
     if verdict is not None and not verdict.granted:
         headers["Retry-After"] = str(round(retry_after_s(verdict, chance=0.5)))
-    view = claim_view(claim, admission.service.governor.store.now(), verdict)
+    view = claim_view(claim, internals(admission.service.governor).store.now(), verdict)
     return Response(view, headers=headers)
 
 
@@ -172,7 +173,7 @@ async def _event(admission: Admission, ticket: int, claim: Claim | None) -> tupl
     """What there is to tell, and whether it is the last."""
     if claim is None:
         return "gone", msgspec.json.encode(unknown(ticket).problem), True
-    now = admission.service.governor.store.now()
+    now = internals(admission.service.governor).store.now()
     if claim.held:
         return "lease", msgspec.json.encode(claim_view(claim, now)), True
     if admission.service.draining:

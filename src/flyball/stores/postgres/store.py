@@ -29,6 +29,7 @@ from flyball.core.pool.settings import (
     MachineChanges,
     MachineSettings,
     PoolChanges,
+    check_ask,
     merge_machine,
 )
 from flyball.core.pool.verdict import Verdict, granted_verdict
@@ -38,7 +39,7 @@ from flyball.host.fork import survive_forks
 from flyball.stores.admin_operations import refuse_machine, refuse_resources
 from flyball.stores.codec import WHO, dump_amounts, holder_values, names
 from flyball.stores.memory_rows import MemoryRows
-from flyball.stores.operations import StoreOperations, check_ask
+from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
 from flyball.stores.port import AfterCommit, Demand, Release
 from flyball.stores.postgres import queries as sql

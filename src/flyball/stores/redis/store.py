@@ -20,13 +20,22 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, cast
 
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
-from flyball.core.pool.settings import MachineChanges, MachineSettings, PoolChanges, check_name, merge_machine
+from flyball.core.pool.settings import (
+    MachineChanges,
+    MachineSettings,
+    PoolChanges,
+    check_ask,
+    check_demand,
+    check_name,
+    check_ttl,
+    merge_machine,
+)
 from flyball.core.pool.verdict import Verdict
 from flyball.core.signals import Signal
 from flyball.errors import PoolInUseError, StoreBusyError, StoreError, UsageError, invariant
 from flyball.host.fork import survive_forks
 from flyball.stores.admin_operations import no_pool_words
-from flyball.stores.operations import StoreOperations, check_ask, check_demand, check_ttl
+from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
 from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release
 from flyball.stores.redis import records, script_runner

@@ -28,7 +28,8 @@ class StoreClock:
     ) -> None:
         self._boot_s, self._wall, self._boot = boot_s, wall, boot
         self._offset_s = 0.0
-        self._seen_at = 0.0
+        self.due_at = 0.0
+        """When ``seen`` notes the time again."""
 
     def __call__(self) -> float:
         return self._boot_s() + self._offset_s
@@ -59,16 +60,11 @@ class StoreClock:
             (self._boot(), self._offset_s, self(), self._wall()),
         )
 
-    @property
-    def due(self) -> bool:
-        """Is it time to note it?"""
-        return self() - self._seen_at >= SEEN_EVERY_S
-
     def note_time(self, connection: sqlite3.Connection) -> float:
         """The time; noted now and then in the file, so that after a reboot one knows where to go on."""
         now = self()
-        if now - self._seen_at < SEEN_EVERY_S:
+        if now < self.due_at:
             return now
-        self._seen_at = now
+        self.due_at = now + SEEN_EVERY_S
         connection.execute("UPDATE clock SET seen_at = max(seen_at, ?), seen_wall = ?", (now, self._wall()))
         return now

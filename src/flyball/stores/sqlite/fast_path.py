@@ -65,7 +65,8 @@ def grant_values(ask: Ask) -> Values | None:
     """What ``GRANT`` needs beside the time; None for an ask that is more than an ask."""
     if ask.resources or ask.key or ask.ttl_s is not None or ask.unread:
         return None
-    pool, project, name, holder, cost = ask.pool, ask.project, ask.name, ask.holder, dump_amounts(ask.cost)
+    pool, project, name, holder = ask.pool, ask.project, ask.name, ask.holder
+    cost = dump_amounts(ask.cost) if ask.cost else None
     who = (holder.host, holder.boot, holder.pidns, holder.pid, holder.start)
     return (pool, project, name, *who, ask.slots, ask.priority, ask.model, ask.mailbox, cost)
 

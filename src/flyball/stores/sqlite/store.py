@@ -24,12 +24,13 @@ from types import TracebackType
 from typing import Any
 
 from flyball.core.pool.model import Ask
-from flyball.core.pool.verdict import Verdict, granted_verdict
+from flyball.core.pool.settings import check_ask
+from flyball.core.pool.verdict import Kind, Reason, Verdict
 from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lock_file import LockFile
 from flyball.host.log import tell_log
-from flyball.stores.operations import StoreOperations, check_ask
+from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
 from flyball.stores.port import AfterCommit, Release
 from flyball.stores.rows import Rows
@@ -101,7 +102,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         """Where something is in the way again and again, most do not try the short way first."""
         self._inherited: SqliteRows | None = None
         self._file: schema.FileId | None = None
-        self._looked_at = 0.0
+        self._look_at = 0.0
         survive_forks(self)
         with self._mutex, self._translated():
             self._ready()
@@ -191,7 +192,8 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             return
         rows = self._ready()
         self._close_step(rows, error)
-        self._checkpoint_now_and_then(rows.connection)
+        if self._commits >= CHECKPOINT_EVERY:
+            self._checkpoint(rows.connection)
 
     def _close_step(self, rows: SqliteRows, error: BaseException | None) -> None:
         connection = rows.connection
@@ -220,7 +222,16 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         if not done:
             return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
-        return granted_verdict(ask.pool, claim_id, asked_at=asked_at, in_use=in_use, cap=cap), AfterCommit()
+        granted = Verdict(
+            kind=Kind.GRANTED,
+            reason=Reason.FREE,
+            pool=ask.pool,
+            claim_id=claim_id,
+            asked_at=asked_at,
+            in_use=in_use,
+            cap=cap,
+        )
+        return granted, AfterCommit()
 
     @operation
     def release(self, release: Release) -> AfterCommit:
@@ -241,25 +252,19 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         if self._skips:
             self._skips -= 1
             return None
-        self._look_for_the_file()
+        if time.monotonic() >= self._look_at:
+            self._look_for_the_file()
         # Whatever else is due rides in a step.
-        if (
-            self._rows is None
-            or self._read_only
-            or self._state is BATCH
-            or self._unwritten
-            or self._clock.due
-        ):
+        if self._rows is None or self._read_only or self._state is BATCH or self._unwritten:
             return None
-        return self._try_at_once(self._rows.connection, statement, values)
-
-    def _try_at_once(
-        self, connection: sqlite3.Connection, statement: str, values: fast_path.Values
-    ) -> list[tuple[Any, ...]] | None:
+        connection = self._rows.connection
         self._file_lock.acquire()
         self._state = LOCKED
+        now = self._clock()
+        if now >= self._clock.due_at:
+            return None
         try:
-            cursor = connection.execute(statement, (self._clock(), *values))
+            cursor = connection.execute(statement, (now, *values))
             done: list[tuple[Any, ...]] = cursor.fetchall()
         except sqlite3.Error as error:
             raise self._translate(error) from error
@@ -271,7 +276,8 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         self._state = IDLE
         self._file_lock.release()
         self._commits += 1
-        self._checkpoint_now_and_then(connection)
+        if self._commits >= CHECKPOINT_EVERY:
+            self._checkpoint(connection)
         return done
 
     # -- several verbs in one transaction -----------------------------------------------------------
@@ -317,23 +323,22 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             self._mutex.release()
         return True
 
-    def _checkpoint_now_and_then(self, connection: sqlite3.Connection) -> None:
-        """Move the log into the file while others may write, instead of inside somebody's commit.
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        """Move the log into the file while others may write, instead of inside one of their commits.
 
-        Those who do something together are in a hurry: the next who is not does it.
+        A batch does not do it: the next single step does.
         """
-        if self._commits >= CHECKPOINT_EVERY:
-            self._commits = 0
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._commits = 0
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _look_for_the_file(self) -> None:
         """Once a second, before a step: is it still the one that its name names? Else everybody who comes new
         works on another, and each side grants the whole cap."""
         now = time.monotonic()
-        if now - self._looked_at < LOOK_EVERY_S or self._state is not IDLE or self._rows is None:
+        if now < self._look_at or self._state is not IDLE or self._rows is None:
             return
-        self._looked_at = now
+        self._look_at = now + LOOK_EVERY_S
         if schema.file_id(self.path) != self._file:
             words = (
                 "%s was removed or replaced; from now on the new one counts, without the leases of the old"
