@@ -9,13 +9,6 @@ from dataclasses import is_dataclass
 
 import flyball
 
-INTERNAL = {
-    "CallSlot": {"enter_nowait"},
-    "Limiter": {"look"},
-    "Gate": {"slot"},
-    "LimiterStats": {"of"},
-}
-"""Methods that other rooms of flyball call, and that are not part of the library's promise."""
 MADE_BY_FLYBALL = {"CallSlot", "Gate", "Lease", "Share", "Slot"}
 """Classes whose objects come from a method or a protocol, not from a constructor."""
 _FORK_HOOKS = {"before_fork", "after_fork_in_parent", "after_fork_in_child"}
@@ -31,7 +24,7 @@ def public_members(name: str) -> Iterator[tuple[str, object]]:
         if base.__module__.startswith("flyball."):
             found.update({key: value for key, value in vars(base).items() if not key.startswith("_")})
     for key, value in found.items():
-        if key in INTERNAL.get(name, ()) or key in _FORK_HOOKS:
+        if key in _FORK_HOOKS:
             continue
         if isinstance(value, property):
             yield key, value.fget

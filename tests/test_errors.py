@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from flyball import errors
-from flyball.core.pool.verdict import Kind, Reason, Verdict
+from flyball.core.pool.verdict import Reason, Verdict, VerdictKind
 from flyball.errors import FlyballError, GitError, PoolInUseError, RefusedError, Throttled, WaitTimeoutError
 from tests.cases import every
 
-VERDICT = Verdict(kind=Kind.REFUSED, pool="p", reason=Reason.CAP, in_use=1, cap=1)
+VERDICT = Verdict(kind=VerdictKind.REFUSED, pool="p", reason=Reason.CAP, in_use=1, cap=1)
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, FlyballError)]
 
 

@@ -73,6 +73,8 @@ _WHERE = {
     "RuleOptions": "flyball.integrations.transport",
     "ShareOptions": "flyball.governor.share.share",
     "Slot": "flyball.governor.lease",
+    "SlotRequest": "flyball.integrations.gate",
+    "VerdictKind": "flyball.core.pool.verdict",
 }
 
 __all__ = [
@@ -118,12 +120,14 @@ __all__ = [
     "Signal",
     "SignalKind",
     "Slot",
+    "SlotRequest",
     "Status",
     "StoreError",
     "Throttled",
     "TooLargeError",
     "UsageError",
     "Verdict",
+    "VerdictKind",
     "WaitTimeoutError",
     "govern",
     "httpx_async_client",
@@ -138,7 +142,7 @@ if TYPE_CHECKING:
     from flyball.core.pool.model import Fact, Outcome
     from flyball.core.pool.rate_window import Cost
     from flyball.core.pool.settings import MachineChanges, MachineSettings, PoolChanges
-    from flyball.core.pool.verdict import Blocker, Reason, Verdict
+    from flyball.core.pool.verdict import Blocker, Reason, Verdict, VerdictKind
     from flyball.core.provider.error_body import Body
     from flyball.core.provider.rate_limit_headers import HeaderLines
     from flyball.core.signals import Bucket, Certainty, Signal, SignalKind
@@ -164,7 +168,7 @@ if TYPE_CHECKING:
     from flyball.governor.limiter.retry_budget import RetryBudget
     from flyball.governor.share.share import Share, ShareOptions, ShareStats
     from flyball.governor.status import MachineStatus, PoolStatus, Status
-    from flyball.integrations.gate import Gate, Pool
+    from flyball.integrations.gate import Gate, Pool, SlotRequest
     from flyball.integrations.retry import Judge, RetryEnvironment, RetryPolicy, retried, retry, retry_async
     from flyball.integrations.transport import Library, RuleOptions, govern, httpx_async_client, httpx_client
 

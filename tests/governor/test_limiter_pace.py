@@ -100,7 +100,7 @@ def test_a_line_is_let_in_one_by_one_as_the_spacing_allows() -> None:
         await line_of(limiter, 4)
         while len(started) < 5:
             clock.advance(0.1)
-            limiter.look()
+            limiter._look()
             await asyncio.sleep(0)
         for task in tasks:
             task.cancel()

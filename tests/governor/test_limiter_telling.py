@@ -190,11 +190,11 @@ def test_a_retry_after_lets_nobody_in_until_it_is_over() -> None:
         task = asyncio.create_task(limiter.acquire_async())
         await line_of(limiter, 1)
         clock.advance(4.9)
-        limiter.look()
+        limiter._look()
         await asyncio.sleep(0)
         assert not task.done()
         clock.advance(0.2)
-        limiter.look()
+        limiter._look()
         (await task).release()
 
     run(story())
@@ -278,7 +278,7 @@ def test_a_trial_that_was_never_sent_leaves_the_trial_to_the_next() -> None:
         first, second = (asyncio.create_task(limiter.acquire_async()) for _ in range(2))
         await line_of(limiter, 2)
         clock.advance(3600)
-        limiter.look()
+        limiter._look()
         assert limiter.stats().phase == "trial"
         first.cancel()
         slot = await second

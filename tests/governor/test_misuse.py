@@ -162,7 +162,7 @@ def test_a_limiters_slot_used_again_is_refused_and_leaves_nothing_behind(asked: 
     with slot, pytest.raises(UsageError, match="one use"), slot:
         pass
     with pytest.raises(UsageError, match="one use"):
-        slot.enter_nowait()
+        slot._enter_nowait()
     asyncio.run(in_a_loop())
     assert limiter.stats().in_use == 0
 

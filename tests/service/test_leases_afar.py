@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flyball.core.pool.model import Ask, Claim, Outcome
-from flyball.core.pool.verdict import Kind, Reason, Verdict
+from flyball.core.pool.verdict import Reason, Verdict, VerdictKind
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 from flyball.governor.remote.leases import RemoteAsk, RemoteLeases
@@ -39,7 +39,7 @@ def test_a_thread_waits_until_another_gives_back(governor: Governor) -> None:
     pool, afar = pool_of(governor, "afar-thread"), RemoteLeases(governor)
     first = afar.place(order(pool), park=True)
     second = afar.place(order(pool), park=True)
-    assert (first.kind, second.kind) == (Kind.GRANTED, Kind.PARKED)
+    assert (first.kind, second.kind) == (VerdictKind.GRANTED, VerdictKind.PARKED)
     threading.Timer(0.1, afar.end, (first.claim_id, Outcome.FINISHED)).start()
     lease = afar.wait(second.claim_id, timeout_s=20, ttl_s=30)
     assert lease is not None
@@ -206,7 +206,7 @@ def test_who_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
 
     monkeypatch.setattr(store, "admit", seen)
 
-    async def story() -> list[Kind]:
+    async def story() -> list[VerdictKind]:
         afar, over = RemoteLeases(governor), threading.Event()
         busy = asyncio.create_task(afar.call(over.wait))
         await asyncio.sleep(0)
@@ -219,6 +219,6 @@ def test_who_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
         afar.close()
         return [verdict.kind for verdict in placed]
 
-    assert asyncio.run(story()) == [Kind.GRANTED] * 3
+    assert asyncio.run(story()) == [VerdictKind.GRANTED] * 3
     assert set(by) == {threading.main_thread()}
     governor.close()

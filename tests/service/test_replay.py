@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.pool.verdict import Kind, Reason, Verdict
+from flyball.core.pool.verdict import Reason, Verdict, VerdictKind
 from flyball.service.problems import ProblemError
 from flyball.service.run_contract import fingerprint, key_of, retry_after_s, wait_of
 from flyball.service.tokens import Scope
@@ -168,13 +168,13 @@ def test_nobody_is_told_to_come_back_at_once_or_much_later(
     estimate_s: float | None, position: int, chance: float
 ) -> None:
     verdict = Verdict(
-        kind=Kind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=estimate_s, position=position
+        kind=VerdictKind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=estimate_s, position=position
     )
     assert 1.0 <= retry_after_s(verdict, chance=chance) <= 30.0
 
 
 def test_those_refused_together_come_back_apart() -> None:
-    verdict = Verdict(kind=Kind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=10)
+    verdict = Verdict(kind=VerdictKind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=10)
     waits = Counter(round(retry_after_s(verdict, chance=n / 100)) for n in range(101))
     assert (min(waits), max(waits)) == (8, 12)
     assert len(waits) == 5

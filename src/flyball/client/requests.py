@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from flyball.client.retry_policy import Policy, delay_s
-from flyball.core.pool.verdict import CLOSED_REASONS, Kind, Reason, Verdict
+from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, VerdictKind
 from flyball.errors import (
     AtCapacityError,
     PoolClosedError,
@@ -204,7 +204,7 @@ def _verdict(pool: str, answer: ServiceResponse, reason: Reason | None = None) -
     told = answer.body
     words = {known.value: known for known in Reason}
     return Verdict(
-        kind=Kind.REFUSED,
+        kind=VerdictKind.REFUSED,
         reason=reason or words.get(str(told.get("reason")), Reason.QUEUE),
         pool=pool,
         in_use=int(told.get("active") or 0),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import PoolChanges, check_timeout
-from flyball.core.pool.verdict import Kind, Verdict, granted_verdict, one_line
+from flyball.core.pool.verdict import Verdict, VerdictKind, granted_verdict, one_line
 from flyball.errors import UsageError
 from flyball.governor import acquisition, inherited_lease
 from flyball.governor.ask import AskRequest, ask_of
@@ -154,7 +154,7 @@ class Internals:
         ask = ask_of(asking, box.address if box else "")
         store = self._store or self.store
         verdict, after = store.admit(ask, park=wait)
-        if verdict.kind is not Kind.GRANTED or after.wakes or after.facts or after.notices:
+        if verdict.kind is not VerdictKind.GRANTED or after.wakes or after.facts or after.notices:
             steps = acquisition.acquire(
                 store,
                 ask,

@@ -78,11 +78,11 @@ def refusal(verdict: Verdict) -> ProblemError:
 def retry_after_s(verdict: Verdict, *, chance: float) -> float:
     """When to come back: the estimate, jittered by ``chance`` (0 to 1), within bounds.
 
-    >>> from flyball.core.pool.verdict import Kind
-    >>> full = Verdict(kind=Kind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=10.0)
+    >>> from flyball.core.pool.verdict import VerdictKind
+    >>> full = Verdict(kind=VerdictKind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=10.0)
     >>> [retry_after_s(full, chance=chance) for chance in (0.0, 0.25, 0.5)]
     [8.0, 9.0, 10.0]
-    >>> soon = Verdict(kind=Kind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=0.1)
+    >>> soon = Verdict(kind=VerdictKind.REFUSED, reason=Reason.CAP, pool="p", estimate_s=0.1)
     >>> [retry_after_s(soon, chance=chance) for chance in (0.0, 0.25, 0.5)]
     [1.0, 1.125, 1.25]
     """

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from flyball.core.pool.admission import Denial
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, IdempotencyRecord, Outcome
 from flyball.core.pool.settings import KEY_TTL_S, check_ask, check_demand, check_name, check_ttl
-from flyball.core.pool.verdict import Kind, Reason, Verdict, granted_verdict, span_words
+from flyball.core.pool.verdict import Reason, Verdict, VerdictKind, granted_verdict, span_words
 from flyball.core.signals import Signal
 from flyball.stores import verdicts
 from flyball.stores.admin_operations import AdminOperations
@@ -56,11 +56,11 @@ def find_replay(session: PoolSession, ask: Ask) -> Verdict | None:
     if receipt is None or receipt.until <= session.now:
         return None
     if receipt.fingerprint != ask.fingerprint:
-        return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=ask.pool)
+        return Verdict(kind=VerdictKind.REFUSED, reason=Reason.KEY_USED, pool=ask.pool)
     if not receipt.granted and ask.mailbox:
         _wait_at(session, ask, receipt.claim_id)
     return Verdict(
-        kind=Kind.GRANTED if receipt.granted else Kind.PARKED,
+        kind=VerdictKind.GRANTED if receipt.granted else VerdictKind.PARKED,
         reason=Reason.FREE if receipt.granted else Reason.QUEUE,
         pool=ask.pool,
         claim_id=receipt.claim_id,
@@ -162,7 +162,7 @@ class StoreOperations(AdminOperations):
         return refusal
 
     def _park_or_refuse(self, session: PoolSession, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
-        wanted, kind = candidate(0, ask, session.now), Kind.PARKED if park else Kind.REFUSED
+        wanted, kind = candidate(0, ask, session.now), VerdictKind.PARKED if park else VerdictKind.REFUSED
         verdict = verdicts.denial_verdict(
             session, wanted, kind, denial, position=verdicts.queue_position(session, wanted)
         )
@@ -202,7 +202,7 @@ class StoreOperations(AdminOperations):
                 session.after.wakes = [wake for wake in session.after.wakes if wake.claim_id != claim_id]
             found = rows.claim(claim_id) or claim
             verdict = verdicts.verdict_for_claim(session, found)
-            if verdict.kind is Kind.REFUSED:
+            if verdict.kind is VerdictKind.REFUSED:
                 # The limits were lowered below what it asks for: it must not keep its line waiting.
                 take_back(session, found)
             return verdict, merge_effects(carried, session.finish())

@@ -11,7 +11,7 @@ from flyball.core.pool import admission as fairness
 from flyball.core.pool.admission import Candidate
 from flyball.core.pool.model import Claim, Phase
 from flyball.core.pool.settings import ShareRule
-from flyball.core.pool.verdict import Kind
+from flyball.core.pool.verdict import VerdictKind
 from flyball.stores import codec, verdicts
 from flyball.stores.pool_session import Environment, PoolSession, candidate, resources_in_use
 from flyball.stores.port import PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
@@ -67,7 +67,7 @@ def _asks(session: PoolSession, asks: Mapping[int, Claim], line: list[Candidate]
         WaitingAsk(
             asks[ask.id],
             verdicts.refusal_if_impossible(session, ask)
-            or verdicts.waiting_verdict(session, ask, Kind.PARKED, position=position),
+            or verdicts.waiting_verdict(session, ask, VerdictKind.PARKED, position=position),
         )
         for position, ask in enumerate(line, start=1)
     ]

@@ -15,7 +15,7 @@ from flyball.core.pool.admission import (
     too_large,
 )
 from flyball.core.pool.model import Claim
-from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, granted_verdict
+from flyball.core.pool.verdict import Blocker, Reason, Verdict, VerdictKind, granted_verdict
 from flyball.stores.pool_session import PoolSession, candidate
 
 EXACT_PLACES = 50
@@ -31,7 +31,7 @@ def grant_verdict(session: PoolSession, claim_id: int, asked_at: float) -> Verdi
     )
 
 
-def waiting_verdict(session: PoolSession, ask: Candidate, kind: Kind, *, position: int) -> Verdict:
+def waiting_verdict(session: PoolSession, ask: Candidate, kind: VerdictKind, *, position: int) -> Verdict:
     """How a waiting (or refused) ask stands, with everything a person would ask about."""
     denial = session.denial(ask, session.project(ask.project)) or Denial(Reason.QUEUE)
     return denial_verdict(session, ask, kind, denial, position=position)
@@ -43,7 +43,7 @@ def verdict_for_claim(session: PoolSession, claim: Claim) -> Verdict:
         return grant_verdict(session, claim.id, claim.asked_at)
     ask = candidate(claim.id, claim, claim.asked_at)
     return refusal_if_impossible(session, ask) or waiting_verdict(
-        session, ask, Kind.PARKED, position=queue_position(session, ask)
+        session, ask, VerdictKind.PARKED, position=queue_position(session, ask)
     )
 
 
@@ -64,11 +64,13 @@ def refusal_if_impossible(session: PoolSession, ask: Candidate) -> Verdict | Non
     words = too_large(ask, session.row.limits, session.project(ask.project), session.machine_for(ask))
     if not words:
         return None
-    return denial_verdict(session, ask, Kind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), position=0)
+    return denial_verdict(
+        session, ask, VerdictKind.REFUSED, Denial(Reason.TOO_LARGE, detail=words), position=0
+    )
 
 
 def denial_verdict(
-    session: PoolSession, ask: Candidate, kind: Kind, denial: Denial, *, position: int
+    session: PoolSession, ask: Candidate, kind: VerdictKind, denial: Denial, *, position: int
 ) -> Verdict:
     row, now, use = session.row, session.now, session.project(ask.project)
     position = place_in_way(denial, use, position=position, in_line=ask.id != 0)

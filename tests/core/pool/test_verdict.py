@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, span_words
+from flyball.core.pool.verdict import Blocker, Reason, Verdict, VerdictKind, span_words
 from tests.cases import every
 
 
-def _verdict(reason: Reason, kind: Kind = Kind.REFUSED, **fields: object) -> Verdict:
+def _verdict(reason: Reason, kind: VerdictKind = VerdictKind.REFUSED, **fields: object) -> Verdict:
     return Verdict(kind=kind, reason=reason, pool="anthropic", in_use=6, cap=6, **fields)  # type: ignore[arg-type]
 
 
 def test_a_waiting_verdict_says_what_why_when_and_who() -> None:
     blocker = Blocker("blog", "t-14", 4121, "box", 60)
-    verdict = _verdict(Reason.CAP, Kind.PARKED, reserved=2, estimate_s=170.0, blocker=blocker, position=3)
+    verdict = _verdict(
+        Reason.CAP, VerdictKind.PARKED, reserved=2, estimate_s=170.0, blocker=blocker, position=3
+    )
     assert verdict.words() == (
         "waiting: anthropic 6/6, 2 reserved, place 3 in line, next slot ~3 min (blog/t-14, pid 4121)"
     )
 
 
 def test_what_is_in_the_way_can_be_told_without_the_pool_and_the_place() -> None:
-    verdict = _verdict(Reason.QUEUE, Kind.PARKED, estimate_s=170.0, position=3)
+    verdict = _verdict(Reason.QUEUE, VerdictKind.PARKED, estimate_s=170.0, position=3)
     assert verdict.why() == "6/6, others are first, place 3 in line, next slot ~3 min"
     assert verdict.why(place=False, estimate=False) == "6/6, others are first"
 
 
 def test_a_grant_needs_few_words() -> None:
-    assert _verdict(Reason.FREE, Kind.GRANTED).words() == "granted: anthropic 6/6"
+    assert _verdict(Reason.FREE, VerdictKind.GRANTED).words() == "granted: anthropic 6/6"
 
 
 @every("reason", [r for r in Reason if r not in (Reason.FREE, Reason.CAP)])

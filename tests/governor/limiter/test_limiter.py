@@ -177,7 +177,7 @@ def test_a_mad_controller_exceeds_neither_the_maximum_nor_the_ceiling(
         held: list[CallSlot] = []
         for task in tasks:
             clock.advance(10)
-            limiter.look()
+            limiter._look()
             await asyncio.sleep(0)
             assert limiter.stats().in_use <= most
             held.append(await task)

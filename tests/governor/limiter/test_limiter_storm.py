@@ -44,7 +44,7 @@ class Storm:
             self.limiter.set(cap=number, cap_ceiling=6)
         elif what == "pass time":
             self.clock.advance(number)
-            self.limiter.look()
+            self.limiter._look()
         elif what == "turn":
             await asyncio.sleep(0)
         elif self.tasks:
@@ -69,7 +69,7 @@ class Storm:
             if all(task.done() for task in self.tasks):
                 return
             self.clock.advance(60)
-            self.limiter.look()
+            self.limiter._look()
             await asyncio.sleep(0)
         raise AssertionError(f"somebody waits for ever: {self.limiter.stats()}")
 

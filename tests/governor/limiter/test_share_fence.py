@@ -59,7 +59,7 @@ async def handed_over(time: Time, *, timeout: float | None) -> tuple[Held, async
         async with held.slot(timeout=timeout):
             await over.wait()
 
-    first = held.slot(1).enter_nowait()
+    first = held.slot(1)._enter_nowait()
     task = asyncio.create_task(work())
     while held.seen != (1, 1):
         await asyncio.sleep(0)
@@ -141,7 +141,7 @@ def test_a_thread_that_wakes_too_late_waits_on() -> None:
         with held.slot(timeout=60.0):
             ran.append(held.seen)
 
-    first = held.slot(1).enter_nowait()
+    first = held.slot(1)._enter_nowait()
     person = Person(work)
     until(lambda: held.seen == (1, 1), "it to wait")
     late.add(person.ident or 0)

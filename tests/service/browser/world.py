@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import count
 
 from flyball.core.pool.model import Ask
-from flyball.core.pool.verdict import Kind
+from flyball.core.pool.verdict import VerdictKind
 from flyball.errors import RefusedError
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
@@ -44,7 +44,7 @@ def wait(gov: Governor, pool: str, *names: str) -> None:
         verdict, _ = internals(gov).store.admit(
             Ask(pool=pool, project=project, name=name, holder=me()), park=True
         )
-        assert verdict.kind is Kind.PARKED, verdict.words()
+        assert verdict.kind is VerdictKind.PARKED, verdict.words()
 
 
 def refuse(gov: Governor, pool: str, times: int) -> None:

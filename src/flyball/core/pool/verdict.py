@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class VerdictKind(Enum):
+    """Granted, parked in the queue, or refused."""
+
     GRANTED = "granted"
     PARKED = "parked"
     REFUSED = "refused"
@@ -63,7 +65,7 @@ class Blocker:
 class Verdict:
     """Granted, parked or refused, always with the reason, the blocker and an estimate."""
 
-    kind: Kind
+    kind: VerdictKind
     reason: Reason
     pool: str
     claim_id: int = 0
@@ -90,7 +92,7 @@ class Verdict:
     @property
     def granted(self) -> bool:
         """Whether the ask may go on."""
-        return self.kind is Kind.GRANTED
+        return self.kind is VerdictKind.GRANTED
 
     @property
     def retry_after_s(self) -> float | None:
@@ -102,20 +104,20 @@ class Verdict:
     def words(self) -> str:
         """One line for a person.
 
-        >>> v = Verdict(kind=Kind.PARKED, reason=Reason.CAP, pool="anthropic", in_use=6, cap=6, reserved=2,
-        ...             estimate_s=170, blocker=Blocker("blog", "t-14", 4121, "box", 60))
+        >>> v = Verdict(kind=VerdictKind.PARKED, reason=Reason.CAP, pool="anthropic", in_use=6, cap=6,
+        ...             reserved=2, estimate_s=170, blocker=Blocker("blog", "t-14", 4121, "box", 60))
         >>> v.words()
         'waiting: anthropic 6/6, 2 reserved, next slot ~3 min (blog/t-14, pid 4121)'
         """
         if self.granted:
             return f"granted: {self.pool} {self.in_use}/{self.cap}"
-        opening = "waiting" if self.kind is Kind.PARKED else "refused"
+        opening = "waiting" if self.kind is VerdictKind.PARKED else "refused"
         return f"{opening}: {self.pool} {self.why()}"
 
     def why(self, *, place: bool = True, estimate: bool = True) -> str:
         """What stands in the way of an ask, without its pool; with its place in line and the estimate.
 
-        >>> Verdict(kind=Kind.PARKED, reason=Reason.CAP, pool="anthropic", in_use=6, cap=6, position=3).why()
+        >>> Verdict(kind=VerdictKind.PARKED, reason=Reason.CAP, pool="p", in_use=6, cap=6, position=3).why()
         '6/6, place 3 in line'
         """
         parts = [f"{self.in_use}/{self.cap}"]
@@ -135,7 +137,7 @@ class Verdict:
 def granted_verdict(pool: str, claim_id: int, *, asked_at: float, in_use: int = 0, cap: int = 0) -> Verdict:
     """The verdict of an ask that has its slots."""
     return Verdict(
-        kind=Kind.GRANTED,
+        kind=VerdictKind.GRANTED,
         reason=Reason.FREE,
         pool=pool,
         claim_id=claim_id,

@@ -129,7 +129,7 @@ class CallSlot:
         self._desk.free.append(None)
         self._desk.left += 1
 
-    def enter_nowait(self) -> CallSlot:
+    def _enter_nowait(self) -> CallSlot:
         """Enter, or raise at once what stands in the way."""
         desk = self._take()
         start = desk.enter(self.cost)

@@ -91,7 +91,7 @@ class LimiterStats:
     windows: tuple[WindowStats, ...]
 
     @classmethod
-    def of(cls, desk: AdmissionQueue) -> LimiterStats:
+    def _from_queue(cls, desk: AdmissionQueue) -> LimiterStats:
         with desk.lock:
             gate, now = desk.gate, desk.clock()
             limits, learned, s = gate.limits, gate.memory.cap, gate.settings
@@ -161,7 +161,7 @@ class SlotMethods:
 
     def acquire_nowait(self, cost: Cost | None = None) -> CallSlot:
         """A slot now, or a RefusedError that says why not."""
-        return self.slot(0, cost).enter_nowait()
+        return self.slot(0, cost)._enter_nowait()
 
     def release(self, slot: CallSlot) -> None:
         """Give a slot back. A second time does nothing."""
@@ -278,13 +278,13 @@ class Limiter(SlotMethods):
         self._desk.change(resolve_pool(changed), maximum=most, reseed="cap" in changes)
         self._changes = changed
 
-    def look(self) -> None:
+    def _look(self) -> None:
         """Look at the clock now. Only tests with a clock of their own need it: nobody else's stands still."""
         self._desk.look()
 
     def stats(self) -> LimiterStats:
         """What is happening now. Reading changes nothing."""
-        return LimiterStats.of(self._desk)
+        return LimiterStats._from_queue(self._desk)
 
     @property
     def facts(self) -> tuple[Fact, ...]:

@@ -29,7 +29,7 @@ from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import aged_priority
 from flyball.core.pool.local_pool import INFINITY, LocalPool
 from flyball.core.pool.model import Phase
-from flyball.core.pool.verdict import CLOSED_REASONS, Kind, Reason, Verdict
+from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, VerdictKind
 from flyball.errors import AtCapacityError, PoolClosedError, RefusedError, WaitTimeoutError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def verdict_of(
     reason, detail = _reason(gate, cost, now, maximum, waiting)
     timed = at != INFINITY and reason not in (Reason.CAP, Reason.QUEUE)
     return Verdict(
-        kind=Kind.REFUSED,
+        kind=VerdictKind.REFUSED,
         reason=reason,
         pool=gate.name,
         in_use=gate.in_use,

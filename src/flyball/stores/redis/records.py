@@ -18,7 +18,7 @@ from typing import Any
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, Limits, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.rate_window import Source, Window
 from flyball.core.pool.settings import MachineSettings, ShareRule
-from flyball.core.pool.verdict import Blocker, Kind, Reason, Verdict, granted_verdict
+from flyball.core.pool.verdict import Blocker, Reason, Verdict, VerdictKind, granted_verdict
 from flyball.core.share_lease.renewal import CallCounts, Renewal, Reply, ShareBudget, ShareLease
 from flyball.core.share_lease.timing import ShareTiming
 from flyball.core.signals import Bucket
@@ -280,7 +280,7 @@ def parse_verdict(pool: str, head: str) -> Verdict:
     if f[0] == "replay":
         granted = f[2] == "1"
         return Verdict(
-            kind=Kind.GRANTED if granted else Kind.PARKED,
+            kind=VerdictKind.GRANTED if granted else VerdictKind.PARKED,
             reason=Reason.FREE if granted else Reason.QUEUE,
             pool=pool,
             claim_id=int(f[1]),
@@ -290,12 +290,12 @@ def parse_verdict(pool: str, head: str) -> Verdict:
             replayed=True,
         )
     if f[0] == "key used":
-        return Verdict(kind=Kind.REFUSED, reason=Reason.KEY_USED, pool=pool)
+        return Verdict(kind=VerdictKind.REFUSED, reason=Reason.KEY_USED, pool=pool)
     if f[0] == "granted":
         return granted_verdict(pool, int(f[1]), asked_at=float(f[4]), in_use=int(f[2]), cap=int(f[3]))
     blocker = Blocker(f[11], f[12], int(f[13]), f[14], float(f[15])) if f[13] else None
     return Verdict(
-        kind=Kind(f[0]),
+        kind=VerdictKind(f[0]),
         reason=Reason(f[4]),
         pool=pool,
         claim_id=int(f[1]),

@@ -25,7 +25,7 @@ from typing import Any
 
 from flyball.core.pool.model import Ask
 from flyball.core.pool.settings import check_ask
-from flyball.core.pool.verdict import Kind, Reason, Verdict
+from flyball.core.pool.verdict import Reason, Verdict, VerdictKind
 from flyball.errors import StoreError, StoreReadOnlyError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lock_file import LockFile
@@ -223,7 +223,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
         granted = Verdict(
-            kind=Kind.GRANTED,
+            kind=VerdictKind.GRANTED,
             reason=Reason.FREE,
             pool=ask.pool,
             claim_id=claim_id,

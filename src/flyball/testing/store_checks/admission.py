@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from flyball.core.pool.settings import NAME_LIMIT
-from flyball.core.pool.verdict import Kind, Reason
+from flyball.core.pool.verdict import Reason, VerdictKind
 from flyball.errors import UsageError
 from flyball.testing.store_checks.scenario import Scene, expect, expect_equal, store_check
 
@@ -112,7 +112,7 @@ def the_estimate_follows_how_long_leases_were_held(s: Scene) -> None:
 def an_ask_above_the_ceiling_is_refused_at_once_even_if_it_would_wait(s: Scene) -> None:
     s.pool(cap=2, cap_ceiling=4)
     verdict, _ = s.store.admit(s.ask(slots=5), park=True)
-    expect_equal((verdict.kind, verdict.reason), (Kind.REFUSED, Reason.TOO_LARGE), "the verdict")
+    expect_equal((verdict.kind, verdict.reason), (VerdictKind.REFUSED, Reason.TOO_LARGE), "the verdict")
     expect_equal(s.seen().waiting, 0, "asks in line")
 
 

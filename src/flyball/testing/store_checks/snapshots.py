@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from flyball.core.pool.model import Outcome
-from flyball.core.pool.verdict import Kind
+from flyball.core.pool.verdict import VerdictKind
 from flyball.stores.port import Snapshot
 from flyball.testing.store_checks.scenario import Scene, expect, expect_equal, store_check
 
@@ -168,7 +168,7 @@ def every_verdict_shows_the_pool_as_it_is(s: Scene) -> None:
     s.static(3, reserve=1)
     s.take()
     verdict = s.nowait(slots=2)
-    expect_equal((verdict.kind, verdict.pool), (Kind.REFUSED, "p"), "the verdict")
+    expect_equal((verdict.kind, verdict.pool), (VerdictKind.REFUSED, "p"), "the verdict")
     expect_equal((verdict.in_use, verdict.cap, verdict.reserved), (1, 3, 1), "use, cap, reserve")
 
 
