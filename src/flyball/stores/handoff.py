@@ -128,7 +128,7 @@ def may_pass(session: PoolSession, newcomer: Candidate) -> bool:
     uses = {use.name: use for _, use in found}
     uses.setdefault(newcomer.project, session.project(newcomer.project))
     heads = _asks(claim for claim, _ in found)
-    # Within its own line nobody is passed; against the others it comes last.
+    # Within its own line it passes no ask; against the others it comes last.
     if any((ask.project, ask.priority) == (newcomer.project, newcomer.priority) for ask in heads):
         return False
     last = replace(newcomer, id=1 + max((ask.id for ask in heads), default=0))
@@ -136,7 +136,7 @@ def may_pass(session: PoolSession, newcomer: Candidate) -> bool:
 
 
 def _is_capped(session: PoolSession, heads: Iterable[Candidate], uses: dict[str, ProjectUse]) -> bool:
-    """Is there room, but too little for somebody who waits?"""
+    """Is there room, but too little for an ask that waits?"""
     row = session.row
     for ask in heads:
         machine = session.machine_for(ask)
@@ -147,7 +147,7 @@ def _is_capped(session: PoolSession, heads: Iterable[Candidate], uses: dict[str,
 
 
 def _note_capped(session: PoolSession, capped: bool) -> None:
-    """Remember whether the cap is what somebody waits for: only then may it grow."""
+    """Remember whether the cap is what an ask waits for: only then may it grow."""
     if capped != session.row.meters.capped:
         session.move_meters().capped = capped
 
@@ -178,7 +178,7 @@ def next_to_grant(
 
 
 def _grant_waiting(session: PoolSession, claim: Claim) -> None:
-    invariant(not claim.held, "whoever is first in line waits")
+    invariant(not claim.held, "the first in line waits")
     # A waiter we cannot check may have died in line: it must show that it lives.
     expires_at = None if session.world.checkable(claim.holder) else session.now + CONFIRM_S
     session.rows.grant(claim.id, _grant(session, claim), now=session.now, expires_at=expires_at)
@@ -223,7 +223,7 @@ def enqueue(session: PoolSession, ask: Ask, why: str) -> int:
 
 
 def _keep_watch(session: PoolSession, gone: set[int]) -> None:
-    """Somebody in line must be awake: if the watcher left it, the newest of the others takes over."""
+    """One waiter of the line must be awake: if the watcher left it, the newest of the others takes over."""
     if not session.row.counts.waiting or session.row.watcher_id not in gone | session.gone:
         return
     newest = session.rows.newest_waiting(session.row.name)
@@ -244,7 +244,7 @@ def take_back(session: PoolSession, claim: Claim) -> None:
     if session.row.limits.share is ShareRule.STRICT:
         use = session.rows.project(session.row.name, claim.project)
         if use is not None and not use.in_use and not use.waiting:
-            # A project that stopped competing raises everybody's share.
+            # A project that stopped competing raises every share.
             session.refresh()
     hand_off(session)
 
@@ -262,22 +262,25 @@ def note_end(session: PoolSession, claim: Claim, release: Release) -> None:
     row, now, outcome, oks = session.row, session.now, release.outcome, release.oks
     _settle_windows(session, claim, release)
     was_full = row.counts.in_use >= row.limits.cap
-    held_s = max(0.0, now - (claim.granted_at if claim.granted_at is not None else now))
+    granted_at = claim.granted_at if claim.granted_at is not None else now
+    held_s = max(0.0, now - granted_at)
     _record_end(session, claim, release, held_s)
     if not release.rejected and (was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0):
         meters = session.move_meters()
         meters.note_hold(held_s)
     if oks is None:
         oks = int(outcome is Outcome.FINISHED and not release.rejected)
-    if claim.unread and oks and claim.level >= row.limits.cap and claim.granted_at is not None:
+    if claim.unread and oks and claim.level >= row.limits.cap:
         # Only now is it known that it was served when it filled the cap.
         meters = session.move_meters()
-        meters.bound_at = max(meters.bound_at, claim.granted_at)
+        meters.bound_at = max(meters.bound_at, granted_at)
         plan_soon(session)
     if was_full:
         meters = session.move_meters()
         meters.bound_oks += oks
-        if oks and meters.work and claim.level > meters.high and _sent_since_refusal(session, claim):
+        # Only a call that was sent after a refusal shows that as much is served again.
+        higher = oks and meters.work and claim.level > meters.high
+        if higher and granted_at > session.memory.quota.refused_at:
             meters.high = claim.level
         plan_soon(session)
     was_trial = row.meters.trial_id == claim.id
@@ -289,16 +292,11 @@ def note_end(session: PoolSession, claim: Claim, release: Release) -> None:
 
 
 def _record_end(session: PoolSession, claim: Claim, release: Release, held_s: float) -> None:
-    """What ended well and was not said in words comes by the thousand, and nobody asks about it."""
+    """What ended well and was not said in words comes by the thousand, and is not worth a fact."""
     unwell = release.outcome is not Outcome.FINISHED and held_s >= FACT_FROM_S
     if release.words or unwell:
         words = f"{release.words or release.outcome.value} (after {span_words(held_s)})"
         session.record_facts([ask_fact(claim, session.now, "ended", words)])
-
-
-def _sent_since_refusal(session: PoolSession, claim: Claim) -> bool:
-    """Only a call that was sent after a refusal shows that as much is served again."""
-    return claim.granted_at is not None and claim.granted_at > session.memory.quota.refused_at
 
 
 def _settle_windows(session: PoolSession, claim: Claim, release: Release) -> None:

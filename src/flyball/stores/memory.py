@@ -29,10 +29,10 @@ class MemoryStore(ExclusiveSteps, StoreOperations):
         self._mutex.release()
 
     def after_fork_in_child(self) -> None:
-        """A copy of the settings and of what was learned goes on by itself, and nobody holds or asks in it.
+        """A copy of the settings and of what was learned goes on by itself, without claims and demands.
 
-        Claims and demands are the parent's; nobody would hear of their end here. What could not be written
-        is the parent's to write.
+        Those are the parent's; their end would not be seen here. What could not be written is the parent's to
+        write.
         """
         self._mutex = threading.RLock()
         self._unwritten_lock = threading.RLock()

@@ -364,7 +364,8 @@ class MemoryRows:
 
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         ids = sorted(claim_id for (of, _, _), line in self._lines.items() if of == pool for claim_id in line)
-        return [_candidate(self._claims[claim_id]) for claim_id in ids[:limit]]
+        found = (self._claims[claim_id] for claim_id in ids[:limit])
+        return [Candidate(c.id, c.project, c.priority, c.slots, c.resources, c.asked_at) for c in found]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         lines = (line for (of, _, _), line in self._lines.items() if of == pool)
@@ -460,10 +461,6 @@ class MemoryRows:
     def facts(self, limit: int) -> list[Fact]:
         newest = sorted((*self._ask_facts, *self._pool_facts), key=lambda entry: entry[0])[-limit:]
         return [fact for _, fact in reversed(newest)]
-
-
-def _candidate(claim: Claim) -> Candidate:
-    return Candidate(claim.id, claim.project, claim.priority, claim.slots, claim.resources, claim.asked_at)
 
 
 def _copy(row: PoolRow) -> PoolRow:

@@ -1,17 +1,17 @@
-"""The verbs of the port, written once over ``Rows``.
+"""The operations of the port, written once over ``Rows``.
 
 A concrete store brings ``_write`` (one atomic step, exclusive), ``_read`` (a consistent view) and its
-clock. Everything that decides is in ``core``; everything that touches one pool is in ``handout``.
+clock. What decides is in ``core``; what touches one pool is in ``pool_session`` and ``handoff``.
 
-Asks from afar: under a key, and with a time to live, in the same step that grants or parks them.
+Remote asks have a key or a time to live, which are written in the same step that grants or parks them.
 
-Whoever asks over a network may lose the answer and ask again. Under a key it is then told what it was told
-the first time, and gets nothing twice. A refusal is not remembered: the next attempt may be granted. Where
-its ask still stands in line, it waits from now on where the repeated ask came in: at another server, or at
+A client that asks over a network may lose the answer and ask again. Under a key it is then told what it was
+told the first time, and gets nothing twice. A refusal is not remembered: the next attempt may be granted.
+An ask that still stands in line waits from now on where the repeated one came in: at another server, or at
 the same one after a restart.
 
-Nobody here can tell whether such an asker lives, so its ask and its lease end with their time, unless they
-are extended. Whoever is kept waiting takes back first what has ended so.
+The store cannot tell whether such a client lives, so its ask and its lease end with their time, unless they
+are extended. An ask that would have to wait takes back first what has ended so.
 """
 
 from __future__ import annotations
@@ -143,13 +143,13 @@ class StoreOperations(AdminOperations):
             session.check_resources(wanted)
         denial = session.denial(wanted, session.project(ask.project))
         if denial is None and session.row.counts.waiting:
-            # What time has freed belongs to those in line; nobody overtakes them by arriving late.
+            # What time has freed belongs to those in line; a late arrival does not overtake them.
             hand_off(session)
             denial = session.denial(wanted, session.project(ask.project))
             if denial is None and not may_pass(session, wanted):
                 denial = Denial(Reason.QUEUE)
         while denial is not None and take_back_expired(session):
-            # Whoever stands in the way may be long gone.
+            # What stands in the way may be long over.
             denial = session.denial(wanted, session.project(ask.project))
             if denial is None and not may_pass(session, wanted):
                 denial = Denial(Reason.QUEUE)
@@ -208,7 +208,7 @@ class StoreOperations(AdminOperations):
             return verdict, merge_effects(carried, session.finish())
 
     def _find_granted(self, claim_id: int, asked_at: float | None) -> Verdict | None:
-        """The answer to most looks, in one small read: whoever was woken was usually granted."""
+        """The answer to most polls, in one small read: a waiter that was woken was usually granted."""
         with self._peek() as rows:
             found = rows.find_grant(claim_id)
         if found is None or asked_at not in (None, found[1]):

@@ -121,7 +121,7 @@ class PoolSession:
     # -- planning ---------------------------------------------------------------------------------
 
     def _found(self, pool: str) -> PoolRow:
-        """A pool nobody has used before starts with the defaults."""
+        """A pool that is new starts with the defaults."""
         s = codec.load_settings("{}")
         memory = planning.first_memory(s, self.now)
         first = planning.replan(memory, Meters(), s, pool=pool, version=0, counts=PoolCounts(), now=self.now)
@@ -248,7 +248,7 @@ class PoolSession:
         meters = self.row.meters
         if signal.kind is SignalKind.THROTTLED and not meters.work:
             # From now on it is counted what is accepted: a quota may be behind the refusals. The plan ends it
-            # where nobody wants to know.
+            # where that is not needed.
             meters.work = 1.0
         context = SignalContext(
             signal=signal,
@@ -278,7 +278,7 @@ class PoolSession:
     # -- who and what is around ---------------------------------------------------------------------
 
     def project(self, name: str) -> ProjectUse:
-        """A project as it stands in this step. To be read only: the next who asks gets the same."""
+        """A project as it stands in this step. To be read only: the next call returns the same."""
         known = self._uses.get(name)
         if known is not None:
             return known
@@ -327,7 +327,7 @@ class PoolSession:
         """Why an ask may not start now; None if it may."""
         row = self.row
         if row.limits.share is ShareRule.STRICT and not use.share and not use.in_use and not use.waiting:
-            # The plan has not counted this project: its arrival changes everybody's share.
+            # The plan has not counted this project: its arrival changes every share.
             self.refresh(arriving=use.name)
             use.share = (self.rows.project(row.name, use.name) or use).share
         return judge(ask, row.limits, row.meters, row.counts, use, self.machine_for(ask), self.now)

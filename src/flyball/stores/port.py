@@ -4,10 +4,10 @@ A claim is named by its id and, as ``asked_at``, by the time at which it was ask
 store that lost its last writes gives ids out again; an act that says the time never finds another's
 claim. Without the time it is about whichever claim has the id now.
 
-Every verb is one atomic step. It returns what has to happen *after* it: who to wake and what to
-tell observers. A store never wakes anybody itself and never looks at processes; it is told who died.
+Every operation is one atomic step. It returns what has to happen *after* it: which waiters to wake and what
+to tell observers. A store wakes no waiter itself and looks at no process; it is told which died.
 
-What one sees when one looks at a store: plain records, apart from the port since few need them.
+The records that ``snapshot`` returns are at the end.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Release:
     claim_id: int
     outcome: Outcome = Outcome.FINISHED
     oks: int | None = None
-    """Calls that succeeded under the lease; None where nobody counted and the outcome speaks."""
+    """Calls that succeeded under the lease; None where they were not counted and the outcome speaks."""
     rejected: bool = False
     """The call was refused: what it had reserved of the windows was not used."""
     used: Mapping[str, float] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class BatchStore(Protocol):
     """A store beside us, where several verbs of one thread may share a transaction."""
 
     def begin_together(self) -> bool:
-        """What is called from now on is one step. False, without waiting, where somebody is in the way."""
+        """What is called from now on is one step. False, without waiting, where another step is open."""
 
     def end_together(self, *, keep: bool) -> bool:
         """Commit it, or undo it. False: none of it was done."""
@@ -235,7 +235,7 @@ class Store(Protocol):
         """The store's own clock."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class _Projection:
         self._oldest: dict[tuple[str | None, str | None], Claim | None] = {}
 
     def __getattr__(self, name: str) -> Any:
-        return _forget if name in _WRITES else getattr(self._rows, name)
+        return (lambda *_args, **_kwargs: None) if name in _WRITES else getattr(self._rows, name)
 
     def put_project(self, pool: str, use: ProjectUse) -> None:
         self._shares[pool, use.name] = use.share
@@ -81,7 +81,7 @@ class _Projection:
         return self._leases[pool]
 
     def oldest_lease(self, pool: str | None, project: str | None) -> Claim | None:
-        """Whoever tells of a long line asks this for each in it; nothing here ever ends a lease."""
+        """A snapshot of a long line asks this for each ask in it; nothing here ever ends a lease."""
         if (pool, project) not in self._oldest:
             self._oldest[pool, project] = self._rows.oldest_lease(pool, project)
         return self._oldest[pool, project]
@@ -99,10 +99,6 @@ class _Projection:
     def _with_share(self, pool: str, use: ProjectUse) -> ProjectUse:
         use.share = self._shares.get((pool, use.name), use.share)
         return use
-
-
-def _forget(*_args: object, **_kwargs: object) -> None:
-    return None
 
 
 def projection(rows: Rows) -> Rows:

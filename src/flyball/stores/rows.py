@@ -101,7 +101,7 @@ class Rows(Protocol):
         """Write limits and meters together."""
 
     def take_block(self) -> int:
-        """The first of a block of ids that nobody else will use."""
+        """The first of a block of ids that no other pool will use."""
 
     def put_meters(self, row: PoolRow) -> None: ...
 
@@ -202,10 +202,10 @@ class Rows(Protocol):
         """Some that are over by now are forgotten on the way."""
 
     def drop_receipt(self, claim_id: int) -> None:
-        """Whoever asked for this claim may ask again under the same key."""
+        """The client that asked for this claim may ask again under the same key."""
 
     def note(self, name: str) -> str | None:
-        """A small text that the store keeps for whoever uses it."""
+        """A small text that the store keeps for all who use it."""
 
     def put_note(self, name: str, text: str) -> None: ...
 

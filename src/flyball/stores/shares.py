@@ -1,13 +1,13 @@
-"""Share leases on one session: a renewal, and the plan of who should get how much.
+"""Share leases in one session: a renewal, and the plan of which lease should get how much.
 
-What they hold counts as in use like any lease's, so whoever asks for single slots is judged as ever. The rule
+What they hold counts as in use like any lease's, so an ask for single slots is judged as ever. The rule
 is ``core/share_lease/renewal``, the division ``core/share_lease/allotment``; here both meet the rows, and two
 more things happen:
 
 * A renewal feeds the pool's one controller with what its holder was answered, before it is answered itself:
-  a refusal lowers everybody at once. The cap is taken to be full when what the holders use, idle ones with
+  a refusal lowers all of them at once. The cap is taken to be full when what the holders use, idle ones with
   all they have, fills it: never by one node's own view.
-* Targets are worked out at a bounded rate, by whoever comes first after they may have changed. Nobody's slots
+* Targets are worked out at a bounded rate, by the first renewal after they may have changed. No slots
   move by that; those who are asked for less, or promised more that lies free, are told to renew.
 """
 
@@ -77,7 +77,7 @@ def renew(session: PoolSession, renewal: Renewal) -> Reply:
     if _is_plan_due(session, pot):
         pot = plan_targets(session, pot)
     elif pot.dirty and (moved or done.replan):
-        # Too soon after the last plan: whoever has something new comes again, and finds it made or makes it.
+        # Too soon after the last plan: a holder with news comes again, and finds it made or makes it.
         session.after.notices.append(renewal.mailbox)
         # Who has joined and never comes again is unknown to the last plan, so that did not say when to look.
         pot = replace(pot, until=min(pot.until, done.lease.expires_at))
@@ -184,7 +184,7 @@ def _apply_renewal(
 def plan_targets(session: PoolSession, pot: ShareBudget) -> ShareBudget:
     """Evict what expired, and set every lease's target. The pot as it is then, written.
 
-    While the store learns nothing is evicted: what it remembers of somebody's time may be old.
+    While the store learns nothing is evicted: what it remembers of a lease's time may be old.
     """
     rows, pool, now = session.rows, session.row.name, session.now
     learning = now < pot.learning_until
@@ -202,7 +202,7 @@ def plan_targets(session: PoolSession, pot: ShareBudget) -> ShareBudget:
         if target < lease.slots or (target > lease.slots and lease.hungry and room > 0):
             session.after.notices.append(lease.mailbox)
     until = min(found.until, pot.learning_until) if learning else found.until
-    # Holders that fall silent one after the other are no reason to plan more often than for anything else.
+    # Holders that fall silent one after the other are not a reason to plan more often than for anything else.
     until = max(until, now + pot.terms.plan_every_s(pot.nodes))
     pot = replace(pot, dirty=False, planned_at=now, until=until)
     rows.put_pot(pool, pot)
@@ -295,7 +295,7 @@ def _sent_call(session: PoolSession, times: int, age_s: float) -> SentCall:
     at = session.now - age_s - HEARD_AFTER * session.settings.share_terms.eager_s
     cut_at = session.memory.cap.last_cut_at
     if cut_at is not None and at < cut_at:
-        # How much there was before the cut nobody knows any more.
+        # How much there was before the cut is not known any more.
         return SentCall(at, None)
     in_use = counts_by_use(session.row.counts, session.rows.pot(session.row.name)).in_use
     # A slot may have been refused more than once: never take more than half for refused.

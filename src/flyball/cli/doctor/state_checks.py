@@ -247,7 +247,7 @@ def check_sockets(folder: Path) -> Iterator[DoctorFinding]:
 
 
 def check_file(path: Path, seen: Examination) -> Iterator[DoctorFinding]:
-    if seen.ailment is Diagnosis.DAMAGED:
+    if seen.diagnosis is Diagnosis.DAMAGED:
         yield DoctorFinding(
             kind="damaged",
             words=f"{path} is damaged: {seen.words}",
@@ -256,21 +256,21 @@ def check_file(path: Path, seen: Examination) -> Iterator[DoctorFinding]:
             "that runs now is then not counted, so let it finish first if you can",
             fixable=True,
         )
-    elif seen.ailment is Diagnosis.NEWER:
+    elif seen.diagnosis is Diagnosis.NEWER:
         yield DoctorFinding(
             kind="newer-layout",
             words=f"{path} was written by a newer flyball: {seen.words}",
             meaning="this version would misread it, so it touches nothing",
             remedy="upgrade flyball, or set FLYBALL_HOME to another folder",
         )
-    elif seen.ailment is Diagnosis.FOREIGN:
+    elif seen.diagnosis is Diagnosis.FOREIGN:
         yield DoctorFinding(
             kind="foreign-file",
             words=f"{path} is not flyball's: {seen.words}",
             meaning="flyball does not write into other programs' files",
             remedy="set FLYBALL_HOME or FLYBALL_URL to a place of its own",
         )
-    elif seen.ailment is Diagnosis.OLD:
+    elif seen.diagnosis is Diagnosis.OLD:
         yield DoctorFinding(
             kind="old-layout",
             severity=Severity.NOTE,
@@ -279,7 +279,7 @@ def check_file(path: Path, seen: Examination) -> Iterator[DoctorFinding]:
             remedy=f"any command that writes upgrades it; {FIX} does",
             fixable=True,
         )
-    elif seen.ailment is Diagnosis.BARRED:
+    elif seen.diagnosis is Diagnosis.BARRED:
         yield unusable_finding(f"{path}: {seen.words}")
 
 

@@ -54,10 +54,10 @@ class StateDoctor:
             *state_checks.check_sockets(mail_home(self.address)),
         ]
         # Why a file could not be opened is said once, with what to do about it.
-        if not reasons or seen.ailment is not Diagnosis.BARRED:
+        if not reasons or seen.diagnosis is not Diagnosis.BARRED:
             found += state_checks.check_file(path, seen)
         found += [*state_checks.check_emptiness(path), *state_checks.check_clock(seen.clock)]
-        if seen.ailment is None:
+        if seen.diagnosis is None:
             found += self._check_state()
         return Checkup(str(path), True, tuple(found))
 
@@ -138,7 +138,7 @@ class StateDoctor:
 
     def _is_damaged(self) -> bool:
         seen = examine(self.path)
-        found = [*state_checks.check_file(self.path, seen)] if seen.ailment else self._check_state()
+        found = [*state_checks.check_file(self.path, seen)] if seen.diagnosis else self._check_state()
         return any(f.kind == "damaged" for f in found)
 
     def _open(self) -> None:

@@ -48,18 +48,15 @@ def parse(url: str) -> Address:
         option for option in parts.query.split("&") if option and option.partition("=")[0] not in _OURS
     )
     place = f"{parts.netloc}{parts.path}{'?' if theirs else ''}{theirs}"
+    host = options.get("host", "")
     return Address(
         conninfo=f"postgresql://{place}",
-        words=_words(shown(url).partition("?")[0], options.get("host", "")),
+        words=f"{shown(url).partition('?')[0]} (at {host})" if host else shown(url).partition("?")[0],
         space=_space(options.get("space") or SPACE),
         answer_s=_seconds(options.get("socket_timeout", "")),
         connections=_number(options.get("connections", "")),
         secrets=_secrets(parts.netloc, parts.query),
     )
-
-
-def _words(place: str, named_host: str) -> str:
-    return f"{place} (at {named_host})" if named_host else place
 
 
 def _secrets(netloc: str, query: str) -> tuple[str, ...]:

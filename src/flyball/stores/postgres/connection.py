@@ -6,7 +6,7 @@ statements and LISTEN are then lost, or another session's. Such a pooler is refu
 that outlives its statement. Where the process that serves us has the id that we were told when we connected,
 there is no pooler in between, and no further look.
 
-A session is set up so that nobody is kept waiting by somebody who stands still: a lock is waited for, a
+A session is set up so that no caller is kept waiting by a process that stands still: a lock is waited for, a
 statement runs, and a step stays open only as long as its sender waits for an answer (``socket_timeout``).
 Plans of statements are made once and by keys, whatever the server thinks of tables that were empty just then.
 """
@@ -66,7 +66,7 @@ _KNOWN = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """Used by one thread at a time. Closed by whoever opened it, in the process that did."""
+    """Used by one thread at a time. Closed by the code that opened it, in the same process."""
 
     answer_s: float = math.inf
     epoch = ""
@@ -103,7 +103,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         left_s = until - time.monotonic()
         found = poller.poll(max(0, math.ceil(left_s * 1000)) if left_s < math.inf else None)
         if not found:
-            # Whatever it says from now on, nobody listens.
+            # What the server says from now on is not read.
             self._given_up = True
             self.pgconn.finish()
             raise NoAnswerError("no answer")
@@ -144,7 +144,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return cursor.fetchall()
 
     def __del__(self, *_: object) -> None:
-        """A forked child never closes what is its parent's; everybody else has closed it before."""
+        """A forked child never closes what is its parent's; other processes have closed it before."""
 
     @property
     def idle(self) -> bool:

@@ -2,11 +2,11 @@
 
 A library's pool would start threads, and neither they nor its locks survive a fork; a stack and a few tokens
 do. A connection on which the server has hung up is found out before it is used, so a server that was
-restarted costs nobody an error. Nothing is ever sent twice by itself: a grant whose answer was lost must not
+restarted costs no error. Nothing is ever sent twice by itself: a grant whose answer was lost must not
 be made again (transaction.py). So a grant also carries the time until which its sender waits, on the server's
 clock; one that arrives later, out of the buffer of a server that was stopped, changes nothing.
 
-Whatever was opened is closed by ``close``, and where nobody called that, when the server is no longer used or
+Whatever was opened is closed by ``close``, and without that call when the server is no longer used or
 the process ends. A thread that was in the middle of something then cannot open anything again.
 
 Our tables on the server, brought forward one numbered script at a time, each whole or not at all.
@@ -112,10 +112,10 @@ class NotificationListener:
             poller.register(self._link.fileno(), select.POLLIN)
             if poller.poll(timeout * 1000):
                 self._check_open()
-                self._collect_effects()
+                self._take_notifications()
         return self._heard.popleft() if self._heard else None
 
-    def _collect_effects(self) -> None:
+    def _take_notifications(self) -> None:
         self._link.pgconn.consume_input()
         while (notify := self._link.pgconn.notifies()) is not None:
             self._take(notify.extra.decode())
@@ -124,7 +124,7 @@ class NotificationListener:
         self._heard.extend({"type": "message", "data": words} for words in payload.split(","))
 
     def ping(self) -> None:
-        """Raises where nobody is there; what came meanwhile is heard next."""
+        """Raises where the server is gone; what came meanwhile is read next."""
         self._link.execute("SELECT 1")
         self._heard.append({"type": "pong"})
 
@@ -133,19 +133,19 @@ class NotificationListener:
 
     def _check_open(self) -> None:
         if self._is_closed():
-            raise StoreClosedError("nobody listens any more")
+            raise StoreClosedError("the listener was closed with its store")
 
 
 def hang_up(link: Connection) -> None:
-    """Whoever waits on this connection, in another thread, looks up."""
+    """Wakes the thread that waits on this connection."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(link.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)
 
 
 SPARE_S = 60.0
-"""A connection beyond the first that nobody needed for so long is closed."""
+"""A connection beyond the first that was not needed for so long is closed."""
 _parents: list[Connection] = []
-"""In a forked child: what is the parent's, kept so that nobody closes it."""
+"""In a forked child: what is the parent's, kept so that it is not closed."""
 
 
 class ConnectionPool:
@@ -201,7 +201,10 @@ class ConnectionPool:
                     self._prepare(link, writing=writing)
                 yield link
             except psycopg.Error as error:
-                self._note(error, link)
+                if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or error.sqlstate in VANISHED:
+                    # No connection is what it was: the next one looks anew.
+                    link.close()
+                    self._drop_idle()
                 raise as_store_error(error, self.address) from error
             except Exception:
                 raise
@@ -302,12 +305,6 @@ class ConnectionPool:
             except ValueError:
                 return
             spare.close()
-
-    def _note(self, error: psycopg.Error, link: Connection) -> None:
-        """After some errors no connection is what it was: the next one looks anew."""
-        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or error.sqlstate in VANISHED:
-            link.close()
-            self._drop_idle()
 
 
 def _let_go(links: Iterable[Connection], ears: Iterable[Connection]) -> None:

@@ -27,7 +27,7 @@ AGAIN = ("40001", "40P01")
 LONG_WAY = "FB001"
 """Nothing was done: it has to go the long way."""
 VANISHED = ("42P01", "3F000", "42883")
-"""A table, the schema or a function of ours is no longer there."""
+"""A table, the schema or a function of ours is missing."""
 
 
 class NoAnswerError(psycopg.OperationalError):
@@ -44,11 +44,12 @@ class _Diagnosis:
     error: type[StoreError] = StoreError
 
 
-_AILMENTS = (
+_DIAGNOSES = (
     _Diagnosis(
         (),
         ("no pg_hba.conf entry", "pg_hba.conf rejects"),
-        "lets nobody in like this ({reason}); its pg_hba.conf says who may, FLYBALL_URL who we are",
+        "refuses this user or database ({reason}); its pg_hba.conf lists what it lets in"
+        ", FLYBALL_URL names ours",
     ),
     _Diagnosis(
         ("28",),
@@ -97,7 +98,7 @@ _AILMENTS = (
     _Diagnosis(
         ("55P03", "57014"),
         (),
-        "did not get to it within {patience_s:g} s ({reason}); somebody else holds the pool, or the server "
+        "did not get to it within {patience_s:g} s ({reason}); another step holds the pool, or the server "
         "is overloaded. socket_timeout= in FLYBALL_URL allows more",
         StoreBusyError,
     ),
@@ -116,7 +117,7 @@ _AILMENTS = (
     _Diagnosis(
         ("42P07", "42723", "42710"),
         (),
-        "has something of somebody else's in the schema {space} ({reason}); name another with ?space= in "
+        "has tables of another program in the schema {space} ({reason}); name another with ?space= in "
         "FLYBALL_URL",
         StoreUnreadableError,
     ),
@@ -133,10 +134,10 @@ def as_store_error(error: Exception, address: Address) -> FlyballError:
         )
     if not code and (isinstance(error, psycopg.ProgrammingError) or re.search("invalid .* value", reason)):
         return UsageError(f"cannot use FLYBALL_URL for {address.words}: {reason}")
-    for ailment in _AILMENTS:
-        known = code.startswith(ailment.codes) if code and ailment.codes else False
-        if known or (not code and any(re.search(sign, str(error)) for sign in ailment.signs)):
-            return ailment.error(f"{address.words} {ailment.words.format(**place)}")
+    for diagnosis in _DIAGNOSES:
+        known = code.startswith(diagnosis.codes) if code and diagnosis.codes else False
+        if known or (not code and any(re.search(sign, str(error)) for sign in diagnosis.signs)):
+            return diagnosis.error(f"{address.words} {diagnosis.words.format(**place)}")
     if code and not code.startswith("08"):
         return StoreError(f"{address.words}: {reason} ({code})")
     return StoreError(f"{address.words} cannot be reached ({reason}); is it running? FLYBALL_URL names it")

@@ -50,7 +50,7 @@ BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 LOCK_POOL = f"SELECT name, {POOL} FROM pool WHERE name = %s FOR NO KEY UPDATE"
 LOCK_POOL_OF = f"""
     SELECT name, {POOL} FROM pool WHERE name = (SELECT pool FROM claim WHERE id = %s) FOR NO KEY UPDATE"""
-# Rows are locked in the order in which they come: everybody who wants them all comes from the same side.
+# Rows are locked in the order in which they come: every step that wants them all takes them in this order.
 LOCK_ALL = f"SELECT name, {POOL} FROM pool ORDER BY name FOR NO KEY UPDATE"
 LOCK_NEW = "SELECT pg_advisory_xact_lock(lock_of('pool'))"
 NOTIFY = "SELECT pg_notify(%s, %s)"
@@ -67,7 +67,7 @@ POOL_BY_NAME = f"SELECT {POOL} FROM pool WHERE name = %s"
 POOLS = "SELECT name FROM pool ORDER BY name"
 ADD_POOL = _insertion("pool", f"name, next_id, {LIMITS}, {METERS}, plain, bounded, by_success")
 ADD_MIND = "INSERT INTO mind (pool, settings, memory) VALUES (%s, %s, %s)"
-# Whoever plans asks for all of it.
+# A plan needs all of it.
 MIND = f"""
     SELECT settings, memory, {of("pot", BUDGET)}
     FROM mind LEFT JOIN pot ON pot.pool = mind.pool WHERE mind.pool = %s"""

@@ -2,10 +2,6 @@
 
 The connection is in a batch: what only writes is sent along with the next question or the commit. What was
 read stays known until the next write, and some of it is read along with the lock.
-
-A connection, what only the plan reads of a pool, and the rows of share leases.
-
-What the short way has to know of a pool's settings, and what text may be stored.
 """
 
 from __future__ import annotations
@@ -167,7 +163,7 @@ class PostgresRows(ShareRows):
         epoch: str = "",
         tag: int = 0,
     ) -> None:
-        """``clock``: where the time is asked for already, and fetched if somebody wants to know."""
+        """``clock``: where the time is asked for already, and fetched when it is needed."""
         super().__init__(link)
         self._now, self._clock = now, clock
         self.epoch = epoch
@@ -203,7 +199,7 @@ class PostgresRows(ShareRows):
     # -- pools ------------------------------------------------------------------------------------
 
     def pool(self, name: str) -> PoolRow | None:
-        # Taken, not lent: whoever asks for it changes it.
+        # Taken, not lent: the caller changes it.
         known = self._pools.pop(name, None)
         if known is not None:
             return known

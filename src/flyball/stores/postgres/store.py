@@ -179,7 +179,7 @@ class PostgresSteps(StoreOperations):
             yield PostgresRows(link, epoch="") if link.layout else self._nothing(link)
 
     def _nothing(self, link: Connection) -> Rows:
-        """Looking makes no tables: what nobody has written yet looks like this."""
+        """Reads make no tables: a space without any looks like this."""
         rows, now = MemoryRows(), self._given_now()
         rows.begin(float(link.ask(sql.CLOCK)[0][0]) if now is None else now, self._epoch(link))
         return rows
@@ -230,7 +230,7 @@ class PostgresSteps(StoreOperations):
 
 T = TypeVar("T")
 MANY = 10**9
-"""Whoever asks for more slots than this goes the long way, and is refused there."""
+"""An ask for more slots than this goes the long way, and is refused there."""
 ROUND_S = 0.2
 HOSTS_KEPT = 256
 """Beyond this many, hosts that were silent for a day are forgotten."""
@@ -466,7 +466,7 @@ class PostgresStore(PostgresSteps):
     # -- connections ------------------------------------------------------------------------------
 
     def listener(self) -> NotificationListener:
-        """A connection of its own that hears channels."""
+        """A connection of its own that listens to channels."""
         return self._server.listener()
 
     def close(self) -> None:
@@ -474,7 +474,7 @@ class PostgresStore(PostgresSteps):
 
 
 def listener_factory(store: Store) -> Callable[[], NotificationListener]:
-    """What opens a connection that hears channels. The store may be wrapped, as in tests."""
+    """Opens a connection that listens to channels. The store may be wrapped, as in tests."""
     return cast("PostgresStore", store).listener
 
 

@@ -2,13 +2,13 @@
 
 Every step locks one pool, by its row; one that may touch several (reclaiming, recounting, making good what
 failed before) locks all of them, in the order of their names. A pool that does not exist yet is made under
-one lock for all of them, which the latter take first. So nobody who holds a lock waits for one that comes
+one lock for all of them, which the latter take first. So no step that holds a lock waits for one that comes
 before it.
 
 Who is to be woken is told inside the transaction: the server passes it on when that is committed, and never
 otherwise.
 
-Asks that were sent and never answered: each may have become a claim that nobody knows of.
+Asks that were sent and never answered: each may have become a claim that no process knows of.
 
 A claim carries the tag of the step that made it. Once the server process that was asked is gone, nothing can
 come of the ask any more; what came of it until then is found by its tag and given back. A process of the
@@ -72,7 +72,7 @@ class PostgresTransaction:
         if lock.is_all:
             self.link.execute(sql.LOCK_NEW)
         if not self._lock_rows(lock) and lock.pool is not None:
-            # It is made under a lock for all that are new; somebody may have been faster.
+            # It is made under a lock for all that are new; another step may have been faster.
             self.link.execute(sql.LOCK_NEW)
             self._lock_rows(lock)
 
@@ -208,7 +208,7 @@ class RequestTags:
     """Numbers for asks that no other process will ever use."""
 
     def __init__(self) -> None:
-        # Never 0, which is nobody's; room for a process that asks for years.
+        # Never 0, which means no tag; room for a process that asks for years.
         self._numbers = count(int.from_bytes(os.urandom(5), "big") * 2**22 + 1)
 
     def __call__(self) -> int:

@@ -6,15 +6,15 @@ must not be made again (``LostAsk`` in script_runner.py). So every script carrie
 sender waits, on the server's clock; one that arrives later, out of the buffer of a server that was stopped,
 changes nothing.
 
-Whatever was opened is closed by ``close``, and where nobody called that, when the server is no longer used or
+Whatever was opened is closed by ``close``, and without that call when the server is no longer used or
 the process ends. A thread that was in the middle of something then cannot open anything again.
 
 The way a script goes: over a connection that is kept for scripts, without the driver's front door.
 
 The driver's ``execute_command`` takes a connection from its pool and gives it back for every command, and
-tells its observers each time; that is as much work as all the rest of an ask on this side. So whoever runs
-a script takes one of the connections that lie ready here, or has the driver open one more; they are the
-driver's own, and it closes them with all others. As many are open as scripts ever ran at once.
+tells its observers each time; that is as much work as all the rest of an ask on this side. So a script
+takes one of the connections that lie ready here, or has the driver open one more; they are the driver's own,
+and it closes them with all others. As many are open as scripts ever ran at once.
 
 Before a connection is used again it is asked whether it still lives: a server that was started anew is simply
 connected to again. What was sent is never sent twice.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def lines_to(client: Any) -> Callable[..., Any]:
-    """What sends a command to the client's server and hears the answer."""
+    """What sends a command to the client's server and returns the answer."""
     pool = getattr(client, "connection_pool", None)
     return PipelinedConnections(pool) if pool is not None else client.execute_command
 
@@ -54,14 +54,14 @@ class PipelinedConnections:
         self._idle: list[Any] = []
 
     def __call__(self, *command: Any) -> Any:
-        """Send a command and hear the answer."""
+        """Send a command and read the answer."""
         line = self._line()
         try:
             line.send_packed_command([pack_command(command)], check_health=False)
             answer = line.read_response()
         except BaseException as error:
             if not _is_answer(error):
-                # Whatever still comes over it belongs to nobody.
+                # What still comes over it is the answer to a call that has failed.
                 line.disconnect()
             self._idle.append(line)
             raise
@@ -84,9 +84,12 @@ class PipelinedConnections:
         return line
 
     def _open(self) -> Any:
+        import redis
+
+        version = tuple(int(part) for part in redis.__version__.split(".")[:2])
         try:
             # Before 5.3 the driver wants to know what for.
-            return self._pool.get_connection(*(("EVALSHA",) if _driver_version() < (5, 3) else ()))
+            return self._pool.get_connection(*(("EVALSHA",) if version < (5, 3) else ()))
         except Exception as error:
             raise NotSentError(error) from error
 
@@ -104,12 +107,6 @@ def pack_command(command: Sequence[object]) -> bytes:
 def _is_answer(error: BaseException) -> bool:
     """An error that the server said, on a connection that is as good as before."""
     return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
-
-
-def _driver_version() -> tuple[int, ...]:
-    import redis
-
-    return tuple(int(part) for part in redis.__version__.split(".")[:2])
 
 
 ANSWER_S = 5.0
@@ -153,7 +150,7 @@ class _Link:
                 type(client).close(client)
             # It closes itself once more when it is freed, and waits for a lock then. At the end of a process
             # that lock may be a thread's that will never run again.
-            client.close = _nothing
+            client.close = lambda: None
 
 
 def _clients(client: Any) -> list[Any]:
@@ -162,10 +159,6 @@ def _clients(client: Any) -> list[Any]:
         return []
     nodes = client.get_nodes() if hasattr(client, "get_nodes") else []
     return [client, *(node.redis_connection for node in nodes if node.redis_connection is not None)]
-
-
-def _nothing() -> None:
-    return None
 
 
 class RedisConnections:
@@ -182,7 +175,7 @@ class RedisConnections:
         self._tell: Callable[..., Any] | None = None
         """How scripts are sent, while there is a client."""
         self._link = _Link()
-        # Left to the garbage collector, a socket may go before whoever would have closed it.
+        # Left to the garbage collector, a socket may go before the client that would have closed it.
         weakref.finalize(self, self._link.drop)
         self._offset_s = 0.0
         self._connect: Callable[[], Any] = _connector(url, self.answer_s)
@@ -238,12 +231,12 @@ class RedisConnections:
         return Ears(self, client.pubsub())
 
     def close(self) -> None:
-        """For good."""
+        """Close permanently; it cannot be opened again."""
         self.closed = True
         self._drop()
 
     def _drop(self) -> None:
-        """Let go of all connections; whoever needs one opens another."""
+        """Close all connections; the next call opens another."""
         with self._lock:
             self._link.drop()
             self._client = self._tell = None
@@ -276,7 +269,7 @@ class RedisConnections:
             self._link.drop()
             raise
         except (TypeError, ValueError) as error:
-            # An option that the driver does not know, or a port that is no number.
+            # An option that the driver does not know, or a port that is not a number.
             self._link.drop()
             raise UsageError(f"cannot use FLYBALL_URL for {self.words}: {error}") from None
         except Exception as error:
@@ -360,7 +353,7 @@ class Ears:
     def _check_open(self) -> None:
         server = self._server()
         if server is None or server.closed:
-            raise StoreClosedError("nobody listens any more")
+            raise StoreClosedError("the listener was closed with its store")
 
 
 def _infos(client: Any) -> list[dict[str, Any]]:

@@ -28,9 +28,9 @@ def as_store_error(error: Exception, server: str, answer_s: float, space: str) -
         secure = server.startswith(("rediss", "valkeys"))
         maybe = "does it speak no TLS (then redis://), or is it paused" if secure else "is it paused"
         return StoreBusyError(f"{server} did not answer within {answer_s:g} s; {maybe}, or the network down?")
-    for ailment in _AILMENTS:
-        if kind in ailment.kinds or any(sign in words for sign in ailment.signs):
-            return ailment.error(f"{server} {ailment.words.format(reason=_reason(words), space=space)}")
+    for diagnosis in _DIAGNOSES:
+        if kind in diagnosis.kinds or any(sign in words for sign in diagnosis.signs):
+            return diagnosis.error(f"{server} {diagnosis.words.format(reason=_reason(words), space=space)}")
     return StoreError(f"{server}: {words or kind}")
 
 
@@ -49,7 +49,7 @@ class _Diagnosis:
     error: type[StoreError] = StoreError
 
 
-_AILMENTS = (
+_DIAGNOSES = (
     _Diagnosis(
         ("AuthenticationError", "AuthenticationWrongNumberOfArgsError"),
         ("WRONGPASS", "NOAUTH", "invalid username-password", "Authentication required"),

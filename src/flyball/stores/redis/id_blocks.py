@@ -49,7 +49,7 @@ class IdBlocks:
             )
 
     def take_block(self, pool: str) -> int:
-        """The first of a block of ids that nobody else will use."""
+        """The first of a block of ids that no other pool will use."""
         number = int(self._server.run(self._register, self._key, pool))
         self._owners[number] = pool
         return number * self._id_block + 1

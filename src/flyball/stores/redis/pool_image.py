@@ -1,7 +1,7 @@
 """One pool as rows in memory: what a script returned, for code that is written over ``Rows``.
 
-Planning and setting change the image; ``changes`` says how, and the server swaps that in if nobody planned
-meanwhile. Looking at the whole store works on an image of every pool.
+Planning and setting change the image; ``changes`` says how, and the server swaps that in if no other process
+planned meanwhile. A read of the whole store works on an image of every pool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flyball.stores.memory_rows import MemoryRows
 from flyball.stores.redis import records
 from flyball.stores.rows import Life
 
-_NOBODY = Holder("", "", 0, 0, 0)
+_NO_HOLDER = Holder("", "", 0, 0, 0)
 _MOVED_BY_ALL = ("bound_oks", "high", "work", "work_tokens", "windows", "pot:dirty", "pot:until")
 
 
@@ -41,7 +41,7 @@ class PoolState:
     shares: Mapping[str, ShareLease] | None = None
     """Where share leases have to be planned too."""
     epoch: str = ""
-    """The life the server is in, where somebody looked."""
+    """The life the server is in, where it was read."""
     divide: bool = False
     """Who should get how much is to be worked out anew."""
 
@@ -104,16 +104,15 @@ class PoolImage(MemoryRows):
             self._demands[pool, demand.project, demand.holder] = demand
         for claim_id in sorted(state.claims):
             self._keep(records.parse_claim(pool, claim_id, state.claims[claim_id], state.hosts))
-        self._load_shares(state)
-        trial = self._pools[pool].meters.trial_id
-        if state.trial_live and trial is not None:
-            self._claims.setdefault(trial, _stand_in(pool, trial, state.now))
-
-    def _load_shares(self, state: PoolState) -> None:
         pot = records.parse_budget(state.fields, epoch=state.epoch)
         if pot is not None:
-            self._pots[state.pool] = pot
-        self._shares[state.pool] = dict(state.shares or {})
+            self._pots[pool] = pot
+        self._shares[pool] = dict(state.shares or {})
+        trial = self._pools[pool].meters.trial_id
+        if state.trial_live and trial is not None:
+            # A lease of which only its being there matters.
+            lease = Claim(trial, pool, "", "", _NO_HOLDER, 1, 0, {}, "", "", 0, state.now, state.now, None)
+            self._claims.setdefault(trial, lease)
 
     def put_pot(self, pool: str, pot: ShareBudget) -> None:
         super().put_pot(pool, pot)
@@ -152,7 +151,11 @@ class PoolImage(MemoryRows):
         planned = before.get("version") != after["version"]
         if not planned:
             # Another plan may come first, and what it says of the limits stays.
-            after = {name: text for name, text in after.items() if name not in before or _of_pot(name)}
+            after = {
+                name: text
+                for name, text in after.items()
+                if name not in before or name.startswith("pot:") or name == "valid_until"
+            }
         return ImageChanges(
             version=state.fields.get("version", ""),
             planned=planned,
@@ -211,14 +214,5 @@ class PoolImage(MemoryRows):
                     yield name, _terms(use)
 
 
-def _of_pot(field: str) -> bool:
-    return field.startswith("pot:") or field == "valid_until"
-
-
 def _terms(use: ProjectUse) -> tuple[str, str, str]:
     return records.number(use.weight), records.number(use.maximum), records.number(use.share)
-
-
-def _stand_in(pool: str, claim_id: int, now: float) -> Claim:
-    """A lease of which only its being there matters."""
-    return Claim(claim_id, pool, "", "", _NOBODY, 1, 0, {}, "", "", 0, now, now, None)

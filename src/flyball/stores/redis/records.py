@@ -29,7 +29,7 @@ from flyball.stores.rows import PoolRow
 _TO_PLAIN = str.maketrans({"\t": "\x01", "\n": "\x02", "\x1e": " ", "\x1f": " "})
 _FROM_PLAIN = str.maketrans({"\x01": "\t", "\x02": "\n"})
 NOTHING: Mapping[str, int] = {}
-NOBODY: Mapping[str, str] = {}
+NO_HOSTS: Mapping[str, str] = {}
 
 
 def plain(text: str) -> str:
@@ -92,7 +92,7 @@ def ask_line(ask: Ask) -> str:
     )
 
 
-def parse_claim(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = NOBODY) -> Claim:
+def parse_claim(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = NO_HOSTS) -> Claim:
     """``hosts``: when each host last said that it is there."""
     f = line.split("\t")
     try:
@@ -116,14 +116,10 @@ def parse_claim(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = 
             parse_amounts(f[17]),
             parse_amounts(f[18]),
             f[21:] == ["1"],
-            _heard_at(hosts, "\t".join(f[2:5])) if hosts else None,
+            real(hosts.get("\t".join(f[2:5]), "").partition("\t")[0]) if hosts else None,
         )
     except (IndexError, ValueError) as error:
         raise StoreUnreadableError(f"claim {claim_id} of pool {pool!r} is stored wrongly: {error}") from error
-
-
-def _heard_at(hosts: Mapping[str, str], here: str) -> float | None:
-    return real(hosts.get(here, "").partition("\t")[0])
 
 
 def buckets_line(buckets: Iterable[Bucket]) -> str:
@@ -203,7 +199,7 @@ def plan_fields(row: PoolRow) -> dict[str, str]:
 
 
 def first_fields(row: PoolRow) -> dict[str, str]:
-    """The rest of a pool that nobody has used before."""
+    """The rest of a pool that is new."""
     return {
         "in_use": "0",
         "low_in_use": "0",

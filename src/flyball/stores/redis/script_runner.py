@@ -1,15 +1,13 @@
-"""How a verb gets done: its script runs, is given a plan or an answer where it asks for one, and says what
-happened.
+"""Runs the script of an operation, gives it a plan or an answer where it asks for one, and reads what it did.
 
-Releases that could not be written, and grants whose answer was never heard, are made good before anything
-new.
+Releases that could not be written, and grants whose answer was lost, are made good before anything new.
 
-The slow tempo of a pool on a server: what a script could not decide goes through ``core/pool/plan`` here.
+What a script cannot decide goes through ``core/pool/plan`` here, the slow tempo of a pool on a server.
 
 A script that meets a stale plan, or puts something into the pool's inbox, returns what a plan is made from.
-``planned`` folds it and says what changed; the script is run again with that, and swaps it in if the plan's
-version has not moved. Whoever loses goes on with the winner's plan, which heard the whole inbox. So nothing
-that was said is lost, and nobody holds a lock.
+``make_plan`` folds it and says what changed; the script is run again with that, and swaps it in if the plan's
+version has not moved. The caller that loses goes on with the winner's plan, which has folded the whole
+inbox. So nothing is lost, and no lock is held.
 
 Meters that grants move meanwhile stay as they are unless the plan itself changed them, and then what was
 added meanwhile stays added.
@@ -70,8 +68,10 @@ def _fold_refresh(session: PoolSession, _: str) -> None:
 
 
 def _fold_signal(session: PoolSession, rest: str) -> None:
+    import msgspec
+
     event, _, line = rest.partition("\t")
-    signal, project, name, claim_id = _parse_signal_event(event)
+    signal, project, name, claim_id = msgspec.json.decode(event, type=tuple[Signal, str, str, int | None])
     claim = records.parse_claim(session.row.name, claim_id, line) if line and claim_id is not None else None
     session.fold(signal, project=project, name=name, claim_id=claim_id, claim=claim)
 
@@ -112,12 +112,6 @@ def signal_event(signal: Signal, *, project: str, name: str, claim_id: int | Non
     return msgspec.json.encode([signal, project, name, claim_id]).decode()
 
 
-def _parse_signal_event(event: str) -> tuple[Signal, str, str, int | None]:
-    import msgspec
-
-    return msgspec.json.decode(event, type=tuple[Signal, str, str, int | None])
-
-
 def payload(changes: ImageChanges) -> str:
     """What the script swaps in."""
     invariant(changes.pool or changes.divided, "a plan changes at least its version")
@@ -151,12 +145,12 @@ def block_payload(next_id: int) -> str:
 
 
 PATIENCE = 64
-"""So often a script may ask for a plan; each time somebody made one, so nobody comes near it."""
+"""So often a script may ask for a plan; another process made one each time, and that ends soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostAsk:
-    """An ask that was sent and never answered: it may have become a claim that nobody knows of."""
+    """An ask that was sent and never answered: it may have become a claim that no process knows of."""
 
     pool: str
     tag: str
@@ -236,7 +230,7 @@ class RedisSteps:
 
         It is given a plan where it asks for one, and told which waiters of this host are stopped.
 
-        ``swap``: changes it begins with. Where ``patience`` ends, somebody else always was faster: empty.
+        ``swap``: changes it begins with. Empty where ``patience`` ends: another process was always faster.
         """
         script, key, head = self._scripts[name], self._registry.pool_key(pool), ""
         resume: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ HOSTS_KEPT = 256
 ASKED_AT_ONCE = 16
 """So many waiters of each line a host is asked about in one step: whether they are stopped."""
 PLANNING_S = 0.25
-"""So long nobody else works out what share leases should get; then its planner has probably died."""
+"""For so long no other process works out what share leases should get; then the planner has probably died."""
 
 _SESSION = ("record", "rate_window", "pool_session", "share")
 _CLAIMS = ("claim", "queue", "remote_asks")
@@ -109,14 +109,11 @@ def scripts(id_block: int = ID_BLOCK) -> dict[str, Script]:
 def _assemble(parts: tuple[str, ...], id_block: int) -> str:
     """One text, with every constant in its place: a local of its own would cost on every call."""
     named = {**_CONSTANTS, "ID_BLOCK": id_block}
-    literals = {word: _literal(value) for word, value in named.items()} | {"PHRASES": _phrases()}
+    phrases = (f"[{_literal(why.value)}]={_literal(words)}" for why, words in verdict.PHRASES.items())
+    literals = {word: _literal(value) for word, value in named.items()}
+    literals["PHRASES"] = f"{{{','.join(phrases)}}}"
     body = "\n".join(_lua(part) for part in parts)
     return _CONSTANT.sub(lambda found: literals.get(found[0], found[0]), body)
-
-
-def _phrases() -> str:
-    known = (f"[{_literal(why.value)}]={_literal(words)}" for why, words in verdict.PHRASES.items())
-    return f"{{{','.join(known)}}}"
 
 
 def _literal(value: float | str) -> str:

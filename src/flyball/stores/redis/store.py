@@ -359,7 +359,7 @@ class RedisStore(AdminReads):
         self._carry(after)
         event = script_runner.signal_event(signal, project=project, name=name, claim_id=claim_id)
         answered = claim_id if first and claim_id is not None else ""
-        # It is in the inbox after the first step: whoever plans next hears it, if we never get to.
+        # It is in the inbox after the first step: the next plan folds it, if we never get to.
         argument = f"{answered}\t{records.number(asked_at)}\t{event}"
         self._run_until_done("do_report", pool, argument, after, patience=REPORT_ROUNDS)
         return after
@@ -454,11 +454,11 @@ class RedisStore(AdminReads):
         return self._registry.channels
 
     def listener(self) -> Ears:
-        """A connection of its own that hears channels."""
+        """A connection of its own that listens to channels."""
         return self._server.listener()
 
     def close(self) -> None:
-        """For good. What is still to be made good is tried once more."""
+        """Close permanently. What is still to be made good is tried once more."""
         if not self._server.closed:
             with contextlib.suppress(StoreError):
                 self._carry(AfterCommit())
@@ -485,5 +485,5 @@ def channel_prefix(store: Store) -> str:
 
 
 def listener_factory(store: Store) -> Callable[[], Ears]:
-    """What opens a connection that hears channels. The store may be wrapped, as in tests."""
+    """Opens a connection that listens to channels. The store may be wrapped, as in tests."""
     return cast("RedisStore", store).listener

@@ -1,8 +1,8 @@
 """A grant or an end with nothing in its way, as one statement.
 
-Most asks meet a pool with room, nobody in line, and nothing that has to be judged: no window, no spacing, no
+Most asks meet a pool with room, an empty queue, and nothing that has to be judged: no window, no spacing, no
 breaker, no limit of the machine, no project's maximum. What the rule says is plain then, and is written where
-it is read, in a statement that is a transaction of its own. It holds up everybody else half as long as a step
+it is read, in a statement that is a transaction of its own. It holds up all others half as long as a step
 (docs/decisions/0038).
 
 What has to hold is the table of stores/fast_path.py: what it does not let pass goes the whole way. A lease
@@ -23,7 +23,7 @@ Values = tuple[object, ...]
 
 
 def _number_parameters(statement: str, *names: str) -> str:
-    """Its values by number, in this order: looking each up by name takes time that everybody waits for."""
+    """Its values by number, in this order: looking each up by name takes time for which all others wait."""
     for name in sorted(names, key=len, reverse=True):
         statement = statement.replace(f":{name}", f"?{names.index(name) + 1}")
     return statement

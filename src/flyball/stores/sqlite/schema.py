@@ -1,6 +1,6 @@
 """Opening the shared file: what it must be, where it may lie, and how an older layout is brought forward.
 
-A look at a state file that may be broken, newer, or somebody else's. Writes nothing.
+Reads a state file that may be broken, newer, or another program's. Writes nothing.
 
 ``set_aside`` moves a damaged file out of the way. It never deletes: what is in it may matter to a person.
 """
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 6
 OLDEST_SQLITE = (3, 35, 0)
 BUSY_TIMEOUT_S = 10.0
 LOG_LIMIT_PAGES = 16_000
-"""Where nobody got to it before, a commit itself moves the log into the file."""
+"""Where no checkpoint came before, a commit itself moves the log into the file."""
 
 
 FileId = tuple[int, int]
@@ -84,7 +84,7 @@ def open_for_reading(path: Path, clock: StoreClock) -> sqlite3.Connection:
         connection = _connect(f"file:{_quote(path)}?mode=ro")
         _version(path, connection)
     except sqlite3.OperationalError:
-        # A folder we may not write to, and nobody has the file open: its content cannot change.
+        # A folder we may not write to, and no process has the file open: its content cannot change.
         if Path(f"{path}-wal").exists():
             raise
         connection = _connect(f"file:{_quote(path)}?immutable=1")
@@ -130,7 +130,7 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
 
 
 def marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """Version, whose it is, and how many tables: of one moment, for somebody may be making them just now."""
+    """Version, whose it is, and how many tables: of one moment, as another process may be making them."""
     began = not connection.in_transaction
     if began:
         connection.execute("BEGIN")
@@ -145,7 +145,7 @@ def marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _upgrade(path: Path, clock: StoreClock, connection: sqlite3.Connection) -> None:
-    """Bring the schema forward, in numbered steps, all of them or none: nobody sees it half done."""
+    """Bring the schema forward, in numbered steps, all of them or none: no process sees it half done."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         # A commit writes whole pages; the rows are small.
         connection.execute("PRAGMA page_size = 1024")
@@ -206,7 +206,7 @@ class ClockRow:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    ailment: Diagnosis | None = None
+    diagnosis: Diagnosis | None = None
     words: str = ""
     clock: ClockRow | None = None
 
@@ -227,7 +227,7 @@ def examine(path: Path) -> Examination:
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
     quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    # In a folder we may not write to, a file that nobody has open can be read as it is.
+    # In a folder we may not write to, a file that no process has open can be read as it is.
     frozen = not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists()
     return sqlite3.connect(f"file:{quoted}?{'immutable=1' if frozen else 'mode=ro'}", uri=True, timeout=5.0)
 

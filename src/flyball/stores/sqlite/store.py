@@ -285,7 +285,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
     def begin_together(self) -> bool:
         """The verbs that this thread calls from now on are one transaction, until ``end_together``.
 
-        False, without waiting, where somebody is in the way or anything is wrong: whoever goes alone is told.
+        False, without waiting, where another step is open or anything is wrong: a verb alone says what.
         """
         if self._read_only or not self._mutex.acquire(blocking=False):
             return False
@@ -333,8 +333,8 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _look_for_the_file(self) -> None:
-        """Once a second, before a step: is it still the one that its name names? Else everybody who comes new
-        works on another, and each side grants the whole cap."""
+        """Once a second, before a step: does the path still name this file? Else a process that opens it now
+        works on another one, and each side grants the whole cap."""
         now = time.monotonic()
         if now < self._look_at or self._state is not IDLE or self._rows is None:
             return
@@ -365,7 +365,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         self._mutex.release()
 
     def after_fork_in_child(self) -> None:
-        """Nobody was inside, so the connection is idle; it is put away before this process opens its own.
+        """No step was open, so the connection is idle; it is put away before this process opens its own.
 
         Merely abandoning it would not do: SQLite keeps one record per file and process, and would believe
         that the locks its parent holds are its own.

@@ -152,7 +152,7 @@ function admission.choose(heads)
       local denial = admission.judge(ask, use)
       if not denial then return ask end
       if denial.reason == 'window' then
-        -- Whoever is first waits for room; smaller ones behind it would keep the window empty for ever.
+        -- The first waits for room; smaller ones behind it would keep the window empty for ever.
         awaited = awaited or {}
         awaited[denial.window] = true
       end

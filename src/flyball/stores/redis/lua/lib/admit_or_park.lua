@@ -17,7 +17,7 @@ function admission.admit_or_park(argument)
   if unnumbered then return unnumbered end
   local use, denial = session.project(ask.project), nil
 
-  -- Strict sharing: the plan has not counted this project, and its arrival changes everybody's share.
+  -- Strict sharing: the plan has not counted this project, and its arrival changes every share.
   local function arrives()
     return pool.share == 'strict' and (use.share or 0) == 0 and use.in_use == 0 and use.waiting == 0
   end
@@ -28,7 +28,7 @@ function admission.admit_or_park(argument)
       return session.ask_for_plan('arrived')
     end
     denial = admission.judge(ask, use)
-    -- What time has freed belongs to those in line; nobody overtakes them by arriving late.
+    -- What time has freed belongs to those in line; a late arrival does not overtake them.
     if not denial and pool.waiting > 0 then stage = 'serve' end
   end
   if stage == 'serve' then
@@ -46,7 +46,7 @@ function admission.admit_or_park(argument)
     if not denial and not handoff.may_pass(ask) then denial = {reason = 'queue'} end
   end
   while denial do
-    -- Whoever stands in the way may be long gone.
+    -- What stands in the way may be long over.
     local over = remote.first_expired()
     if not over then break end
     remote.record_expiry(over)

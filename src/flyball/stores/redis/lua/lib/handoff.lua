@@ -5,7 +5,7 @@ function handoff.room()
   return (pool.phase == 'trial' and pool.ceiling or pool.cap) - pool.in_use
 end
 
--- Somebody in line must be awake: if the watcher left it, the newest of the others takes over.
+-- One waiter of the line must be awake: if the watcher left it, the newest of the others takes over.
 -- twin: stores/handoff.py _keep_watch, _watch
 function handoff.keep_watch()
   if pool.waiting == 0 or not handoff.gone[pool.watcher_id] then return end
@@ -101,7 +101,7 @@ function handoff.heads(lines)
   return heads
 end
 
--- Is there room, but too little for somebody who waits?
+-- Is there room, but too little for an ask that waits?
 -- twin: stores/handoff.py _is_capped
 function handoff.is_capped(lines)
   for _, ask in pairs(lines) do
@@ -111,7 +111,7 @@ function handoff.is_capped(lines)
   return false
 end
 
--- The lines with whoever of each could be granted next. ``unchecked``: this line's head was looked at before.
+-- The lines with the ask of each that could be granted next. ``unchecked``: this line's head was looked at before.
 -- twin: stores/handoff.py hand_off
 function handoff.lines(unchecked)
   local lines = {}
@@ -188,7 +188,7 @@ function handoff.may_pass(ask)
   return first == ask
 end
 
--- Remove a claim. True if its project stopped competing, which raises everybody's strict share.
+-- Remove a claim. True if its project stopped competing, which raises every strict share.
 -- twin: stores/handoff.py take_back, _remove
 function handoff.take_back(claim, gone_already)
   if not gone_already then claims.remove(claim) end

@@ -26,7 +26,7 @@ function handoff.settle_windows(claim, r)
   end
 end
 
--- What ended well and was not said in words comes by the thousand, and nobody asks about it.
+-- What ended well and was not said in words comes by the thousand, and is not worth a fact.
 -- twin: stores/handoff.py _record_end
 function handoff.record_end(claim, r, held_s)
   if r.words ~= '' or (r.outcome ~= 'finished' and held_s >= FACT_FROM_S) then
@@ -36,7 +36,7 @@ function handoff.record_end(claim, r, held_s)
 end
 
 -- True if the plan has to hear of it before the slots are handed on.
--- twin: stores/handoff.py note_end, _sent_since_refusal
+-- twin: stores/handoff.py note_end
 function handoff.note_end(claim, r)
   session.read_rest()
   handoff.settle_windows(claim, r)

@@ -2,7 +2,7 @@
 --
 -- Limits are only compared here. Where the slow tempo has to speak (a plan that is stale, something in the
 -- inbox) the script writes what it has, returns what a plan is made from, and is run again with the plan:
--- ARGV[4] is swapped in if nobody else planned meanwhile, ARGV[3] says where to go on. In the same way a script
+-- ARGV[4] is swapped in if no other process planned meanwhile, ARGV[3] says where to go on. In the same way a script
 -- asks which waiters of its caller's host are stopped: ARGV[5] has the answers so far, as "id:1" or "id:0".
 -- no twin: reads what the caller sends with every script
 local PREFIX, pool = KEYS[1], nil
@@ -19,7 +19,7 @@ do
     when = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
   end
   now = tonumber(when)
-  -- Whoever sent this has given up and may have asked again: what it wanted must not happen late.
+  -- The caller has given up and may have asked again: what it wanted must not happen late.
   if deadline ~= '' and now > tonumber(deadline) then return {'kind', 'late', 'now', text(now)} end
 end
 
@@ -103,7 +103,7 @@ end
 
 -- -- reading and writing ----------------------------------------------------------------------------
 
--- What a grant needs; with a project also that one. Whoever needs more calls rest.
+-- What a grant needs; with a project also that one. What needs more calls read_rest.
 -- twin: stores/redis/records.py pool_row
 function session.read(project)
   local v = call('HMGET', PREFIX .. 'pool', 'valid_until', 'cap', 'ceiling', 'reserve', 'phase', 'closed_until',
@@ -264,7 +264,7 @@ function session.ask_for_plan(resume, head, whole, divide)
       'questions', session.questions,
     }
   end
-  -- A change that a person asks for may still be refused: nobody holds back for it.
+  -- A change that a person asks for may still be refused: no other process holds back for it.
   local rows, targets, epoch = shares.state(divide, not whole)
   whole = whole or (pool and pool.share == 'strict')
   local trial = pool and pool.trial_id
@@ -279,7 +279,7 @@ function session.ask_for_plan(resume, head, whole, divide)
   }
 end
 
--- Something the plan must hear; it is heard even if whoever said it dies now.
+-- Something the plan must fold; it is folded even if the caller dies now.
 -- twin: stores/redis/script_runner.py fold_inbox
 function session.add_to_inbox(event)
   call('RPUSH', PREFIX .. 'inbox', event)

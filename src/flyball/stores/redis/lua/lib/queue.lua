@@ -46,7 +46,7 @@ end
 
 -- no twin: a line that script_runner.py makes a WakeUp of, and a word on a channel
 function claims.wake(claim)
-  -- Nobody is told to look who is looking already.
+  -- A waiter that polls just now need not be told to.
   if claim.id == claims.polling then return end
   session.add_effect(table.concat({
     'w', claim.mailbox, text(claim.id), claim.host, claim.boot, claim.pidns, claim.pid, claim.start,

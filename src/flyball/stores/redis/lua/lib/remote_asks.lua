@@ -70,7 +70,7 @@ function remote.forget_receipt(key)
   call('ZREM', PREFIX .. 'receipts-until', key)
 end
 
--- It was never served: whoever asked for it may ask again under the same key.
+-- It was never served: its client may ask again under the same key.
 -- twin: stores/memory_rows.py MemoryRows.drop_receipt
 function remote.drop_receipt(claim)
   local key = call('HGET', PREFIX .. 'receipt-of', text(claim.id))

@@ -93,7 +93,7 @@ function renewal.apply(row, r)
   s.draining, s.mailbox = row.draining or r.leaving, r.mailbox
   local learning, others = now < pot.learning_until, pot.held - row.slots
   local target = s.draining and 0 or row.target
-  -- While others may still be unheard nobody is asked for what could not be given to anyone.
+  -- While others may still be unheard no holder is asked for what could not be given to another.
   if not s.draining and learning and others + r.holds <= pot.cap then target = max(target, r.holds) end
   local growth = learning and 0 or max(0, min(target - r.holds, pot.cap - others - r.holds))
   s.slots = r.holds + growth

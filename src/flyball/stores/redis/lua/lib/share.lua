@@ -3,7 +3,7 @@
 -- A row is one line: node, incarnation, seq, slots, owed, in_flight, wants, weight, draining, since, expires_at,
 -- successes, throttles, overloads, peak, estimate, mailbox. Targets are kept apart: the plan sets them all at
 -- once, and never anything that a renewal has moved meanwhile. Who is short of what was promised is indexed, so
--- that a renewal which frees something need not look at everybody.
+-- that a renewal which frees something need not read all of them.
 
 -- twin: stores/redis/records.py _parse_share
 function shares.find(name)
@@ -46,7 +46,7 @@ function shares.epoch()
   return (match(server, 'run_id:(%w+)') or '') .. ' ' .. (match(replication, 'master_replid:(%w+)') or '')
 end
 
--- Since when everything is remembered. One key for all pools: a cluster has no place for it, so there nobody
+-- Since when everything is remembered. One key for all pools: a cluster has no place for it, so there no pool
 -- knows but the pool itself.
 -- twin: stores/shares.py _current_life
 function shares.life_since(epoch)
@@ -59,7 +59,7 @@ function shares.life_since(epoch)
   return now
 end
 
--- Does somebody already work out who should get how much? What many rows go into takes a while, and renewals
+-- Does another process already work out which lease should get how much? What many rows go into takes a while, and renewals
 -- come by the hundred: they go on with what there is.
 -- no twin: only here is a plan made outside the step that asked for it
 function shares.being_divided()
@@ -69,7 +69,7 @@ end
 
 -- -- what a plan changes ----------------------------------------------------------------------------------
 
--- Did somebody else divide the pot meanwhile, or somebody renew who was to be evicted? Then once more.
+-- Did another process divide the pot meanwhile, or a lease renew that was to be evicted? Then once more.
 -- no twin: only here is a plan made outside the step that asked for it
 function shares.outdated(plan)
   if plan.divided == '' then return false end

@@ -1,6 +1,6 @@
--- This host is there and looks after its leases. '1': whoever hears it looks at their holders now, for all
--- processes of the host; one look in a while is enough. And what time it is.
--- ARGV[2]: how often somebody looks
+-- This host is there and looks after its leases. '1': the caller checks their holders now, for all
+-- processes of the host; one check in a while is enough. And what time it is.
+-- ARGV[2]: how often they are checked
 -- no twin: only stores of many hosts keep it; PostgreSQL does in one statement, BEAT in postgres/queries.py
 local key, mine = PREFIX .. 'hosts', call('HGET', PREFIX .. 'hosts', session.here)
 local looked_at = mine and tonumber(match(mine, '\t(.*)$'))

@@ -17,7 +17,7 @@ end
 if advance ~= '1' then
   if not claim then return 'gone' end
   session.read()
-  -- Whoever has no process is known by its time alone: looking confirms nobody.
+  -- A remote ask has no process and is known by its time alone: polling confirms nothing.
   local afar = claim.pid == '0'
   if claim.granted_at and (afar or not claim.expires_at) then return granted_line(claim) end
   if claim.expires_at and not afar then return 'write' end

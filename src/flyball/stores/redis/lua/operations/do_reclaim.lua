@@ -17,7 +17,7 @@ for line in string.gmatch(ARGV[2], '[^\n]+') do
   end
 end
 
--- The named ones first, then whoever did not confirm in time; nil when nobody is left.
+-- The named claims first, then those not confirmed in time; nil when none is left.
 local function next_dead()
   while dead[index] do
     local claim = claims.find(dead[index].id)

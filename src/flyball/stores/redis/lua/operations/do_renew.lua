@@ -20,14 +20,14 @@ if stage ~= 'serve' then
     -- Before it is answered: who tells of a refusal must not go on as if nothing had happened.
     if renewal.feed(before, r) then return session.ask_for_plan('fed ' .. (planned and '1' or '0') .. reply) end
   elseif not row or row.seq ~= r.seq then
-    -- A newer one has come meanwhile: nobody waits for the reply to this one.
+    -- A newer one has come meanwhile: no caller waits for the reply to this one.
     return renewal.stale_reply(r)
   elseif stage == 'fed' then
     planned, reply = planned or string.sub(rest, 1, 1) == '1', string.sub(rest, 2)
   end
   if stage ~= 'again' then
     if renewal.due(planned) then return session.ask_for_plan('again', '', false, true) end
-    -- Too soon after the last plan: whoever has something new comes again, and finds it made or makes it.
+    -- Too soon after the last plan: a holder with news comes again, and finds it made or makes it.
     if pot.dirty > 0 and (moved or replans) then
       shares.notice(r.mailbox)
       -- Who has joined and never comes again is unknown to the last plan, so that did not say when to look.

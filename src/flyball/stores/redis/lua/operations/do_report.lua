@@ -1,10 +1,10 @@
--- The world said something: the plan hears it at once, or, if somebody else plans just now, from the inbox.
+-- The world said something: the plan folds it at once, or, if another process plans just now, from the inbox.
 -- ARGV[2]: the lease whose call it verdicts (empty: none), when it was asked for, then the event as the planner reads it.
 -- twin: stores/operations.py StoreOperations.report
 if ARGV[3] == 'told' then
   session.install_plan(ARGV[4])
   session.read()
-  -- Whoever was faster may not have heard it yet.
+  -- A plan that was faster may not have folded it yet.
   if pool.events > 0 then return session.ask_for_plan('told') end
   return session.finish('told')
 end

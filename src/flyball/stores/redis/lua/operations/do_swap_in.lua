@@ -1,4 +1,4 @@
--- Swap in what a person set and hand out what that frees. 'moved': somebody planned meanwhile, look again.
+-- Swap in what a person set and hand out what that frees. 'moved': another process planned meanwhile, read it again.
 -- twin: stores/admin_operations.py AdminOperations._set_pool
 if ARGV[2] == 'state' then
   session.read()

@@ -1,4 +1,4 @@
--- The grant that nothing stands in the way of: a pool that is open and fresh, nobody waits, nothing is spaced,
+-- The grant that nothing stands in the way of: a pool that is open and fresh, no ask waits, nothing is spaced,
 -- windowed, reserved or shared strictly. Most grants are this one, so it is written out before the functions
 -- of the whole are made; what it leaves is judged by them. Both say the same: the traces see to that.
 -- twin: stores/operations.py StoreOperations._admit

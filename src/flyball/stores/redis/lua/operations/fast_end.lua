@@ -1,4 +1,4 @@
--- The end that teaches nothing special: a plain pool (see fast_admit), nobody waits, no word was said about it.
+-- The end that teaches nothing special: a plain pool (see fast_admit), no ask waits, no word was said about it.
 -- twin: stores/operations.py StoreOperations._end_in
 -- twin: stores/handoff.py note_end, plan_soon
 -- twin: core/pool/model.py Meters.note_hold

@@ -1,4 +1,4 @@
--- A block of claim ids for one pool: nobody else gets these, and the block says whose a claim is.
+-- A block of claim ids for one pool: no other pool gets these, and the block says whose a claim is.
 -- no twin: only Redis keeps apart which pool an id belongs to
 redis.call('HSETNX', KEYS[1], 'layout', LAYOUT)
 local number = redis.call('HINCRBY', KEYS[1], 'next', 1) - 1
