@@ -46,7 +46,7 @@ class MemoryRows:
         self._ids: dict[str, int] = {"block": 0, "fact": 0}
         self.epoch = ""
         self._lives: dict[str, Life] = {}
-        self._pots: dict[str, ShareBudget] = {}
+        self._budgets: dict[str, ShareBudget] = {}
         self._receipts: dict[tuple[str, str], IdempotencyRecord] = {}
         self._notes: dict[str, str] = {}
         self._shares: dict[str, dict[str, ShareLease]] = {}
@@ -133,8 +133,8 @@ class MemoryRows:
             self._delete(self._projects, project)
         for receipt in [key for key in self._receipts if key[0] == pool]:
             self._delete(self._receipts, receipt)
-        if pool in self._pots:
-            self._delete(self._pots, pool)
+        if pool in self._budgets:
+            self._delete(self._budgets, pool)
         self._delete(self._pools, pool)
         self.on_commit(lambda: self._forget_facts(pool))
 
@@ -406,11 +406,11 @@ class MemoryRows:
     def put_life(self, life: Life) -> None:
         self._set(self._lives, "life", life)
 
-    def pot(self, pool: str) -> ShareBudget | None:
-        return self._pots.get(pool)
+    def share_budget(self, pool: str) -> ShareBudget | None:
+        return self._budgets.get(pool)
 
-    def put_pot(self, pool: str, pot: ShareBudget) -> None:
-        self._set(self._pots, pool, pot)
+    def put_share_budget(self, pool: str, budget: ShareBudget) -> None:
+        self._set(self._budgets, pool, budget)
 
     def share(self, pool: str, name: str) -> ShareLease | None:
         return self._shares.get(pool, {}).get(name)

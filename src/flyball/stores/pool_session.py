@@ -171,7 +171,7 @@ class PoolSession:
 
     def _share_out(self, before: Limits) -> None:
         """Share leases divide what the limits leave them."""
-        if self.rows.pot(self.row.name) is not None:
+        if self.rows.share_budget(self.row.name) is not None:
             from flyball.stores import shares
 
             after = self.row.limits
@@ -213,12 +213,12 @@ class PoolSession:
 
     def _counts_seen(self) -> PoolCounts:
         """What is in use, as a controller should see it."""
-        pot = self.rows.pot(self.row.name)
-        if pot is None:
+        budget = self.rows.share_budget(self.row.name)
+        if budget is None:
             return self.row.counts
         from flyball.stores import shares
 
-        return shares.counts_by_use(self.row.counts, pot)
+        return shares.counts_by_use(self.row.counts, budget)
 
     def _lives(self, trial_id: int) -> bool:
         """Is the trial's lease still there? Of share leases those are trials that hold something."""

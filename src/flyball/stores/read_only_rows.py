@@ -44,7 +44,7 @@ class _Projection:
         self._rows = rows
         self._memory: dict[str, str] = {}
         self._shares: dict[tuple[str, str], int | None] = {}
-        self._pots: dict[str, ShareBudget] = {}
+        self._budgets: dict[str, ShareBudget] = {}
         self._leases: dict[str, dict[str, ShareLease]] = {}
         self._oldest: dict[tuple[str | None, str | None], Claim | None] = {}
 
@@ -60,11 +60,11 @@ class _Projection:
     def memory(self, pool: str) -> str:
         return self._memory.get(pool) or self._rows.memory(pool)
 
-    def put_pot(self, pool: str, pot: ShareBudget) -> None:
-        self._pots[pool] = pot
+    def put_share_budget(self, pool: str, budget: ShareBudget) -> None:
+        self._budgets[pool] = budget
 
-    def pot(self, pool: str) -> ShareBudget | None:
-        return self._pots.get(pool) or self._rows.pot(pool)
+    def share_budget(self, pool: str) -> ShareBudget | None:
+        return self._budgets.get(pool) or self._rows.share_budget(pool)
 
     def put_share(self, pool: str, lease: ShareLease) -> None:
         self._leases_of(pool)[lease.name] = lease

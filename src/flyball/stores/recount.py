@@ -18,7 +18,7 @@ class Recount:
     pool: str
     counts: PoolCounts
     projects: list[ProjectUse]
-    pot: ShareBudget | None
+    budget: ShareBudget | None
     wrong: list[CountMismatch]
 
 
@@ -53,12 +53,12 @@ def recount_pool(rows: Rows, pool: str) -> Recount:
             for what in ("in_use", "waiting")
             if getattr(kept_use, what) != getattr(use, what)
         ]
-    pot = _recount_budget(rows, pool)
-    return Recount(pool, counts, list(uses.values()), pot, wrong + _budget_mismatches(rows, pool, pot))
+    budget = _recount_budget(rows, pool)
+    return Recount(pool, counts, list(uses.values()), budget, wrong + _budget_mismatches(rows, pool, budget))
 
 
 def _recount_budget(rows: Rows, pool: str) -> ShareBudget | None:
-    kept, leases = rows.pot(pool), rows.shares(pool)
+    kept, leases = rows.share_budget(pool), rows.shares(pool)
     if kept is None:
         return None
     return replace(
@@ -71,7 +71,7 @@ def _recount_budget(rows: Rows, pool: str) -> ShareBudget | None:
 
 
 def _budget_mismatches(rows: Rows, pool: str, found: ShareBudget | None) -> list[CountMismatch]:
-    kept = rows.pot(pool)
+    kept = rows.share_budget(pool)
     return [
         CountMismatch(pool, "", f"{what} of share leases", getattr(kept, what), getattr(found, what))
         for what in ("held", "nodes", "busy", "active")
@@ -86,5 +86,5 @@ def write_counts(rows: Rows, found: Recount) -> None:
         if use.name not in known:
             rows.put_project(found.pool, ProjectUse(use.name))
     rows.put_counts(found.pool, found.counts, found.projects)
-    if found.pot is not None:
-        rows.put_pot(found.pool, found.pot)
+    if found.budget is not None:
+        rows.put_share_budget(found.pool, found.budget)

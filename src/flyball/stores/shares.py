@@ -64,46 +64,47 @@ def check_renewal(renewal: Renewal) -> None:
 
 def renew(session: PoolSession, renewal: Renewal) -> Reply:
     """Take one renewal in. The session's plan is fresh, and the holder's lease is as it left it."""
-    pot, done = _apply_renewal(session, _current_budget(session), renewal)
+    budget, done = _apply_renewal(session, _current_budget(session), renewal)
     if done.reply.stale:
         return done.reply
-    pot = replace(pot, dirty=pot.dirty or done.replan)
-    session.rows.put_pot(session.row.name, pot)
+    budget = replace(budget, dirty=budget.dirty or done.replan)
+    session.rows.put_share_budget(session.row.name, budget)
     # Before it is answered: who tells of a refusal must not go on as if nothing had happened.
     moved = _fold_news(session, renewal, done)
     if moved:
-        pot = _current_budget(session)
-        session.rows.put_pot(session.row.name, pot)
-    if _is_plan_due(session, pot):
-        pot = plan_targets(session, pot)
-    elif pot.dirty and (moved or done.replan):
+        budget = _current_budget(session)
+        session.rows.put_share_budget(session.row.name, budget)
+    if _is_plan_due(session, budget):
+        budget = plan_targets(session, budget)
+    elif budget.dirty and (moved or done.replan):
         # Too soon after the last plan: a holder with news comes again, and finds it made or makes it.
         session.after.notices.append(renewal.mailbox)
         # Who has joined and never comes again is unknown to the last plan, so that did not say when to look.
-        pot = replace(pot, until=min(pot.until, done.lease.expires_at))
-        session.rows.put_pot(session.row.name, pot)
-        session.look_by(pot.until)
-    if pot.planned_at == session.now:
+        budget = replace(budget, until=min(budget.until, done.lease.expires_at))
+        session.rows.put_share_budget(session.row.name, budget)
+        session.look_by(budget.until)
+    if budget.planned_at == session.now:
         # A plan that has heard it has just given it a target: it need not come again for that.
         lease = session.rows.share(session.row.name, done.lease.name) or done.lease
         again = replace(renewal, holds=lease.slots)
-        pot, done = _apply_renewal(session, pot, again, known=replace(lease, seq=lease.seq - 1))
-        session.rows.put_pot(session.row.name, pot)
+        budget, done = _apply_renewal(session, budget, again, known=replace(lease, seq=lease.seq - 1))
+        session.rows.put_share_budget(session.row.name, budget)
     if session.row.limits.phase is Phase.TRIAL and session.row.meters.trial_id is None:
         _begin_trial(session, renewal, done.reply)
     hand_off(session)
     return done.reply
 
 
-def _is_plan_due(session: PoolSession, pot: ShareBudget) -> bool:
+def _is_plan_due(session: PoolSession, budget: ShareBudget) -> bool:
     """Not too often; but a plan that was made in this very step, for its time was up, has not heard us.
 
     One that was made later than now was made on a clock that has since gone back.
     """
-    may_plan = session.now <= pot.planned_at or session.now >= pot.planned_at + pot.terms.plan_every_s(
-        pot.nodes
+    may_plan = (
+        session.now <= budget.planned_at
+        or session.now >= budget.planned_at + budget.terms.plan_every_s(budget.nodes)
     )
-    return pot.dirty and may_plan
+    return budget.dirty and may_plan
 
 
 def divide(session: PoolSession) -> None:
@@ -112,15 +113,15 @@ def divide(session: PoolSession) -> None:
 
 
 def _current_budget(session: PoolSession) -> ShareBudget:
-    """The pot as it stands now, made where there was none. A store that began another life learns first."""
-    life, kept = _current_life(session), session.rows.pot(session.row.name)
+    """The present budget, made where there was none. A store that began another life learns first."""
+    life, kept = _current_life(session), session.rows.share_budget(session.row.name)
     terms = session.settings.share_terms
     if kept is None:
-        pot = ShareBudget(cap=0, terms=terms, epoch=life.epoch, learning_until=life.since + terms.lease_s)
+        budget = ShareBudget(cap=0, terms=terms, epoch=life.epoch, learning_until=life.since + terms.lease_s)
     else:
-        pot = in_epoch(replace(kept, terms=terms), life.epoch, now=session.now)
-    cap = cap_for(session, pot)
-    return replace(pot, cap=cap, dirty=pot.dirty or cap != pot.cap)
+        budget = in_epoch(replace(kept, terms=terms), life.epoch, now=session.now)
+    cap = cap_for(session, budget)
+    return replace(budget, cap=cap, dirty=budget.dirty or cap != budget.cap)
 
 
 def _current_life(session: PoolSession) -> Life:
@@ -132,7 +133,7 @@ def _current_life(session: PoolSession) -> Life:
     return life
 
 
-def cap_for(session: PoolSession, pot: ShareBudget) -> int:
+def cap_for(session: PoolSession, budget: ShareBudget) -> int:
     """How much of the pool share leases may hold now: what single leases leave, and those in line for one.
 
     Who waits in line is assured of half the cap, together with who has a lease. A pause shorter than a beat
@@ -140,12 +141,12 @@ def cap_for(session: PoolSession, pot: ShareBudget) -> int:
     """
     limits, counts, now = session.row.limits, session.row.counts, session.now
     paused_s = limits.closed_until - now if limits.closed_until is not None else 0.0
-    if limits.phase is Phase.OPEN or paused_s > (pot.terms.heartbeat_s if pot.cap else 0.0):
+    if limits.phase is Phase.OPEN or paused_s > (budget.terms.heartbeat_s if budget.cap else 0.0):
         return 0
     if limits.phase is Phase.TRIAL:
         return 1 if session.row.meters.trial_id in (None, TRIAL_ID) else 0
-    cap = limits.cap if pot.estimate is None else min(limits.cap, max(1, int(pot.estimate)))
-    single, low = counts.in_use - pot.held, counts.low_in_use - pot.held
+    cap = limits.cap if budget.estimate is None else min(limits.cap, max(1, int(budget.estimate)))
+    single, low = counts.in_use - budget.held, counts.low_in_use - budget.held
     in_line = max(0, min(counts.waiting, cap // 2 - single))
     # As in core/admit: a reserve never takes the last slot.
     reserve = min(limits.reserve, max(0, cap - 1))
@@ -153,75 +154,75 @@ def cap_for(session: PoolSession, pot: ShareBudget) -> int:
 
 
 def _apply_renewal(
-    session: PoolSession, pot: ShareBudget, renewal: Renewal, *, known: ShareLease | None = None
+    session: PoolSession, budget: ShareBudget, renewal: Renewal, *, known: ShareLease | None = None
 ) -> tuple[ShareBudget, RenewedShare]:
     rows, pool = session.rows, session.row.name
     lease = known or rows.share(pool, lease_name(renewal.node, renewal.incarnation))
-    done = renewed_by(lease, renewal, pot, now=session.now)
+    done = renewed_by(lease, renewal, budget, now=session.now)
     if done.reply.stale:
-        return pot, done
+        return budget, done
     before = lease or replace(done.lease, slots=0, wants=0, peak=0, draining=True)
     rows.put_share(pool, done.lease)
     session.count_share(done.change)
-    pot = replace(
-        pot,
-        held=pot.held + done.change,
-        nodes=pot.nodes + done.joined - done.left,
-        busy=pot.busy + done.lease.busy - before.busy,
-        active=pot.active + done.lease.active - before.active,
+    budget = replace(
+        budget,
+        held=budget.held + done.change,
+        nodes=budget.nodes + done.joined - done.left,
+        busy=budget.busy + done.lease.busy - before.busy,
+        active=budget.active + done.lease.active - before.active,
     )
-    pot = replace(pot, cap=cap_for(session, pot))
+    budget = replace(budget, cap=cap_for(session, budget))
     if done.change < 0:
         # No more than could be served: with more nodes than slots all of them would come for every slot.
         short = [it.mailbox for it in rows.shares(pool) if it.short and it.name != done.lease.name]
-        session.after.notices += short[: max(0, pot.cap - pot.held)]
-    return pot, done
+        session.after.notices += short[: max(0, budget.cap - budget.held)]
+    return budget, done
 
 
 # -- who should get how much --------------------------------------------------------------------------------
 
 
-def plan_targets(session: PoolSession, pot: ShareBudget) -> ShareBudget:
-    """Evict what expired, and set every lease's target. The pot as it is then, written.
+def plan_targets(session: PoolSession, budget: ShareBudget) -> ShareBudget:
+    """Evict what expired, and set every lease's target. The budget as it is then, written.
 
     While the store learns nothing is evicted: what it remembers of a lease's time may be old.
     """
     rows, pool, now = session.rows, session.row.name, session.now
-    learning = now < pot.learning_until
+    learning = now < budget.learning_until
     stay, gone = (rows.shares(pool), []) if learning else evict(rows.shares(pool), now=now)
     for lease in gone:
-        pot = _evict_lease(session, pot, lease)
-    pot = replace(pot, estimate=_combined_estimate(stay, session.settings.estimates))
-    pot = replace(pot, cap=cap_for(session, pot))
-    found = allot(stay, cap=pot.cap, rule=session.settings.allotment, terms=pot.terms, now=now)
-    room = pot.cap - pot.held
+        budget = _evict_lease(session, budget, lease)
+    budget = replace(budget, estimate=_combined_estimate(stay, session.settings.estimates))
+    budget = replace(budget, cap=cap_for(session, budget))
+    found = allot(stay, cap=budget.cap, rule=session.settings.allotment, terms=budget.terms, now=now)
+    room = budget.cap - budget.held
     for lease in stay:
         target = found.targets[lease.name]
         if target != lease.target:
             rows.put_share(pool, replace(lease, target=target))
         if target < lease.slots or (target > lease.slots and lease.hungry and room > 0):
             session.after.notices.append(lease.mailbox)
-    until = min(found.until, pot.learning_until) if learning else found.until
+    until = min(found.until, budget.learning_until) if learning else found.until
     # Holders that fall silent one after the other are not a reason to plan more often than for anything else.
-    until = max(until, now + pot.terms.plan_every_s(pot.nodes))
-    pot = replace(pot, dirty=False, planned_at=now, until=until)
-    rows.put_pot(pool, pot)
-    session.look_by(pot.until)
-    return pot
+    until = max(until, now + budget.terms.plan_every_s(budget.nodes))
+    budget = replace(budget, dirty=False, planned_at=now, until=until)
+    rows.put_share_budget(pool, budget)
+    session.look_by(budget.until)
+    return budget
 
 
-def _evict_lease(session: PoolSession, pot: ShareBudget, lease: ShareLease) -> ShareBudget:
+def _evict_lease(session: PoolSession, budget: ShareBudget, lease: ShareLease) -> ShareBudget:
     session.rows.drop_share(session.row.name, lease.name)
     session.count_share(-lease.slots)
     if lease.slots:
         words = f"share of {lease.node} taken back: {lease.slots} slots, not renewed in time"
         session.record_facts([Fact(session.now, session.row.name, "share", words, "", lease.node, 0)])
     return replace(
-        pot,
-        held=pot.held - lease.slots,
-        nodes=pot.nodes - (not lease.draining),
-        busy=pot.busy - lease.busy,
-        active=pot.active - lease.active,
+        budget,
+        held=budget.held - lease.slots,
+        nodes=budget.nodes - (not lease.draining),
+        busy=budget.busy - lease.busy,
+        active=budget.active - lease.active,
     )
 
 
@@ -234,33 +235,33 @@ def _combined_estimate(leases: Sequence[ShareLease], rule: FoldRule) -> float | 
 
 def apply_plan(session: PoolSession, *, moved: bool) -> None:
     """After the pool was planned anew: ``moved`` limits are divided anew, what is over is taken back."""
-    pot = session.rows.pot(session.row.name)
-    if pot is None:
+    budget = session.rows.share_budget(session.row.name)
+    if budget is None:
         return
-    if session.now >= pot.until:
+    if session.now >= budget.until:
         plan_targets(session, _current_budget(session))
         return
-    if moved and not pot.dirty:
-        session.rows.put_pot(session.row.name, replace(pot, dirty=True))
-    session.look_by(pot.until)
+    if moved and not budget.dirty:
+        session.rows.put_share_budget(session.row.name, replace(budget, dirty=True))
+    session.look_by(budget.until)
 
 
 # -- what the controller hears ------------------------------------------------------------------------------
 
 
-def counts_by_use(counts: PoolCounts, pot: ShareBudget | None) -> PoolCounts:
+def counts_by_use(counts: PoolCounts, budget: ShareBudget | None) -> PoolCounts:
     """The counts as the controller should see them: by what holders of shares use, not by what they have."""
-    if pot is None:
+    if budget is None:
         return counts
-    return replace(counts, in_use=counts.in_use - pot.held + (pot.busy if pot.active else 0))
+    return replace(counts, in_use=counts.in_use - budget.held + (budget.busy if budget.active else 0))
 
 
 def _fold_news(session: PoolSession, renewal: Renewal, done: RenewedShare) -> bool:
     """Tell the controller what there is to tell; whether that made the limits anew."""
     news, meters, version = done.news, session.row.meters, session.row.limits.version
     trial = session.row.limits.phase is Phase.TRIAL and meters.trial_name == renewal.node
-    pot = session.rows.pot(session.row.name)
-    if counts_by_use(session.row.counts, pot).in_use >= session.row.limits.cap:
+    budget = session.rows.share_budget(session.row.name)
+    if counts_by_use(session.row.counts, budget).in_use >= session.row.limits.cap:
         meters = session.move_meters()
         meters.bound_at = session.now
         meters.bound_oks += max(0, news.successes)
@@ -297,7 +298,7 @@ def _sent_call(session: PoolSession, times: int, age_s: float) -> SentCall:
     if cut_at is not None and at < cut_at:
         # How much there was before the cut is not known any more.
         return SentCall(at, None)
-    in_use = counts_by_use(session.row.counts, session.rows.pot(session.row.name)).in_use
+    in_use = counts_by_use(session.row.counts, session.rows.share_budget(session.row.name)).in_use
     # A slot may have been refused more than once: never take more than half for refused.
     return SentCall(at, max(1, in_use // 2, in_use - times + 1))
 

@@ -34,7 +34,7 @@ def _pool(session: PoolSession) -> PoolSnapshot:
     line = verdicts.queue_order(
         session, [candidate(c.id, c, c.asked_at) for c in asks.values()], limit=ASKS_SHOWN
     )
-    meters, pot = row.meters, rows.pot(row.name)
+    meters, budget = row.meters, rows.share_budget(row.name)
     trial = row.limits.phase is Phase.TRIAL and meters.trial_id is not None
     return PoolSnapshot(
         name=row.name,
@@ -58,7 +58,7 @@ def _pool(session: PoolSession) -> PoolSnapshot:
         projects=_project_usage(session),
         demands=tuple(d for d in rows.demands(row.name) if d.until > session.now),
         shares=tuple(rows.shares(row.name)),
-        learning_until=pot.learning_until if pot is not None else float("-inf"),
+        learning_until=budget.learning_until if budget is not None else float("-inf"),
     )
 
 

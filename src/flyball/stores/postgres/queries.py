@@ -207,7 +207,7 @@ LIFE = "SELECT epoch, since FROM life"
 PUT_LIFE = """
     INSERT INTO life (one, epoch, since) VALUES (true, %s, %s)
     ON CONFLICT (one) DO UPDATE SET epoch = excluded.epoch, since = excluded.since"""
-PUT_POT = f"""
+PUT_BUDGET = f"""
     {_insertion("pot", f"pool, {BUDGET}")}
     ON CONFLICT (pool) DO UPDATE SET {_excluded_values(BUDGET)}"""
 SHARES = f"SELECT {SHARE} FROM share WHERE pool = %s ORDER BY name"

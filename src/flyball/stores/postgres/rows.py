@@ -38,11 +38,11 @@ from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant
 
 @dataclass(slots=True)
 class PoolBlob:
-    """Settings, learned state and pot of one pool: read together, once in a step, which has its lock."""
+    """Settings, learned state and share budget of one pool: read together, once in a step with its lock."""
 
     settings: str
     memory: str
-    pot: ShareBudget | None
+    budget: ShareBudget | None
 
 
 class ShareRows:
@@ -74,8 +74,8 @@ class ShareRows:
             row = self._one(sql.MIND, (pool,))
             if row is None:
                 raise StoreUnreadableError(f"pool {pool!r} has lost its settings")
-            settings, memory, *pot = row
-            budget = codec.parse_budget(pot) if pot[0] is not None else None
+            settings, memory, *found = row
+            budget = codec.parse_budget(found) if found[0] is not None else None
             self._minds[pool] = PoolBlob(settings, memory, budget)
         return self._minds[pool]
 
@@ -102,12 +102,12 @@ class ShareRows:
     def put_life(self, life: Life) -> None:
         self._run(sql.PUT_LIFE, (life.epoch, life.since))
 
-    def pot(self, pool: str) -> ShareBudget | None:
-        return self._mind(pool).pot
+    def share_budget(self, pool: str) -> ShareBudget | None:
+        return self._mind(pool).budget
 
-    def put_pot(self, pool: str, pot: ShareBudget) -> None:
-        self._mind(pool).pot = pot
-        self._run(sql.PUT_POT, {"pool": pool, **_fields(BUDGET, codec.budget_values(pot))})
+    def put_share_budget(self, pool: str, budget: ShareBudget) -> None:
+        self._mind(pool).budget = budget
+        self._run(sql.PUT_BUDGET, {"pool": pool, **_fields(BUDGET, codec.budget_values(budget))})
 
     def share(self, pool: str, name: str) -> ShareLease | None:
         row = self._one(sql.SHARE_BY_NAME, (pool, name))

@@ -104,9 +104,9 @@ class PoolImage(MemoryRows):
             self._demands[pool, demand.project, demand.holder] = demand
         for claim_id in sorted(state.claims):
             self._keep(records.parse_claim(pool, claim_id, state.claims[claim_id], state.hosts))
-        pot = records.parse_budget(state.fields, epoch=state.epoch)
-        if pot is not None:
-            self._pots[pool] = pot
+        budget = records.parse_budget(state.fields, epoch=state.epoch)
+        if budget is not None:
+            self._budgets[pool] = budget
         self._shares[pool] = dict(state.shares or {})
         trial = self._pools[pool].meters.trial_id
         if state.trial_live and trial is not None:
@@ -114,13 +114,13 @@ class PoolImage(MemoryRows):
             lease = Claim(trial, pool, "", "", _NO_HOLDER, 1, 0, {}, "", "", 0, state.now, state.now, None)
             self._claims.setdefault(trial, lease)
 
-    def put_pot(self, pool: str, pot: ShareBudget) -> None:
-        super().put_pot(pool, pot)
-        self._divided |= not pot.dirty
+    def put_share_budget(self, pool: str, budget: ShareBudget) -> None:
+        super().put_share_budget(pool, budget)
+        self._divided |= not budget.dirty
 
     def shares(self, pool: str) -> list[ShareLease]:
         state = self._loaded.get(pool)
-        known = state is None or state.shares is not None or pool not in self._pots
+        known = state is None or state.shares is not None or pool not in self._budgets
         invariant(known, "share leases are planned where they are known")
         return super().shares(pool)
 
@@ -144,7 +144,7 @@ class PoolImage(MemoryRows):
         if state.fields:
             # By value: what a script wrote as 5 and what we write as 5.0 is the same.
             before = {**state.fields, **records.plan_fields(records.pool_row(pool, state.fields))}
-            after.update(self._pot_fields(pool, state))
+            after.update(self._budget_fields(pool, state))
         else:
             before = {}
             after.update(records.first_fields(row))
@@ -172,11 +172,11 @@ class PoolImage(MemoryRows):
             notices=tuple(self.notices),
         )
 
-    def _pot_fields(self, pool: str, state: PoolState) -> dict[str, str]:
-        pot, was = self._pots.get(pool), records.parse_budget(state.fields, epoch=state.epoch)
-        if pot is None or was is None:
+    def _budget_fields(self, pool: str, state: PoolState) -> dict[str, str]:
+        budget, was = self._budgets.get(pool), records.parse_budget(state.fields, epoch=state.epoch)
+        if budget is None or was is None:
             return {}
-        fields, kept = records.pot_fields(pot), records.pot_fields(was)
+        fields, kept = records.budget_fields(budget), records.budget_fields(was)
         changed = {name: text for name, text in fields.items() if kept[name] != text}
         if "pot:epoch" in changed:
             changed["pot:epoch"] = state.epoch
@@ -215,4 +215,4 @@ class PoolImage(MemoryRows):
 
 
 def _terms(use: ProjectUse) -> tuple[str, str, str]:
-    return records.number(use.weight), records.number(use.maximum), records.number(use.share)
+    return records.dump_number(use.weight), records.dump_number(use.maximum), records.dump_number(use.share)

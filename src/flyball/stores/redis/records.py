@@ -1,12 +1,10 @@
 """Values as text and back: what the scripts and this side agree on.
 
 A row is one line of fields between tabs. Names hold no control characters; whatever else a person may write
-goes through ``plain``. Numbers are written so that they come back exactly.
+goes through ``escape``. Numbers are written so that they come back exactly.
 
-Share leases and pots too: what renewal.lua and share.lua read and write.
-
-A pot is fields of its pool, a share lease one line of a hash; its target is in another, since the plan sets
-targets and nothing else of a lease.
+A share budget is fields of its pool, a share lease one line of a hash (renewal.lua, share.lua). The target of
+a lease is in another hash, since the plan sets targets and nothing else of a lease.
 """
 
 from __future__ import annotations
@@ -26,33 +24,33 @@ from flyball.errors import StoreUnreadableError
 from flyball.stores.port import Demand
 from flyball.stores.rows import PoolRow
 
-_TO_PLAIN = str.maketrans({"\t": "\x01", "\n": "\x02", "\x1e": " ", "\x1f": " "})
-_FROM_PLAIN = str.maketrans({"\x01": "\t", "\x02": "\n"})
+_ESCAPES = str.maketrans({"\t": "\x01", "\n": "\x02", "\x1e": " ", "\x1f": " "})
+_UNESCAPES = str.maketrans({"\x01": "\t", "\x02": "\n"})
 NOTHING: Mapping[str, int] = {}
 NO_HOSTS: Mapping[str, str] = {}
 
 
-def plain(text: str) -> str:
+def escape(text: str) -> str:
     """Any text as one field. What UTF-8 cannot hold becomes a question mark."""
     if text.isprintable():
         return text
-    return text.translate(_TO_PLAIN).encode(errors="replace").decode()
+    return text.translate(_ESCAPES).encode(errors="replace").decode()
 
 
 def unescape(text: str) -> str:
-    return text if text.isprintable() else text.translate(_FROM_PLAIN)
+    return text if text.isprintable() else text.translate(_UNESCAPES)
 
 
-def number(value: float | int | None) -> str:
+def dump_number(value: float | int | None) -> str:
     """Exact, and in a form that Lua reads too: it need not know a word for infinity."""
     return "" if value is None else repr(value).replace("inf", "1e999")
 
 
-def real(text: str) -> float | None:
+def parse_float(text: str) -> float | None:
     return float(text) if text else None
 
 
-def whole(text: str) -> int | None:
+def parse_int(text: str) -> int | None:
     return int(text) if text else None
 
 
@@ -88,7 +86,7 @@ def ask_line(ask: Ask) -> str:
     mailbox, model = ask.mailbox, ask.model
     return (
         f"{ask.project}\t{ask.name}\t{holder_line(ask.holder)}\t{ask.slots}\t{ask.priority}\t"
-        f"{plain(model) if model else ''}\t{plain(mailbox)}\t{ask.holder.pid}"
+        f"{escape(model) if model else ''}\t{escape(mailbox)}\t{ask.holder.pid}"
     )
 
 
@@ -109,14 +107,14 @@ def parse_claim(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = 
             unescape(f[10]),
             int(f[11]),
             float(f[12]),
-            real(f[13]),
-            real(f[14]),
+            parse_float(f[13]),
+            parse_float(f[14]),
             unescape(f[15]),
             int(f[16]),
             parse_amounts(f[17]),
             parse_amounts(f[18]),
             f[21:] == ["1"],
-            real(hosts.get("\t".join(f[2:5]), "").partition("\t")[0]) if hosts else None,
+            parse_float(hosts.get("\t".join(f[2:5]), "").partition("\t")[0]) if hosts else None,
         )
     except (IndexError, ValueError) as error:
         raise StoreUnreadableError(f"claim {claim_id} of pool {pool!r} is stored wrongly: {error}") from error
@@ -124,7 +122,15 @@ def parse_claim(pool: str, claim_id: int, line: str, hosts: Mapping[str, str] = 
 
 def buckets_line(buckets: Iterable[Bucket]) -> str:
     return "\x1e".join(
-        "\x1f".join((b.name, number(b.limit), number(b.remaining), number(b.reset_s), number(b.window_s)))
+        "\x1f".join(
+            (
+                b.name,
+                dump_number(b.limit),
+                dump_number(b.remaining),
+                dump_number(b.reset_s),
+                dump_number(b.window_s),
+            )
+        )
         for b in buckets
     )
 
@@ -133,7 +139,7 @@ def buckets_line(buckets: Iterable[Bucket]) -> str:
 
 
 def fact_line(fact: Fact) -> str:
-    return f"{fact.at!r}\t{fact.kind}\t{plain(fact.words)}\t{fact.project}\t{plain(fact.name)}\t{fact.pid}"
+    return f"{fact.at!r}\t{fact.kind}\t{escape(fact.words)}\t{fact.project}\t{escape(fact.name)}\t{fact.pid}"
 
 
 def parse_fact(pool: str, parts: Sequence[str]) -> Fact:
@@ -153,7 +159,7 @@ def parse_demand(pool: str, member: str, until: str) -> Demand:
 def parse_project(name: str, line: str) -> ProjectUse:
     in_use, waiting, weight, maximum, share, turn = line.split("\t")
     return ProjectUse(
-        name, int(in_use), int(waiting), float(weight), whole(maximum), whole(share), float(turn)
+        name, int(in_use), int(waiting), float(weight), parse_int(maximum), parse_int(share), float(turn)
     )
 
 
@@ -192,9 +198,9 @@ def plan_fields(row: PoolRow) -> dict[str, str]:
             elif isinstance(value, bool):
                 found[field.name] = "1" if value else "0"
             elif isinstance(value, str):
-                found[field.name] = plain(value)
+                found[field.name] = escape(value)
             else:
-                found[field.name] = number(value)
+                found[field.name] = dump_number(value)
     return found
 
 
@@ -222,7 +228,7 @@ def pool_row(name: str, f: Mapping[str, str]) -> PoolRow:
                 ceiling=int(f["ceiling"]),
                 reserve=int(f["reserve"]),
                 phase=Phase(f["phase"]),
-                closed_until=real(f["closed_until"]),
+                closed_until=parse_float(f["closed_until"]),
                 spacing_s=float(f["spacing_s"]),
                 spacing_jitter=float(f["spacing_jitter"]),
                 share=ShareRule(f["share"]),
@@ -233,7 +239,7 @@ def pool_row(name: str, f: Mapping[str, str]) -> PoolRow:
                 bound_at=float(f["bound_at"]),
                 capped=f["capped"] == "1",
                 bound_oks=int(f["bound_oks"]),
-                trial_id=whole(f["trial_id"]),
+                trial_id=parse_int(f["trial_id"]),
                 trial_at=float(f["trial_at"]),
                 trial_project=f["trial_project"],
                 trial_name=unescape(f["trial_name"]),
@@ -300,13 +306,13 @@ def parse_verdict(pool: str, head: str) -> Verdict:
         cap=int(f[3]),
         reserved=int(f[5]),
         position=int(f[6]),
-        look_again_s=real(f[7]),
-        estimate_s=real(f[8]),
+        look_again_s=parse_float(f[7]),
+        estimate_s=parse_float(f[8]),
         watch=f[9] == "1",
         detail=f[10],
         blocker=blocker,
         project_in_use=int(f[16]),
-        project_maximum=whole(f[17]),
+        project_maximum=parse_int(f[17]),
     )
 
 
@@ -319,7 +325,7 @@ def renewal_line(renewal: Renewal) -> str:
         f"{r.node}\t{r.incarnation}\t{r.seq}\t{r.holds}\t{r.in_flight}\t{r.wants}\t{r.weight!r}\t"
         f"{r.beyond}\t{'1' if r.leaving else ''}\t"
         f"{tally.successes}\t{tally.throttles}\t{tally.overloads}\t{r.peak}\t{r.hold_s!r}\t"
-        f"{number(r.refused_age_s)}\t{number(r.estimate)}\t{plain(r.mailbox)}"
+        f"{dump_number(r.refused_age_s)}\t{dump_number(r.estimate)}\t{escape(r.mailbox)}"
     )
 
 
@@ -360,18 +366,18 @@ def _parse_share(name: str, line: str, target: str) -> ShareLease:
             expires_at=float(f[10]),
             tally=CallCounts(int(f[11]), int(f[12]), int(f[13])),
             peak=int(f[14]),
-            estimate=real(f[15]),
+            estimate=parse_float(f[15]),
             mailbox=unescape(f[16]),
         )
     except (IndexError, ValueError) as error:
         raise StoreUnreadableError(f"share lease {name!r} is stored wrongly: {error}") from error
 
 
-# -- pots -------------------------------------------------------------------------------------------------
+# -- share budgets ----------------------------------------------------------------------------------------
 
 
 def parse_budget(f: Mapping[str, str], *, epoch: str) -> ShareBudget | None:
-    """The pot among a pool's fields. ``epoch``: the life that is to have no name."""
+    """The budget among a pool's fields. ``epoch``: the life that is to have no name."""
     if "pot:held" not in f:
         return None
     try:
@@ -383,7 +389,7 @@ def parse_budget(f: Mapping[str, str], *, epoch: str) -> ShareBudget | None:
             epoch="" if epoch in ("", f["pot:epoch"]) else f["pot:epoch"],
             busy=int(f["pot:busy"]),
             active=int(f["pot:active"]),
-            estimate=real(f["pot:estimate"]),
+            estimate=parse_float(f["pot:estimate"]),
             dirty=f["pot:dirty"] != "0",
             planned_at=float(f["pot:planned_at"]),
             until=float(f["pot:until"]),
@@ -392,24 +398,24 @@ def parse_budget(f: Mapping[str, str], *, epoch: str) -> ShareBudget | None:
         raise StoreUnreadableError(f"share leases are stored wrongly: {error!r}") from error
 
 
-def pot_fields(pot: ShareBudget) -> dict[str, str]:
-    """What a plan writes of a pot: never what renewals count."""
+def budget_fields(budget: ShareBudget) -> dict[str, str]:
+    """What a plan writes of a share budget: never what renewals count."""
     return {
-        "pot:cap": str(pot.cap),
-        "pot:learning_until": number(pot.learning_until),
-        "pot:epoch": pot.epoch,
-        "pot:estimate": number(pot.estimate),
-        "pot:dirty": "1" if pot.dirty else "0",
-        "pot:planned_at": number(pot.planned_at),
-        "pot:until": number(pot.until),
+        "pot:cap": str(budget.cap),
+        "pot:learning_until": dump_number(budget.learning_until),
+        "pot:epoch": budget.epoch,
+        "pot:estimate": dump_number(budget.estimate),
+        "pot:dirty": "1" if budget.dirty else "0",
+        "pot:planned_at": dump_number(budget.planned_at),
+        "pot:until": dump_number(budget.until),
     }
 
 
 def terms_fields(terms: ShareTiming) -> dict[str, str]:
     """The times that a renewal goes by."""
     return {
-        "beat_s": number(terms.heartbeat_s),
-        "ttl_s": number(terms.ttl_s),
-        "lease_s": number(terms.lease_s),
-        "eager_s": number(terms.eager_s),
+        "beat_s": dump_number(terms.heartbeat_s),
+        "ttl_s": dump_number(terms.ttl_s),
+        "lease_s": dump_number(terms.lease_s),
+        "eager_s": dump_number(terms.eager_s),
     }

@@ -46,7 +46,7 @@ def make_plan(state: PoolState, world: Environment) -> ImageChanges:
 
 
 def fold_inbox(image: PoolImage, state: PoolState, world: Environment) -> None:
-    """Fold what the inbox holds, and divide the pot where that was asked for."""
+    """Fold what the inbox holds, and divide the budget where that was asked for."""
     # Opening a session makes a pool that is new, and plans anew where time has passed.
     session = PoolSession(image, state.pool, world)
     for event in state.events:
@@ -87,7 +87,7 @@ def _fold_refused(session: PoolSession, rest: str) -> None:
     from flyball.stores import shares
 
     kind, times, age_s, node = rest.split("\t")
-    shares.fold_refusals(session, SignalKind(kind), int(times), node=node, age_s=records.real(age_s))
+    shares.fold_refusals(session, SignalKind(kind), int(times), node=node, age_s=records.parse_float(age_s))
 
 
 def _fold_trial_end(session: PoolSession, outcome: str) -> None:
@@ -129,7 +129,7 @@ def payload(changes: ImageChanges) -> str:
             "short": [part for name in changes.short for part in ("0", name)],
             "served": changes.served,
             "gone": changes.gone,
-            "notices": [records.plain(mailbox) for mailbox in changes.notices],
+            "notices": [records.escape(mailbox) for mailbox in changes.notices],
         },
         ensure_ascii=False,
     )
@@ -339,12 +339,12 @@ class RedisSteps:
             (
                 str(release.claim_id),
                 release.outcome.value,
-                records.number(release.oks),
+                records.dump_number(release.oks),
                 "1" if release.rejected else "",
                 records.amounts_line(release.used),
                 records.buckets_line(release.buckets),
-                records.number(release.asked_at),
-                records.plain(release.words),
+                records.dump_number(release.asked_at),
+                records.escape(release.words),
             )
         )
         self._run_until_done("do_end", pool, argument, after)

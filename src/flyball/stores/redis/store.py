@@ -181,7 +181,9 @@ class RedisStore(AdminReads):
         script = "do_admit"
         if ask.key or ask.ttl_s is not None:
             script = "do_admit_remote"
-            argument = f"{records.number(ask.ttl_s)}\t{ask.key}\t{records.plain(ask.fingerprint)}\t{argument}"
+            argument = (
+                f"{records.dump_number(ask.ttl_s)}\t{ask.key}\t{records.escape(ask.fingerprint)}\t{argument}"
+            )
         try:
             verdict = records.parse_verdict(ask.pool, self._run_until_done(script, ask.pool, argument, after))
         except StoreError as error:
@@ -204,7 +206,7 @@ class RedisStore(AdminReads):
         pool = self._registry.find_pool(claim_id)
         if pool is None:
             return None, after
-        named = f"{claim_id}\t{records.number(asked_at)}"
+        named = f"{claim_id}\t{records.dump_number(asked_at)}"
         if not advance:
             head = str(self._run_once("do_poll", pool, f"{named}\t"))
             if head == "project":
@@ -221,7 +223,7 @@ class RedisStore(AdminReads):
         pool = self._registry.find_pool(claim_id)
         if pool is None:
             return False
-        argument = f"{claim_id}\t{records.number(asked_at)}\t{ttl_s!r}"
+        argument = f"{claim_id}\t{records.dump_number(asked_at)}\t{ttl_s!r}"
         return bool(self._run_once("do_extend", pool, argument) == "1")
 
     def note(self, name: str, fresh: str) -> str:
@@ -252,7 +254,9 @@ class RedisStore(AdminReads):
         pool = self._registry.find_pool(claim_id)
         if pool is None:
             return False, after
-        argument = f"{claim_id}\t{records.holder_line(holder)}\t{launcher_pid}\t{records.number(asked_at)}"
+        argument = (
+            f"{claim_id}\t{records.holder_line(holder)}\t{launcher_pid}\t{records.dump_number(asked_at)}"
+        )
         return self._run_until_done("do_rebind", pool, argument, after) == "1", after
 
     def record_running(self, ask: Ask) -> tuple[int, AfterCommit]:
@@ -268,7 +272,7 @@ class RedisStore(AdminReads):
         check_ask(ask)
         after = AfterCommit()
         self._carry(after)
-        argument = f"{records.ask_line(ask)}\t\t{for_s!r}\t{records.plain(why)}"
+        argument = f"{records.ask_line(ask)}\t\t{for_s!r}\t{records.escape(why)}"
         claim_id = int(self._run_until_done("do_pause", ask.pool, argument, after))
         self._registry.note_owner(claim_id, ask.pool)
         return claim_id, after
@@ -328,7 +332,7 @@ class RedisStore(AdminReads):
         for claim_id, holder in claims:
             pool = self._registry.find_pool(claim_id)
             if pool is not None:
-                words = records.plain(why)
+                words = records.escape(why)
                 lines.setdefault(pool, []).append(f"c\t{claim_id}\t{words}\t{records.holder_line(holder)}")
         for pool, dead in lines.items():
             self._run_until_done("do_reclaim", pool, "\n".join(dead), after)
@@ -360,7 +364,7 @@ class RedisStore(AdminReads):
         event = script_runner.signal_event(signal, project=project, name=name, claim_id=claim_id)
         answered = claim_id if first and claim_id is not None else ""
         # It is in the inbox after the first step: the next plan folds it, if we never get to.
-        argument = f"{answered}\t{records.number(asked_at)}\t{event}"
+        argument = f"{answered}\t{records.dump_number(asked_at)}\t{event}"
         self._run_until_done("do_report", pool, argument, after, patience=REPORT_ROUNDS)
         return after
 

@@ -165,8 +165,8 @@ DROP_DEMAND = f"DELETE FROM demand WHERE (pool, project, {WHO}) = (?, ?, ?, ?, ?
 
 LIFE = "SELECT epoch, since FROM life"
 PUT_LIFE = "INSERT OR REPLACE INTO life (one, epoch, since) VALUES (1, ?, ?)"
-POT = f"SELECT {BUDGET} FROM pot WHERE pool = ?"
-PUT_POT = _insertion("pot", f"pool, {BUDGET}", "INSERT OR REPLACE INTO")
+BUDGET_OF_POOL = f"SELECT {BUDGET} FROM pot WHERE pool = ?"
+PUT_BUDGET = _insertion("pot", f"pool, {BUDGET}", "INSERT OR REPLACE INTO")
 SHARES = f"SELECT {SHARE} FROM share WHERE pool = ? ORDER BY name"
 SHARE_BY_NAME = f"SELECT {SHARE} FROM share WHERE pool = ? AND name = ?"
 # Not "replace": that would be a removal and an insertion, without a word to the trigger of the first.
@@ -419,12 +419,12 @@ class SqliteRows:
     def put_life(self, life: Life) -> None:
         self._run(PUT_LIFE, (life.epoch, life.since))
 
-    def pot(self, pool: str) -> ShareBudget | None:
-        row = self._run(POT, (pool,)).fetchone()
+    def share_budget(self, pool: str) -> ShareBudget | None:
+        row = self._run(BUDGET_OF_POOL, (pool,)).fetchone()
         return codec.parse_budget(row) if row is not None else None
 
-    def put_pot(self, pool: str, pot: ShareBudget) -> None:
-        self._run(PUT_POT, (pool, *codec.budget_values(pot)))
+    def put_share_budget(self, pool: str, budget: ShareBudget) -> None:
+        self._run(PUT_BUDGET, (pool, *codec.budget_values(budget)))
 
     def share(self, pool: str, name: str) -> ShareLease | None:
         row = self._run(SHARE_BY_NAME, (pool, name)).fetchone()

@@ -6,7 +6,7 @@ local call, format, match, max, min = redis.call, string.format, string.match, m
 local record = {}
 
 -- Exact: seventeen digits bring a double back as it was.
--- twin: stores/redis/records.py number
+-- twin: stores/redis/records.py dump_number
 local function text(number)
   if number == nil then return '' end
   if number % 1 == 0 and number < 1e15 and number > -1e15 then return format('%d', number) end

@@ -1,5 +1,5 @@
 -- One renewal of a share lease. Mirrors core/share_lease/renewal.py and the first half of stores/shares.py name by name.
-local pot, renewal = nil, {}
+local budget, renewal = nil, {}
 
 -- twin: stores/redis/records.py renewal_line
 function renewal.parse(line)
@@ -13,22 +13,22 @@ function renewal.parse(line)
   return r
 end
 
--- -- the pot ----------------------------------------------------------------------------------------------
+-- -- the budget ----------------------------------------------------------------------------------------------
 
 -- How much of the pool share leases may hold now.
 -- twin: stores/shares.py cap_for
 function renewal.cap()
   local paused_s = pool.closed_until and pool.closed_until - now or 0
-  if pool.phase == 'open' or paused_s > (pot.cap ~= 0 and pot.beat_s or 0) then return 0 end
+  if pool.phase == 'open' or paused_s > (budget.cap ~= 0 and budget.beat_s or 0) then return 0 end
   if pool.phase == 'trial' then return (not pool.trial_id or pool.trial_id == TRIAL_ID) and 1 or 0 end
-  local cap = pot.estimate and min(pool.cap, max(1, math.floor(pot.estimate))) or pool.cap
-  local single, low = pool.in_use - pot.held, pool.low_in_use - pot.held
+  local cap = budget.estimate and min(pool.cap, max(1, math.floor(budget.estimate))) or pool.cap
+  local single, low = pool.in_use - budget.held, pool.low_in_use - budget.held
   local in_line = max(0, min(pool.waiting, math.floor(cap / 2) - single))
   local reserve = min(pool.reserve, max(0, cap - 1))
   return max(0, min(cap - single - in_line, cap - reserve - low))
 end
 
--- The pot as it stands now, made where there was none. False where the plan has not said the terms yet.
+-- The budget as it stands now, made where there was none. False where the plan has not said the terms yet.
 -- twin: stores/shares.py _current_budget
 -- twin: core/share_lease/renewal.py in_epoch
 -- twin: stores/redis/records.py parse_budget
@@ -39,39 +39,39 @@ function renewal.read_budget()
   if not v[1] then return false end
   local epoch = shares.epoch()
   pool.bound_oks, pool.hold_mean_s = tonumber(v[5]), tonumber(v[6])
-  pot = {beat_s = tonumber(v[1]), ttl_s = v[2], lease_s = tonumber(v[3]), eager_s = tonumber(v[4])}
+  budget = {beat_s = tonumber(v[1]), ttl_s = v[2], lease_s = tonumber(v[3]), eager_s = tonumber(v[4])}
   if v[7] then
-    pot.held, pot.cap, pot.nodes, pot.learning_until = tonumber(v[7]), tonumber(v[8]), tonumber(v[9]), tonumber(v[10])
-    pot.busy, pot.active, pot.estimate = tonumber(v[12]), tonumber(v[13]), tonumber(v[14])
-    pot.dirty, pot.planned_at, pot['until'] = tonumber(v[15]), tonumber(v[16]), tonumber(v[17])
+    budget.held, budget.cap, budget.nodes, budget.learning_until = tonumber(v[7]), tonumber(v[8]), tonumber(v[9]), tonumber(v[10])
+    budget.busy, budget.active, budget.estimate = tonumber(v[12]), tonumber(v[13]), tonumber(v[14])
+    budget.dirty, budget.planned_at, budget['until'] = tonumber(v[15]), tonumber(v[16]), tonumber(v[17])
     if v[11] ~= epoch then
       shares.life_since(epoch)
-      renewal.put('learning_until', now + pot.lease_s)
+      renewal.put('learning_until', now + budget.lease_s)
       renewal.put('epoch', epoch)
     end
   else
-    pot.cap, pot.held, pot.nodes, pot.busy, pot.active, pot.dirty = 0, 0, 0, 0, 0, 0
-    pot.learning_until, pot.planned_at = shares.life_since(epoch) + pot.lease_s, -math.huge
+    budget.cap, budget.held, budget.nodes, budget.busy, budget.active, budget.dirty = 0, 0, 0, 0, 0, 0
+    budget.learning_until, budget.planned_at = shares.life_since(epoch) + budget.lease_s, -math.huge
     for field, value in pairs({
       cap = 0, held = 0, nodes = 0, busy = 0, active = 0, dirty = 0, epoch = epoch,
-      learning_until = pot.learning_until, planned_at = pot.planned_at, ['until'] = math.huge,
+      learning_until = budget.learning_until, planned_at = budget.planned_at, ['until'] = math.huge,
     }) do
       renewal.put(field, value)
     end
     session.put('pot:estimate', '')
   end
   local cap = renewal.cap()
-  if cap ~= pot.cap then
+  if cap ~= budget.cap then
     renewal.put('cap', cap)
     -- Counted, so that a plan which is being made takes away only what it has seen.
-    renewal.put('dirty', pot.dirty + 1)
+    renewal.put('dirty', budget.dirty + 1)
   end
   return true
 end
 
--- no twin: a field of the pot is a field of its pool; Python replaces the whole pot
+-- no twin: a field of the budget is a field of its pool; Python replaces the whole budget
 function renewal.put(field, value)
-  pot[field] = value
+  budget[field] = value
   session.put('pot:' .. field, value)
 end
 
@@ -79,9 +79,9 @@ end
 
 -- twin: core/share_lease/renewal.py _first_row
 function renewal.first_row(r)
-  local fair = math.floor(pot.cap / (pot.nodes + 1))
+  local fair = math.floor(budget.cap / (budget.nodes + 1))
   return {
-    name = r.name, slots = 0, owed = 0, target = max(fair, min(1, pot.cap)), wants = 0, peak = 0, draining = false,
+    name = r.name, slots = 0, owed = 0, target = max(fair, min(1, budget.cap)), wants = 0, peak = 0, draining = false,
     since = now, expires_at = 0, successes = r.successes, throttles = r.throttles, overloads = r.overloads,
   }
 end
@@ -91,20 +91,20 @@ end
 function renewal.apply(row, r)
   local s = {name = r.name, seq = r.seq, target = row.target, wants = r.wants, peak = r.peak}
   s.draining, s.mailbox = row.draining or r.leaving, r.mailbox
-  local learning, others = now < pot.learning_until, pot.held - row.slots
+  local learning, others = now < budget.learning_until, budget.held - row.slots
   local target = s.draining and 0 or row.target
   -- While others may still be unheard no holder is asked for what could not be given to another.
-  if not s.draining and learning and others + r.holds <= pot.cap then target = max(target, r.holds) end
-  local growth = learning and 0 or max(0, min(target - r.holds, pot.cap - others - r.holds))
+  if not s.draining and learning and others + r.holds <= budget.cap then target = max(target, r.holds) end
+  local growth = learning and 0 or max(0, min(target - r.holds, budget.cap - others - r.holds))
   s.slots = r.holds + growth
   if learning then
     s.owed = min(max(row.owed, r.beyond), s.slots)
   else
-    s.owed = min(row.owed + max(0, r.holds - row.slots), max(0, others + s.slots - pot.cap), s.slots)
+    s.owed = min(row.owed + max(0, r.holds - row.slots), max(0, others + s.slots - budget.cap), s.slots)
   end
   s.since = (s.slots > 0) ~= (row.slots > 0) and now or row.since
   -- A TTL that was shortened meanwhile must not overtake the one a holder still counts on.
-  s.expires_at = max(row.expires_at, now + pot.lease_s)
+  s.expires_at = max(row.expires_at, now + budget.lease_s)
   return s, target
 end
 
@@ -122,22 +122,22 @@ function renewal.count(row, s, known)
   if change ~= 0 then
     session.put('in_use', pool.in_use + change)
     session.put('low_in_use', pool.low_in_use + change)
-    renewal.put('held', pot.held + change)
+    renewal.put('held', budget.held + change)
   end
   local nodes = (s.draining and 0 or 1) - ((known and not row.draining) and 1 or 0)
-  if nodes ~= 0 then renewal.put('nodes', pot.nodes + nodes) end
+  if nodes ~= 0 then renewal.put('nodes', budget.nodes + nodes) end
   local busy = shares.busy(s) - (known and shares.busy(row) or 0)
-  if busy ~= 0 then renewal.put('busy', pot.busy + busy) end
+  if busy ~= 0 then renewal.put('busy', budget.busy + busy) end
   local active = (shares.is_active(s) and 1 or 0) - ((known and shares.is_active(row)) and 1 or 0)
-  if active ~= 0 then renewal.put('active', pot.active + active) end
+  if active ~= 0 then renewal.put('active', budget.active + active) end
   local cap = renewal.cap()
-  if cap ~= pot.cap then renewal.put('cap', cap) end
+  if cap ~= budget.cap then renewal.put('cap', cap) end
 end
 
 -- Those who wait for what was given up; no more than could be served.
 -- twin: stores/shares.py _apply_renewal
 function renewal.tell_short(s)
-  local room = pot.cap - pot.held
+  local room = budget.cap - budget.held
   if room <= 0 then return end
   for _, name in ipairs(call('ZRANGE', PREFIX .. 'short', 0, room)) do
     if name ~= s.name and room > 0 then
@@ -173,8 +173,8 @@ end
 -- twin: stores/shares.py _is_plan_due
 -- twin: core/share_lease/timing.py ShareTiming.plan_every_s
 function renewal.due(planned)
-  local every_s = max(pot.eager_s, PLAN_PER_NODE_S * pot.nodes)
-  return pot.dirty > 0 and (planned or now <= pot.planned_at or now >= pot.planned_at + every_s)
+  local every_s = max(budget.eager_s, PLAN_PER_NODE_S * budget.nodes)
+  return budget.dirty > 0 and (planned or now <= budget.planned_at or now >= budget.planned_at + every_s)
     and not shares.being_divided()
 end
 
@@ -186,7 +186,7 @@ function renewal.feed(before, r)
   local oks, throttles = r.successes - before.successes, r.throttles - before.throttles
   local overloads = r.overloads - before.overloads
   local trial = pool.phase == 'trial' and call('HGET', PREFIX .. 'pool', 'trial_name') == r.node
-  if pool.in_use - pot.held + (pot.active > 0 and pot.busy or 0) >= pool.cap then
+  if pool.in_use - budget.held + (budget.active > 0 and budget.busy or 0) >= pool.cap then
     session.put('bound_at', now)
     if oks > 0 then session.put('bound_oks', pool.bound_oks + oks) end
     session.plan_soon()
@@ -215,9 +215,9 @@ end
 -- twin: core/share_lease/renewal.py renew
 -- twin: stores/redis/records.py parse_reply
 function renewal.reply(s, target)
-  local learning = now < pot.learning_until and '1' or ''
+  local learning = now < budget.learning_until and '1' or ''
   local gate = min(target, s.slots - s.owed)
-  return format('%d\t\t%d\t%d\t%d\t%s\t%s', s.seq, s.slots, gate, target, pot.ttl_s, learning)
+  return format('%d\t\t%d\t%d\t%d\t%s\t%s', s.seq, s.slots, gate, target, budget.ttl_s, learning)
 end
 
 -- no twin: reads a field of its own reply, which went with a pause

@@ -69,7 +69,7 @@ end
 
 -- -- what a plan changes ----------------------------------------------------------------------------------
 
--- Did another process divide the pot meanwhile, or a lease renew that was to be evicted? Then once more.
+-- Did another process divide the budget meanwhile, or a lease renew that was to be evicted? Then once more.
 -- no twin: only here is a plan made outside the step that asked for it
 function shares.outdated(plan)
   if plan.divided == '' then return false end

@@ -17,15 +17,15 @@ if stage == '' then
       total.waiting, use.waiting = total.waiting + 1, use.waiting + 1
     end
   end
-  local shared, pot = call('HKEYS', PREFIX .. 'shares'), {held = 0, nodes = 0, busy = 0, active = 0}
+  local shared, budget = call('HKEYS', PREFIX .. 'shares'), {held = 0, nodes = 0, busy = 0, active = 0}
   for _, name in ipairs(shared) do
     local s = shares.find(name)
-    pot.held, pot.busy = pot.held + s.slots, pot.busy + shares.busy(s)
-    pot.nodes, pot.active = pot.nodes + (s.draining and 0 or 1), pot.active + (shares.is_active(s) and 1 or 0)
+    budget.held, budget.busy = budget.held + s.slots, budget.busy + shares.busy(s)
+    budget.nodes, budget.active = budget.nodes + (s.draining and 0 or 1), budget.active + (shares.is_active(s) and 1 or 0)
   end
-  total.in_use, total.low_in_use = total.in_use + pot.held, total.low_in_use + pot.held
+  total.in_use, total.low_in_use = total.in_use + budget.held, total.low_in_use + budget.held
   if call('HEXISTS', PREFIX .. 'pool', 'pot:held') == 1 then
-    for what, number in pairs(pot) do session.put('pot:' .. what, number) end
+    for what, number in pairs(budget) do session.put('pot:' .. what, number) end
   end
   for _, field in ipairs(call('HKEYS', PREFIX .. 'pool')) do
     local name = match(field, '^use:(.*)$')

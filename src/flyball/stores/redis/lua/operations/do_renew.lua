@@ -10,12 +10,12 @@ if unready then return unready end
 if stage ~= 'serve' then
   if not renewal.read_budget() then return session.ask_for_plan(stage) end
   local row, moved, replans = shares.find(r.name), stage == 'fed', false
-  local planned = stage == 'again' or session.divided or now == pot.planned_at
+  local planned = stage == 'again' or session.divided or now == budget.planned_at
   if stage == '' then
     if row and r.seq <= row.seq then return renewal.stale_reply(r) end
     local before, s, told = renewal.take(row, r)
     replans = renewal.replans(before, s, row ~= nil)
-    if replans then renewal.put('dirty', pot.dirty + 1) end
+    if replans then renewal.put('dirty', budget.dirty + 1) end
     reply, row = renewal.reply(s, told), s
     -- Before it is answered: who tells of a refusal must not go on as if nothing had happened.
     if renewal.feed(before, r) then return session.ask_for_plan('fed ' .. (planned and '1' or '0') .. reply) end
@@ -28,11 +28,11 @@ if stage ~= 'serve' then
   if stage ~= 'again' then
     if renewal.due(planned) then return session.ask_for_plan('again', '', false, true) end
     -- Too soon after the last plan: a holder with news comes again, and finds it made or makes it.
-    if pot.dirty > 0 and (moved or replans) then
+    if budget.dirty > 0 and (moved or replans) then
       shares.notice(r.mailbox)
       -- Who has joined and never comes again is unknown to the last plan, so that did not say when to look.
-      if row.expires_at < pot['until'] then renewal.put('until', row.expires_at) end
-      if pot['until'] < pool.valid_until then session.put('valid_until', pot['until']) end
+      if row.expires_at < budget['until'] then renewal.put('until', row.expires_at) end
+      if budget['until'] < pool.valid_until then session.put('valid_until', budget['until']) end
     end
   end
   if planned then
