@@ -38,7 +38,7 @@ from flyball.stores.handoff import (
 )
 from flyball.stores.pool_session import PoolSession, ask_fact, candidate
 from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release, WakeUp
-from flyball.stores.read_only_rows import projection
+from flyball.stores.read_only_rows import read_only
 from flyball.stores.rows import Grant, Rows
 from flyball.stores.transaction import merge_effects, operation
 
@@ -187,7 +187,7 @@ class StoreOperations(AdminOperations):
                     return None, AfterCommit()
                 if claim.expires_at is None or not claim.holder.pid:
                     return verdicts.verdict_for_claim(
-                        self._session(projection(rows), claim.pool), claim
+                        self._session(read_only(rows), claim.pool), claim
                     ), AfterCommit()
         with self._write() as rows:
             carried = self._carry(rows)
@@ -454,7 +454,7 @@ class StoreOperations(AdminOperations):
         with self._read() as rows:
             from flyball.stores.snapshot import take_snapshot
 
-            return take_snapshot(projection(rows), self._world)
+            return take_snapshot(read_only(rows), self._world)
 
     @operation
     def facts(self, *, limit: int) -> list[Fact]:

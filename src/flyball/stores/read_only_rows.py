@@ -37,7 +37,7 @@ _WRITES = frozenset(
 )
 
 
-class _Projection:
+class ReadOnlyRows:
     """Reads pass through; writes are forgotten, but for what planning reads back."""
 
     def __init__(self, rows: Rows) -> None:
@@ -101,5 +101,5 @@ class _Projection:
         return use
 
 
-def projection(rows: Rows) -> Rows:
-    return cast(Rows, _Projection(rows))
+def read_only(rows: Rows) -> Rows:
+    return cast(Rows, ReadOnlyRows(rows))

@@ -1,6 +1,6 @@
-"""Looking without touching: what every pool would decide right now.
+"""Reading without writing: what every pool would decide right now.
 
-It works on a projection: a stale plan is shown as it would be, and stays stale in the store.
+It works on read-only rows: a stale plan is shown as it would be, and stays stale in the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ASKS_SHOWN = 200
 
 
 def take_snapshot(rows: Rows, world: Environment) -> Snapshot:
-    """Every pool with any state, from a projection."""
+    """Every pool with any state, from read-only rows."""
     pools = tuple(_pool(PoolSession(rows, name, world)) for name in rows.pools())
     return Snapshot(rows.now, pools, rows.machine(), resources_in_use(rows))
 
