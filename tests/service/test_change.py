@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 import pytest
 
 from flyball.governor import status
-from flyball.service.monitor import _AGES, _COUNTDOWNS, _UNCOMPARED, same
+from flyball.service.monitor import _AGES, _COUNTDOWNS, _UNCOMPARED, is_unchanged
 from flyball.testing import Scene
 from tests.service.kit import seen_in
 
@@ -47,7 +47,7 @@ def test_time_alone_changes_nothing(scene: Scene, elapsed_s: float) -> None:
     scene.wait(elapsed_s)
     after = seen_in(scene)
     assert before.body != after.body
-    assert same(before.plain, after.plain, elapsed_s=elapsed_s)
+    assert is_unchanged(before.plain, after.plain, elapsed_s=elapsed_s)
 
 
 HAPPENINGS: dict[str, Callable[[Scene], object]] = {
@@ -70,10 +70,10 @@ def test_what_happens_is_news(scene: Scene, what: str) -> None:
     before = seen_in(scene)
     HAPPENINGS[what](scene)
     scene.wait(0.5)
-    assert not same(before.plain, seen_in(scene).plain, elapsed_s=0.5)
+    assert not is_unchanged(before.plain, seen_in(scene).plain, elapsed_s=0.5)
 
 
 def test_the_end_of_a_settle_is_news(scene: Scene) -> None:
     before = seen_in(busy(scene))
     scene.wait(600)
-    assert not same(before.plain, seen_in(scene).plain, elapsed_s=600)
+    assert not is_unchanged(before.plain, seen_in(scene).plain, elapsed_s=600)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.pool.verdict import Reason, Verdict, VerdictKind
+from flyball.service.lease_requests import fingerprint, parse_key, parse_wait, retry_after_s
 from flyball.service.problems import ProblemError
-from flyball.service.run_contract import fingerprint, key_of, retry_after_s, wait_of
 from flyball.service.tokens import Scope
 from tests.cases import every
 from tests.service.kit import Running, until
@@ -152,13 +152,13 @@ def test_the_order_and_space_of_json_do_not_matter(value: dict[str, object], cha
 @every("key", ["", " ", "k" * 256, "schlüssel", "a\x01b", '""'])
 def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
     with pytest.raises(ProblemError, match="1 to 255"):
-        key_of({"idempotency-key": key}, b"{}", tenant="", route="r")
+        parse_key({"idempotency-key": key}, b"{}", tenant="", route="r")
 
 
 def test_keys_are_told_apart_by_who_and_where() -> None:
     scopes = [("", "r"), ("t", "r"), ("", "q"), ("r", "")]
     found = [
-        key_of({"idempotency-key": "k"}, b"", tenant=tenant, route=route).key for tenant, route in scopes
+        parse_key({"idempotency-key": "k"}, b"", tenant=tenant, route=route).key for tenant, route in scopes
     ]
     assert len(set(found)) == len(scopes)
 
@@ -185,4 +185,4 @@ def test_those_refused_together_come_back_apart() -> None:
     [("wait=3", 3), ("wait=61", 60), ("WAIT = 7", 7), ("wait=-1", 0), ("await=9", 0), ("wait=x", 0), ("", 0)],
 )
 def test_how_long_to_wait_is_read_from_prefer(prefer: str, wait_s: float) -> None:
-    assert wait_of({"prefer": prefer}) == wait_s
+    assert parse_wait({"prefer": prefer}) == wait_s

@@ -28,9 +28,9 @@ class Story:
         look, before = look or seen_in(self.scene), self._last
         facts = new_facts(before.facts, look.facts) if before else []
         if before is not None:
-            seen.tell_between(self.registry, before.status, look.status, [*self._facts, *facts])
-        seen.tell_facts(self.registry, facts)
-        seen.tell_now(self.registry, look.status)
+            seen.record_changes(self.registry, before.status, look.status, [*self._facts, *facts])
+        seen.record_facts(self.registry, facts)
+        seen.record_state(self.registry, look.status)
         self._last, self._facts = look, facts
         self.scene.wait(0.5)
 

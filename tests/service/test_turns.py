@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from flyball.service import fair_scheduling as module
-from flyball.service.fair_scheduling import TenantScheduler, Turn, step_aside
+from flyball.service.fair_scheduling import TenantScheduler, Turn, end_turn
 
 
 def on_a_loop(main: Callable[[], Awaitable[None]]) -> None:
@@ -135,7 +135,7 @@ def test_stepping_aside_ends_the_turn_of_the_request_that_waits_and_of_no_other(
 
         async def waits() -> None:
             await asking._ask("one")
-            step_aside()
+            end_turn()
 
         asking.ask("two")
         await asyncio.gather(asyncio.create_task(waits()))
@@ -143,7 +143,7 @@ def test_stepping_aside_ends_the_turn_of_the_request_that_waits_and_of_no_other(
         asking.ask("four")
         await settle()
         assert asking.order == ["two", "one", "three"]
-        step_aside()
+        end_turn()
         await settle()
         assert len(asking.order) == 3
 

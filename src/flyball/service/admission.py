@@ -1,4 +1,4 @@
-"""The order of things for an ask over HTTP, the same for leases and for an org's runs.
+"""The way of an ask over HTTP, the same for leases and for an org's runs.
 
     place    one step of the store: replay, grant, stand in line, or refuse
     hold     with ``Prefer: wait``, until a slot is handed over, the time is up, the client leaves, or we end
@@ -9,7 +9,7 @@ Under a key, one request at a time waits at a server: another is answered 409, s
 told is not known yet. At two servers both may wait. The ask is then woken at the one that asked last, and is
 that one's to withdraw; the other looks for itself.
 
-How clients should try again: changed with one request, for all clients of a store, without a release.
+Here too is the policy by which clients try again: one request changes it for all clients of a store.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from flyball.governor.internals import internals
 from flyball.governor.remote.leases import RemoteAsk, RemoteLeases
 from flyball.observe import metrics
 from flyball.service.auth import ANYBODY, Caller
-from flyball.service.fair_scheduling import step_aside
-from flyball.service.org_settings import OrgBook
+from flyball.service.fair_scheduling import end_turn
+from flyball.service.lease_requests import IN_FLIGHT_RETRY_S, read_body
+from flyball.service.lease_schemas import takes
+from flyball.service.org_settings import OrgRegistry
 from flyball.service.problems import ProblemError
-from flyball.service.run_contract import IN_FLIGHT_RETRY_S, read_body
-from flyball.service.run_contract_schemas import takes
 from flyball.service.state import ENDING, Service
 from flyball.service.tokens import Scope
 
 _LARGEST_ID = 2**63
 _ENDING_RETRY_S = 2
 _TURNS_TO_NOTICE = 3
-"""A closed connection is read in one turn of the loop, told in the next, and heard of in a third."""
+"""A closed connection is read in one turn of the loop, reported in the next, and seen in a third."""
 AnyRequest = Request[Any, Any, Any]
 
 
@@ -66,24 +66,24 @@ class Admitted:
 
 
 class Admission:
-    """Asks of those without a process. ``start`` and ``stop`` belong to the event loop that serves."""
+    """Asks of clients elsewhere. ``start`` and ``stop`` belong to the event loop that serves."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.afar = RemoteLeases(service.governor)
-        self.orgs = OrgBook(service)
+        self.remote = RemoteLeases(service.governor)
+        self.orgs = OrgRegistry(service)
         self._waiting: set[str] = set()
         """The keys under which a request waits here."""
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._sweeping = asyncio.create_task(self.afar.run(draining=lambda: self.service.draining))
+        self._sweeping = asyncio.create_task(self.remote.run(draining=lambda: self.service.draining))
 
     async def stop(self) -> None:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait({self._sweeping})
-        await asyncio.to_thread(self.afar.close)
+        await asyncio.to_thread(self.remote.close)
 
     # -- asking -------------------------------------------------------------------------------------
 
@@ -100,21 +100,21 @@ class Admission:
         deadline, gone_id = time.monotonic() + wait_s, 0
         while True:
             self._check_not_waiting(order.key)
-            verdict = await self.afar.place_async(order, park=park)
+            verdict = await self.remote.place_async(order, park=park)
             waits = wait_s > 0 or (verdict.replayed and not tickets)
             if verdict.granted or not verdict.claim_id or not waits:
-                return await self._answered(request, order, Admitted(verdict, verdict.granted))
+                return await self._finish(request, order, Admitted(verdict, verdict.granted))
             if verdict.replayed and verdict.claim_id == gone_id:
                 # A key is remembered only for what was served: it was, and has ended since.
                 return Admitted(verdict, held=True)
             held = await self._wait(request, order, verdict, max(0.0, deadline - time.monotonic()))
             if held is not None:
-                return await self._answered(request, order, Admitted(verdict, held))
+                return await self._finish(request, order, Admitted(verdict, held))
             # The ask was removed: stand in line again, or hear why that is useless.
             gone_id = verdict.claim_id
 
-    async def _answered(self, request: AnyRequest, order: RemoteAsk, admitted: Admitted) -> Admitted:
-        """What there is to tell, unless the client has gone: without a key, it can never hear of it."""
+    async def _finish(self, request: AnyRequest, order: RemoteAsk, admitted: Admitted) -> Admitted:
+        """Take an ask back whose client has gone: without a key, it can never learn of it."""
         if admitted.claim_id and not order.key and await has_left(request):
             await self._leave(order, admitted.verdict)
         self._count(request, order, admitted)
@@ -134,11 +134,11 @@ class Admission:
     ) -> bool | None:
         """True: it became a lease. False: it still waits. None: it is gone."""
         began = time.monotonic()
-        step_aside()
+        end_turn()
         leaving = asyncio.create_task(until_left(request))
         try:
             with self._waiting_under(order.key if wait_s else ""):
-                waited = await self.afar.wait_async(
+                waited = await self.remote.wait_async(
                     verdict.claim_id,
                     pool=order.pool,
                     timeout_s=wait_s,
@@ -157,7 +157,7 @@ class Admission:
         if waited.gone:
             return None
         if not waited.held and wait_s > order.ttl_s / 4:
-            await self.afar.extend_async(verdict.claim_id, ttl_s=order.ttl_s, asked_at=verdict.asked_at)
+            await self.remote.extend_async(verdict.claim_id, ttl_s=order.ttl_s, asked_at=verdict.asked_at)
         return waited.held
 
     async def _leave(self, order: RemoteAsk, verdict: Verdict) -> NoReturn:
@@ -171,11 +171,11 @@ class Admission:
 
         An ask for which another server waits by now is left to that one.
         """
-        claim = await self.afar.claim_async(verdict.claim_id) if order.key else None
+        claim = await self.remote.claim_async(verdict.claim_id) if order.key else None
         if claim is not None and claim.held:
             return True
-        if claim is None or self.afar.woken_here(claim):
-            await self.afar.withdraw_async(verdict.claim_id, asked_at=verdict.asked_at)
+        if claim is None or self.remote.woken_here(claim):
+            await self.remote.withdraw_async(verdict.claim_id, asked_at=verdict.asked_at)
         return False
 
     def check_open(self) -> None:
@@ -203,16 +203,16 @@ class Admission:
 
     async def check_token(self, claim_id: int, token: str) -> float:
         """Refuse a client that does not have the claim's token; when the claim was asked for."""
-        await self.afar.ready_async()
+        await self.remote.ready_async()
         known = 0 < claim_id < _LARGEST_ID
-        asked_at = self.afar.vouched_at(claim_id, token) if known else None
+        asked_at = self.remote.vouched_at(claim_id, token) if known else None
         if asked_at is None:
             words = f"Lease-Token is not the token of {claim_id}; it was in the answer that gave the lease"
             raise ProblemError(403, "lease-token", words, lease=claim_id if known else None)
         return asked_at
 
 
-def tenant_of(request: AnyRequest) -> str:
+def tenant_name(request: AnyRequest) -> str:
     """Whose token it is; empty where none was brought."""
     caller: Caller = request.scope["state"].get("caller", ANYBODY)
     return caller.name
@@ -221,16 +221,16 @@ def tenant_of(request: AnyRequest) -> str:
 def known_id(claim_id: int) -> int:
     """Beyond this no store counts."""
     if not 0 < claim_id < _LARGEST_ID:
-        raise unknown(claim_id)
+        raise unknown_error(claim_id)
     return claim_id
 
 
-def unknown(claim_id: int) -> ProblemError:
+def unknown_error(claim_id: int) -> ProblemError:
     words = f"there is no lease or ticket {claim_id}: it ended, or never was"
     return ProblemError(404, "unknown-lease", words, lease=claim_id if 0 < claim_id < _LARGEST_ID else None)
 
 
-def gone(claim_id: int) -> ProblemError:
+def gone_error(claim_id: int) -> ProblemError:
     words = f"{claim_id} has ended: it was released, or not renewed in time"
     return ProblemError(410, "gone", words, lease=claim_id)
 
@@ -261,7 +261,7 @@ _NOTE = "client-policy"
 async def get_policy(admission: Admitting) -> Policy:
     """How clients should try again after a refusal."""
     store = internals(admission.service.governor).store
-    said = (await admission.afar.call(partial(store.notes, _NOTE))).get(_NOTE)
+    said = (await admission.remote.call(partial(store.notes, _NOTE))).get(_NOTE)
     return policy_of(said.encode(), "the policy in the store") if said is not None else Policy()
 
 
@@ -276,7 +276,7 @@ async def put_policy(admission: Admitting, body: RawBody) -> Policy:
     """Replace it; what is left out is as it is out of the box. Clients ask once a minute."""
     policy = read_body(body, Policy)
     text = msgspec.json.encode(policy).decode()
-    await admission.afar.call(partial(internals(admission.service.governor).store.set_note, _NOTE, text))
+    await admission.remote.call(partial(internals(admission.service.governor).store.set_note, _NOTE, text))
     return policy
 
 

@@ -1,10 +1,7 @@
-"""The application: routes, guard, problems, and the front before all of them.
+"""The application: routes, guard, problems, and the middleware before all of them.
 
-The OpenAPI document, made from the routes: served at ``/v1/openapi.json``, source of the reference.
-
-What the code says about each field: the sentence under it, read from the source of its class.
-
-One place to write it. The OpenAPI document and the reference page repeat it.
+The OpenAPI document is made from the routes, and served at ``/v1/openapi.json``; the reference page is made
+from it. What it says about a field is the sentence under that field, read from the source of its class.
 """
 
 from __future__ import annotations
@@ -32,16 +29,16 @@ from flyball.service import admission, problems, timeline
 from flyball.service import schemas as bodies
 from flyball.service.admission import Admission
 from flyball.service.auth import OPEN, check_access
+from flyball.service.lease_schemas import BODIES
 from flyball.service.middleware import RequestMiddleware, Tracing
 from flyball.service.problems import HANDLERS, MEDIA_TYPE, Problem
 from flyball.service.routes import health, leases, orgs, pools, reads, tickets
-from flyball.service.run_contract_schemas import BODIES
 from flyball.service.schemas import PoolSettingsBody
 from flyball.service.state import Service
 from flyball.service.static import page_routes
 from flyball.service.tokens import Scope
 
-_MODULES = (status, status, bodies, timeline, problems, timeline)
+_MODULES = (status, bodies, timeline, problems)
 _HELP = {name: setting.help for name, setting in settings.SETTINGS.items()}
 
 
@@ -92,17 +89,13 @@ _UNTOLD = {"/healthz", "/readyz"}
 _ALWAYS = {"400", "503"}
 _SAID = {
     "400": "The request is wrong; `detail` says how.",
-    "401": "A token is needed, or nobody has this one.",
+    "401": "A token is needed, or this one is not known.",
     "403": "The token may not do this.",
     "404": "There is no such thing; `nearest` names one that may have been meant.",
     "409": "It is in use; `detail` says by what.",
     "413": "The body is larger than 64 KiB.",
     "503": "The store does not answer now, or the server is about to end; see `Retry-After`.",
 }
-
-
-def _word(scope: object) -> str:
-    return scope.value if isinstance(scope, Scope) else str(scope)
 
 
 @get("/v1/openapi.json", operation_id="openapi", tags=["read"], media_type="application/json")
@@ -119,7 +112,7 @@ def encoded() -> bytes:
 @lru_cache(maxsize=1)
 def document() -> dict[str, Any]:
     """The whole document as plain values."""
-    made: dict[str, Any] = _described().openapi_schema.to_schema()
+    made: dict[str, Any] = _described_app().openapi_schema.to_schema()
     _, ours = msgspec.json.schema_components(_OURS, ref_template=_REFERENCE)
     made["components"]["schemas"] |= ours
     describe(made["components"]["schemas"])
@@ -129,14 +122,14 @@ def document() -> dict[str, Any]:
     return made
 
 
-def _described() -> Litestar:
+def _described_app() -> Litestar:
     """An application that is never served: the framework describes routes only inside one."""
     bearer = SecurityScheme(type="http", scheme="bearer", description="`flyball token add` makes one.")
     return Litestar(
         [*ROUTES, get_document],
         dependencies={
-            "service": Provide(_nobody, sync_to_thread=False),
-            "admission": Provide(lambda: _nobody(), sync_to_thread=False),
+            "service": Provide(_not_served, sync_to_thread=False),
+            "admission": Provide(lambda: _not_served(), sync_to_thread=False),
         },
         openapi_config=OpenAPIConfig(
             title="flyball",
@@ -152,12 +145,13 @@ def _described() -> Litestar:
 
 
 _SCOPES = {
-    str(route.operation_id): _word(route.opt.get("scope", Scope.READ)) for route in (*ROUTES, get_document)
+    str(route.operation_id): str(getattr(scope := route.opt.get("scope", Scope.READ), "value", scope))
+    for route in (*ROUTES, get_document)
 }
 """What each operation needs."""
 
 
-def _nobody() -> Service:
+def _not_served() -> Service:
     raise NotImplementedError("this application is described, not served")
 
 

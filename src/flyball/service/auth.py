@@ -1,10 +1,10 @@
 """Who may do what.
 
-On a loopback bind no token is needed: whoever can reach it is a user of this machine. A web page that this
-user happens to look at can reach it too, so without a token two things are checked that a browser cannot be
-made to lie about: the ``Host`` it was asked for is this machine's own (somebody else's name that was pointed
-here is not), and what changes something does not come from another site's page (``Origin``). CORS is off: no
-other page can read an answer.
+On a loopback bind no token is needed: only users of this machine can reach it. A web page that such a user
+looks at can reach it too, so without a token two things are checked that a browser cannot be made to lie
+about: the ``Host`` it was asked for is this machine's own (a foreign name that was pointed here is not), and
+what changes something does not come from another site's page (``Origin``). CORS is off: no other page can
+read an answer.
 
 Everywhere else a bearer token decides. One that is brought is judged in any case: a wrong one is never better
 than none.
@@ -25,14 +25,14 @@ from flyball.service.problems import ProblemError
 from flyball.service.tokens import Scope, TokenStore
 
 OPEN = "open"
-"""In a route's ``opt["scope"]``: anybody may, the state is not told."""
+"""In a route's ``opt["scope"]``: no token is needed, since the state is not shown."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _REALM = 'Bearer realm="flyball"'
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who was let in."""
+    """The sender of a request that was let in."""
 
     name: str
     """Of its token; empty where it brought none."""
@@ -54,30 +54,37 @@ class Access:
         """Who it is, if they may; a problem that says why not otherwise."""
         given = headers.get("authorization")
         if given is not None:
-            caller = self._known(given)
+            caller = self._find_caller(given)
         elif self.token_needed:
-            raise _unauthorized("no-token", "a token is needed: Authorization: Bearer ...", "")
+            raise _unauthorized_error("no-token", "a token is needed: Authorization: Bearer ...", "")
         else:
             self._check_site(method, headers)
             caller = ANYBODY
         if not caller.scope.allows(needed):
-            raise _too_small(caller, needed)
+            detail = f"the token {caller.name!r} may {caller.scope.value}; this needs {needed.value}"
+            challenge = f'{_REALM}, error="insufficient_scope", scope="{needed.value}"'
+            headers = {"WWW-Authenticate": challenge}
+            raise ProblemError(403, "scope", detail, headers=headers, scope=needed.value)
         return caller
 
-    def _known(self, given: str) -> Caller:
+    def _find_caller(self, given: str) -> Caller:
         kind, _, token = given.strip().partition(" ")
         if kind.lower() != "bearer" or not token.strip():
-            words = "this is no bearer token; send Authorization: Bearer ..."
-            raise _unauthorized("wrong-token", words, "invalid_request")
+            words = "this is not a bearer token; send Authorization: Bearer ..."
+            raise _unauthorized_error("wrong-token", words, "invalid_request")
         found = self._keyring.find(token.strip())
         if found is None:
-            words = "nobody has this token; flyball token list shows which there are"
-            raise _unauthorized("wrong-token", words, "invalid_token")
+            words = "this token is not known; flyball token list shows the names of those that are"
+            raise _unauthorized_error("wrong-token", words, "invalid_token")
         return Caller(found.name, found.scope)
 
     def _check_site(self, method: str, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")
-        if host and not self._is_ours(_name_of(f"//{host}")):
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:
+            name = ""
+        if host and name not in self._hosts and not is_loopback_name(name):
             raise ProblemError(
                 403,
                 "other-host",
@@ -88,9 +95,6 @@ class Access:
             raise ProblemError(
                 403, "other-site", f"a page of {origin!r} may not change anything here without a token"
             )
-
-    def _is_ours(self, name: str) -> bool:
-        return name in self._hosts or is_loopback_name(name)
 
 
 def is_loopback_name(name: str) -> bool:
@@ -112,22 +116,9 @@ def _same_place(origin: str, host: str) -> bool:
     return bool(host) and origin.lower().rpartition("://")[2] == host.lower()
 
 
-def _name_of(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-def _unauthorized(kind: str, detail: str, error: str) -> ProblemError:
+def _unauthorized_error(kind: str, detail: str, error: str) -> ProblemError:
     challenge = f'{_REALM}, error="{error}"' if error else _REALM
     return ProblemError(401, kind, detail, headers={"WWW-Authenticate": challenge})
-
-
-def _too_small(caller: Caller, needed: Scope) -> ProblemError:
-    detail = f"the token {caller.name!r} may {caller.scope.value}; this needs {needed.value}"
-    challenge = f'{_REALM}, error="insufficient_scope", scope="{needed.value}"'
-    return ProblemError(403, "scope", detail, headers={"WWW-Authenticate": challenge}, scope=needed.value)
 
 
 async def check_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

@@ -1,11 +1,11 @@
-"""Whose request is next: before anything is done for them, tenants take turns.
+"""Which request is next: tenants take turns before anything is done for their requests.
 
-A server works on a few requests at a time; more would only get in each other's way. Who comes while all turns
-are taken stands in the line of its tenant, and the lines are served in rotation: whoever sends a thousand
-requests waits behind its own, and a light tenant behind one of each other's.
+A server works on a few requests at a time; more would only get in each other's way. A request that comes
+while all turns are taken stands in the line of its tenant, and the lines are served in rotation: a tenant
+that sends a thousand requests waits behind its own, and a light tenant behind one of each other's.
 
-A turn is over when the answer begins, when the request begins to wait for a slot or a look, or when it takes
-so long that somebody else is to blame: a store that does not answer must hold up nobody who does not need it.
+A turn is over when the answer begins, when the request begins to wait for a slot or a look, or when it has
+taken ``LONGEST_S``: a store that does not answer must not hold up requests that do not need it.
 
 Use from one event loop only.
 """
@@ -31,7 +31,7 @@ class Turn:
         self.began = began
 
     def over(self) -> None:
-        """Somebody else may start. A second time changes nothing."""
+        """Let the next request start. A second call changes nothing."""
         turns, self._turns = self._turns, None
         if turns is not None:
             turns.end(self)
@@ -41,7 +41,7 @@ _current: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 
 class TenantScheduler:
-    """All who want to be worked on."""
+    """Gives requests their turns."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
@@ -91,7 +91,7 @@ class TenantScheduler:
                 future.set_result(self._give(loop))
 
     def _relieve(self) -> None:
-        """Whoever takes too long has had its turn."""
+        """End the turns of requests that take too long."""
         loop = asyncio.get_running_loop()
         for turn in [turn for turn in self._taken if loop.time() - turn.began >= LONGEST_S]:
             turn.over()
@@ -99,7 +99,7 @@ class TenantScheduler:
 
 
 def tenant_in(path: bytes, authorization: bytes) -> bytes:
-    """Who is to wait behind whom, from what a request shows first: the org or pool it names, and its token.
+    """The line of a request, from what it shows first: the org or pool it names, and its token.
 
     >>> tenant_in(b"/v1/orgs/acme/runs/7", b"Bearer x")
     b'Bearer x /v1/orgs/acme'
@@ -109,7 +109,7 @@ def tenant_in(path: bytes, authorization: bytes) -> bytes:
     return authorization
 
 
-def step_aside() -> None:
+def end_turn() -> None:
     """The request that calls this waits from now on, or has its answer: it needs no turn any more."""
     turn = _current.get(None)
     if turn is not None:

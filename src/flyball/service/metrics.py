@@ -1,4 +1,4 @@
-"""What two looks say between them, as metrics.
+"""Metrics of pools, from what two looks at the store show between them.
 
 **Over-admission**, which must stay 0: slots that began to be used since the last look although the cap was
 full. Counted are the slots of leases that were not there before and what share leases grew by, as far as
@@ -28,7 +28,7 @@ _COUNTED = (
 )
 
 
-def tell_now(registry: MetricRegistry, status: Status) -> None:
+def record_state(registry: MetricRegistry, status: Status) -> None:
     """What is true at this moment."""
     pools = status.pools
     registry.set(metrics.POOL_CAP, [({"pool": pool.name}, pool.cap) for pool in pools])
@@ -47,7 +47,7 @@ def tell_now(registry: MetricRegistry, status: Status) -> None:
             registry.add(metric, 0, pool=pool.name)
 
 
-def tell_between(registry: MetricRegistry, before: Status, after: Status, facts: Sequence[Fact]) -> None:
+def record_changes(registry: MetricRegistry, before: Status, after: Status, facts: Sequence[Fact]) -> None:
     """What happened from one look to the next; ``facts`` are those since the look before the first.
 
     (A fact may be read a moment before the lease that it is about.)
@@ -65,8 +65,8 @@ def tell_between(registry: MetricRegistry, before: Status, after: Status, facts:
             registry.observe(metrics.POOL_WAIT, lease.waited_s, pool=pool.name, tenant=lease.project)
 
 
-def tell_facts(registry: MetricRegistry, facts: Sequence[Fact]) -> None:
-    """What was told since the last look."""
+def record_facts(registry: MetricRegistry, facts: Sequence[Fact]) -> None:
+    """Counts from the facts since the last look."""
     for fact in facts:
         if fact.kind in _EXPIRIES:
             registry.add(metrics.POOL_EXPIRIES, pool=fact.pool)
@@ -84,7 +84,7 @@ def over_admitted(before: PoolStatus, after: PoolStatus, facts: Sequence[Fact]) 
     held = {(fact.project, fact.name) for fact in facts if fact.kind == "held"}
     leases = _new_leases(before, after)
     begun = sum(lease.slots for lease in leases if (lease.project, lease.name) not in held)
-    return min(beyond, begun + _grown(before, after))
+    return min(beyond, begun + _share_growth(before, after))
 
 
 def _new_leases(before: PoolStatus, after: PoolStatus) -> list[LeaseStatus]:
@@ -92,7 +92,7 @@ def _new_leases(before: PoolStatus, after: PoolStatus) -> list[LeaseStatus]:
     return [lease for lease in after.leases if lease.id not in known]
 
 
-def _grown(before: PoolStatus, after: PoolStatus) -> int:
+def _share_growth(before: PoolStatus, after: PoolStatus) -> int:
     """What share leases hold more of than they did, and were granted."""
     held = {(share.node, share.incarnation): share.slots for share in before.shares}
     return sum(

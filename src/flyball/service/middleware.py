@@ -1,7 +1,7 @@
 """What holds for every request, before and after its route.
 
 **Paths.** A name in a path may contain anything, so a path is taken apart as it was sent: ``%2F`` is a slash
-inside a name, not between two. What is no UTF-8 or steers a terminal is refused here.
+inside a name, not between two. What is not UTF-8 or steers a terminal is refused here.
 
 **Answers.** Each is timed from here to its first byte, counted by route and status, and gets the headers that
 every answer should have. ``HEAD`` is ``GET`` without its body, which the server below leaves out.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
@@ -21,13 +21,13 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from flyball.observe import metrics
 from flyball.observe.metrics import MetricRegistry
 from flyball.service.auth import Caller
-from flyball.service.fair_scheduling import TenantScheduler, step_aside, tenant_in
+from flyball.service.fair_scheduling import TenantScheduler, end_turn, tenant_in
 from flyball.service.problems import MEDIA_TYPE, ProblemError, answer
 from flyball.service.schemas import ENCODED_SLASH
 
 NO_ROUTE = "none"
 _SERVED = "/v1/"
-"""Whatever is asked for here takes turns; probes and the page's files do not wait behind a flood."""
+"""Requests for these take turns; probes and the page's files do not wait behind a flood."""
 _MACHINES = ("/healthz", "/readyz", "/metrics")
 _EXTRA = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _NO_STORE = (b"cache-control", b"no-store")
@@ -92,7 +92,7 @@ def readable_path(raw: bytes) -> str:
     try:
         parts = [unquote_to_bytes(part).decode() for part in raw.split(b"/")]
     except UnicodeDecodeError:
-        raise ProblemError(400, "bad-request", "the path is no UTF-8") from None
+        raise ProblemError(400, "bad-request", "the path is not UTF-8") from None
     if any(ord(char) < 32 or ord(char) == 127 for part in parts for char in part):
         raise ProblemError(400, "bad-request", "the path contains control characters")
     return "/".join(part.replace("/", ENCODED_SLASH) for part in parts)
@@ -125,18 +125,23 @@ class _RequestScope:
         if method == "HEAD" and "events" not in scope["path"]:
             self.scope["method"] = "GET"
         self._method = str(method)
-        self._span = tracing.begin(self._method, _text(scope)) if tracing is not None else None
+        self._span = None
+        if tracing is not None:
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            self._span = tracing.begin(self._method, headers)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._decided(message["status"])
-            message["headers"] = [*message["headers"], *_missing(message["headers"])]
+            self._record(message["status"])
+            given = {name.lower() for name, _ in message["headers"]}
+            missing = [header for header in (*_EXTRA, _NO_STORE) if header[0] not in given]
+            message["headers"] = [*message["headers"], *missing]
         await self._send(message)
 
-    def _decided(self, status: int) -> None:
+    def _record(self, status: int) -> None:
         self._status = status
         state = self.scope["state"]
-        step_aside()
+        end_turn()
         spent_s = time.perf_counter() - self._began - state.get("waited_s", 0.0)
         tenant = state.get("tenant", metrics.NOBODY)
         self._registry.observe(metrics.HTTP_DECISION, spent_s, endpoint=self._endpoint, tenant=tenant)
@@ -165,12 +170,3 @@ class _RequestScope:
             spent_ms = (time.perf_counter() - self._began) * 1000
             who = caller.name if caller is not None and caller.name else "-"
             _access_log.info("%s %s %s %.1f ms %s", self._method, path, self._status, spent_ms, who)
-
-
-def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    said = {name.lower() for name, _ in headers}
-    return [header for header in (*_EXTRA, _NO_STORE) if header[0] not in said]
-
-
-def _text(scope: HTTPScope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

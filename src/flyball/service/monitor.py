@@ -1,17 +1,16 @@
-"""One look at the store at a time, however many want to know.
+"""One look at the store at a time, shared by all requests and streams.
 
-    a tick each half second   a look on every second tick, on the others while somebody watches
-    ``fresh()``               a look that began after it was asked for; those who ask meanwhile share it
+    a tick each half second   a look on every second tick, on the others while a stream is open
+    ``fresh()``               a look that began after it was asked for; requests that ask meanwhile share it
 
-Every look feeds the metrics and the timeline; a whole tick's feeds the history. Streams are told the state
-on ticks only, and only when something happened (monitor.py): at most twice a second each, from one look for
-all. A store that does not answer costs a sample and is told once; the state follows when it is back.
+Every look feeds the metrics and the timeline; a whole tick's feeds the history. Streams get the state on
+ticks only, and only when something happened: at most twice a second each, from one look for all. A store
+that does not answer costs a sample and is reported once; the state follows when it is back.
 
-Is this news? Two looks differ in every age and every countdown; that alone is worth no event.
-
-An age that grew by the time between the looks, or a countdown that shrank by it, has not changed. Whoever
-shows them counts on by itself. What follows from time in other ways (an estimate, words that name it, how
-full a window is, when somebody last showed a sign of life) is not compared at all.
+Two looks differ in every age and every countdown; that alone is not an event. An age that grew by the time
+between the looks, or a countdown that shrank by it, is unchanged: clients count on by themselves. What
+follows from time in other ways (an estimate, words that name it, how full a window is, when a node or host
+was last heard) is not compared at all.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from flyball.host.off_loop import Threads
 from flyball.observe import metrics
 from flyball.observe.metrics import MetricRegistry
 from flyball.service import metrics as seen
-from flyball.service.fair_scheduling import step_aside
+from flyball.service.fair_scheduling import end_turn
 from flyball.service.store_reader import Looking, StoreSnapshot
 from flyball.service.streams import Streams, event
 from flyball.service.timeline import HistoryRecorder, Timeline, view
@@ -46,30 +45,31 @@ _UNCOMPARED = frozenset(
 )
 
 
-def same(before: Any, after: Any, *, elapsed_s: float, key: str = "") -> bool:
+def is_unchanged(before: Any, after: Any, *, elapsed_s: float, key: str = "") -> bool:
     """Did nothing happen between these two states, but that time passed?
 
-    >>> same({"cap": 8, "settle_ends_in_s": 20.0}, {"cap": 8, "settle_ends_in_s": 10.0}, elapsed_s=10)
+    >>> is_unchanged({"cap": 8, "settle_ends_in_s": 20.0}, {"cap": 8, "settle_ends_in_s": 10.0}, elapsed_s=10)
     True
-    >>> same({"cap": 8, "settle_ends_in_s": 20.0}, {"cap": 8, "settle_ends_in_s": 20.0}, elapsed_s=10)
+    >>> is_unchanged({"cap": 8, "settle_ends_in_s": 20.0}, {"cap": 8, "settle_ends_in_s": 20.0}, elapsed_s=10)
     False
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return before.keys() == after.keys() and all(
-            name in _UNCOMPARED or same(value, after[name], elapsed_s=elapsed_s, key=name)
+            name in _UNCOMPARED or is_unchanged(value, after[name], elapsed_s=elapsed_s, key=name)
             for name, value in before.items()
         )
     if isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)):
         return len(before) == len(after) and all(
-            same(one, other, elapsed_s=elapsed_s, key=key) for one, other in zip(before, after, strict=True)
+            is_unchanged(one, other, elapsed_s=elapsed_s, key=key)
+            for one, other in zip(before, after, strict=True)
         )
-    expected = _expected(key, before, elapsed_s)
+    expected = _later_value(key, before, elapsed_s)
     if expected is None or not isinstance(after, float):
         return bool(before == after)
     return abs(after - expected) <= TOLERANCE_S
 
 
-def _expected(key: str, value: object, elapsed_s: float) -> float | None:
+def _later_value(key: str, value: object, elapsed_s: float) -> float | None:
     """What a moving value should have become; None for one that stays."""
     if not isinstance(value, float):
         return None
@@ -108,7 +108,7 @@ class StoreMonitor:
         self._last: StoreSnapshot | None = None
         self._told: StoreSnapshot | None = None
         self._facts: list[Fact] = []
-        self._trouble = "nobody has looked yet"
+        self._trouble = "the store has not been read yet"
 
     @property
     def trouble(self) -> str:
@@ -119,17 +119,18 @@ class StoreMonitor:
 
     @property
     def last(self) -> StoreSnapshot | None:
-        """How everything was when somebody looked last: a second ago, where the store answers."""
+        """How everything was at the last look: a second ago, if the store answers."""
         return self._last
 
     # -- looking ------------------------------------------------------------------------------------
 
     async def fresh(self) -> StoreSnapshot:
         """How everything is now."""
-        step_aside()
+        end_turn()
         if self._queued is None:
             self._queued = asyncio.create_task(self._look_after(self._running))
-            self._queued.add_done_callback(_heard)
+            # The request that wanted it may have left before it failed.
+            self._queued.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._queued)
 
     async def _look_after(self, running: asyncio.Task[StoreSnapshot] | None) -> StoreSnapshot:
@@ -143,28 +144,25 @@ class StoreMonitor:
         try:
             look = await self._thread.begin(self._looking.look)
         except Exception as error:
-            self._failed(error)
+            self._registry.add(metrics.LOOKS, status="failed")
+            if not self._trouble or self._last is None:
+                _log.error("cannot look at the store: %s", error, exc_info=not isinstance(error, StoreError))
+            self._trouble = str(error) or type(error).__name__
             raise
         self._registry.observe(metrics.LOOK_SECONDS, time.monotonic() - began)
         self._registry.add(metrics.LOOKS, status="answered")
-        self._hear(look)
+        self._take_in(look)
         return look
 
-    def _failed(self, error: Exception) -> None:
-        self._registry.add(metrics.LOOKS, status="failed")
-        if not self._trouble or self._last is None:
-            _log.error("cannot look at the store: %s", error, exc_info=not isinstance(error, StoreError))
-        self._trouble = str(error) or type(error).__name__
-
-    def _hear(self, look: StoreSnapshot) -> None:
+    def _take_in(self, look: StoreSnapshot) -> None:
         if self._trouble and self._last is not None:
             _log.info("the store answers again")
         told = self.timeline.hear(look)
         facts = [fact for _, fact in told]
         if self._last is not None:
-            seen.tell_between(self._registry, self._last.status, look.status, [*self._facts, *facts])
-        seen.tell_facts(self._registry, facts)
-        seen.tell_now(self._registry, look.status)
+            seen.record_changes(self._registry, self._last.status, look.status, [*self._facts, *facts])
+        seen.record_facts(self._registry, facts)
+        seen.record_state(self._registry, look.status)
         self._last, self._facts, self._trouble = look, facts, ""
         for fact_id, fact in told:
             self.streams.tell(_fact(look, fact_id, fact))
@@ -189,7 +187,9 @@ class StoreMonitor:
             look = await self.fresh()
         except Exception:
             # It was counted and logged where it failed; the next tick tries again.
-            self._tell_outage()
+            if self._told is not None:
+                self._told = None
+                self.streams.tell(event("outage", msgspec.json.encode(StoreOutage(self._trouble))))
             return
         if sample:
             self.history.record(look)
@@ -199,16 +199,11 @@ class StoreMonitor:
     async def _tell_state(self, look: StoreSnapshot) -> None:
         told = self._told
         if told is not None:
-            compare = partial(same, told.plain, look.plain, elapsed_s=look.store_now - told.store_now)
+            compare = partial(is_unchanged, told.plain, look.plain, elapsed_s=look.store_now - told.store_now)
             if await self._thread.begin(compare):
                 return
         self._told = look
         self.streams.tell_state(event("state", look.body))
-
-    def _tell_outage(self) -> None:
-        if self._told is not None:
-            self._told = None
-            self.streams.tell(event("outage", msgspec.json.encode(StoreOutage(self._trouble))))
 
     async def watch(self, last_id: str) -> AsyncGenerator[bytes, None]:
         """The events for one more stream, beginning with how everything is."""
@@ -216,7 +211,7 @@ class StoreMonitor:
         return self._chunks(await self.fresh(), last_id)
 
     async def _chunks(self, look: StoreSnapshot, last_id: str) -> AsyncGenerator[bytes, None]:
-        # Whoever leaves before the first byte never gets here, and leaves nothing behind.
+        # A client that leaves before the first byte never gets here, and leaves nothing behind.
         look = self._last or look
         if not len(self.streams):
             self._told = look
@@ -237,9 +232,3 @@ class StoreMonitor:
 
 def _fact(look: StoreSnapshot, fact_id: str, fact: Fact) -> bytes:
     return event("fact", msgspec.json.encode(view(look, fact_id, fact)), fact_id)
-
-
-def _heard(task: asyncio.Task[StoreSnapshot]) -> None:
-    """Whoever wanted to know may have left before it failed."""
-    if not task.cancelled():
-        task.exception()

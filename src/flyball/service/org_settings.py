@@ -21,8 +21,8 @@ from flyball.core.pool.settings import PoolChanges, merge_changes
 from flyball.core.suggestions import did_you_mean, nearest
 from flyball.errors import StoreError
 from flyball.governor.internals import internals
+from flyball.service.lease_schemas import OrgSettings, OrgView
 from flyball.service.problems import ProblemError
-from flyball.service.run_contract_schemas import OrgSettings, OrgView
 from flyball.service.state import Service
 
 if TYPE_CHECKING:
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 
 POOL = "runs"
 RUNS_CAP = 10_000
-"""Of all orgs together, until somebody sets the pool's own cap."""
+"""The cap of all orgs together, until the pool's own cap is set."""
 _NOTE = "org-terms:"
 _FRESH_S, _TERMS_S = 1.0, 5.0
 
 
-class Terms(msgspec.Struct, frozen=True):
+class RunTerms(msgspec.Struct, frozen=True):
     """How long a run lasts after its last heartbeat, and how often that should come."""
 
     ttl_s: float = 60.0
     heartbeat_s: float = 20.0
 
 
-class TermsNotes:
-    """The terms that somebody named: notes in the store, so that every server has them."""
+class RunTermsStore:
+    """The terms that were set for orgs: notes in the store, so that every server has them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._known: dict[str, Terms] = {}
+        self._known: dict[str, RunTerms] = {}
         self._at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
-    async def of(self, org: str) -> Terms:
+    async def of(self, org: str) -> RunTerms:
         """An org's own, as they were a moment ago."""
         if self._at == float("-inf"):
             await self._read()
         elif time.monotonic() - self._at > _TERMS_S and (self._reading is None or self._reading.done()):
-            # Somebody may have set them elsewhere; nobody waits to hear of it.
+            # They may have been set elsewhere; no request waits to learn of it.
             self._reading = asyncio.create_task(self._read_quietly())
-        return self._known.get(org, Terms())
+        return self._known.get(org, RunTerms())
 
-    async def put(self, org: str, terms: Terms) -> None:
+    async def put(self, org: str, terms: RunTerms) -> None:
         text = msgspec.json.encode(terms).decode()
         store = internals(self._service.governor).store
         await self._service.call(partial(store.set_note, f"{_NOTE}{org}", text))
@@ -76,25 +76,25 @@ class TermsNotes:
         self._at = time.monotonic()
 
 
-def _terms(text: str) -> Terms:
+def _terms(text: str) -> RunTerms:
     """What a newer server wrote may say more; what cannot be understood is as good as nothing."""
     try:
-        return msgspec.json.decode(text, type=Terms)
+        return msgspec.json.decode(text, type=RunTerms)
     except msgspec.MsgspecError:
-        return Terms()
+        return RunTerms()
 
 
-class OrgBook:
+class OrgRegistry:
     """Use from one event loop only."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._terms = TermsNotes(service)
+        self._terms = RunTermsStore(service)
         self._named: PoolChanges = {}
         self._at = self._set_at = float("-inf")
         """When we looked, on our clock; and when we last set something, on the store's."""
 
-    async def terms(self, org: str) -> Terms:
+    async def terms(self, org: str) -> RunTerms:
         return await self._terms.of(org)
 
     async def limit(self, org: str) -> int:
@@ -104,11 +104,16 @@ class OrgBook:
             await self._look(at_most_old_s=_FRESH_S)
             maxima = self._named.get("maxima", {})
         elif time.monotonic() - self._at > _FRESH_S:
-            # Somebody may have set a limit elsewhere; nobody waits to hear of it.
+            # A limit may have been set elsewhere; no request waits to learn of it.
             self._take(self._service.watch.last)
             maxima = self._named.get("maxima", {})
         if org not in maxima:
-            raise self._unknown(org)
+            close = nearest(org, maxima, at_most=1)
+            hint = (
+                did_you_mean(org, maxima) or f'PUT /v1/orgs/{org} with {{"max_concurrent_runs": 2}} makes it'
+            )
+            words = f"there is no org {org!r}; {hint}"
+            raise ProblemError(404, "unknown-org", words, nearest=close[0] if close else None)
         return maxima[org]
 
     async def _look(self, *, at_most_old_s: float = 0.0) -> StoreSnapshot | None:
@@ -124,13 +129,6 @@ class OrgBook:
             snapshot = look.snapshots.get(POOL)
             self._named = snapshot.named if snapshot is not None else {}
             self._at = look.at
-
-    def _unknown(self, org: str) -> ProblemError:
-        known = [*self._named.get("maxima", {})]
-        close = nearest(org, known, at_most=1)
-        hint = did_you_mean(org, known) or f'PUT /v1/orgs/{org} with {{"max_concurrent_runs": 2}} makes it'
-        words = f"there is no org {org!r}; {hint}"
-        return ProblemError(404, "unknown-org", words, nearest=close[0] if close else None)
 
     async def view(self, org: str) -> OrgView:
         """How it stands now."""
@@ -153,13 +151,13 @@ class OrgBook:
         )
 
     async def put(self, org: str, given: OrgSettings) -> OrgView:
-        """Change what is named; the rest stays. How it stood when somebody looked last."""
+        """Change what is named; the rest stays. How it stood at the last look."""
         await self._look(at_most_old_s=_FRESH_S)
         if given.max_concurrent_runs is None and org not in self._named.get("maxima", {}):
-            words = f'{org!r} is new: say how much it may do, {{"max_concurrent_runs": 2}}'
+            words = f'{org!r} is new: say how many runs it may have, {{"max_concurrent_runs": 2}}'
             raise ProblemError(400, "bad-setting", words, setting="max_concurrent_runs")
         known = await self.terms(org)
-        terms = Terms(given.ttl_s or known.ttl_s, given.heartbeat_s or known.heartbeat_s)
+        terms = RunTerms(given.ttl_s or known.ttl_s, given.heartbeat_s or known.heartbeat_s)
         if terms.heartbeat_s >= terms.ttl_s:
             words = f"heartbeat_s ({terms.heartbeat_s:g}) must be below ttl_s ({terms.ttl_s:g})"
             raise ProblemError(400, "bad-setting", words, setting="heartbeat_s")

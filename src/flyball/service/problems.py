@@ -5,7 +5,7 @@ out. Routes raise ``ProblemError`` or let flyball's own errors through: whose tu
 status, as it decides the exit code of the command line.
 
     UsageError      400   the request is wrong
-    StoreError      503   the store cannot be read or written now; come back
+    StoreError      503   the store cannot be read or written now; try again
     anything else   500   a bug; the log has the details, the answer has none
 """
 
@@ -60,7 +60,11 @@ class ProblemError(Exception):
         super().__init__(detail)
         self.kind, self.headers = kind, dict(headers or {})
         self.problem = Problem(
-            type=f"{_URN}{kind}", title=_title(status), status=status, detail=detail, **members
+            type=f"{_URN}{kind}",
+            title=HTTPStatus(status).phrase,
+            status=status,
+            detail=detail,
+            **members,
         )
 
 
@@ -82,13 +86,13 @@ def as_problem(error: Exception) -> ProblemError:
     if isinstance(error, StoreError):
         return ProblemError(503, "store", str(error), headers={"Retry-After": str(STORE_RETRY_S)})
     if isinstance(error, InternalServerException) and "disconnected" in error.detail:
-        return ProblemError(408, "left", "the client left before its request was whole")
+        return ProblemError(408, "left", "the client disconnected before its request was complete")
     if isinstance(error, HTTPException):
-        return _of_framework(error)
+        return _framework_problem(error)
     return ProblemError(500, "internal", "something went wrong inside flyball; its log says what")
 
 
-def _of_framework(error: HTTPException) -> ProblemError:
+def _framework_problem(error: HTTPException) -> ProblemError:
     status = error.status_code
     kind, detail = _SAID.get(status, ("bad-request" if status < 500 else "internal", error.detail))
     if isinstance(error, ValidationException):
@@ -99,7 +103,7 @@ def _of_framework(error: HTTPException) -> ProblemError:
 
 _SAID = {
     404: ("not-found", "there is nothing here; /v1/openapi.json lists what there is"),
-    405: ("method", "this can be asked for, but not with this method; Allow names those that work"),
+    405: ("method", "this path does not allow this method; Allow names those that work"),
     413: ("too-large", "the body is larger than 64 KiB"),
 }
 
@@ -111,18 +115,11 @@ def _validation_words(error: ValidationException) -> str:
     'limit: expected `int`, got `str`'
     """
     found = error.extra if isinstance(error.extra, list) else []
-    words = [
-        f"{entry.get('key', 'request')}: {_lower_first(str(entry.get('message', '')))}" for entry in found
-    ]
+    words = []
+    for entry in found:
+        message = str(entry.get("message", ""))
+        words.append(f"{entry.get('key', 'request')}: {message[:1].lower()}{message[1:]}")
     return "; ".join(words) or "the request cannot be understood"
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-def _title(status: int) -> str:
-    return HTTPStatus(status).phrase
 
 
 def _handle(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

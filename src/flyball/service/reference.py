@@ -40,7 +40,7 @@ that is brought is judged in any case.
 | `lease` | read, and ask for slots |
 | `admin` | lease, and change pools, release what the dead hold |
 
-`401`: no token, or one that nobody has. `403`: its scope is too small. Both say so in `WWW-Authenticate`.
+`401`: no token, or an unknown one. `403`: its scope is too small. Both say so in `WWW-Authenticate`.
 """
 
 _EVENTS = f"""\
@@ -56,9 +56,9 @@ store is looked at once.
 | `outage` | `{{"detail": "..."}}` | the store does not answer; a `state` follows when it does again |
 | `end` | `{{"detail": "..."}}` | the server is about to end; nothing follows |
 
-Time alone changes nothing: whoever shows ages and countdowns counts on by itself. A comment comes after
+Time alone changes nothing: clients count ages and countdowns on by themselves. A comment comes after
 {streams.HEARTBEAT_S:g} s without an event. With `Last-Event-ID` the facts since that one are told first.
-Somebody who reads slowly gets the newest state and the last {streams.FACTS_HELD} facts; a gap shows in the
+A client that reads slowly gets the newest state and the last {streams.FACTS_HELD} facts; a gap shows in the
 ids, which end in a number that counts up by one.
 """
 
@@ -91,31 +91,27 @@ def reference_page() -> str:
 
 def _routes() -> str:
     rows = [
-        f"| `{method.upper()} {path}` | {_scope(operation)} | {_cell(_told(operation))} |"
+        f"| `{method.upper()} {path}` | {_scope_words(operation)} | {_cell(_description(operation))} |"
         for path, item in app.document()["paths"].items()
         for method, operation in item.items()
     ]
     return "\n".join(["## Routes\n", "| route | scope | |", "|---|---|---|", *rows, ""])
 
 
-def _scope(operation: Mapping[str, Any]) -> str:
+def _scope_words(operation: Mapping[str, Any]) -> str:
     needed = operation.get("security", [{}])[0].get("token")
     return f"`{Scope(needed[0]).value}`" if needed else auth.OPEN
 
 
-def _told(operation: Mapping[str, Any]) -> str:
+def _description(operation: Mapping[str, Any]) -> str:
     told = str(operation.get("description", ""))
     for given in operation.get("parameters", []):
         if given["in"] in ("query", "header"):
             told += f" `{given['name']}`: {given.get('description', '')}"
-            told += _bounds(given["schema"])
+            schema = given["schema"]
+            if "maximum" in schema:
+                told += f" ({schema['minimum']:g} to {schema['maximum']:g}, default {schema.get('default')})"
     return told
-
-
-def _bounds(schema: Mapping[str, Any]) -> str:
-    if "maximum" not in schema:
-        return ""
-    return f" ({schema['minimum']:g} to {schema['maximum']:g}, default {schema.get('default')})"
 
 
 _SHOWN = {

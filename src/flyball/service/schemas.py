@@ -55,7 +55,7 @@ class PoolBrief(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     breaker: str
     named: PoolChanges
-    """The settings that somebody named."""
+    """The settings that a person named."""
     settings: dict[str, Any]
     """Every setting in force."""
 
@@ -90,7 +90,7 @@ class Whoami(msgspec.Struct, frozen=True):
     """What this request was allowed to do."""
 
     name: str
-    """Of the token; empty where none was brought."""
+    """Of the token; empty where none was sent."""
     scope: str
     token_needed: bool
     version: str
@@ -124,7 +124,7 @@ def pool_changes(body: bytes) -> PoolChanges:
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProblemError(400, "malformed", f"the body is no JSON: {error}") from error
+        raise ProblemError(400, "malformed", f"the body is not JSON: {error}") from error
     if not isinstance(given, dict):
         raise ProblemError(400, "malformed", 'the body must be an object, such as {"cap": 12}')
     for name in given:

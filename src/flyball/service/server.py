@@ -1,20 +1,20 @@
-"""The server process: bind, serve, and end in order.
+"""The server process: bind, serve, bound what one connection may cost, and end in order.
 
     SIGTERM, Ctrl-C   not ready any more (503), every event stream gets its last event and ends
     a moment later    the port closes; what was asked is still answered
-    then              the watch stops, the store is let go, exit 0
+    then              the monitor stops, the store is closed, exit 0
 
-A second signal does not wait. Nothing here holds state that a restart would lose, but the history.
+A second signal does not wait. A restart loses nothing but the history.
 
-What one connection may cost: uvicorn's own protocol with limits that it does not have.
+A connection is uvicorn's own protocol with limits that it does not have:
 
     the head      at most ``HEAD_BYTES`` of request line and headers: 431
     arriving      a request is whole ``ARRIVAL_S`` after its first byte, or after the connection was made: 408
-    leaving       somebody who reads nothing for ``READING_S`` while we have something to say is dropped
+    leaving       a client that reads nothing for ``READING_S`` while there is something to send is dropped
 
 The body's size is the application's limit. Between two requests uvicorn's keep-alive timer runs.
 
-What the server says about itself: lines on stderr, plain or as JSON. No token or header is in them.
+The log goes to stderr, plain or as JSON. No token or header is in it.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class BoundedHttp(HttpToolsProtocol):
             super().on_message_complete()
         self._reading_head = True
         self._messages += 1
-        self._arrival = _ended(self._arrival)
+        self._arrival = _cancel(self._arrival)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn's words are for its own log)
-        self._refuse(400, "malformed", "this is no HTTP request")
+        self._refuse(400, "malformed", "this is not an HTTP request")
 
     def _expect(self) -> None:
         self._arrival = self.loop.call_later(ARRIVAL_S, self._too_slow)
@@ -110,9 +110,9 @@ class BoundedHttp(HttpToolsProtocol):
             self._refuse(408, "too-slow", f"the request was not whole after {ARRIVAL_S:g} s")
 
     def _refuse(self, status: int, kind: str, detail: str) -> None:
-        """Say no and hang up; nothing that still comes is read."""
+        """Answer with an error and close; nothing that still comes is read."""
         self._refused = True
-        self._arrival = _ended(self._arrival)
+        self._arrival = _cancel(self._arrival)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or not cycle.response_started or cycle.response_complete:
             self.transport.write(_answer(ProblemError(status, kind, detail)))
@@ -127,15 +127,15 @@ class BoundedHttp(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._leaving = _ended(self._leaving)
+        self._leaving = _cancel(self._leaving)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._arrival, self._leaving = _ended(self._arrival), _ended(self._leaving)
+        self._arrival, self._leaving = _cancel(self._arrival), _cancel(self._leaving)
         super().connection_lost(exc)
 
 
-def _ended(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """No timer any more."""
+def _cancel(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """End a timer, if there is one; what replaces it."""
     if timer is not None:
         timer.cancel()
     return None
@@ -151,7 +151,7 @@ def _answer(error: ProblemError) -> bytes:
 
 
 DRAIN_S = 1.0
-"""How long the port stays open after the signal: so long those who look at /readyz have to notice."""
+"""How long the port stays open after the signal, so that load balancers can notice /readyz."""
 ANSWERING_S = 10
 SWITCH_S = 0.0005
 """How long a thread that looks at the store may keep the loop from going on, instead of Python's 5 ms."""
@@ -193,7 +193,7 @@ def url_of(place: socket.socket) -> str:
 
 
 def access_for(place: socket.socket, keyring: TokenStore, *, host: str, require_token: bool) -> Access:
-    """Who may come in. A public place without a token is refused."""
+    """Which requests are let in. Serving other machines without a token is refused."""
     needed = require_token or not is_loopback(place)
     if needed and not keyring.tokens():
         why = "with --require-token" if is_loopback(place) else f"on {host}, where others can reach it,"
@@ -258,18 +258,14 @@ def server_for(
 
 def serve(place: socket.socket, server: Server) -> None:
     """Serve until told to end."""
-    _allow_many_files()
-    sys.setswitchinterval(SWITCH_S)
-    place.listen(_BACKLOG)
-    server.run(sockets=[place])
-
-
-def _allow_many_files() -> None:
-    """Every connection is one; what a process may open is often less than what it may ask for."""
+    # Every connection is an open file; a process may often open fewer than it may ask for.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * CONNECTIONS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    sys.setswitchinterval(SWITCH_S)
+    place.listen(_BACKLOG)
+    server.run(sockets=[place])
 
 
 class JsonLines(logging.Formatter):
@@ -288,7 +284,7 @@ class JsonLines(logging.Formatter):
 
 
 def set_up(*, as_json: bool, access_log: bool) -> None:
-    """For the whole process: errors of anybody, and what the service says; each request only if asked for."""
+    """Logging of the whole process: all errors, what the service reports, and each request if asked for."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
@@ -296,5 +292,5 @@ def set_up(*, as_json: bool, access_log: bool) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("flyball").setLevel(logging.INFO)
     logging.getLogger("flyball.access").setLevel(logging.INFO if access_log else logging.WARNING)
-    # It warns of every request that is no HTTP: anybody could fill a disk with that.
+    # It warns of every request that is not HTTP: any client could fill a disk with that.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

@@ -18,7 +18,7 @@ from flyball.service.store_reader import StoreReader
 
 R = TypeVar("R")
 CALLING_THREADS = 4
-ENDING = "the server ends; come back in a moment"
+ENDING = "the server is shutting down; try again in a moment"
 
 
 class Service:
@@ -48,12 +48,8 @@ class Service:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching})
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        self.watch.close()
-        self._threads.close()
-        self.governor.close()
+        for part in (self.watch, self._threads, self.governor):
+            await asyncio.to_thread(part.close)
 
 
 Serving = NamedDependency[SkipValidation[Service]]

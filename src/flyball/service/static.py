@@ -1,7 +1,7 @@
 """The web page as routes: every file of ``page/`` has one; ``index.html`` is ``/``.
 
 The files are read once, when the server starts, and only what was found then has a route: no path that
-somebody makes up leads anywhere. They tell nothing of the state, and need no token.
+a client makes up leads anywhere. They tell nothing of the state, and need no token.
 """
 
 from __future__ import annotations

@@ -64,17 +64,14 @@ class Stream:
                 yield b": nothing new\n\n"
                 continue
             self._news.clear()
-            if told := self._take():
+            told = b"".join(self._waiting) + (self._state or b"")
+            self._waiting.clear()
+            self._state = None
+            if told:
                 yield told
             if self._last is not None:
                 yield self._last
                 return
-
-    def _take(self) -> bytes:
-        told = b"".join(self._waiting) + (self._state or b"")
-        self._waiting.clear()
-        self._state = None
-        return told
 
 
 class Streams:
@@ -89,7 +86,7 @@ class Streams:
 
     def check_room(self) -> None:
         if len(self._open) >= MOST_STREAMS:
-            words = f"{MOST_STREAMS} watch already; come back later"
+            words = f"{MOST_STREAMS} streams are open already; try again later"
             raise ProblemError(503, "too-many-streams", words, headers={"Retry-After": "10"})
 
     @contextmanager
@@ -113,7 +110,7 @@ class Streams:
             stream.tell_state(told)
 
     def end(self, last: bytes) -> None:
-        """The last event for all there are and all who still come."""
+        """The last event for all open streams and all that still come."""
         self._last = last
         for stream in self._open:
             stream.end(last)

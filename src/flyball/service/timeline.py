@@ -1,13 +1,14 @@
-"""Facts as the server tells them: each once, in order, under a number of its own.
+"""Facts as the server reports them, and the samples of the last fifteen minutes.
 
-A store keeps its newest facts and numbers none of them. What is new is what the last look did not show; of
+Each fact is reported once, in order, under a number of its own.
+
+A store keeps its newest facts without numbers. What is new is what the last look did not show; of
 equal facts as many as there are more. The numbers begin anew with every server, so they carry its mark: a
 client that comes back with the number it saw last is told what it missed, and after a restart all that is
 known since.
 
-The last fifteen minutes: one sample a second, kept in columns because that is how charts read them.
-
-A second in which the store did not answer has no sample. A pool that did not exist yet has ``null`` there.
+Samples are taken once a second and kept in columns, because charts read them so. A second in which the store
+did not answer has no sample. A pool that did not exist yet has ``null`` there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from secrets import token_hex
 import msgspec
 
 from flyball.core.pool.model import Fact
-from flyball.governor.status import PoolStatus
 from flyball.service.store_reader import FACTS_SEEN, StoreSnapshot
 
 KEPT = 500
@@ -161,17 +161,15 @@ class HistoryRecorder:
                 self._pools[name] = deque([None] * (len(self._times) - 1), maxlen=self._kept_s)
         for name, samples in list(self._pools.items()):
             if name in now:
-                samples.append(self._sample(now[name]))
+                pool = now[name]
+                before = self._throttles.get(name, pool.throttle_count)
+                self._throttles[name] = count = pool.throttle_count
+                # A pool that was reset counts from the beginning again.
+                since = count - before if count >= before else count
+                samples.append((pool.cap, pool.in_use, pool.waiting, since, pool.breaker))
             else:  # it was removed, and its history with it
                 del self._pools[name]
                 self._throttles.pop(name, None)
-
-    def _sample(self, pool: PoolStatus) -> Sample:
-        before = self._throttles.get(pool.name, pool.throttle_count)
-        self._throttles[pool.name] = pool.throttle_count
-        # A pool that was reset counts from the beginning again.
-        since = pool.throttle_count - before if pool.throttle_count >= before else pool.throttle_count
-        return pool.cap, pool.in_use, pool.waiting, since, pool.breaker
 
     def view(self, *, seconds: int, pool: str | None) -> HistoryView:
         """The last samples, of one pool or of all."""

@@ -165,7 +165,7 @@ class TokenStore:
         self._tokens: tuple[Token, ...] = ()
 
     def find(self, token: str) -> Token | None:
-        """Whose token it is. Takes as long for one that nobody has."""
+        """Whose token it is. Takes as long for an unknown one."""
         presented, found = _hash(token), None
         for known in self.tokens():
             if hmac.compare_digest(known.sha256.encode(), presented.encode()):
@@ -173,7 +173,7 @@ class TokenStore:
         return found
 
     def tokens(self) -> tuple[Token, ...]:
-        """All of them; StoreError where the file has become unreadable, so that it lets nobody in."""
+        """All of them; StoreError where the file has become unreadable, so that no request is let in."""
         stamp = self._file.stamp()
         with self._lock:
             if stamp != self._stamp:

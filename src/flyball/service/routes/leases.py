@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
@@ -22,23 +21,22 @@ from flyball.service.admission import (
     Admitted,
     Admitting,
     AnyRequest,
-    gone,
+    gone_error,
     known_id,
-    tenant_of,
-    unknown,
+    tenant_name,
+    unknown_error,
 )
-from flyball.service.problems import MEDIA_TYPE, Problem, ProblemError
-from flyball.service.run_contract import (
+from flyball.service.lease_requests import (
     REPLAYED,
     LimitProblem,
-    key_of,
+    parse_key,
+    parse_wait,
     read_body,
-    refusal,
+    refusal_error,
     retry_after_s,
     room_headers,
-    wait_of,
 )
-from flyball.service.run_contract_schemas import (
+from flyball.service.lease_schemas import (
     ClaimView,
     LeaseAsk,
     LeaseView,
@@ -49,6 +47,7 @@ from flyball.service.run_contract_schemas import (
     claim_view,
     takes,
 )
+from flyball.service.problems import MEDIA_TYPE, Problem, ProblemError
 from flyball.service.schemas import name_in_path
 from flyball.service.tokens import Scope
 
@@ -109,16 +108,16 @@ async def post_lease(
     """Ask for slots of a pool."""
     name, asked = name_in_path("pool", pool), read_body(body, LeaseAsk)
     order = _order(request, name, asked, body)
-    wait_s = wait_of(request.headers)
+    wait_s = parse_wait(request.headers)
     admitted = await admission.ask(request, order, park=asked.wait or wait_s > 0, wait_s=wait_s)
     if not admitted.claim_id:
-        raise refusal(admitted.verdict)
+        raise refusal_error(admitted.verdict)
     return await _answer(admission, order, admitted, wait_s)
 
 
 def _order(request: AnyRequest, pool: str, asked: LeaseAsk, body: bytes) -> RemoteAsk:
-    tenant = tenant_of(request)
-    key = key_of(request.headers, body, tenant=tenant, route=f"POST /v1/pools/{pool}/leases")
+    tenant = tenant_name(request)
+    key = parse_key(request.headers, body, tenant=tenant, route=f"POST /v1/pools/{pool}/leases")
     return RemoteAsk(
         pool=pool,
         project=asked.project or tenant or _NO_PROJECT,
@@ -136,7 +135,7 @@ def _order(request: AnyRequest, pool: str, asked: LeaseAsk, body: bytes) -> Remo
 async def _answer(
     admission: Admission, order: RemoteAsk, admitted: Admitted, wait_s: float
 ) -> Response[LeaseView]:
-    await admission.afar.ready_async()
+    await admission.remote.ready_async()
     claim_id, held = admitted.claim_id, admitted.held
     view = LeaseView(
         id=claim_id,
@@ -147,7 +146,7 @@ async def _answer(
         slots=order.slots,
         priority=order.priority,
         ttl_s=order.ttl_s,
-        token=admission.afar.token(claim_id, admitted.verdict.asked_at),
+        token=admission.remote.token(claim_id, admitted.verdict.asked_at),
     )
     headers = {
         "Location": f"/v1/{'leases' if held else 'tickets'}/{claim_id}",
@@ -165,10 +164,10 @@ async def _answer(
 @get("/v1/leases/{lease:int}", operation_id="lease", tags=["lease"])
 async def get_lease(admission: Admitting, lease: FromPath[int]) -> ClaimView:
     """One lease, or the ask that may become it."""
-    afar = admission.afar
-    claim = await afar.claim_async(known_id(lease))
+    remote = admission.remote
+    claim = await remote.claim_async(known_id(lease))
     if claim is None:
-        raise unknown(lease)
+        raise unknown_error(lease)
     return claim_view(claim, internals(admission.service.governor).store.now())
 
 
@@ -187,8 +186,8 @@ async def renew_lease(
     """It goes on for `ttl_s` from now. Renewing an ask in line keeps its place."""
     renewing = read_body(body, Renewing)
     asked_at = await admission.check_token(lease, lease_token)
-    if not await admission.afar.extend_async(lease, ttl_s=renewing.ttl_s, asked_at=asked_at):
-        raise gone(lease)
+    if not await admission.remote.extend_async(lease, ttl_s=renewing.ttl_s, asked_at=asked_at):
+        raise gone_error(lease)
     return Renewed(id=lease, ttl_s=renewing.ttl_s)
 
 
@@ -206,7 +205,7 @@ async def end_lease(
     """Give the slots back and say how the work ended. Saying it again changes nothing."""
     releasing = read_body(body, Releasing)
     asked_at = await admission.check_token(lease, lease_token)
-    await admission.afar.end_async(lease, releasing.outcome, words=releasing.words, asked_at=asked_at)
+    await admission.remote.end_async(lease, releasing.outcome, words=releasing.words, asked_at=asked_at)
 
 
 # -- signals ------------------------------------------------------------------------------------------
@@ -224,17 +223,17 @@ async def end_lease(
 async def post_lease_signal(
     admission: Admitting, lease: FromPath[int], body: RawBody, lease_token: LeaseToken = ""
 ) -> None:
-    """What the provider said to the work under this lease. A throttle takes effect at once, for everybody."""
+    """What the provider said to the work under this lease. A throttle counts at once, for the whole pool."""
     said = read_body(body, Said)
-    signal = signal_of(said)
+    signal = to_signal(said)
     asked_at = await admission.check_token(lease, lease_token)
-    claim = await admission.afar.claim_async(lease)
+    claim = await admission.remote.claim_async(lease)
     if claim is None or claim.asked_at != asked_at:
-        raise gone(lease)
+        raise gone_error(lease)
     tell = partial(
         admission.service.governor.report, claim.pool, signal, project=claim.project, name=claim.name
     )
-    await admission.afar.call(partial(tell, claim_id=lease, first=said.first, asked_at=asked_at))
+    await admission.remote.call(partial(tell, claim_id=lease, first=said.first, asked_at=asked_at))
 
 
 @post(
@@ -250,20 +249,21 @@ async def post_pool_signal(
 ) -> None:
     """What the provider said to work that holds no lease here."""
     name, said = name_in_path("pool", pool), read_body(body, Said)
-    project = said.project or tenant_of(request) or _NO_PROJECT
-    tell = partial(admission.service.governor.report, name, signal_of(said), project=project)
-    await admission.afar.call(partial(tell, name=said.name or ""))
+    project = said.project or tenant_name(request) or _NO_PROJECT
+    tell = partial(admission.service.governor.report, name, to_signal(said), project=project)
+    await admission.remote.call(partial(tell, name=said.name or ""))
 
 
-def signal_of(said: Said) -> Signal:
+def to_signal(said: Said) -> Signal:
     """
-    >>> signal_of(Said(status=429, headers={"Retry-After": "7"})).retry_after_s
+    >>> to_signal(Said(status=429, headers={"Retry-After": "7"})).retry_after_s
     7.0
     """
     if (said.status is None) == (said.kind is None):
         raise ProblemError(400, "malformed", 'say either {"status": 429} or {"kind": "throttled"}')
     if said.status is not None:
-        return from_http(said.status, _lines(said.headers), said.body or None, wall_s=time.time())
+        headers = {name.lower(): value for name, value in said.headers.items()}
+        return from_http(said.status, headers, said.body or None, wall_s=time.time())
     kinds = [kind.value for kind in SignalKind]
     if said.kind not in kinds:
         hint = did_you_mean(said.kind or "", kinds) or f"known: {', '.join(kinds)}"
@@ -271,10 +271,6 @@ def signal_of(said: Said) -> Signal:
             400, "malformed", f"unknown kind of signal {one_line(said.kind or '', 40)!r}; {hint}"
         )
     return Signal(SignalKind(said.kind), said.retry_after_s, detail=one_line(said.detail))
-
-
-def _lines(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 ROUTES = [post_lease, get_lease, renew_lease, end_lease, post_lease_signal, post_pool_signal]

@@ -5,7 +5,7 @@
     POST    /v1/orgs/{org}/runs/{run_id}/heartbeat    200, or 410 once it has ended
     DELETE  /v1/orgs/{org}/runs/{run_id}              204
 
-A run is a lease of one slot in the pool ``runs``. Its id is also what proves that it is somebody's: the
+A run is a lease of one slot in the pool ``runs``. Its id also proves who started it: the
 claim, the time to live it was started with, and a mark that only this store's servers make for this org.
 """
 
@@ -17,14 +17,13 @@ from urllib.parse import quote
 from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, RawBody
 
-from flyball.core.pool.verdict import Verdict
 from flyball.governor.remote.leases import RemoteAsk
-from flyball.service.admission import Admission, Admitted, Admitting, AnyRequest, gone, tenant_of
+from flyball.service.admission import Admission, Admitted, Admitting, AnyRequest, gone_error, tenant_name
+from flyball.service.lease_requests import REPLAYED, parse_key, parse_wait, read_body, refusal_error
+from flyball.service.lease_schemas import OrgSettings, OrgView, Renewed, RunAsk, RunView, takes
 from flyball.service.org_settings import POOL
 from flyball.service.problems import ProblemError
 from flyball.service.routes.leases import GONE, LEASE, REFUSALS, IdempotencyKey, Prefer
-from flyball.service.run_contract import REPLAYED, key_of, read_body, refusal, wait_of
-from flyball.service.run_contract_schemas import OrgSettings, OrgView, Renewed, RunAsk, RunView, takes
 from flyball.service.schemas import name_in_path
 from flyball.service.tokens import Scope
 
@@ -71,7 +70,7 @@ async def start_run(
     name, asked = name_in_path("org", org), read_body(body, RunAsk)
     await admission.orgs.limit(name)  # 404 for an org that has none
     terms = await admission.orgs.terms(name)
-    key = key_of(request.headers, body, tenant=tenant_of(request), route=f"POST /v1/orgs/{name}/runs")
+    key = parse_key(request.headers, body, tenant=tenant_name(request), route=f"POST /v1/orgs/{name}/runs")
     order = RemoteAsk(
         pool=POOL,
         project=name,
@@ -81,28 +80,30 @@ async def start_run(
         key=key.key,
         fingerprint=key.fingerprint,
     )
-    wait_s = wait_of(request.headers)
+    wait_s = parse_wait(request.headers)
     admitted = await admission.ask(request, order, park=wait_s > 0, wait_s=wait_s, tickets=False)
     if not admitted.held:
         await _serve_or_refuse(admission, order, admitted)
-    await admission.afar.ready_async()
-    run_id = _run_id(admission, name, admitted.verdict, terms.ttl_s)
+    await admission.remote.ready_async()
+    verdict, ttl_ms = admitted.verdict, round(terms.ttl_s * 1000)
+    token = admission.remote.token(verdict.claim_id, verdict.asked_at, about=f"{name}:{ttl_ms}")
+    run_id = f"{verdict.claim_id}.{ttl_ms}.{token}"
     view = RunView(run_id=run_id, org=name, name=asked.name, ttl_s=terms.ttl_s, heartbeat_s=terms.heartbeat_s)
     headers = {"Location": f"/v1/orgs/{quote(name, safe='')}/runs/{run_id}"}
     return Response(view, headers=headers | (REPLAYED if admitted.replayed else {}))
 
 
 async def _serve_or_refuse(admission: Admission, order: RemoteAsk, admitted: Admitted) -> None:
-    """Whoever stood in line and was not served at last leaves it: this route has no tickets."""
-    afar, verdict = admission.afar, admitted.verdict
+    """An ask that was not served in time leaves the line: this route has no tickets."""
+    remote, verdict = admission.remote, admitted.verdict
     if verdict.claim_id:
-        found = await afar.call(partial(afar.look, verdict.claim_id, asked_at=verdict.asked_at))
+        found = await remote.call(partial(remote.look, verdict.claim_id, asked_at=verdict.asked_at))
         if found is not None and found.granted:
             return
         verdict = found if found is not None else verdict
         if await admission.withdraw(order, admitted.verdict):
             return
-    raise refusal(verdict)
+    raise refusal_error(verdict)
 
 
 @post(
@@ -115,34 +116,28 @@ async def _serve_or_refuse(admission: Admission, order: RemoteAsk, admitted: Adm
 )
 async def renew_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> Renewed:
     """The run goes on: for its time to live from now."""
-    claim_id, asked_at, ttl_s = await _theirs(admission, org, run_id)
-    if not await admission.afar.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at):
-        raise gone(claim_id)
+    claim_id, asked_at, ttl_s = await _parse_run_id(admission, org, run_id)
+    if not await admission.remote.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at):
+        raise gone_error(claim_id)
     return Renewed(id=claim_id, ttl_s=ttl_s)
 
 
 @delete("/v1/orgs/{org:str}/runs/{run_id:str}", operation_id="end_run", tags=["orgs"], opt=LEASE)
 async def end_run(admission: Admitting, org: FromPath[str], run_id: FromPath[str]) -> None:
     """The run is over. Saying it again changes nothing."""
-    claim_id, asked_at, _ = await _theirs(admission, org, run_id)
-    await admission.afar.end_async(claim_id, asked_at=asked_at)
+    claim_id, asked_at, _ = await _parse_run_id(admission, org, run_id)
+    await admission.remote.end_async(claim_id, asked_at=asked_at)
 
 
-def _run_id(admission: Admission, org: str, verdict: Verdict, ttl_s: float) -> str:
-    ttl_ms = round(ttl_s * 1000)
-    token = admission.afar.token(verdict.claim_id, verdict.asked_at, about=f"{org}:{ttl_ms}")
-    return f"{verdict.claim_id}.{ttl_ms}.{token}"
-
-
-async def _theirs(admission: Admission, org: str, run_id: str) -> tuple[int, float, float]:
+async def _parse_run_id(admission: Admission, org: str, run_id: str) -> tuple[int, float, float]:
     """The claim behind a run's id, when it was asked for, and its time to live."""
     name = name_in_path("org", org)
     claim, _, rest = run_id.partition(".")
     ttl_ms, _, mark = rest.partition(".")
     if claim.isdecimal() and ttl_ms.isdecimal() and claim.isascii() and len(claim) < 19 and len(ttl_ms) < 12:
         about = f"{name}:{int(ttl_ms)}"
-        await admission.afar.ready_async()
-        asked_at = admission.afar.vouched_at(int(claim), mark, about=about)
+        await admission.remote.ready_async()
+        asked_at = admission.remote.vouched_at(int(claim), mark, about=about)
         if asked_at is not None:
             return int(claim), asked_at, int(ttl_ms) / 1000
     raise ProblemError(404, "unknown-run", f"the org {name!r} has no such run")

@@ -22,7 +22,6 @@ from flyball.service.problems import ProblemError
 from flyball.service.routes.reads import known_pool, unknown_pool
 from flyball.service.schemas import PoolRecord, PoolSettingsBody, name_in_path, pool_changes
 from flyball.service.state import Service, Serving
-from flyball.service.store_reader import StoreSnapshot
 from flyball.service.tokens import Scope
 
 _ADMIN = {"scope": Scope.ADMIN}
@@ -74,14 +73,11 @@ async def _set(service: Service, name: str, body: bytes) -> PoolRecord:
         named = error.settings or (tuple(changes) if len(changes) == 1 else ())
         setting = next((setting for setting in named if setting in changes), next(iter(named), None))
         raise ProblemError(400, "bad-setting", str(error), setting=setting, pool=name) from error
-    return known_pool(await service.watch.fresh(), name, _notes(before, name))
-
-
-def _notes(before: StoreSnapshot, name: str) -> list[str]:
-    """A new pool may be a name that was mistyped."""
     known = [pool.name for pool in before.status.pools]
+    # A new pool may be a name that was mistyped.
     meant = did_you_mean(name, known) if name not in known else ""
-    return [f"this is a new pool; {meant}"] if meant else []
+    notes = [f"this is a new pool; {meant}"] if meant else []
+    return known_pool(await service.watch.fresh(), name, notes)
 
 
 @post("/v1/pools/{pool:str}/reset", operation_id="reset_pool", tags=["admin"], opt=_ADMIN, status_code=200)
@@ -114,13 +110,18 @@ async def release_lease(service: Serving, request: Request[Any, Any, Any], lease
     caller: Caller = request.scope["state"].get("caller", ANYBODY)
     by = f"the token {caller.name!r}" if caller.name else "a user without a token"
     why = f"dropped by {by} over HTTP on {host_name()}"
-    await service.call(partial(_bury, service.governor, lease, why))
+    await service.call(partial(_reclaim, service.governor, lease, why))
 
 
-def _bury(governor: Governor, lease_id: int, why: str) -> None:
+def _reclaim(governor: Governor, lease_id: int, why: str) -> None:
     claim = internals(governor).store.claim(lease_id) if 0 < lease_id < _LARGEST_ID else None
     if claim is None:
-        raise ProblemError(404, "unknown-lease", f"there is no lease {lease_id}", lease=lease_id)
+        raise ProblemError(
+            404,
+            "unknown-lease",
+            f"there is no lease {lease_id}; GET /v1/status lists those held",
+            lease=lease_id,
+        )
     living = _why_alive(claim, internals(governor).store.now())
     if living:
         raise ProblemError(409, "alive", f"lease {lease_id} is in use: {living}", lease=lease_id)
@@ -128,7 +129,7 @@ def _bury(governor: Governor, lease_id: int, why: str) -> None:
 
 
 def _why_alive(claim: Claim, now: float) -> str:
-    """What says that somebody still works under it; empty where nothing does."""
+    """What shows that work still goes on under it; empty where nothing does."""
     holder = claim.holder
     if alive(holder):
         return f"pid {holder.pid} runs; end it, and the slot comes back by itself"

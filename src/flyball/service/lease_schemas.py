@@ -122,9 +122,9 @@ class OrgSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     max_concurrent_runs: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     weight: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     ttl_s: Annotated[float, Meta(ge=1, le=MOST_TTL_S)] | None = None
-    """A run ends so long after its last heartbeat; 60 if nobody says otherwise."""
+    """A run ends so long after its last heartbeat; 60 by default."""
     heartbeat_s: Annotated[float, Meta(ge=0.1, le=MOST_TTL_S)] | None = None
-    """How often a run should be renewed; 20 if nobody says otherwise."""
+    """How often a run should be renewed; 20 by default."""
 
 
 class OrgView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,12 @@
 """What holds for every ask over HTTP: keys, waits, and how a no is said. Pure: chance is an argument.
 
     Idempotency-Key   asked again under the same key, the answer is the first one's (``Idempotent-Replayed``).
-                      A key belongs to who asks and to the path; what was asked for is its fingerprint.
+                      A key belongs to the tenant and the path; its fingerprint is what was asked for.
     Prefer: wait=N    hold the request open for so long, at most ``LONGEST_WAIT_S``
     429               problem+json with limit, active, queued, retry_after_ms; Retry-After; RateLimit
 
 Retry-After follows from the pace of what is in the way, is never under a second nor over half a minute, and
-is jittered within these bounds, so that those who were refused together do not come back together.
+is jittered within these bounds, so that clients refused together do not come back together.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LimitProblem(Problem, frozen=True, kw_only=True):
     limit: int
     active: int
     queued: int
-    """Who would have been served before it."""
+    """How many asks would have been served before it."""
     retry_after_ms: int
 
 
@@ -62,10 +62,10 @@ class LimitError(ProblemError):
         )
 
 
-def refusal(verdict: Verdict) -> ProblemError:
+def refusal_error(verdict: Verdict) -> ProblemError:
     """A refused ask as a problem, with the numbers of what is in its way: the pool, or its own maximum."""
     if verdict.reason is Reason.KEY_USED:
-        words = "this Idempotency-Key was used for another request; take a new one for a new request"
+        words = "this Idempotency-Key was used for another request; send a new key with a new request"
         return ProblemError(422, "key-used", words, pool=verdict.pool)
     if verdict.reason is Reason.TOO_LARGE:
         return ProblemError(400, "never", verdict.words(), pool=verdict.pool)
@@ -122,17 +122,17 @@ class Key:
     fingerprint: str = ""
 
 
-def wait_of(headers: Mapping[str, str]) -> float:
+def parse_wait(headers: Mapping[str, str]) -> float:
     """How long to hold the request open, from ``Prefer``; 0 where it says nothing.
 
-    >>> [wait_of({"prefer": text}) for text in ("wait=5", "respond-async, wait=900", "handling=strict")]
+    >>> [parse_wait({"prefer": text}) for text in ("wait=5", "respond-async, wait=900", "handling=strict")]
     [5.0, 60.0, 0.0]
     """
     found = _WAIT.search(headers.get("prefer", ""))
     return min(LONGEST_WAIT_S, float(found[1])) if found else 0.0
 
 
-def key_of(headers: Mapping[str, str], body: bytes, *, tenant: str, route: str) -> Key:
+def parse_key(headers: Mapping[str, str], body: bytes, *, tenant: str, route: str) -> Key:
     """The request's key, as the store knows it: keys of two tenants or two routes never meet."""
     given = headers.get("idempotency-key")
     if given is None:
@@ -152,7 +152,7 @@ def fingerprint(body: bytes) -> str:
     >>> fingerprint(b'{"a": 1, "b": 2}') == fingerprint(b'{ "b":2,"a":1 }') != fingerprint(b'{"a": 2}')
     True
     """
-    return _sha256(msgspec.json.encode(_decoded(body), order="sorted"))
+    return _sha256(msgspec.json.encode(_decode(body), order="sorted"))
 
 
 def _sha256(text: bytes) -> str:
@@ -162,17 +162,17 @@ def _sha256(text: bytes) -> str:
 def read_body(body: bytes, kind: type[T]) -> T:
     """What a body says, strictly; an empty one says nothing."""
     try:
-        return msgspec.convert(_decoded(body), kind)
+        return msgspec.convert(_decode(body), kind)
     except msgspec.ValidationError as error:
         words = str(error)
         raise ProblemError(400, "malformed", words[:1].lower() + words[1:]) from error
 
 
-def _decoded(body: bytes) -> Any:
+def _decode(body: bytes) -> Any:
     try:
         given = msgspec.json.decode(body) if body.strip() else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProblemError(400, "malformed", f"the body is no JSON: {error}") from error
+        raise ProblemError(400, "malformed", f"the body is not JSON: {error}") from error
     if not isinstance(given, dict):
         raise ProblemError(400, "malformed", 'the body must be an object, such as {"slots": 1}')
     return given
