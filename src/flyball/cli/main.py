@@ -40,7 +40,7 @@ VERBS = {
     "status": "show every pool: who runs, who waits, and why",
     "why": "say in words why a task or process runs or waits",
     "pool": "set, show, reset, remove or import a pool",
-    "lease": "list the leases of every pool, or drop one that is held by nothing any more",
+    "lease": "list the leases of every pool, or drop one whose holder is gone",
     "machine": "set or show the limits over all pools",
     "quota": "show or set what an account may spend in its windows",
     "init": "make a repository a project: show every file it would write, and write it",

@@ -177,7 +177,7 @@ def _nothing_found(answer: WhyAnswer, status: Status) -> Iterator[Block]:
     if _is_task_here(answer.query):
         yield Line(f"{command('task', 'why', answer.query)} says how the task stands", label="next")
     elif answer.nearest:
-        yield Line(", ".join(answer.nearest), label="close")
+        yield Line(f"did you mean {' or '.join(answer.nearest)}?", label="next")
     elif not status.pools:
         yield Line("no pool has been used yet; flyball exec -- CMD runs a command under a slot", label="next")
     else:

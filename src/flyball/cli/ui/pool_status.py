@@ -296,14 +296,16 @@ def _asks(pool: PoolStatus) -> Iterator[Block]:
     if not pool.asks:
         return
     columns = [Column("", right=True), Column("WAITING"), Column("PID", right=True)]
-    columns += [Column("FOR", right=True), Column("NEXT SLOT", right=True), Column("WHY", wraps=True)]
+    timed = any(ask.estimate_s is not None for ask in pool.asks[:ROWS])
+    columns += [Column("FOR", right=True), *([Column("NEXT SLOT", right=True)] * timed)]
+    columns += [Column("WHY", wraps=True)]
     rows: list[list[Words]] = [
         [
             str(ask.position),
             f"{ask.project}/{ask.name}",
             str(ask.pid),
             span_words(ask.waiting_s),
-            f"~{span_words(ask.estimate_s)}" if ask.estimate_s is not None else "",
+            *([f"~{span_words(ask.estimate_s)}" if ask.estimate_s is not None else ""] * timed),
             ask_why(ask),
         ]
         for ask in pool.asks[:ROWS]

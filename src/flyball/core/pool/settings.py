@@ -366,19 +366,19 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
             at_least=1
         ),
         Setting(
-            "adaptive", bool, "--adaptive", None, "find the real limit by itself",
-            negation=("--static", "stay at the cap")
+            "adaptive", bool, "--adaptive", None, "let the cap follow what the provider serves",
+            negation=("--static", "keep the cap where it is")
         ),
         Setting(
-            "cap_floor", int, "--floor", "N", "an adaptive cap never goes below (1)",
+            "cap_floor", int, "--floor", "N", "an adaptive cap never goes below this (1)",
             at_least=1, adaptive_only=True
         ),
         Setting(
-            "cap_ceiling", int, "--ceiling", "N", "an adaptive cap never goes above (2 x cap)",
+            "cap_ceiling", int, "--ceiling", "N", "an adaptive cap never goes above this (2 x cap)",
             derived="2 x cap", adaptive_only=True
         ),
         Setting(
-            "profile", str, "--profile", None, "a set of constants for this kind of work",
+            "profile", str, "--profile", None, "a set of constants for one kind of work",
             choices=tuple(PROFILES)
         ),
         Setting(
@@ -387,13 +387,16 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "confirm_s", float, "--confirm", "30s",
-            "silence that makes a new level trusted, until a refusal has been timed; at most one hold",
+            "how long a new level must stay without a throttle to be trusted; at most one hold",
             above=0, adaptive_only=True
         ),
         Setting(
-            "settle_s", float, "--settle", "120s", "freeze after a change", at_least=0, adaptive_only=True
+            "settle_s", float, "--settle", "120s", "how long the cap stays after a change",
+            at_least=0, adaptive_only=True
         ),
-        Setting("probe_s", float, "--probe", "5m", "quiet time before growing", above=0, adaptive_only=True),
+        Setting(
+            "probe_s", float, "--probe", "5m", "quiet time before the cap grows", above=0, adaptive_only=True
+        ),
         Setting(
             "step", float, None, None, "the cap grows by this per success (article) or quiet period (koryph)",
             at_least=0.01, adaptive_only=True
