@@ -15,7 +15,7 @@ from flyball.cli.ui.render import plain, plain_words
 from flyball.governor.governor import Governor
 from flyball.governor.status import SILENT_S, HostStatus, PoolStatus, ShareStatus, Status, status_from
 from flyball.testing import Scene
-from flyball.testing.store_checks.share_leases import Node, learned, settle
+from flyball.testing.store_checks.share_leases import Node, let_learn, settle
 from tests.cli.kit import Cli
 
 
@@ -40,7 +40,7 @@ def words(text: str) -> list[str]:
 def ready(scene: Scene, cap: int, **changes: object) -> None:
     """A pool of a fixed cap whose store knows that nobody holds anything."""
     scene.static(cap, **changes)  # type: ignore[arg-type]
-    learned(scene)
+    let_learn(scene)
 
 
 def shown(scene: Scene) -> dict[str, ShareStatus]:

@@ -114,7 +114,7 @@ def test_a_break_goes_on_after_a_reboot(machine: Machine) -> None:
     scene.close()
     machine.reboot(off_s=100.0)
     scene = machine.scene()
-    assert scene.refused(Reason.BREAKER).look_again_s == pytest.approx(200.0)
+    assert scene.expect_refusal(Reason.BREAKER).look_again_s == pytest.approx(200.0)
     machine.run(200.0)
     scene.take()
     scene.close()

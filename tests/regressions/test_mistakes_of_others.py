@@ -31,7 +31,7 @@ def test_throttled_work_that_asks_again_passes_admission(scene: Scene) -> None:
     scene.pool(controller="koryph")
     scene.pool(cap=1)
     scene.release(scene.take(), Outcome.THROTTLED)
-    scene.refused(Reason.BREAKER)
+    scene.expect_refusal(Reason.BREAKER)
     again = scene.park(priority=10)
     scene.wait(299)
     assert not scene.poll(again).granted
@@ -45,19 +45,19 @@ def test_a_healthy_trial_that_runs_for_hours_closes_the_breaker_after_its_clean_
     waiting = scene.park()
     scene.wait(120)
     assert not scene.poll(waiting).granted
-    assert scene.seen().phase is Phase.CLOSED
+    assert scene.snapshot().phase is Phase.CLOSED
     scene.wait(1800)
     scene.poll(waiting)
-    assert scene.held(waiting)
-    assert scene.held(trial)
-    assert scene.seen().memory.breaker.reopens == 0
+    assert scene.is_held(waiting)
+    assert scene.is_held(trial)
+    assert scene.snapshot().memory.breaker.reopens == 0
 
 
 def _grown_to_nine(s: Scene) -> None:
     for _ in range(8):
         s.take()
     waiting = s.park()
-    while s.seen().cap == 8:
+    while s.snapshot().cap == 8:
         s.wait(30)
         s.poll(waiting)
 
@@ -69,7 +69,7 @@ def test_a_throttle_right_after_an_increase_undoes_it(scene: Scene) -> None:
     for task in range(10):
         scene.wait(5)
         scene.throttle("a", f"t-{task}")
-    assert scene.seen().cap == 8
+    assert scene.snapshot().cap == 8
 
 
 @pytest.mark.parametrize("cap", [2, 3, 4])
@@ -79,7 +79,7 @@ def test_two_throttles_in_one_second_do_not_open_the_breaker_of_a_small_pool(sce
     scene.throttle("a", "t-1")
     scene.wait(0.5)
     scene.throttle("b", "t-2")
-    assert scene.seen().phase is Phase.CLOSED
+    assert scene.snapshot().phase is Phase.CLOSED
 
 
 def test_an_idle_pool_does_not_grow(scene: Scene) -> None:
@@ -88,7 +88,7 @@ def test_an_idle_pool_does_not_grow(scene: Scene) -> None:
     for _ in range(8 * 12):
         scene.wait(300)
         scene.release(scene.take())
-    assert scene.seen().cap == 8
+    assert scene.snapshot().cap == 8
 
 
 def test_after_an_outage_the_cap_is_back_within_minutes(scene: Scene) -> None:
@@ -99,13 +99,13 @@ def test_after_an_outage_the_cap_is_back_within_minutes(scene: Scene) -> None:
         scene.wait(121)
     scene.wait(300)
     scene.release(scene.take())
-    assert scene.seen().cap == 1
+    assert scene.snapshot().cap == 1
     waiting = [scene.store.admit(scene.ask(), park=True)[0].claim_id for _ in range(20)]
     minutes: dict[int, int] = {}
     for minute in range(1, 30):
         scene.wait(60)
         scene.poll(waiting[-1])
-        minutes.setdefault(scene.seen().cap, minute)
+        minutes.setdefault(scene.snapshot().cap, minute)
     assert minutes[7] <= 10
     assert minutes[8] <= 20
 
@@ -119,12 +119,12 @@ def test_a_trial_that_runs_for_hours_closes_the_breaker_of_a_measured_pool_after
     """Mistake 2, under the default controller."""
     scene.pool(cap=1, cap_ceiling=4)
     scene.throttle()
-    scene.wait(scene.seen().settings.break_s)
+    scene.wait(scene.snapshot().settings.break_s)
     trial = scene.take()
-    scene.wait(scene.seen().settings.trial_timeout_s * 3)
-    assert scene.seen().phase is Phase.CLOSED
-    assert scene.held(trial)
-    assert scene.seen().memory.breaker.reopens == 0
+    scene.wait(scene.snapshot().settings.trial_timeout_s * 3)
+    assert scene.snapshot().phase is Phase.CLOSED
+    assert scene.is_held(trial)
+    assert scene.snapshot().memory.breaker.reopens == 0
 
 
 def test_a_call_refused_right_after_an_increase_undoes_it(scene: Scene) -> None:
@@ -132,10 +132,10 @@ def test_a_call_refused_right_after_an_increase_undoes_it(scene: Scene) -> None:
     _grown_to_nine(scene)
     while scene.nowait("b").granted:
         pass
-    newest = scene.seen().leases[-1]
+    newest = scene.snapshot().leases[-1]
     scene.wait(0.5)
     scene.refuse(newest.id)
-    assert scene.seen().cap == newest.level - 1
+    assert scene.snapshot().cap == newest.level - 1
 
 
 def test_ten_throttles_after_an_increase_leave_the_measured_cap_where_it_was_before(scene: Scene) -> None:
@@ -144,7 +144,7 @@ def test_ten_throttles_after_an_increase_leave_the_measured_cap_where_it_was_bef
     for task in range(10):
         scene.throttle("a", f"t-{task}")
         scene.wait(5)
-    assert scene.seen().cap < 9
+    assert scene.snapshot().cap < 9
 
 
 @pytest.mark.parametrize("cap", [2, 3, 4])
@@ -157,7 +157,7 @@ def test_calls_refused_together_do_not_open_the_breaker_of_a_small_measured_pool
     scene.wait(0.5)
     for lease in leases:
         scene.refuse(lease)
-    assert scene.seen().phase is Phase.CLOSED
+    assert scene.snapshot().phase is Phase.CLOSED
 
 
 @pytest.mark.parametrize("cap", [2, 3, 4])
@@ -171,10 +171,10 @@ def test_calls_refused_one_after_the_other_do_not_open_the_breaker_of_a_small_me
         verdict = scene.nowait()
         if verdict.granted:
             scene.wait(0.1)
-            scene.answered(verdict.claim_id, SignalKind.THROTTLED)
+            scene.finish_call(verdict.claim_id, SignalKind.THROTTLED)
         else:
             scene.wait(0.1)
-    assert scene.seen().phase is Phase.CLOSED
+    assert scene.snapshot().phase is Phase.CLOSED
 
 
 def test_a_measured_pool_that_is_never_full_does_not_grow(scene: Scene) -> None:
@@ -185,27 +185,27 @@ def test_a_measured_pool_that_is_never_full_does_not_grow(scene: Scene) -> None:
         scene.wait(300)
         for lease in leases:
             scene.release(lease, oks=100)
-    assert scene.seen().cap == 8
+    assert scene.snapshot().cap == 8
 
 
 def test_after_an_outage_the_measured_cap_is_back_within_minutes(scene: Scene) -> None:
     """Mistake 6, under the default controller: recovery 1 -> 8 took 47 minutes."""
     waiting = [scene.store.admit(scene.ask(), park=True)[0].claim_id for _ in range(40)]
     for _ in range(30):
-        held = [lease.id for lease in scene.seen().leases]
-        if not held or scene.seen().cap == 1:
+        held = [lease.id for lease in scene.snapshot().leases]
+        if not held or scene.snapshot().cap == 1:
             break
         scene.wait(0.5)
         for lease in held:
-            scene.answered(lease, SignalKind.THROTTLED)
-        scene.wait(scene.seen().settings.confirm_s)
+            scene.finish_call(lease, SignalKind.THROTTLED)
+        scene.wait(scene.snapshot().settings.confirm_s)
         scene.poll(waiting[-1])
-    assert scene.seen().cap == 1
+    assert scene.snapshot().cap == 1
     minutes: dict[int, int] = {}
     for minute in range(1, 30):
         scene.wait(60)
         scene.poll(waiting[-1])
-        minutes.setdefault(scene.seen().cap, minute)
+        minutes.setdefault(scene.snapshot().cap, minute)
     assert min(minute for cap, minute in minutes.items() if cap >= 8) <= 15
 
 
@@ -222,7 +222,7 @@ def test_a_demand_ends_unless_it_is_announced_again(scene: Scene) -> None:
     for _ in range(int(DEMAND_TTL_S)):
         scene.wait(1)
         scene.release(scene.take("busy"))
-    assert scene.seen().demands == ()
+    assert scene.snapshot().demands == ()
 
 
 def test_a_recycled_pid_holds_nothing(scene: Scene) -> None:
@@ -230,9 +230,9 @@ def test_a_recycled_pid_holds_nothing(scene: Scene) -> None:
     old = scene.holder(4121)
     lease = scene.take(holder=old)
     scene.store.reclaim([(lease, replace(old, start=old.start + 1))])
-    assert scene.held(lease)
+    assert scene.is_held(lease)
     scene.store.reclaim([(lease, old)])
-    assert not scene.held(lease)
+    assert not scene.is_held(lease)
 
 
 def test_a_lease_older_than_a_day_stays_with_its_living_agent(scene: Scene) -> None:
@@ -241,7 +241,7 @@ def test_a_lease_older_than_a_day_stays_with_its_living_agent(scene: Scene) -> N
     scene.wait(LEASE_BACKSTOP_S * 3)
     scene.store.reclaim([])
     scene.take()
-    assert scene.held(lease)
+    assert scene.is_held(lease)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_times_are_finer_than_a_second(scene: Scene) -> None:
     """Mistake 11: second-resolution times."""
     scene.pool(spacing_s=0.2)
     scene.take()
-    scene.refused(Reason.SPACING)
+    scene.expect_refusal(Reason.SPACING)
     scene.wait(0.31)
     scene.take()
 
@@ -321,14 +321,14 @@ def test_two_providers_share_nothing(scene: Scene) -> None:
     """Mistake 12: two runtimes on different providers shared one pool and breaker."""
     scene.store.set_pool("anthropic", {"cap": 1})
     scene.throttle(pool="anthropic")
-    scene.refused(Reason.BREAKER, pool="anthropic")
+    scene.expect_refusal(Reason.BREAKER, pool="anthropic")
     scene.take(pool="openai")
-    assert scene.seen("openai").memory.cap.throttle_count == 0
+    assert scene.snapshot("openai").memory.cap.throttle_count == 0
 
 
 def test_making_a_pool_adaptive_keeps_its_other_settings(scene: Scene) -> None:
     """Mistake 14: ``set --adaptive`` silently dropped unrelated settings."""
     scene.static(5, spacing_s=7.0, settle_s=60.0, reserve=2, share="strict", weights={"a": 3.0})
-    before = scene.seen().settings
+    before = scene.snapshot().settings
     scene.pool(adaptive=True)
-    assert scene.seen().settings == replace(before, adaptive=True)
+    assert scene.snapshot().settings == replace(before, adaptive=True)

@@ -54,7 +54,7 @@ HAPPENINGS: dict[str, Callable[[Scene], object]] = {
     "a lease": lambda scene: scene.take("shop", pool="q"),
     "an ask": lambda scene: scene.park("blog"),
     "a throttle": lambda scene: scene.throttle("blog", "u"),
-    "a release": lambda scene: scene.release(scene.seen().leases[0].id),
+    "a release": lambda scene: scene.release(scene.snapshot().leases[0].id),
     "a setting": lambda scene: scene.pool(reserve=1),
     "another demand": lambda scene: scene.demand("more"),
     "a reset": lambda scene: scene.store.reset_pool("p"),

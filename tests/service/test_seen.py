@@ -98,7 +98,7 @@ def test_a_cap_that_rose_and_fell_between_two_looks_is_not_judged(scene: Scene, 
     story.look()
     scene.wait(1)
     story.look()
-    assert scene.seen().cap < 4
+    assert scene.snapshot().cap < 4
     assert story.number(metrics.POOL_OVER_ADMITTED) == 0
 
 
@@ -169,7 +169,7 @@ def test_each_lease_tells_once_how_long_it_waited(scene: Scene, story: Story) ->
     waiting = scene.park("shop")
     scene.wait(20)
     scene.release(lease)
-    assert scene.held(waiting)
+    assert scene.is_held(waiting)
     story.look()
     story.look()
     (waits,) = [family for family in story.registry.families() if family.metric is metrics.POOL_WAIT]

@@ -10,7 +10,7 @@ from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import PoolChanges
 from flyball.core.signals import Signal, SignalKind
 from flyball.testing import Scene
-from flyball.testing.store_checks.share_leases import Node, learned, settle
+from flyball.testing.store_checks.share_leases import Node, let_learn, settle
 from flyball.testing.stores import make_memory
 
 
@@ -28,14 +28,14 @@ def busy(scene: Scene, *names: str, cap: int, changes: PoolChanges | None = None
     """Nodes with more to do than there is room for, each with its part of the cap."""
     scene.pool(cap=cap, cap_ceiling=200, profile="calls")
     scene.pool(**(changes or {}))
-    learned(scene)
+    let_learn(scene)
     nodes = [Node(scene, name, wants=cap + 4) for name in names]
     for _ in range(6):
         for node in nodes:
             node.end(max(0, node.running - node.may))
             scene.wait(0.06)
             node.renew()
-    assert sum(node.running for node in nodes) == scene.seen().cap
+    assert sum(node.running for node in nodes) == scene.snapshot().cap
     return nodes
 
 
@@ -53,7 +53,7 @@ def test_who_tells_of_a_refusal_is_lowered_by_the_answer_to_it(scene: Scene) -> 
     scene.wait(0.5)
     refused(a, 1, begun_ago_s=0.15)
     a.renew()
-    assert scene.seen().cap == 4
+    assert scene.snapshot().cap == 4
     assert a.may == 4
 
 
@@ -66,7 +66,7 @@ def test_everybody_else_is_told_at_once_to_look(scene: Scene) -> None:
     for node in (b, c):
         scene.wait(0.01)
         node.renew()
-    assert a.may + b.may + c.may == scene.seen().cap == 4
+    assert a.may + b.may + c.may == scene.snapshot().cap == 4
 
 
 def test_where_it_is_too_soon_for_a_plan_who_told_of_it_comes_again(scene: Scene) -> None:
@@ -77,7 +77,7 @@ def test_where_it_is_too_soon_for_a_plan_who_told_of_it_comes_again(scene: Scene
     scene.wait(0.01)
     refused(a, 1, begun_ago_s=0.15)
     a.renew()
-    assert scene.seen().cap == 4
+    assert scene.snapshot().cap == 4
     assert "/mail/a" in a.after.notices
     scene.wait(0.06)
     a.renew()
@@ -93,7 +93,7 @@ def test_what_was_served_is_the_measure_however_many_were_refused_together(scene
     scene.wait(0.5)
     refused(a, 4, begun_ago_s=0.15)
     a.renew()
-    assert scene.seen().cap == 24
+    assert scene.snapshot().cap == 24
 
 
 def test_one_slot_that_is_refused_again_and_again_is_not_taken_for_many(scene: Scene) -> None:
@@ -101,7 +101,7 @@ def test_one_slot_that_is_refused_again_and_again_is_not_taken_for_many(scene: S
     scene.wait(0.5)
     refused(a, 1_000, begun_ago_s=0.15)
     a.renew()
-    assert scene.seen().cap >= 13
+    assert scene.snapshot().cap >= 13
 
 
 def test_what_others_began_before_they_heard_of_a_cut_does_not_cut_again(scene: Scene) -> None:
@@ -109,11 +109,11 @@ def test_what_others_began_before_they_heard_of_a_cut_does_not_cut_again(scene: 
     scene.wait(0.5)
     refused(a, 2, begun_ago_s=0.15)
     a.renew()
-    cap = scene.seen().cap
+    cap = scene.snapshot().cap
     scene.wait(0.1)
     refused(b, 2, begun_ago_s=0.05)
     b.renew()
-    assert scene.seen().cap == cap
+    assert scene.snapshot().cap == cap
 
 
 def test_what_is_begun_after_everybody_heard_of_a_cut_and_refused_cuts_again(scene: Scene) -> None:
@@ -121,7 +121,7 @@ def test_what_is_begun_after_everybody_heard_of_a_cut_and_refused_cuts_again(sce
     scene.wait(0.5)
     refused(a, 2, begun_ago_s=0.15)
     a.renew()
-    cap = scene.seen().cap
+    cap = scene.snapshot().cap
     for _ in range(8):
         for node in (a, b):
             node.end(max(0, node.running - node.may))
@@ -129,7 +129,7 @@ def test_what_is_begun_after_everybody_heard_of_a_cut_and_refused_cuts_again(sce
             node.renew()
     refused(b, 2, begun_ago_s=0.2)
     b.renew()
-    assert scene.seen().cap < cap
+    assert scene.snapshot().cap < cap
 
 
 # -- the breaker --------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def opened(scene: Scene) -> tuple[Node, Node]:
     a.answered(overloaded=5)
     a.refused_age_s = 0.15
     a.renew()
-    assert scene.seen().phase is Phase.OPEN
+    assert scene.snapshot().phase is Phase.OPEN
     return a, b
 
 
@@ -162,7 +162,7 @@ def test_as_many_overloads_as_open_the_breaker_open_it_with_one_renewal(scene: S
 def test_an_open_breaker_is_open_to_its_end(scene: Scene) -> None:
     a, b = opened(scene)
     ended(a, b)
-    until = scene.seen().closed_until
+    until = scene.snapshot().closed_until
     assert until is not None
     while scene.world.clock() < until - 0.2:
         scene.wait(0.1)
@@ -173,7 +173,7 @@ def test_a_pause_that_was_heeded_lasts_to_its_end(scene: Scene) -> None:
     a, b = busy(scene, "a", "b", cap=8)
     closed = Signal(SignalKind.THROTTLED, 5.0)
     scene.store.report("p", closed, project="", name="a", claim_id=None)
-    until = scene.seen().closed_until
+    until = scene.snapshot().closed_until
     assert until is not None
     settle(a, b, rounds=2)
     ended(a, b)
@@ -191,8 +191,8 @@ def test_one_node_has_the_trial_and_the_others_nothing(scene: Scene) -> None:
     settle(a, b, rounds=1)
     scene.wait(6.0)
     assert sorted(settle(a, b, rounds=2)) == [0, 1]
-    assert scene.seen().phase is Phase.TRIAL
-    assert scene.seen().trial == ("/a" if a.running else "/b")
+    assert scene.snapshot().phase is Phase.TRIAL
+    assert scene.snapshot().trial == ("/a" if a.running else "/b")
 
 
 def test_no_trial_begins_on_a_node_whose_old_work_still_runs(scene: Scene) -> None:
@@ -203,8 +203,8 @@ def test_no_trial_begins_on_a_node_whose_old_work_still_runs(scene: Scene) -> No
     scene.wait(6.0)
     settle(a, b, rounds=2)
     assert a.running > 1
-    assert scene.seen().phase is Phase.TRIAL
-    assert not scene.seen().trial
+    assert scene.snapshot().phase is Phase.TRIAL
+    assert not scene.snapshot().trial
 
 
 def test_a_refusal_of_older_work_or_from_elsewhere_does_not_fail_the_trial(scene: Scene) -> None:
@@ -219,8 +219,8 @@ def test_a_refusal_of_older_work_or_from_elsewhere_does_not_fail_the_trial(scene
     other.renew()
     refused(tried, 1, begun_ago_s=5.0)
     tried.renew()
-    assert scene.seen().phase is Phase.TRIAL
+    assert scene.snapshot().phase is Phase.TRIAL
     scene.wait(0.2)
     refused(tried, 1, begun_ago_s=0.1)
     tried.renew()
-    assert scene.seen().phase is Phase.OPEN
+    assert scene.snapshot().phase is Phase.OPEN

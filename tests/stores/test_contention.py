@@ -66,7 +66,7 @@ def test_a_burst_of_throttles_from_many_threads_cuts_once(scene: Scene) -> None:
     scene.pool(cap=16, controller="koryph")
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: scene.throttle("a", "t-1"), range(8)))
-    assert (scene.seen().cap, scene.seen().memory.cap.throttle_count) == (8, 8)
+    assert (scene.snapshot().cap, scene.snapshot().memory.cap.throttle_count) == (8, 8)
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgres"])
@@ -86,13 +86,13 @@ def test_two_handles_over_one_state_share_one_adaptive_cap(make_shared: MakeStor
     first, second = Scene(make_shared, world), Scene(make_shared, world)
     first.pool(controller="koryph")
     first.throttle()
-    assert second.seen().cap == 4
+    assert second.snapshot().cap == 4
     for _ in range(4):
         second.take()
     assert not first.nowait().granted
     first.wait(121)
     second.throttle()
-    assert (first.seen().cap, first.seen().phase) == (second.seen().cap, Phase.CLOSED)
+    assert (first.snapshot().cap, first.snapshot().phase) == (second.snapshot().cap, Phase.CLOSED)
     first.close()
     second.close()
 

@@ -199,7 +199,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_done(scene: Scene, postgres_ser
     postgres_server.run(f'DROP TRIGGER fail ON "{space}".claim; DROP FUNCTION "{space}".fail()')
     scene.release(lease)
     scene.release(scene.take())
-    assert scene.seen().in_use == 0
+    assert scene.snapshot().in_use == 0
     assert scene.store.miscounts() == []
 
 

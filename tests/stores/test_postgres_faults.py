@@ -173,7 +173,7 @@ def test_a_paused_server_is_reported_in_time_and_nothing_it_was_told_then_happen
     finally:
         durable.resume()
     scene.take()
-    assert scene.seen().in_use == 1
+    assert scene.snapshot().in_use == 1
     assert store._lost_replies == []
     scene.close()
 
@@ -199,9 +199,9 @@ def test_a_grant_that_is_committed_after_its_sender_gave_up_is_given_back(
     finally:
         durable.resume()
     monkeypatch.undo()
-    soon(lambda: scene.seen().in_use == 1)
+    soon(lambda: scene.snapshot().in_use == 1)
     scene.take()
-    assert scene.seen().in_use == 1
+    assert scene.snapshot().in_use == 1
     scene.close()
 
 
@@ -396,12 +396,12 @@ def test_a_forked_child_lets_go_of_its_parents_connections(postgres_server: Post
     if pid == 0:
         try:
             scene.take()
-            os.write(writing, str(scene.seen().in_use).encode())
+            os.write(writing, str(scene.snapshot().in_use).encode())
         finally:
             os._exit(0)
     os.close(writing)
     with open(reading, "rb") as pipe:
         assert pipe.read() == b"2"
     os.waitpid(pid, 0)
-    assert scene.seen().in_use == 2, "the parent's connection is as good as before"
+    assert scene.snapshot().in_use == 2, "the parent's connection is as good as before"
     scene.close()

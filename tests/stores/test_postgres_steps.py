@@ -170,7 +170,7 @@ def test_more_threads_than_connections_take_turns(postgres_server: PostgresServe
         thread.start()
     for thread in threads:
         thread.join()
-    assert scene.seen().in_use == 50
+    assert scene.snapshot().in_use == 50
     assert len(store._server._all) == 1
     scene.close()
     postgres_server.leave(space)
@@ -209,9 +209,9 @@ def test_a_grant_whose_answer_was_lost_is_given_back_by_the_next_step(
     with pytest.raises(StoreError, match="cannot be reached"):
         scene.take()
     lose("")
-    assert scene.seen().in_use == 1, "nobody knows of this lease"
+    assert scene.snapshot().in_use == 1, "nobody knows of this lease"
     scene.take()
-    assert scene.seen().in_use == 1
+    assert scene.snapshot().in_use == 1
     assert scene.store.miscounts() == []
 
 
@@ -222,11 +222,11 @@ def test_an_ask_in_line_whose_answer_was_lost_leaves_it(scene: Scene, lose: Call
     with pytest.raises(StoreError):
         scene.park()
     lose("")
-    assert scene.seen().waiting == 1
+    assert scene.snapshot().waiting == 1
     mine = scene.park()
-    assert scene.seen().waiting == 1
+    assert scene.snapshot().waiting == 1
     scene.release(lease)
-    assert scene.held(mine)
+    assert scene.is_held(mine)
 
 
 def test_an_ask_that_failed_for_certain_is_not_looked_for(
@@ -255,8 +255,8 @@ def test_a_release_whose_answer_was_lost_counts_once(scene: Scene, lose: Callabl
     lose("")
     scene.store.remember(release)
     scene.take()
-    assert scene.seen().in_use == 1
-    assert scene.seen().memory.cap.throttle_count == 1
+    assert scene.snapshot().in_use == 1
+    assert scene.snapshot().memory.cap.throttle_count == 1
 
 
 def test_a_grant_that_was_interrupted_is_given_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_grant_that_was_interrupted_is_given_back(scene: Scene, monkeypatch: p
         scene.take()
     monkeypatch.setattr(Connection, "ask", ask)
     scene.take()
-    assert scene.seen().in_use == 1
+    assert scene.snapshot().in_use == 1
 
 
 def test_a_process_of_the_server_that_is_still_busy_with_a_lost_ask_is_told_to_end(scene: Scene) -> None:
@@ -300,7 +300,7 @@ def test_what_comes_after_its_sender_gave_up_changes_nothing(postgres_server: Po
     late = {**store._ask_fields(scene.ask(), 42), "deadline": 1.0}
     with store._server.lend() as link:
         assert link.ask(sql.FAST_ADMIT, late)[0][0] == 0
-    assert scene.seen().in_use == 0
+    assert scene.snapshot().in_use == 0
     store._server.note_time(1.0)
     store._round.clear()
     scene.take()
@@ -423,8 +423,8 @@ def test_ten_thousand_leases_are_carried(scene: Scene, space: str, postgres_serv
     assert len(scene.store.holders("p")) == 2, "all of them are of one process; and who watches"
     assert len(scene.store.pool_census("p").claims) == 10_002
     scene.release(1_000_500)
-    assert scene.held(waiting)
-    assert scene.seen().in_use == 10_001
+    assert scene.is_held(waiting)
+    assert scene.snapshot().in_use == 10_001
     assert scene.store.miscounts() == []
 
 
@@ -459,7 +459,7 @@ def test_names_sort_as_they_do_in_memory_whatever_the_server_speaks(scene: Scene
             each.park(project)
     said = [each.store.snapshot().pools[0].projects for each in (scene, memory)]
     assert said[0] == said[1]
-    order = [[ask.claim.project for ask in each.seen().asks] for each in (scene, memory)]
+    order = [[ask.claim.project for ask in each.snapshot().asks] for each in (scene, memory)]
     assert order[0] == order[1]
     memory.close()
 
@@ -469,6 +469,6 @@ def test_text_that_the_server_cannot_hold_is_kept_as_far_as_it_can(scene: Scene)
     for _ in range(2):
         verdict, _ = scene.store.admit(scene.ask(), park=True)
     scene.store.remember(Release(verdict.claim_id))
-    told = Release(scene.seen().leases[0].id, Outcome.FAILED, words="over\0\ud800")
+    told = Release(scene.snapshot().leases[0].id, Outcome.FAILED, words="over\0\ud800")
     scene.store.release(told)
     assert scene.store.facts(limit=1)[0].words.startswith("over\ufffd?")

@@ -110,7 +110,7 @@ def test_a_server_without_memory_is_full_and_nothing_is_half_done() -> None:
         link.ask("DEL", "theirs")
         scene.release(lease)
         scene.release(scene.take())
-        assert scene.seen().in_use == 0
+        assert scene.snapshot().in_use == 0
         assert scene.store.miscounts() == []
         link.close()
         scene.close()
@@ -183,9 +183,9 @@ def test_a_grant_whose_answer_was_lost_is_given_back_by_the_next_step(scene: Sce
     with pytest.raises(StoreError):
         scene.take()
     mend()
-    assert scene.seen().in_use == 1, "nobody knows of this lease"
+    assert scene.snapshot().in_use == 1, "nobody knows of this lease"
     scene.take()
-    assert scene.seen().in_use == 1
+    assert scene.snapshot().in_use == 1
 
 
 def test_a_release_whose_answer_was_lost_counts_once(scene: Scene) -> None:
@@ -200,8 +200,8 @@ def test_a_release_whose_answer_was_lost_counts_once(scene: Scene) -> None:
     mend()
     scene.store.remember(release)
     scene.take()
-    assert scene.seen().in_use == 1
-    assert scene.seen().memory.cap.throttle_count == 1
+    assert scene.snapshot().in_use == 1
+    assert scene.snapshot().memory.cap.throttle_count == 1
 
 
 def test_what_arrives_after_its_sender_gave_up_changes_nothing(redis_server: RedisServer) -> None:
@@ -245,7 +245,7 @@ def test_a_paused_server_is_reported_in_time_and_nothing_it_was_told_then_happen
         time.sleep(0.4)
         running.resume()
         scene.take()
-        assert scene.seen().in_use == 1
+        assert scene.snapshot().in_use == 1
         scene.close()
 
 

@@ -115,9 +115,9 @@ def test_ids_go_on_when_a_pool_has_used_its_block_up(scene: Scene) -> None:
     scene.static(3000)
     ids = [scene.take() for _ in range(1100)]
     assert len(set(ids)) == 1100
-    assert scene.held(ids[-1])
+    assert scene.is_held(ids[-1])
     scene.release(ids[-1])
-    assert not scene.held(ids[-1])
+    assert not scene.is_held(ids[-1])
 
 
 def test_a_thousand_idle_projects_are_not_kept(scene: Scene) -> None:
@@ -135,7 +135,7 @@ def test_reports_from_many_threads_are_all_heard(scene: Scene) -> None:
     for thread in threads:
         thread.join()
     scene.take()
-    assert scene.seen().memory.cap.throttle_count == 24
+    assert scene.snapshot().memory.cap.throttle_count == 24
 
 
 def test_what_was_said_by_somebody_who_died_right_after_is_heard(scene: Scene) -> None:
@@ -156,8 +156,8 @@ def test_what_was_said_by_somebody_who_died_right_after_is_heard(scene: Scene) -
         scene.throttle()
     store._server.run = run
     scene.take()
-    assert scene.seen().memory.cap.throttle_count == 1
-    assert scene.seen().cap == 4
+    assert scene.snapshot().memory.cap.throttle_count == 1
+    assert scene.snapshot().cap == 4
 
 
 # -- several at once ------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_two_who_set_a_pool_at_once_both_have_their_way(pair: tuple[Scene, Scene
     one.static(4)
     meanwhile(one, lambda: other.pool(reserve=1))
     one.pool(ageing_s=7.0)
-    assert (one.seen().settings.reserve, one.seen().settings.ageing_s) == (1, 7.0)
+    assert (one.snapshot().settings.reserve, one.snapshot().settings.ageing_s) == (1, 7.0)
 
 
 def test_what_is_spent_while_a_plan_is_made_stays_spent(pair: tuple[Scene, Scene]) -> None:
@@ -201,7 +201,7 @@ def test_what_is_spent_while_a_plan_is_made_stays_spent(pair: tuple[Scene, Scene
     one.take()
     meanwhile(one, lambda: [other.take() for _ in range(3)])
     one.pool(windows={"requests": "120/min"})
-    (window,) = one.seen().windows
+    (window,) = one.snapshot().windows
     assert (window.limit, window.level, window.spent) == (120.0, 116.0, 4.0)
 
 
@@ -224,9 +224,9 @@ def test_a_window_from_headers_that_comes_while_a_plan_is_made_is_not_overlooked
     one.static(9)
     lease = one.take()
     said = (Bucket("requests", 10.0, 1.0, 30.0),)
-    meanwhile(one, lambda: other.answered(lease, buckets=said))
+    meanwhile(one, lambda: other.finish_call(lease, buckets=said))
     one.pool(ageing_s=7.0)
-    one.refused(Reason.WINDOW)
+    one.expect_refusal(Reason.WINDOW)
 
 
 def test_a_newer_layout_is_refused_and_left_alone(scene: Scene, redis_server: RedisServer) -> None:

@@ -15,7 +15,7 @@ from flyball.errors import StoreError
 from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.store import RedisStore, channel_prefix
 from flyball.testing import FakeWorld, Scene, make_redis
-from flyball.testing.store_checks.share_leases import Node, learned, settle
+from flyball.testing.store_checks.share_leases import Node, let_learn, settle
 from tests.redis_server import RedisServer
 
 
@@ -25,7 +25,7 @@ def pair(redis_server: RedisServer) -> Iterator[tuple[Scene, Scene]]:
     world, space = FakeWorld(), os.urandom(6).hex()
     scenes = [Scene(lambda w: make_redis(w, redis_server.url, space=space), world) for _ in range(2)]
     scenes[0].static(6)
-    learned(scenes[0])
+    let_learn(scenes[0])
     yield scenes[0], scenes[1]
     for scene in scenes:
         scene.close()
@@ -193,11 +193,11 @@ def test_what_renewals_change_while_a_plan_is_made_stays(pair: tuple[Scene, Scen
 
     while_planning(one, meanwhile)
     c.renew()
-    seen = {share.node: share for share in one.seen().shares if share.slots or share.wants}
+    seen = {share.node: share for share in one.snapshot().shares if share.slots or share.wants}
     assert (seen["a"].in_flight, seen["a"].wants) == (2, 2)
     assert seen["b"].wants == 2
     assert one.store.miscounts() == []
-    assert one.seen().in_use == sum(share.slots for share in one.seen().shares)
+    assert one.snapshot().in_use == sum(share.slots for share in one.snapshot().shares)
     assert pool_field(one, "pot:dirty") != "0", "who came meanwhile is planned for next"
 
 
@@ -209,9 +209,9 @@ def test_who_renews_while_a_plan_evicts_it_stays(pair: tuple[Scene, Scene]) -> N
     late.scene = other
     while_planning(one, late.renew)
     b.renew()
-    held = {share.node: share.slots for share in one.seen().shares if share.slots}
+    held = {share.node: share.slots for share in one.snapshot().shares if share.slots}
     assert held["late"] == 6, "it runs, and the store knows it"
-    assert sum(held.values()) == one.seen().in_use <= 6
+    assert sum(held.values()) == one.snapshot().in_use <= 6
     assert one.store.miscounts() == []
     assert "share" not in one.fact_kinds(), "and nobody says that it was taken back"
 
@@ -257,7 +257,7 @@ def test_refusals_told_by_somebody_who_died_right_after_are_heard_once(pair: tup
     one.pool(adaptive=True, controller="koryph", cap=6)
     a = Node(one, "a", wants=6)
     a.renew()
-    before = one.seen().memory.cap.throttle_count
+    before = one.snapshot().memory.cap.throttle_count
 
     def die() -> None:
         raise StoreError("killed")
@@ -269,7 +269,7 @@ def test_refusals_told_by_somebody_who_died_right_after_are_heard_once(pair: tup
         a.renew()
     a.scene = other
     a.renew()
-    assert other.seen().memory.cap.throttle_count == before + 1
+    assert other.snapshot().memory.cap.throttle_count == before + 1
 
 
 # -- the doctor ---------------------------------------------------------------------------------------------
@@ -296,9 +296,9 @@ def test_what_people_change_leaves_shares_alone(scene: Scene, change: str) -> No
     elif change == "set":
         scene.static(5)
     else:
-        scene.store.import_pool("p", {"cap": 5}, scene.seen().memory)
-    assert [share.slots for share in scene.seen().shares if share.slots] == [6]
-    assert scene.seen().in_use == 6
+        scene.store.import_pool("p", {"cap": 5}, scene.snapshot().memory)
+    assert [share.slots for share in scene.snapshot().shares if share.slots] == [6]
+    assert scene.snapshot().in_use == 6
     scene.wait(0.1)
     assert a.renew() == 4
     assert scene.store.miscounts() == []

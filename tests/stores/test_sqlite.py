@@ -142,7 +142,7 @@ def test_a_count_that_was_tampered_with_is_found_and_put_right(file_scene: Scene
     assert found["blog", "waiting"] == (5, 0)
     wrong, after = file_scene.store.recount()
     assert len(wrong) == len(found)
-    assert file_scene.held(waiting), "the slot that was there all along is handed out"
+    assert file_scene.is_held(waiting), "the slot that was there all along is handed out"
     assert [wake.claim_id for wake in after.wakes] == [waiting]
     assert file_scene.store.miscounts() == []
 

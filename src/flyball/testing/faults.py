@@ -8,7 +8,7 @@ from flyball.errors import StoreError, UsageError
 from flyball.stores.port import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 VERBS = frozenset(name for name in vars(Store) if not name.startswith("_"))
 
@@ -29,7 +29,7 @@ class FaultyStore:
         """From now on these verbs raise instead of doing anything."""
         for verb in verbs:
             if verb not in VERBS or verb == "remember":
-                raise UsageError(f"{verb!r} is no verb of a store that can fail")
+                raise UsageError(f"{verb!r} is not a method of a store that can fail")
             self._broken[verb] = error or StoreError(f"the store is broken on purpose: {verb}")
 
     def mend(self) -> None:
@@ -43,13 +43,13 @@ class FaultyStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return self._guarded(name, found) if name in VERBS else found
+        if name not in VERBS:
+            return found
 
-    def _guarded(self, verb: str, run: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls.append(verb)
-            if verb in self._broken:
-                raise self._broken[verb]
-            return run(*args, **kwargs)
+            self.calls.append(name)
+            if name in self._broken:
+                raise self._broken[name]
+            return found(*args, **kwargs)
 
         return call

@@ -70,32 +70,32 @@ def check_runtime(runtime: Runtime, recordings: Iterable[Recording]) -> None:
             try:
                 check(runtime, recording)
             except Exception as error:
-                failed.append(_broken(error, check.__name__, f"{runtime.name}, {recording.name}"))
+                failed.append(_with_note(error, check.__name__, f"{runtime.name}, {recording.name}"))
     for launches in LAUNCH_CHECKS:
         try:
             launches(runtime)
         except Exception as error:
-            failed.append(_broken(error, launches.__name__, runtime.name))
+            failed.append(_with_note(error, launches.__name__, runtime.name))
     if failed:
         raise ExceptionGroup(f"{len(failed)} behaviours of {runtime.name} are broken", failed)
 
 
-def _broken(error: Exception, check: str, where: str) -> Exception:
+def _with_note(error: Exception, check: str, where: str) -> Exception:
     error.add_note(f"broken: {check.replace('_', ' ')} ({where})")
     return error
 
 
-def _registered(check: RuntimeCheck) -> RuntimeCheck:
+def _runtime_check(check: RuntimeCheck) -> RuntimeCheck:
     RUNTIME_CHECKS.append(check)
     return check
 
 
-def _about_launches(check: LaunchCheck) -> LaunchCheck:
+def _launch_check(check: LaunchCheck) -> LaunchCheck:
     LAUNCH_CHECKS.append(check)
     return check
 
 
-@_registered
+@_runtime_check
 def the_ending_is_judged_right(runtime: Runtime, recording: Recording) -> None:
     ending, _ = read(runtime, recording)
     right = ", ".join(sorted(end.value for end in recording.right))
@@ -104,15 +104,15 @@ def the_ending_is_judged_right(runtime: Runtime, recording: Recording) -> None:
     expect(ending.end is not End.LIMITED or ending.signal is not None, "a limited ending has its signal")
 
 
-@_registered
+@_runtime_check
 def where_the_pieces_are_cut_changes_nothing(runtime: Runtime, recording: Recording) -> None:
     whole = read(runtime, recording)
     chance = Random(recording.name)
-    for cut in (_bytewise, lambda data: _pieces(data, chance)):
+    for cut in (_single_bytes, lambda data: _pieces(data, chance)):
         expect_equal(read(runtime, recording, cut=cut), whole, "what was read")
 
 
-@_registered
+@_runtime_check
 def an_episode_is_told_once_however_often_the_client_retries(runtime: Runtime, recording: Recording) -> None:
     if not recording.streams:
         return
@@ -122,7 +122,7 @@ def an_episode_is_told_once_however_often_the_client_retries(runtime: Runtime, r
     expect_equal(_kinds(repeated), _kinds(signals), "signals")
 
 
-@_registered
+@_runtime_check
 def a_limit_that_ended_a_run_is_told_live_or_with_the_ending(runtime: Runtime, recording: Recording) -> None:
     ending, signals = read(runtime, recording)
     if ending.signal is not None and ending.end is End.LIMITED:
@@ -130,7 +130,7 @@ def a_limit_that_ended_a_run_is_told_live_or_with_the_ending(runtime: Runtime, r
         expect_equal(ending.told, live, "told while it ran")
 
 
-@_registered
+@_runtime_check
 def garbage_between_the_lines_changes_nothing(runtime: Runtime, recording: Recording) -> None:
     if not recording.streams:
         return
@@ -141,7 +141,7 @@ def garbage_between_the_lines_changes_nothing(runtime: Runtime, recording: Recor
     expect_equal(_gist(read(runtime, recording, stdout=mixed)), _gist(read(runtime, recording)), "the gist")
 
 
-@_registered
+@_runtime_check
 def stderr_mixed_into_stdout_changes_no_ending(runtime: Runtime, recording: Recording) -> None:
     if not recording.streams:
         return
@@ -153,7 +153,7 @@ def stderr_mixed_into_stdout_changes_no_ending(runtime: Runtime, recording: Reco
     expect(ending.end in recording.right, f"judged {ending.end.value}")
 
 
-@_registered
+@_runtime_check
 def a_huge_line_is_passed_over(runtime: Runtime, recording: Recording) -> None:
     if not recording.streams:
         return
@@ -163,7 +163,7 @@ def a_huge_line_is_passed_over(runtime: Runtime, recording: Recording) -> None:
     expect(ending.end in recording.right, f"judged {ending.end.value}")
 
 
-@_registered
+@_runtime_check
 def an_output_cut_anywhere_is_no_error(runtime: Runtime, recording: Recording) -> None:
     chance = Random(recording.name)
     for _ in range(_CUTS):
@@ -176,7 +176,7 @@ def an_output_cut_anywhere_is_no_error(runtime: Runtime, recording: Recording) -
             expect_equal(ending.progress, reader.progress(), "progress")
 
 
-@_registered
+@_runtime_check
 def turns_are_counted_as_they_come_and_never_go_back(runtime: Runtime, recording: Recording) -> None:
     reader, taken = runtime.reader(), 0
     for line in recording.stdout.splitlines(keepends=True):
@@ -191,13 +191,13 @@ _ARGS = ("--of-the-project", "two words", "", "-x", "--", "--help")
 _ODD = "--looks-like-an-option"
 
 
-@_about_launches
+@_launch_check
 def a_launch_calls_the_program_as_it_was_told_to(runtime: Runtime) -> None:
     argv = runtime.launch(Assignment(program=_PROGRAM, model="a-model")).argv
     expect_equal(argv[: len(_PROGRAM)], _PROGRAM, "the beginning of the command line")
 
 
-@_about_launches
+@_launch_check
 def a_launch_keeps_the_projects_options_together_and_in_order(runtime: Runtime) -> None:
     for session in (None, "a-session"):
         argv = runtime.launch(Assignment(program=_PROGRAM, args=_ARGS, session=session)).argv
@@ -205,7 +205,7 @@ def a_launch_keeps_the_projects_options_together_and_in_order(runtime: Runtime) 
         expect(_ARGS in places, f"the options are not in {argv}")
 
 
-@_about_launches
+@_launch_check
 def a_launch_takes_no_model_and_no_session_for_an_option(runtime: Runtime) -> None:
     for asked in (
         Assignment(program=_PROGRAM, model=_ODD),
@@ -216,7 +216,7 @@ def a_launch_takes_no_model_and_no_session_for_an_option(runtime: Runtime) -> No
         expect(_ODD not in options, f"{_ODD} would be read as an option in {launch.argv}")
 
 
-@_about_launches
+@_launch_check
 def a_launch_passes_the_model_on(runtime: Runtime) -> None:
     launch = runtime.launch(Assignment(program=_PROGRAM, model="a-model"))
     said = [*launch.argv, *launch.env.values()]
@@ -239,7 +239,7 @@ def read(
     return reader.finish(recording.exit_code, wall_s=WALL_S), signals
 
 
-def _bytewise(data: bytes) -> Iterator[bytes]:
+def _single_bytes(data: bytes) -> Iterator[bytes]:
     return (data[i : i + 1] for i in range(len(data)))
 
 

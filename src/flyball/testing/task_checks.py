@@ -71,7 +71,7 @@ def check_tasks(make_source: MakeSource) -> None:
         raise ExceptionGroup(f"{len(failed)} behaviours of the task source are broken", failed)
 
 
-def _registered(check: TaskCheck) -> TaskCheck:
+def _task_check(check: TaskCheck) -> TaskCheck:
     TASK_CHECKS.append(check)
     return check
 
@@ -79,14 +79,14 @@ def _registered(check: TaskCheck) -> TaskCheck:
 # -- adding and loading ---------------------------------------------------------------------------
 
 
-@_registered
+@_task_check
 def a_new_source_has_no_tasks_and_no_problems(scene: TaskScene) -> None:
     loaded = scene.source.load()
     expect_equal((loaded.tasks, loaded.problems), ((), ()), "what is loaded")
     expect(bool(scene.source.name), "a source has a name")
 
 
-@_registered
+@_task_check
 def a_title_is_enough_and_the_source_makes_an_id(scene: TaskScene) -> None:
     first, second = (scene.source.add(NewTask(title="Do it")) for _ in range(2))
     expect(first.id != second.id, "two tasks have two ids")
@@ -97,7 +97,7 @@ def a_title_is_enough_and_the_source_makes_an_id(scene: TaskScene) -> None:
     expect(bool(first.where), "a task says where a person finds it")
 
 
-@_registered
+@_task_check
 def what_was_added_is_what_is_loaded(scene: TaskScene) -> None:
     new = NewTask(
         title="Add the hello page",
@@ -128,7 +128,7 @@ def what_was_added_is_what_is_loaded(scene: TaskScene) -> None:
     expect_equal(scene.source.load().problems, (), "problems")
 
 
-@_registered
+@_task_check
 def odd_words_come_back_as_they_were(scene: TaskScene) -> None:
     titles = ["-n", "--force", "no", "007", "a: b # c", "\"quoted\" \\ 'twice'", "Größe 作業 😀", "* & ! | >"]
     made = {scene.source.add(NewTask(title=title, body=f"{title}\n{title}")).id: title for title in titles}
@@ -138,7 +138,7 @@ def odd_words_come_back_as_they_were(scene: TaskScene) -> None:
     )
 
 
-@_registered
+@_task_check
 def needs_and_parents_are_kept(scene: TaskScene) -> None:
     epic = scene.source.add(NewTask(title="All of it", type="epic"))
     first = scene.source.add(NewTask(title="First", parent=epic.id))
@@ -150,7 +150,7 @@ def needs_and_parents_are_kept(scene: TaskScene) -> None:
     expect_equal(scene.task(epic.id).type, "epic", "the type of the parent")
 
 
-@_registered
+@_task_check
 def a_task_without_a_title_is_refused(scene: TaskScene) -> None:
     for title in ("", "  ", "two\nlines"):
         try:
@@ -161,13 +161,13 @@ def a_task_without_a_title_is_refused(scene: TaskScene) -> None:
     expect_equal(scene.source.load().tasks, (), "tasks")
 
 
-@_registered
+@_task_check
 def a_task_that_nobody_added_cannot_be_read(scene: TaskScene) -> None:
     scene.source.add(NewTask(title="Do it"))
     expect_equal(scene.source.read("nobody-7"), None, "what is read")
 
 
-@_registered
+@_task_check
 def loading_again_says_the_same(scene: TaskScene) -> None:
     scene.source.add(NewTask(title="One"))
     scene.source.add(NewTask(title="Two"))
@@ -177,7 +177,7 @@ def loading_again_says_the_same(scene: TaskScene) -> None:
 # -- claiming -------------------------------------------------------------------------------------
 
 
-@_registered
+@_task_check
 def a_claim_changes_at_most_the_status_and_can_be_taken_back(scene: TaskScene) -> None:
     task = scene.source.add(NewTask(title="Do it", labels=["quick"], body="words"))
     for _ in range(2):
@@ -190,7 +190,7 @@ def a_claim_changes_at_most_the_status_and_can_be_taken_back(scene: TaskScene) -
         expect_equal(scene.task(task.id), task, "the task")
 
 
-@_registered
+@_task_check
 def a_closed_task_is_not_opened_by_a_claim(scene: TaskScene) -> None:
     task = scene.source.add(NewTask(title="Do it"))
     scene.land(task.id)
@@ -202,7 +202,7 @@ def a_closed_task_is_not_opened_by_a_claim(scene: TaskScene) -> None:
 # -- closing --------------------------------------------------------------------------------------
 
 
-@_registered
+@_task_check
 def a_landing_closes_the_task_for_good(scene: TaskScene) -> None:
     task, other = (scene.source.add(NewTask(title=title, body="words")) for title in ("Do it", "Not this"))
     scene.source.claim(task.id)
@@ -213,7 +213,7 @@ def a_landing_closes_the_task_for_good(scene: TaskScene) -> None:
     expect(whole is not None and whole.body == "words", "a closed task can be read with its text")
 
 
-@_registered
+@_task_check
 def closing_twice_changes_nothing(scene: TaskScene) -> None:
     task = scene.source.add(NewTask(title="Do it"))
     scene.land(task.id)
@@ -222,7 +222,7 @@ def closing_twice_changes_nothing(scene: TaskScene) -> None:
     expect_equal(scene.source.load(), before, "what is loaded")
 
 
-@_registered
+@_task_check
 def closing_names_every_file_that_it_wrote(scene: TaskScene) -> None:
     task = scene.source.add(NewTask(title="Do it"))
     closing = scene.source.close_in(task.id, scene.worktree)
@@ -235,7 +235,7 @@ def closing_names_every_file_that_it_wrote(scene: TaskScene) -> None:
         expect_equal((scene.root / path).read_bytes(), text, f"{path} in the checkout")
 
 
-@_registered
+@_task_check
 def a_parent_and_its_needs_do_not_keep_landed_work_open(scene: TaskScene) -> None:
     epic = scene.source.add(NewTask(title="All of it", type="epic"))
     first = scene.source.add(NewTask(title="First", parent=epic.id))
@@ -246,7 +246,7 @@ def a_parent_and_its_needs_do_not_keep_landed_work_open(scene: TaskScene) -> Non
     expect_equal(scene.task(first.id).status, TaskStatus.OPEN, "status of what was not done")
 
 
-@_registered
+@_task_check
 def a_person_closes_a_task_without_a_landing(scene: TaskScene) -> None:
     task, other = (scene.source.add(NewTask(title=title, body="words")) for title in ("Do it", "Not this"))
     scene.source.drop(task.id, reason="not wanted any more")
@@ -257,13 +257,13 @@ def a_person_closes_a_task_without_a_landing(scene: TaskScene) -> None:
     expect_equal(scene.source.load(), before, "what is loaded after it was closed once more")
 
 
-@_registered
+@_task_check
 def no_commit_says_what_was_never_committed(scene: TaskScene) -> None:
     task = scene.source.add(NewTask(title="Do it"))
     expect(not scene.source.closed_at(task.id, Git(scene.root), "HEAD"), "closed in a commit")
 
 
-@_registered
+@_task_check
 def what_is_watched_is_there(scene: TaskScene) -> None:
     scene.source.add(NewTask(title="Do it"))
     for folder in scene.source.watch_folders():

@@ -1,7 +1,4 @@
-"""What a store knows from outside its rows, under a test's control: time, chance, memory, identity.
-
-Time that moves only when a test says so.
-"""
+"""What a store knows from outside its rows, under a test's control: time, chance, memory, identity."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from flyball.stores.pool_session import Environment
 
 
 class ManualClock:
-    """Call it for the time; ``advance`` moves it.
+    """Time that moves only by ``advance``; call it for the time.
 
     >>> clock = ManualClock(10.0)
     >>> clock.advance(2.5)
@@ -41,7 +38,7 @@ HERE = Holder("here", "boot-1", 1, 1, 1)
 
 
 class FakeWorld:
-    """Simulated time, seeded chance, settable memory, and a process of its own. Nobody is really alive."""
+    """Simulated time, seeded chance, settable memory, and a process that does not really run."""
 
     def __init__(self, *, seed: int = 0, now: float = 1_000.0, here: Holder = HERE) -> None:
         self.clock = ManualClock(now)

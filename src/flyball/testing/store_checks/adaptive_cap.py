@@ -1,7 +1,4 @@
-"""The adaptive cap and the spacing, as seen through a store.
-
-The default controller, as seen through a store: what a refused call measures, for all processes.
-"""
+"""The adaptive cap and the spacing, as seen through a store, and what the default controller measures."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ def a_throttle_lowers_the_cap_and_touches_no_running_work(s: Scene) -> None:
     s.pool(controller="koryph")
     leases = [s.take() for _ in range(8)]
     s.throttle()
-    expect_equal((s.seen().cap, s.seen().in_use), (4, 8), "cap and use")
+    expect_equal((s.snapshot().cap, s.snapshot().in_use), (4, 8), "cap and use")
     for lease in leases[:4]:
         s.release(lease)
-    s.refused(Reason.CAP)
+    s.expect_refusal(Reason.CAP)
     s.release(leases[4])
     s.take()
 
@@ -36,14 +33,14 @@ def a_throttle_during_settle_does_not_lower_the_cap_again(s: Scene) -> None:
     s.throttle("a", "t-1")
     s.wait(119)
     s.throttle("a", "t-1")
-    expect_equal((s.seen().cap, s.seen().memory.cap.throttle_count), (4, 2), "cap and count")
+    expect_equal((s.snapshot().cap, s.snapshot().memory.cap.throttle_count), (4, 2), "cap and count")
 
 
 @store_check
 def a_lease_released_as_throttled_lowers_the_cap(s: Scene) -> None:
     s.pool(controller="koryph")
     s.release(s.take(), Outcome.THROTTLED)
-    expect_equal(s.seen().cap, 4, "the cap")
+    expect_equal(s.snapshot().cap, 4, "the cap")
 
 
 @store_check
@@ -52,7 +49,7 @@ def the_cap_does_not_grow_while_idle(s: Scene) -> None:
     for _ in range(8 * 12):
         s.wait(300)
         s.release(s.take())
-    expect_equal(s.seen().cap, 8, "the cap after 8 hours of little work")
+    expect_equal(s.snapshot().cap, 8, "the cap after 8 hours of little work")
 
 
 def _full_since_a_settle(s: Scene) -> int:
@@ -72,7 +69,7 @@ def a_pool_that_was_just_set_does_not_grow_before_a_quiet_period(s: Scene) -> No
     ask = s.park()
     s.wait(299)
     s.poll(ask)
-    expect_equal(s.seen().cap, 2, "the cap, less than five minutes after somebody set it")
+    expect_equal(s.snapshot().cap, 2, "the cap, less than five minutes after it was set")
 
 
 @store_check
@@ -81,10 +78,10 @@ def the_cap_grows_by_one_per_quiet_period_while_it_is_full(s: Scene) -> None:
     ask = _full_since_a_settle(s)
     s.wait(299)
     s.poll(ask)
-    expect_equal(s.seen().cap, 8, "the cap just before the period is over")
+    expect_equal(s.snapshot().cap, 8, "the cap just before the period is over")
     s.wait(1)
     expect(s.poll(ask).granted, "the new slot goes to the waiting")
-    expect_equal(s.seen().cap, 9, "the cap")
+    expect_equal(s.snapshot().cap, 9, "the cap")
 
 
 @store_check
@@ -94,7 +91,7 @@ def the_cap_never_grows_beyond_its_ceiling(s: Scene) -> None:
     for _ in range(50):
         s.wait(600)
         s.poll(asks[-1])
-    expect_equal((s.seen().cap, s.seen().in_use), (3, 3), "cap and use")
+    expect_equal((s.snapshot().cap, s.snapshot().in_use), (3, 3), "cap and use")
 
 
 @store_check
@@ -111,7 +108,7 @@ def after_a_cut_the_cap_returns_quickly_to_just_under_what_failed(s: Scene) -> N
     s.poll(ask)
     s.wait(120)
     s.poll(ask)
-    expect_equal(s.seen().cap, 7, "the cap two settles after the cut from 8")
+    expect_equal(s.snapshot().cap, 7, "the cap two settles after the cut from 8")
 
 
 @store_check
@@ -124,7 +121,7 @@ def asks_that_wait_for_something_else_do_not_grow_the_cap(s: Scene) -> None:
         s.wait(1)
         s.release(lease, oks=5)
         lease = ask
-    expect_equal(s.seen().cap, 8, "the cap, of which one slot was ever used")
+    expect_equal(s.snapshot().cap, 8, "the cap, of which one slot was ever used")
 
 
 @store_check
@@ -136,7 +133,7 @@ def calls_grow_by_half_a_slot_per_success_while_full(s: Scene) -> None:
             s.release(lease, oks=1)
         s.wait(8)
         s.release(s.take())
-        expect_equal(s.seen().cap, cap, "the cap, half a slot higher")
+        expect_equal(s.snapshot().cap, cap, "the cap, half a slot higher")
 
 
 @store_check
@@ -147,14 +144,14 @@ def a_near_limit_warning_stops_growth_and_cuts_nothing(s: Scene) -> None:
     s.store.report(POOL, Signal(SignalKind.NEAR_LIMIT), project="a", name="", claim_id=None)
     s.wait(119)
     s.poll(ask)
-    expect_equal(s.seen().cap, 8, "the cap")
+    expect_equal(s.snapshot().cap, 8, "the cap")
 
 
 @store_check
 def spacing_keeps_grants_apart(s: Scene) -> None:
     s.pool(profile="agents")
     s.take()
-    verdict = s.refused(Reason.SPACING)
+    verdict = s.expect_refusal(Reason.SPACING)
     expect(1.5 <= (verdict.look_again_s or 0) <= 4.5, "3 s, give or take half")
     s.wait(4.5)
     s.take()
@@ -164,9 +161,9 @@ def spacing_keeps_grants_apart(s: Scene) -> None:
 def a_denial_for_spacing_does_not_move_the_clock(s: Scene) -> None:
     s.pool(profile="agents")
     s.take()
-    due = s.seen().next_grant_at
+    due = s.snapshot().next_grant_at
     while s.world.clock() + 0.1 < due:
-        s.refused(Reason.SPACING)
+        s.expect_refusal(Reason.SPACING)
         s.wait(0.1)
     s.wait(0.1)
     s.take()
@@ -181,7 +178,7 @@ def a_static_pool_ignores_throttles_and_spacing(s: Scene) -> None:
         s.throttle("c", "t-3")
     s.take()
     s.take()
-    seen = s.seen()
+    seen = s.snapshot()
     expect_equal((seen.cap, seen.phase, seen.memory.cap.throttle_count), (2, Phase.CLOSED, 30), "the pool")
 
 
@@ -193,10 +190,10 @@ def a_throttle_after_the_ceiling_was_lowered_still_lowers_the_cap(s: Scene) -> N
     for _ in range(20):
         s.wait(600)
         s.poll(asks[-1])
-    expect_equal(s.seen().cap, 8, "the cap after growing")
+    expect_equal(s.snapshot().cap, 8, "the cap after growing")
     s.pool(cap_ceiling=4)
     s.throttle()
-    expect_equal(s.seen().cap, 2, "the cap after a throttle at 4")
+    expect_equal(s.snapshot().cap, 2, "the cap after a throttle at 4")
 
 
 @store_check
@@ -204,7 +201,7 @@ def retry_after_closes_static_and_adaptive_pools_until_then(s: Scene) -> None:
     s.static(8, "fixed")
     for pool in ("fixed", "adaptive"):
         s.throttle(pool=pool, retry_after_s=60)
-        verdict = s.refused(Reason.RETRY_AFTER, pool=pool)
+        verdict = s.expect_refusal(Reason.RETRY_AFTER, pool=pool)
         expect_equal(verdict.retry_after_s, 60.0, "when to come back")
         s.wait(60)
         s.take(pool=pool)
@@ -224,7 +221,7 @@ def a_repeated_retry_after_does_not_extend_the_wait(s: Scene) -> None:
 def retry_after_is_believed_up_to_a_limit(s: Scene) -> None:
     s.pool(retry_after_max_s=100.0)
     s.throttle(retry_after_s=86400)
-    s.refused(Reason.RETRY_AFTER)
+    s.expect_refusal(Reason.RETRY_AFTER)
     s.wait(100)
     s.take()
 
@@ -242,20 +239,20 @@ def who_waits_for_retry_after_is_served_when_it_is_over(s: Scene) -> None:
 def nothing_in_one_pool_touches_another(s: Scene) -> None:
     s.pool(controller="koryph")
     s.take(pool="q")
-    before = s.seen("q")
+    before = s.snapshot("q")
     s.pool(cap=1, spacing_s=5.0)
     s.take()
     for _ in range(3):
         s.throttle(retry_after_s=600)
         s.wait(200)
-    expect_equal(s.seen().phase, Phase.TRIAL, "the troubled pool")
-    expect_equal(s.seen("q"), before, "the other pool")
+    expect_equal(s.snapshot().phase, Phase.TRIAL, "the troubled pool")
+    expect_equal(s.snapshot("q"), before, "the other pool")
     for _ in range(7):
         s.take(pool="q")
 
 
-def _measured(s: Scene) -> MeasuredState:
-    learned = s.seen().memory.cap.measured
+def _measured_state(s: Scene) -> MeasuredState:
+    learned = s.snapshot().memory.cap.measured
     if learned is None:
         raise AssertionError("nothing was learned")
     return learned
@@ -266,7 +263,7 @@ def a_refused_first_call_measures_the_level(s: Scene) -> None:
     leases = [s.take() for _ in range(8)]
     s.wait(0.2)
     s.refuse(leases[6])
-    expect_equal((s.seen().cap, s.seen().in_use), (6, 8), "cap and use")
+    expect_equal((s.snapshot().cap, s.snapshot().in_use), (6, 8), "cap and use")
 
 
 @store_check
@@ -276,7 +273,7 @@ def what_is_in_use_when_the_refusal_arrives_does_not_matter(s: Scene) -> None:
         s.release(lease)
     s.wait(0.2)
     s.refuse(leases[6])
-    expect_equal(s.seen().cap, 6, "the cap")
+    expect_equal(s.snapshot().cap, 6, "the cap")
 
 
 @store_check
@@ -285,7 +282,7 @@ def calls_refused_together_count_once_and_the_smallest_measures_best(s: Scene) -
     s.wait(0.2)
     for lease in (leases[7], leases[5], leases[6]):
         s.refuse(lease)
-    expect_equal((s.seen().cap, s.seen().memory.cap.throttle_count), (5, 3), "cap and count")
+    expect_equal((s.snapshot().cap, s.snapshot().memory.cap.throttle_count), (5, 3), "cap and count")
 
 
 @store_check
@@ -293,7 +290,7 @@ def a_report_without_its_call_measures_what_is_in_use(s: Scene) -> None:
     for _ in range(6):
         s.take()
     s.throttle()
-    expect_equal(s.seen().cap, 5, "the cap")
+    expect_equal(s.snapshot().cap, 5, "the cap")
 
 
 @store_check
@@ -303,7 +300,7 @@ def reports_without_their_calls_lower_the_cap_once_until_silence_would_mean_yes(
     for number in range(10):
         s.throttle("a", f"t-{number}")
         s.wait(2)
-    expect_equal((s.seen().cap, s.seen().memory.cap.throttle_count), (7, 10), "cap and count")
+    expect_equal((s.snapshot().cap, s.snapshot().memory.cap.throttle_count), (7, 10), "cap and count")
 
 
 @store_check
@@ -314,7 +311,7 @@ def a_later_report_of_the_same_lease_is_no_measurement(s: Scene) -> None:
         s.take()
     s.wait(0.2)
     s.throttle("a", claim_id=lease)
-    expect_equal(s.seen().cap, 7, "what was in use, not what was when the lease began")
+    expect_equal(s.snapshot().cap, 7, "what was in use, not what was when the lease began")
 
 
 @store_check
@@ -323,7 +320,7 @@ def after_a_cut_nothing_starts_until_the_pause_is_over(s: Scene) -> None:
     s.wait(2)
     s.refuse(lease)
     s.release(lease)
-    verdict = s.refused(Reason.RETRY_AFTER)
+    verdict = s.expect_refusal(Reason.RETRY_AFTER)
     expect_equal(verdict.look_again_s, 3.0, "one and a half times as long as the rejection took")
     s.wait(3)
     s.take()
@@ -336,7 +333,7 @@ def a_refused_probe_is_undone_and_pauses_nobody(s: Scene) -> None:
     s.wait(0.2)
     s.refuse(refused)
     s.release(refused)
-    expect_equal((s.seen().cap, s.seen().closed_until), (8, None), "cap and closing")
+    expect_equal((s.snapshot().cap, s.snapshot().closed_until), (8, None), "cap and closing")
 
 
 def _probe(s: Scene) -> None:
@@ -344,7 +341,7 @@ def _probe(s: Scene) -> None:
     for _ in range(8):
         s.take()
     waiting = s.park()
-    while s.seen().cap == 8:
+    while s.snapshot().cap == 8:
         s.wait(10)
         s.poll(waiting)
     s.store.withdraw(waiting)
@@ -353,7 +350,7 @@ def _probe(s: Scene) -> None:
 @store_check
 def a_full_pool_grows_in_silence_before_anybody_has_finished(s: Scene) -> None:
     _probe(s)
-    expect(s.seen().cap > 8, "the cap")
+    expect(s.snapshot().cap > 8, "the cap")
 
 
 @store_check
@@ -366,7 +363,7 @@ def what_is_not_read_never_raises_the_cap(s: Scene) -> None:
         s.poll(waiting)
         for lease in (*leases, waiting):
             s.release(lease, oks=0)
-    expect_equal(s.seen().cap, 8, "the cap")
+    expect_equal(s.snapshot().cap, 8, "the cap")
 
 
 @store_check
@@ -375,13 +372,13 @@ def a_run_that_is_read_at_its_end_is_evidence_then(s: Scene) -> None:
     waiting = s.park(unread=True)
     s.wait(600)
     s.poll(waiting)
-    expect_equal(s.seen().cap, 8, "the cap while nothing is known")
+    expect_equal(s.snapshot().cap, 8, "the cap while nothing is known")
     s.release(leases[7], oks=1)
     s.wait(1)
     s.poll(waiting)
     s.wait(60)
     s.take()
-    expect_equal(s.seen().cap, 9, "the cap after one that filled it was served")
+    expect_equal(s.snapshot().cap, 9, "the cap after one that filled it was served")
 
 
 @store_check
@@ -413,7 +410,7 @@ def the_retry_after_of_a_refused_probe_binds_its_own_call_alone(s: Scene) -> Non
     s.wait(0.2)
     s.refuse(refused, retry_after_s=30.0)
     s.release(refused)
-    expect_equal((s.seen().cap, s.seen().closed_until), (8, None), "cap and closing")
+    expect_equal((s.snapshot().cap, s.snapshot().closed_until), (8, None), "cap and closing")
 
 
 @store_check
@@ -433,13 +430,13 @@ def _a_warning_holds_the_cap(s: Scene, warning: SignalKind) -> None:
     for _ in range(20):
         s.wait(60)
         s.poll(waiting)
-    expect_equal(s.seen().cap, 8, "the cap after a warning and silence")
+    expect_equal(s.snapshot().cap, 8, "the cap after a warning and silence")
     s.release(leases[1], oks=1)
     again = s.park()
     for _ in range(3):
         s.wait(60)
         s.poll(again)
-    expect(s.seen().cap > 8, "the cap after an answer that says otherwise")
+    expect(s.snapshot().cap > 8, "the cap after an answer that says otherwise")
 
 
 @store_check
@@ -449,7 +446,7 @@ def an_ask_larger_than_the_cap_makes_it_grow(s: Scene) -> None:
     for _ in range(20):
         s.wait(60)
         s.poll(ask)
-    expect(s.held(ask), "granted")
+    expect(s.is_held(ask), "granted")
 
 
 @store_check
@@ -459,12 +456,12 @@ def a_throttle_after_the_ceiling_was_lowered_lowers_a_measured_cap_too(s: Scene)
     for _ in range(40):
         s.wait(60)
         s.poll(asks[-1])
-    expect(s.seen().cap > 20, "the cap after growing")
+    expect(s.snapshot().cap > 20, "the cap after growing")
     s.pool(cap_floor=1, cap_ceiling=8)
     for ask in asks[4:]:
         s.store.withdraw(ask)
     s.throttle()
-    expect_equal(s.seen().cap, 4, "the cap after a throttle at 8 with 4 in use: half at least")
+    expect_equal(s.snapshot().cap, 4, "the cap after a throttle at 8 with 4 in use: half at least")
 
 
 @store_check
@@ -472,9 +469,9 @@ def overload_leaves_the_cap_alone_and_opens_the_breaker_when_it_comes_thick(s: S
     leases = [s.take() for _ in range(8)]
     for lease in leases[:4]:
         s.refuse(lease, SignalKind.OVERLOADED)
-    expect_equal((s.seen().cap, s.seen().phase), (8, Phase.CLOSED), "cap and breaker after four")
+    expect_equal((s.snapshot().cap, s.snapshot().phase), (8, Phase.CLOSED), "cap and breaker after four")
     s.refuse(leases[4], SignalKind.OVERLOADED)
-    expect_equal((s.seen().cap, s.seen().phase), (8, Phase.OPEN), "cap and breaker after five")
+    expect_equal((s.snapshot().cap, s.snapshot().phase), (8, Phase.OPEN), "cap and breaker after five")
 
 
 @store_check
@@ -483,7 +480,7 @@ def a_lease_that_reported_its_refusal_and_is_released_as_throttled_counts_once(s
     s.wait(0.2)
     s.refuse(leases[6])
     s.release(leases[6], Outcome.THROTTLED)
-    expect_equal(s.seen().cap, 6, "the cap")
+    expect_equal(s.snapshot().cap, 6, "the cap")
 
 
 @store_check
@@ -493,8 +490,8 @@ def a_refused_call_says_nothing_about_how_long_calls_take(s: Scene) -> None:
     s.release(lease, oks=1)
     lease = s.take()
     s.wait(1)
-    s.answered(lease, SignalKind.THROTTLED)
-    expect_equal(s.seen().hold_mean_s, 100.0, "the usual hold")
+    s.finish_call(lease, SignalKind.THROTTLED)
+    expect_equal(s.snapshot().hold_mean_s, 100.0, "the usual hold")
 
 
 @store_check
@@ -505,22 +502,24 @@ def a_pool_that_changes_its_controller_keeps_its_level(s: Scene) -> None:
     for controller in ("koryph", "measured", "article", "fixed", "gradient2", "measured"):
         s.pool(controller=controller)
         cap = 8 if controller == "fixed" else 6
-        expect_equal((s.seen().cap, s.seen().closed_until), (cap, None), f"the cap under {controller}")
+        expect_equal(
+            (s.snapshot().cap, s.snapshot().closed_until), (cap, None), f"the cap under {controller}"
+        )
 
 
 @store_check
 def a_controller_that_comes_back_has_forgotten_what_it_knew(s: Scene) -> None:
-    """Meanwhile another one moved the level: what was firm then is no measure of it."""
+    """Meanwhile another one moved the level: what was firm then says nothing about it."""
     leases = [s.take() for _ in range(8)]
     s.wait(0.2)
     s.refuse(leases[6])
     s.pool(controller="koryph")
     s.throttle()
-    expect_equal(s.seen().cap, 3, "the cap after koryph's cut")
+    expect_equal(s.snapshot().cap, 3, "the cap after koryph's cut")
     s.pool(controller="measured")
     s.wait(1)
     s.throttle()
-    expect_equal((s.seen().cap, _measured(s).firm), (2, 2.0), "cap and firm ground after a fall")
+    expect_equal((s.snapshot().cap, _measured_state(s).firm), (2, 2.0), "cap and firm ground after a fall")
 
 
 @store_check
@@ -529,12 +528,12 @@ def a_reset_forgets_what_was_measured(s: Scene) -> None:
     s.wait(0.2)
     s.refuse(leases[6])
     s.store.reset_pool(POOL)
-    seen = s.seen()
+    seen = s.snapshot()
     expect_equal((seen.cap, seen.closed_until, seen.hold_mean_s), (8, None, 0.0), "cap, closing, hold")
     expect_equal(seen.memory.cap.throttle_count, 0, "throttles counted")
 
 
-# -- a quota that nobody declares ---------------------------------------------------------------------
+# -- a quota that is not declared ---------------------------------------------------------------------
 
 
 class _Quota:
@@ -557,14 +556,14 @@ class _Quota:
 
     def _end(self) -> None:
         while self.running and self.running[0][0] <= self.s.world.clock():
-            self.s.answered(heappop(self.running)[1])
+            self.s.finish_call(heappop(self.running)[1])
             self.served += 1
 
     def _start(self) -> None:
         while len(self.running) < 64 and (verdict := self.s.nowait()).granted:
             if self.bucket < 1:
                 self.s.wait(0.125)
-                self.s.answered(verdict.claim_id, SignalKind.THROTTLED)
+                self.s.finish_call(verdict.claim_id, SignalKind.THROTTLED)
                 self.refused += 1
                 return
             self.bucket -= 1
@@ -577,7 +576,7 @@ def a_quota_is_found_out_from_its_refusals_and_work_is_paced_by_it(s: Scene) -> 
     s.pool(profile="calls", cap=4, cap_ceiling=64)
     quota = _Quota(s)
     quota.play(minutes=3)
-    believed, windows = s.seen().memory.quota, s.seen().windows
+    believed, windows = s.snapshot().memory.quota, s.snapshot().windows
     expect(believed.believed, "the quota is believed")
     expect(abs(believed.per_s - quota.PER_S) < 0.2, f"2 requests a second, not {believed.per_s}")
     expect_equal([w.source for w in windows], [Source.ESTIMATED], "where the window comes from")
@@ -590,6 +589,6 @@ def a_quota_is_found_out_from_its_refusals_and_work_is_paced_by_it(s: Scene) -> 
 def a_reset_forgets_a_quota_that_was_found_out(s: Scene) -> None:
     s.pool(profile="calls", cap=4, cap_ceiling=64)
     _Quota(s).play(minutes=3)
-    expect(s.seen().windows, "a window to pace by")
+    expect(s.snapshot().windows, "a window to pace by")
     s.store.reset_pool(POOL)
-    expect_equal((s.seen().memory.quota.believed, s.seen().windows), (False, ()), "quota and windows")
+    expect_equal((s.snapshot().memory.quota.believed, s.snapshot().windows), (False, ()), "quota and windows")

@@ -1,4 +1,4 @@
-"""Who gets in, who waits, who is told no."""
+"""Which asks are granted, which wait, which are refused."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def the_cap_is_never_exceeded(s: Scene) -> None:
     s.static(3)
     granted = [s.nowait(project).granted for project in "abababab"]
     expect_equal(granted.count(True), 3, "grants")
-    expect_equal(s.seen().in_use, 3, "slots in use")
+    expect_equal(s.snapshot().in_use, 3, "slots in use")
 
 
 @store_check
 def a_lease_of_many_slots_counts_each_of_them(s: Scene) -> None:
     s.static(4)
     s.take(slots=3)
-    s.refused(Reason.CAP, slots=2)
+    s.expect_refusal(Reason.CAP, slots=2)
     s.take(slots=1)
 
 
@@ -33,18 +33,20 @@ def a_lease_of_many_slots_counts_each_of_them(s: Scene) -> None:
 def an_ask_for_several_slots_says_how_many_it_lacks(s: Scene) -> None:
     s.static(4)
     s.take(slots=3)
-    expect_equal(s.refused(Reason.CAP, slots=2).detail, "asks for 2, 1 free", "what a refused ask lacks")
+    expect_equal(
+        s.expect_refusal(Reason.CAP, slots=2).detail, "asks for 2, 1 free", "what a refused ask lacks"
+    )
     waits = s.poll(s.park(slots=3))
     expect_equal(waits.detail, "asks for 3, 1 free", "what a waiting ask lacks")
     s.take(slots=1, priority=1)
-    expect_equal(s.refused(Reason.CAP).detail, "", "what an ask for one slot lacks is no news")
+    expect_equal(s.expect_refusal(Reason.CAP).detail, "", "what an ask for one slot lacks needs no words")
 
 
 @store_check
 def an_ask_for_several_slots_says_how_many_the_reserve_leaves(s: Scene) -> None:
     s.static(6, reserve=2)
     s.take(slots=3)
-    lacks = s.refused(Reason.RESERVE, slots=2).detail
+    lacks = s.expect_refusal(Reason.RESERVE, slots=2).detail
     expect_equal(lacks, "asks for 2, 1 free beside the reserve", "what it lacks")
 
 
@@ -52,17 +54,17 @@ def an_ask_for_several_slots_says_how_many_the_reserve_leaves(s: Scene) -> None:
 def a_pool_nobody_configured_admits_eight(s: Scene) -> None:
     for _ in range(8):
         s.take(pool="new")
-    s.refused(Reason.CAP, pool="new")
+    s.expect_refusal(Reason.CAP, pool="new")
 
 
 @store_check
 def a_refused_ask_leaves_nothing_behind(s: Scene) -> None:
     s.static(1)
     lease = s.take()
-    s.refused(Reason.CAP)
-    expect_equal(s.seen().waiting, 0, "asks in line")
+    s.expect_refusal(Reason.CAP)
+    expect_equal(s.snapshot().waiting, 0, "asks in line")
     s.release(lease)
-    expect_equal(s.seen().in_use, 0, "slots in use")
+    expect_equal(s.snapshot().in_use, 0, "slots in use")
 
 
 @store_check
@@ -70,7 +72,7 @@ def a_refusal_names_the_reason_and_who_holds_the_slot(s: Scene) -> None:
     s.static(1)
     s.take("blog", name="t-14", holder=s.holder(4121))
     s.wait(60)
-    verdict = s.refused(Reason.CAP, "shop")
+    verdict = s.expect_refusal(Reason.CAP, "shop")
     blocker = verdict.blocker
     expect(blocker is not None, "a full pool names a blocker")
     if blocker is not None:
@@ -87,12 +89,12 @@ def at_its_maximum_a_project_is_told_of_its_own_leases_and_its_own_line(s: Scene
         s.wait(60.0)
         for lease in brisk:
             s.release(lease)
-    verdict = s.refused(Reason.MAXIMUM, "a")
+    verdict = s.expect_refusal(Reason.MAXIMUM, "a")
     expect_equal((verdict.project_in_use, verdict.project_maximum), (1, 1), "what it has and may have")
     expect_equal((verdict.position, verdict.estimate_s), (1, 600.0), "first in line behind what lasts long")
     first = s.park("a")
     expect_equal(s.poll(first).estimate_s, 600.0, "the same in line")
-    second = s.refused(Reason.MAXIMUM, "a")
+    second = s.expect_refusal(Reason.MAXIMUM, "a")
     expect_equal((second.position, second.estimate_s), (2, 1200.0), "and the next waits for both")
     s.release(slow)
 
@@ -101,11 +103,11 @@ def at_its_maximum_a_project_is_told_of_its_own_leases_and_its_own_line(s: Scene
 def the_estimate_follows_how_long_leases_were_held(s: Scene) -> None:
     s.static(1)
     lease = s.take()
-    expect_equal(s.refused(Reason.CAP).estimate_s, None, "the estimate before anything ended")
+    expect_equal(s.expect_refusal(Reason.CAP).estimate_s, None, "the estimate before anything ended")
     s.wait(200)
     s.release(lease)
     s.take()
-    expect_equal(s.refused(Reason.CAP).estimate_s, 200.0, "the estimate after one lease of 200 s")
+    expect_equal(s.expect_refusal(Reason.CAP).estimate_s, 200.0, "the estimate after one lease of 200 s")
 
 
 @store_check
@@ -113,7 +115,7 @@ def an_ask_above_the_ceiling_is_refused_at_once_even_if_it_would_wait(s: Scene) 
     s.pool(cap=2, cap_ceiling=4)
     verdict, _ = s.store.admit(s.ask(slots=5), park=True)
     expect_equal((verdict.kind, verdict.reason), (VerdictKind.REFUSED, Reason.TOO_LARGE), "the verdict")
-    expect_equal(s.seen().waiting, 0, "asks in line")
+    expect_equal(s.snapshot().waiting, 0, "asks in line")
 
 
 @store_check
@@ -145,7 +147,7 @@ def an_ask_that_has_become_too_large_does_not_block_the_line(s: Scene) -> None:
     s.static(2)
     s.wait(600)
     s.release(lease)
-    expect(s.poll(small).granted, "an ask that can never be granted keeps everybody else waiting")
+    expect(s.poll(small).granted, "an ask that can never be granted keeps all others waiting")
 
 
 @store_check
@@ -182,7 +184,7 @@ def a_look_without_advance_hands_out_nothing(s: Scene) -> None:
     ask = s.park()
     s.wait(60)
     s.store.poll(ask, advance=False)
-    expect(not s.held(ask), "a mere look granted a slot")
+    expect(not s.is_held(ask), "a mere look granted a slot")
     expect(s.poll(ask).granted, "a look that advances grants what time has freed")
 
 
@@ -190,9 +192,11 @@ def a_look_without_advance_hands_out_nothing(s: Scene) -> None:
 def names_that_look_alike_are_different(s: Scene) -> None:
     s.static(8, maxima={"my_app": 1})
     s.take("my_app")
-    s.refused(Reason.MAXIMUM, "my_app")
+    s.expect_refusal(Reason.MAXIMUM, "my_app")
     s.take("my-app")
-    expect_equal({p.name: p.in_use for p in s.seen().projects if p.in_use}, {"my_app": 1, "my-app": 1}, "use")
+    expect_equal(
+        {p.name: p.in_use for p in s.snapshot().projects if p.in_use}, {"my_app": 1, "my-app": 1}, "use"
+    )
 
 
 @store_check
@@ -201,7 +205,7 @@ def names_may_hold_spaces_slashes_quotes_and_emoji(s: Scene) -> None:
     s.store.set_pool(odd, {"cap": 1, "adaptive": False, "weights": {odd: 2.0}})
     lease = s.take(odd, name=odd, pool=odd)
     expect_equal((s.claim(lease).project, s.claim(lease).name), (odd, odd), "the stored names")
-    s.refused(Reason.CAP, odd, pool=odd)
+    s.expect_refusal(Reason.CAP, odd, pool=odd)
     s.release(lease)
     s.take(odd, pool=odd)
 

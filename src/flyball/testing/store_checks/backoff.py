@@ -1,4 +1,4 @@
-"""Runs that wait out a limit: to be seen, and in nobody's way."""
+"""Runs that wait out a limit: they are shown, and hold up no other."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _rest(s: Scene, project: str = "a", *, for_s: float = 60.0, holder: Holder |
 def who_rests_takes_no_slot_and_no_place_in_line(s: Scene) -> None:
     s.static(1)
     _rest(s)
-    expect_equal((s.seen().in_use, s.seen().waiting, s.seen().leases), (0, 0, ()), "the pool")
+    expect_equal((s.snapshot().in_use, s.snapshot().waiting, s.snapshot().leases), (0, 0, ()), "the pool")
     lease = s.take()
     parked = s.park()
     _rest(s)
     s.release(lease)
-    expect(s.held(parked), "the next in line got the slot")
+    expect(s.is_held(parked), "the next in line got the slot")
 
 
 @store_check
@@ -32,7 +32,7 @@ def who_rests_is_never_the_blocker(s: Scene) -> None:
     s.static(1)
     _rest(s)
     s.take(name="t-2", holder=s.holder(4121))
-    blocker = s.refused(Reason.CAP).blocker
+    blocker = s.expect_refusal(Reason.CAP).blocker
     expect(blocker is not None and blocker.pid == 4121, f"the holder is in the way, not {blocker}")
 
 
@@ -48,7 +48,7 @@ def who_rests_does_not_compete_for_shares(s: Scene) -> None:
 def a_rest_shows_who_until_when_and_why(s: Scene) -> None:
     holder = s.holder()
     claim_id = _rest(s, "blog", for_s=60.0, holder=holder)
-    (shown,) = s.seen().resting
+    (shown,) = s.snapshot().resting
     expect_equal(
         (shown.id, shown.project, shown.name, shown.holder), (claim_id, "blog", "t-1", holder), "who"
     )
@@ -63,7 +63,7 @@ def a_rest_ends_when_it_is_released_and_says_nothing_about_the_pool(s: Scene) ->
     s.wait(30)
     s.release(claim_id, Outcome.FAILED)
     s.release(claim_id)
-    expect_equal((s.seen().resting, s.seen().hold_mean_s), ((), 0.0), "after it")
+    expect_equal((s.snapshot().resting, s.snapshot().hold_mean_s), ((), 0.0), "after it")
     expect_equal(s.fact_kinds(), ["rests"], "what is remembered")
 
 
@@ -74,17 +74,17 @@ def a_rest_that_is_given_up_is_remembered_as_that(s: Scene) -> None:
     s.release(claim_id, Outcome.ABANDONED)
     told = [(fact.kind, fact.words) for fact in s.store.facts(limit=1)]
     expect_equal(told, [("gave up", "gave up after resting 30 s")], "what is remembered last")
-    expect_equal(s.seen().resting, (), "after it")
+    expect_equal(s.snapshot().resting, (), "after it")
 
 
 @store_check
 def a_rest_is_over_when_its_time_or_its_process_is(s: Scene) -> None:
     dead = _rest(s)
     s.reclaim(dead)
-    expect_equal(s.seen().resting, (), "of the dead")
+    expect_equal(s.snapshot().resting, (), "of the dead")
     late = _rest(s, for_s=60.0)
     s.wait(61)
-    expect_equal(s.seen().resting, (), "of those whose time is over")
+    expect_equal(s.snapshot().resting, (), "of those whose time is over")
     s.store.reclaim([])
     expect_equal(s.store.claim(late), None, "and then it is forgotten")
     expect_equal(s.store.miscounts(), [], "the counts")
@@ -96,7 +96,7 @@ def who_rests_may_be_recorded_as_running_again(s: Scene) -> None:
     resting = _rest(s, holder=holder)
     running, _ = s.store.record_running(s.ask("a", name="t-1", holder=holder))
     expect(running != resting, "a lease of its own")
-    expect_equal(s.seen().in_use, 1, "slots in use")
+    expect_equal(s.snapshot().in_use, 1, "slots in use")
 
 
 @store_check

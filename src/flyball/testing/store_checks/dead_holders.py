@@ -1,4 +1,4 @@
-"""Who died, who cannot be checked, and whose life a lease follows."""
+"""Dead holders, holders that cannot be checked, and which process a lease follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def the_slot_of_a_dead_holder_goes_to_the_next_in_line(s: Scene) -> None:
     lease = s.take()
     ask = s.park()
     after = s.reclaim(lease)
-    expect(s.held(ask), "granted in the same step")
+    expect(s.is_held(ask), "granted in the same step")
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
     expect("reclaimed" in s.fact_kinds(), "it is told")
 
@@ -24,7 +24,7 @@ def a_dead_waiter_leaves_the_line(s: Scene) -> None:
     dead, alive = s.park(), s.park()
     s.reclaim(dead)
     s.release(lease)
-    expect(s.held(alive), "the slot went past the dead")
+    expect(s.is_held(alive), "the slot went past the dead")
 
 
 @store_check
@@ -33,9 +33,9 @@ def a_slot_handed_to_a_dead_waiter_is_handed_on(s: Scene) -> None:
     lease = s.take()
     dead, alive = s.park(), s.park()
     s.release(lease)
-    expect(s.held(dead), "handed to the first in line, who is dead")
+    expect(s.is_held(dead), "handed to the first in line, who is dead")
     s.reclaim(dead)
-    expect(s.held(alive), "handed on")
+    expect(s.is_held(alive), "handed on")
 
 
 @store_check
@@ -45,10 +45,10 @@ def nobody_is_buried_whose_lease_has_a_new_holder(s: Scene) -> None:
     rebound, _ = s.store.rebind(lease, child, launcher_pid=launcher.pid)
     expect(rebound, "rebound")
     s.store.reclaim([(lease, launcher)])
-    expect(s.held(lease), "the lease lives with the child now")
+    expect(s.is_held(lease), "the lease lives with the child now")
     expect_equal((s.claim(lease).holder, s.claim(lease).launcher_pid), (child, launcher.pid), "whose it is")
     s.store.reclaim([(lease, child)])
-    expect(not s.held(lease), "and dies with it")
+    expect(not s.is_held(lease), "and dies with it")
 
 
 @store_check
@@ -57,7 +57,7 @@ def a_recycled_pid_is_not_the_holder(s: Scene) -> None:
     lease = s.take(holder=old)
     recycled = type(old)(old.host, old.boot, old.pidns, old.pid, old.start + 1)
     s.store.reclaim([(lease, recycled)])
-    expect(s.held(lease), "another process of that pid died, not the holder")
+    expect(s.is_held(lease), "another process of that pid died, not the holder")
 
 
 @store_check
@@ -84,7 +84,7 @@ def who_dropped_a_lease_is_told(s: Scene) -> None:
     s.static(1)
     lease, ask = s.take(), s.park()
     s.store.reclaim([(lease, s.claim(lease).holder)], why="dropped by ann on box")
-    expect(s.held(ask), "the next in line has the slot")
+    expect(s.is_held(ask), "the next in line has the slot")
     told = [fact.words for fact in s.store.facts(limit=10) if fact.kind == "reclaimed"]
     expect_equal(told, ["slot taken back: dropped by ann on box"], "what is told")
 
@@ -108,7 +108,7 @@ def reclaiming_the_same_claim_twice_frees_one_slot(s: Scene) -> None:
     s.take()
     holder = s.claim(lease).holder
     s.store.reclaim([(lease, holder), (lease, holder)])
-    expect_equal(s.seen().in_use, 1, "slots in use")
+    expect_equal(s.snapshot().in_use, 1, "slots in use")
 
 
 @store_check
@@ -117,7 +117,7 @@ def a_lease_that_was_granted_to_its_asker_never_expires_by_itself(s: Scene) -> N
     known, unknown = s.take(), s.take(holder=s.stranger())
     s.wait(30 * LEASE_BACKSTOP_S)
     s.reclaim()
-    expect(s.held(known) and s.held(unknown), "a lease vanished under a living agent")
+    expect(s.is_held(known) and s.is_held(unknown), "a lease vanished under a living agent")
 
 
 @store_check
@@ -128,10 +128,10 @@ def a_slot_handed_to_a_waiter_we_cannot_check_must_be_confirmed(s: Scene) -> Non
     s.release(lease)
     s.wait(CONFIRM_S - 1)
     s.reclaim()
-    expect(s.held(silent), "it has a minute")
+    expect(s.is_held(silent), "it has a minute")
     s.wait(1)
     s.reclaim()
-    expect(s.held(next_one), "then the slot is handed on")
+    expect(s.is_held(next_one), "then the slot is handed on")
 
 
 @store_check
@@ -143,7 +143,7 @@ def a_confirmed_slot_stays(s: Scene) -> None:
     s.store.poll(ask, advance=False)
     s.wait(CONFIRM_S + 1)
     s.reclaim()
-    expect(s.held(ask), "it answered in time")
+    expect(s.is_held(ask), "it answered in time")
 
 
 @store_check
@@ -152,13 +152,13 @@ def the_watched_are_the_holders_and_the_watcher(s: Scene) -> None:
     leases = {s.take(), s.take()}
     s.park()
     s.park()
-    (watcher,) = [ask.claim.id for ask in s.seen().asks if ask.verdict.watch]
+    (watcher,) = [ask.claim.id for ask in s.snapshot().asks if ask.verdict.watch]
     other = s.take(pool="q")
     watched = {claim.id for claim in s.store.pool_census("p").claims}
     expect_equal(watched, leases | {watcher}, "watched in the pool")
     holders = {s.claim(claim_id).holder for claim_id in watched}
     expect_equal(set(s.store.holders("p")), holders, "the processes behind them")
-    expect(other in {claim.id for claim in s.store.census().claims}, "the census has everybody")
+    expect(other in {claim.id for claim in s.store.census().claims}, "the census has every holder")
 
 
 @machine_check

@@ -1,4 +1,4 @@
-"""Asks from afar: under a key, and with a time to live."""
+"""Asks of remote clients: under a key, and with a time to live."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flyball.testing.store_checks.scenario import AskWords
 
 AFAR = Holder("afar", "", 0, 0, 0)
-"""Nobody can tell whether this one lives: it has no process."""
+"""Whether this one lives cannot be told: it has no process."""
 
 
 def _place(
@@ -55,7 +55,7 @@ def a_lease_from_afar_ends_with_its_time(s: Scene) -> None:
     expect_equal(_place(s).reason, Reason.CAP, "now it is not")
     s.wait(61.0)
     expect(_place(s).granted, "and an ask itself takes back what has ended")
-    expect_equal(s.seen().in_use, 1, "slots in use")
+    expect_equal(s.snapshot().in_use, 1, "slots in use")
 
 
 @store_check
@@ -92,7 +92,7 @@ def the_same_key_is_answered_as_the_first_time(s: Scene) -> None:
         "said again",
     )
     expect((first.replayed, again.replayed) == (False, True), "and that it is said again")
-    expect_equal(s.seen().in_use, 1, "slots in use")
+    expect_equal(s.snapshot().in_use, 1, "slots in use")
 
 
 @store_check
@@ -101,7 +101,7 @@ def a_key_outlives_its_lease(s: Scene) -> None:
     first = _place(s, "k")
     s.release(first.claim_id)
     expect_equal(_place(s, "k").claim_id, first.claim_id, "the run that was started once")
-    expect_equal(s.seen().in_use, 0, "slots in use")
+    expect_equal(s.snapshot().in_use, 0, "slots in use")
     s.wait(KEY_TTL_S + 1)
     expect(not _place(s, "k").replayed, "a day later it is forgotten")
 
@@ -112,7 +112,7 @@ def a_key_is_good_for_one_request_only(s: Scene) -> None:
     _place(s, "k")
     verdict = _place(s, "k", fingerprint="another")
     expect_equal((verdict.granted, verdict.reason), (False, Reason.KEY_USED), "what it is told")
-    expect_equal(s.seen().in_use, 1, "slots in use")
+    expect_equal(s.snapshot().in_use, 1, "slots in use")
 
 
 @store_check
@@ -139,7 +139,7 @@ def an_ask_in_line_keeps_its_place_under_its_key(s: Scene) -> None:
     ticket = _place(s, "k", park=True)
     expect_equal(_place(s, "k", park=True).claim_id, ticket.claim_id, "the same place")
     s.release(first.claim_id)
-    expect(s.held(ticket.claim_id), "it is served")
+    expect(s.is_held(ticket.claim_id), "it is served")
     again = _place(s, "k", park=True)
     expect_equal((again.claim_id, again.granted), (ticket.claim_id, False), "what was said the first time")
 
@@ -178,7 +178,7 @@ def an_ask_in_line_is_woken_where_it_was_asked_for_last(s: Scene) -> None:
         [(wake.mailbox, wake.claim_id) for wake in after.wakes], [("new", ticket.claim_id)], "who is woken"
     )
     _, after = _admit(s, "k", park=True, mailbox="third")
-    expect_equal((after.wakes, s.seen().in_use), ([], 1), "a lease stays as it is")
+    expect_equal((after.wakes, s.snapshot().in_use), ([], 1), "a lease stays as it is")
 
 
 @store_check
@@ -191,7 +191,7 @@ def an_ask_in_line_that_is_repeated_has_its_time_anew(s: Scene) -> None:
     s.wait(20.0)
     s.store.reclaim([])
     s.release(first.claim_id)
-    expect(s.held(ticket.claim_id), "it kept its place")
+    expect(s.is_held(ticket.claim_id), "it kept its place")
 
 
 @store_check
@@ -204,7 +204,7 @@ def an_ask_in_line_that_nobody_asks_about_leaves_it(s: Scene) -> None:
     s.store.reclaim([])
     s.release(first.claim_id)
     expect(s.store.claim(gone.claim_id) is None, "it is gone")
-    expect(s.held(patient.claim_id), "and the next is served")
+    expect(s.is_held(patient.claim_id), "and the next is served")
 
 
 @store_check

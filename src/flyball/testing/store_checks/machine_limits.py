@@ -22,7 +22,7 @@ def the_machines_ceiling_holds_over_all_pools(s: Scene) -> None:
     s.store.set_machine(MachineSettings(ceiling=3))
     s.take(pool="p", slots=2)
     s.take(pool="q")
-    verdict = s.refused(Reason.MACHINE, pool="q")
+    verdict = s.expect_refusal(Reason.MACHINE, pool="q")
     expect(verdict.blocker is not None, "a full machine names a blocker")
 
 
@@ -32,7 +32,7 @@ def a_slot_freed_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None:
     lease = s.take(pool="p")
     ask = s.park(pool="q")
     after = s.release(lease)
-    expect(s.held(ask), "granted in the step that freed the slot")
+    expect(s.is_held(ask), "granted in the step that freed the slot")
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
@@ -42,7 +42,7 @@ def a_slot_taken_back_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None
     lease = s.take(pool="p")
     ask = s.park(pool="q")
     s.reclaim(lease)
-    expect(s.held(ask), "granted")
+    expect(s.is_held(ask), "granted")
 
 
 @machine_check
@@ -51,7 +51,7 @@ def a_raised_ceiling_lets_the_waiting_in(s: Scene) -> None:
     s.take(pool="p")
     ask = s.park(pool="q")
     after = s.store.set_machine(MachineSettings(ceiling=2))
-    expect(s.held(ask), "granted")
+    expect(s.is_held(ask), "granted")
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
@@ -72,7 +72,7 @@ def a_large_ask_is_not_overtaken_for_ever_under_the_machines_ceiling(s: Scene) -
     s.store.admit(s.ask("b"), park=True)
     s.release(lease)
     s.release(other)
-    expect(s.held(large), "small asks keep taking the slots a large one waits for")
+    expect(s.is_held(large), "small asks keep taking the slots a large one waits for")
 
 
 @machine_check
@@ -80,7 +80,7 @@ def a_resource_is_counted_over_all_pools(s: Scene) -> None:
     s.store.set_machine(MachineSettings(resources={"docker": 2}))
     s.take(pool="p", resources={"docker": 1})
     s.take(pool="q", resources={"docker": 1})
-    verdict = s.refused(Reason.RESOURCE, pool="q", resources={"docker": 1})
+    verdict = s.expect_refusal(Reason.RESOURCE, pool="q", resources={"docker": 1})
     expect(verdict.blocker is not None, "a used-up resource names a blocker")
     s.take(pool="q")
     expect_equal(dict(s.store.snapshot().resources_in_use), {"docker": 2}, "units in use")
@@ -92,7 +92,7 @@ def a_resource_freed_in_one_pool_goes_to_who_waits_in_another(s: Scene) -> None:
     lease = s.take(pool="p", resources={"gpu": 1})
     ask = s.park(pool="q", resources={"gpu": 1})
     after = s.release(lease)
-    expect(s.held(ask), "granted in the step that freed the resource")
+    expect(s.is_held(ask), "granted in the step that freed the resource")
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
@@ -120,7 +120,7 @@ def more_of_a_resource_than_there_is_cannot_be_asked_for(s: Scene) -> None:
 def below_the_memory_floor_nothing_starts(s: Scene) -> None:
     s.store.set_machine(MachineSettings(memory_floor_bytes=2 * GIB))
     s.world.memory_free_bytes = GIB
-    s.refused(Reason.MEMORY)
+    s.expect_refusal(Reason.MEMORY)
     ask = s.park()
     s.world.memory_free_bytes = 2 * GIB
     expect(s.poll(ask).granted, "granted once there is memory again")

@@ -1,4 +1,4 @@
-"""Who of the waiting is next, and that nobody arrives late and goes first."""
+"""Which ask in line is next, and that no ask arrives late and goes first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def a_project_is_served_first_come_first_served(s: Scene) -> None:
     served = []
     for _ in asks:
         s.release(lease)
-        (lease,) = [ask for ask in asks if s.held(ask)]
+        (lease,) = [ask for ask in asks if s.is_held(ask)]
         served.append(lease)
     expect_equal(served, asks, "the order of service")
 
@@ -27,7 +27,7 @@ def a_freed_slot_is_handed_on_in_the_step_that_frees_it(s: Scene) -> None:
     s.park()
     s.park()
     after = s.release(lease)
-    expect(s.held(first), "the next in line already holds the slot")
+    expect(s.is_held(first), "the next in line already holds the slot")
     expect_equal([wake.claim_id for wake in after.wakes], [first], "woken")
 
 
@@ -59,8 +59,8 @@ def nobody_barges_in_without_waiting(s: Scene) -> None:
     waiting = s.park()
     s.wait(60)
     verdict, after = s.store.admit(s.ask(), park=False)
-    expect(s.held(waiting), "the waiting ask was passed over")
-    expect(not verdict.granted, "somebody who did not wait was granted before the spacing was over again")
+    expect(s.is_held(waiting), "the waiting ask was passed over")
+    expect(not verdict.granted, "an ask that did not wait was granted before the spacing was over again")
     expect(waiting in [wake.claim_id for wake in after.wakes], "the waiter is told")
 
 
@@ -71,7 +71,7 @@ def nobody_barges_in_by_arriving_late(s: Scene) -> None:
     waiting = s.park()
     s.wait(60)
     late = s.park()
-    expect(s.held(waiting) and not s.held(late), "the late ask was served first")
+    expect(s.is_held(waiting) and not s.is_held(late), "the late ask was served first")
 
 
 @store_check
@@ -80,7 +80,7 @@ def the_higher_priority_is_served_first(s: Scene) -> None:
     lease = s.take()
     low, high = s.park(), s.park(priority=5)
     s.release(lease)
-    expect(s.held(high) and not s.held(low), "priority 5 goes before priority 0")
+    expect(s.is_held(high) and not s.is_held(low), "priority 5 goes before priority 0")
 
 
 @store_check
@@ -91,7 +91,7 @@ def a_low_priority_catches_up_by_waiting(s: Scene) -> None:
     s.wait(5 * 60)
     high = s.park(priority=5)
     s.release(lease)
-    expect(s.held(low) and not s.held(high), "five ageing periods make up for five steps of priority")
+    expect(s.is_held(low) and not s.is_held(high), "five ageing periods make up for five steps of priority")
 
 
 @store_check
@@ -103,7 +103,7 @@ def a_low_priority_never_overtakes_by_waiting(s: Scene) -> None:
     s.wait(100 * 60)
     high = s.park("needy", priority=5)
     s.release(lease)
-    expect(s.held(high) and not s.held(low), "an old low ask is an equal of the highest, not more")
+    expect(s.is_held(high) and not s.is_held(low), "an old low ask is an equal of the highest, not more")
 
 
 @store_check
@@ -113,13 +113,13 @@ def a_large_ask_is_overtaken_for_one_ageing_period_only(s: Scene) -> None:
     large = s.park("a", slots=3)
     small = s.park("b")
     s.release(second)
-    expect(s.held(small), "a free slot is used while the large ask is young")
+    expect(s.is_held(small), "a free slot is used while the large ask is young")
     s.wait(61)
     s.release(small)
     other = s.park("c")
-    expect(not s.held(other), "the slots now collect for the large ask")
+    expect(not s.is_held(other), "the slots now collect for the large ask")
     s.release(first)
-    expect(s.held(large), "the large ask has them")
+    expect(s.is_held(large), "the large ask has them")
 
 
 @store_check
@@ -128,7 +128,7 @@ def a_young_large_ask_does_not_keep_slots_idle(s: Scene) -> None:
     s.take("b")
     s.park("a", slots=2)
     verdict, _ = s.store.admit(s.ask("b"), park=True)
-    expect(verdict.granted, "one slot is free and nobody old enough waits for it")
+    expect(verdict.granted, "one slot is free and no ask old enough waits for it")
 
 
 @store_check
@@ -141,20 +141,20 @@ def exactly_one_of_the_waiting_watches(s: Scene) -> None:
     expect_equal(len(_watchers(s)), 1, "watchers after the watcher gave up")
     s.release(lease)
     expect_equal(len(_watchers(s)), 1, "watchers after one was served")
-    s.release(next(ask for ask in asks if s.held(ask)))
+    s.release(next(ask for ask in asks if s.is_held(ask)))
     expect_equal(_watchers(s), [], "watchers after all were served")
 
 
 @store_check
 def somebody_watches_after_a_refusal_too(s: Scene) -> None:
-    """Somebody who does not stay must not take the watch with him."""
+    """An ask that does not stay must not take the watch with it."""
     s.pool(spacing_s=5.0)
     s.take("a")
     first, behind = s.park("b"), s.park("a")
     s.wait(60)
     # Less needy than the first, needier than who is left in line: it would be next, if it waited.
-    s.refused(Reason.SPACING, "c")
-    expect(s.held(first), "the first in line has the slot")
+    s.expect_refusal(Reason.SPACING, "c")
+    expect(s.is_held(first), "the first in line has the slot")
     expect_equal(_watchers(s), [behind], "watchers")
 
 
@@ -196,8 +196,8 @@ def pools_have_lines_of_their_own(s: Scene) -> None:
     s.take()
     s.park()
     s.take(pool="q")
-    s.refused(Reason.CAP, pool="q")
+    s.expect_refusal(Reason.CAP, pool="q")
 
 
 def _watchers(s: Scene) -> list[int]:
-    return [ask.claim.id for ask in s.seen().asks if ask.verdict.watch]
+    return [ask.claim.id for ask in s.snapshot().asks if ask.verdict.watch]

@@ -14,7 +14,7 @@ def _strict(s: Scene, cap: int) -> None:
 
 
 def _in_use(s: Scene) -> dict[str, int]:
-    return {p.name: p.in_use for p in s.seen().projects if p.in_use}
+    return {p.name: p.in_use for p in s.snapshot().projects if p.in_use}
 
 
 # -- lend -------------------------------------------------------------------------------------------
@@ -22,7 +22,7 @@ def _in_use(s: Scene) -> dict[str, int]:
 
 @store_check
 def an_idle_share_is_lent(s: Scene) -> None:
-    """A project that demands but holds nothing keeps nobody from working."""
+    """A project that demands but holds nothing keeps no other from working."""
     s.static(8)
     s.demand("idle")
     for _ in range(8):
@@ -35,9 +35,9 @@ def the_freed_slot_goes_to_the_neediest_project(s: Scene) -> None:
     leases = [s.take("rich") for _ in range(3)]
     rich, poor = s.park("rich"), s.park("poor")
     s.release(leases[0])
-    expect(s.held(poor) and not s.held(rich), "the poor project has least, though it asked last")
+    expect(s.is_held(poor) and not s.is_held(rich), "the poor project has least, though it asked last")
     s.release(leases[1])
-    expect(s.held(rich), "then they are even, and arrival decides")
+    expect(s.is_held(rich), "then they are even, and arrival decides")
 
 
 @store_check
@@ -56,11 +56,11 @@ def a_heavier_project_gets_more(s: Scene) -> None:
 def a_project_stays_below_its_maximum_and_others_pass_it(s: Scene) -> None:
     s.static(4, maxima={"a": 1})
     s.take("a")
-    s.refused(Reason.MAXIMUM, "a")
+    s.expect_refusal(Reason.MAXIMUM, "a")
     waiting = s.park("a")
     lease = s.take("b")
     s.release(lease)
-    expect(not s.held(waiting), "the maximum still binds")
+    expect(not s.is_held(waiting), "the maximum still binds")
 
 
 @store_check
@@ -69,7 +69,7 @@ def a_raised_maximum_lets_the_waiting_in(s: Scene) -> None:
     s.take("a")
     waiting = s.park("a")
     after = s.pool(maxima={"a": 2})
-    expect(s.held(waiting), "granted in the step that raised the maximum")
+    expect(s.is_held(waiting), "granted in the step that raised the maximum")
     expect_equal([wake.claim_id for wake in after.wakes], [waiting], "woken")
 
 
@@ -100,7 +100,7 @@ def strict_a_newcomer_has_its_share_from_the_next_freed_slot_on(s: Scene) -> Non
     leases = [s.take("a") for _ in range(4)]
     newcomer = s.park("b")
     s.release(leases[0])
-    expect(s.held(newcomer), "the newcomer, who has nothing of its half")
+    expect(s.is_held(newcomer), "the newcomer, who has nothing of its half")
 
 
 @store_check
@@ -110,7 +110,7 @@ def strict_a_project_keeps_its_slots_free_for_another_that_demands(s: Scene) -> 
     s.demand("b")
     for _ in range(4):
         s.take("a")
-    s.refused(Reason.SHARE, "a")
+    s.expect_refusal(Reason.SHARE, "a")
     for _ in range(4):
         s.take("b")
 
@@ -123,7 +123,7 @@ def strict_the_reserve_is_for_whoever_it_is_kept_for_whatever_its_share(s: Scene
     busy = [s.nowait(project) for project in "abcabc"]
     expect_equal(sum(verdict.granted for verdict in busy), 2, "all but the reserve")
     s.take("human", priority=1)
-    s.refused(Reason.CAP, "human", priority=1)
+    s.expect_refusal(Reason.CAP, "human", priority=1)
 
 
 @store_check
@@ -133,7 +133,7 @@ def strict_beyond_the_reserve_high_priority_has_its_share_like_all(s: Scene) -> 
         s.demand(project, ttl_s=100_000.0)
     s.take("a", priority=1)
     s.take("b")
-    s.refused(Reason.SHARE, "a", priority=1)
+    s.expect_refusal(Reason.SHARE, "a", priority=1)
 
 
 @store_check
@@ -141,7 +141,7 @@ def strict_shares_sum_to_the_cap(s: Scene) -> None:
     _strict(s, 8)
     for project in "abc":
         s.demand(project)
-    shares = {p.name: p.fair_share for p in s.seen().projects}
+    shares = {p.name: p.fair_share for p in s.snapshot().projects}
     expect_equal(sorted(shares.values()), [2, 3, 3], "the shares")
     granted = Counter({p: sum(s.nowait(p).granted for _ in range(8)) for p in "abc"})
     expect_equal(dict(granted), shares, "every project got exactly its share")
@@ -174,7 +174,7 @@ def strict_a_project_that_leaves_raises_the_others_share_in_that_step(s: Scene) 
     s.take("a")
     waiting = s.park("a")
     s.demand("b", ttl_s=0.0)
-    expect(s.held(waiting), "the slot b gave up is a's")
+    expect(s.is_held(waiting), "the slot b gave up is a's")
 
 
 @store_check
@@ -187,7 +187,7 @@ def strict_the_last_lease_of_a_project_frees_its_share(s: Scene) -> None:
     s.demand("b", ttl_s=0.0)
     waiting = s.park("a")
     s.release(lease)
-    expect(s.held(waiting), "b holds nothing and wants nothing: a has the whole cap")
+    expect(s.is_held(waiting), "b holds nothing and wants nothing: a has the whole cap")
 
 
 @store_check
@@ -211,7 +211,7 @@ def a_demand_lasts_for_its_time_and_no_longer(s: Scene) -> None:
     s.take("a")
     s.take("a")
     s.wait(DEMAND_TTL_S - 1)
-    s.refused(Reason.SHARE, "a")
+    s.expect_refusal(Reason.SHARE, "a")
     s.wait(1)
     s.take("a")
 
@@ -222,7 +222,7 @@ def a_demand_that_is_repeated_lasts_longer(s: Scene) -> None:
     s.wait(DEMAND_TTL_S - 1)
     s.demand("b")
     s.wait(2)
-    expect_equal([d.project for d in s.seen().demands], ["b"], "live demand")
+    expect_equal([d.project for d in s.snapshot().demands], ["b"], "live demand")
 
 
 @store_check
@@ -234,14 +234,14 @@ def the_demand_of_a_dead_process_is_dropped(s: Scene) -> None:
     waiting = s.park("a")
     (dead,) = [d for d in s.store.census().demands if d.project == "b"]
     s.store.reclaim([], [dead])
-    expect(s.held(waiting), "nobody else demands any more")
+    expect(s.is_held(waiting), "no other project demands any more")
 
 
 @store_check
 def a_live_demand_counts_as_demanding(s: Scene) -> None:
     s.static(8)
     s.demand("b")
-    (standing,) = s.seen().projects
+    (standing,) = s.snapshot().projects
     expect_equal((standing.name, standing.demanding, standing.fair_share), ("b", True, 8), "the standing")
 
 
@@ -253,10 +253,10 @@ def the_reserve_is_kept_for_priority_above_zero(s: Scene) -> None:
     s.static(3, reserve=1)
     s.take()
     s.take()
-    s.refused(Reason.RESERVE)
-    s.refused(Reason.RESERVE, priority=-1)
+    s.expect_refusal(Reason.RESERVE)
+    s.expect_refusal(Reason.RESERVE, priority=-1)
     s.take(priority=1)
-    s.refused(Reason.CAP, priority=1)
+    s.expect_refusal(Reason.CAP, priority=1)
 
 
 @store_check
@@ -274,5 +274,5 @@ def a_reserve_never_takes_the_last_slot(s: Scene) -> None:
     s.throttle()
     s.wait(130)
     s.throttle()
-    expect_equal(s.seen().cap, 1, "the cap after two cuts")
+    expect_equal(s.snapshot().cap, 1, "the cap after two cuts")
     s.take()

@@ -1,4 +1,4 @@
-"""Giving back: releases, withdrawals, and releases that could not be written."""
+"""Releases, withdrawals, and releases that could not be written."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def a_second_release_changes_nothing(s: Scene) -> None:
     s.release(lease)
     again = s.release(lease, Outcome.THROTTLED)
     expect_equal((again.wakes, again.facts), ([], []), "what the second release did")
-    expect_equal(s.seen().in_use, 1, "slots in use")
-    expect(s.held(other), "the other lease")
+    expect_equal(s.snapshot().in_use, 1, "slots in use")
+    expect(s.is_held(other), "the other lease")
 
 
 @store_check
@@ -61,7 +61,7 @@ def a_release_never_ends_another_lease_that_has_its_id_now(s: Scene) -> None:
     forgot.store.withdraw(before.claim_id, asked_at=before.asked_at)
     forgot.store.remember(Release(before.claim_id, asked_at=before.asked_at))
     forgot.take(pool="q")
-    kept, in_use = forgot.held(now), forgot.seen().in_use
+    kept, in_use = forgot.is_held(now), forgot.snapshot().in_use
     forgot.close()
     expect(kept, "the other lease")
     expect_equal(in_use, 1, "slots in use")
@@ -74,7 +74,7 @@ def nobody_takes_another_lease_that_has_its_id_now_for_its_own(s: Scene) -> None
     looks = [forgot.store.poll(name, advance=advance, asked_at=at)[0] for advance in (False, True)]
     bound, _ = forgot.store.rebind(name, forgot.holder(), launcher_pid=1, asked_at=at)
     extended = forgot.store.extend(name, ttl_s=60, asked_at=at)
-    kept = forgot.held(now)
+    kept = forgot.is_held(now)
     forgot.close()
     expect_equal(looks, [None, None], "looking")
     expect_equal((bound, extended), (False, False), "rebound, extended")
@@ -94,7 +94,7 @@ def a_verdict_says_when_its_claim_was_asked_for(s: Scene) -> None:
         if claim is not None and verdict is not None:
             expect_equal(verdict.asked_at, claim.asked_at, "when it was asked for")
     s.store.release(Release(lease.claim_id, asked_at=lease.asked_at))
-    expect(s.held(parked.claim_id), "the next has it")
+    expect(s.is_held(parked.claim_id), "the next has it")
 
 
 @store_check
@@ -104,7 +104,7 @@ def withdrawing_an_ask_takes_it_out_of_line(s: Scene) -> None:
     first, second = s.park(), s.park()
     s.store.withdraw(first)
     s.release(lease)
-    expect(s.store.claim(first) is None and s.held(second), "the second in line has the slot")
+    expect(s.store.claim(first) is None and s.is_held(second), "the second in line has the slot")
 
 
 @store_check
@@ -114,7 +114,7 @@ def withdrawing_a_lease_that_just_came_hands_it_on(s: Scene) -> None:
     first, second = s.park(), s.park()
     s.release(lease)
     after = s.store.withdraw(first)
-    expect(s.held(second), "the next has it")
+    expect(s.is_held(second), "the next has it")
     expect_equal([(wake.claim_id, wake.granted) for wake in after.wakes], [(second, True)], "woken")
 
 
@@ -126,7 +126,7 @@ def an_abandoned_lease_is_no_success(s: Scene) -> None:
         for lease in leases:
             s.store.withdraw(lease)
         s.wait(1)
-    expect_equal(s.seen().cap, 2, "the cap")
+    expect_equal(s.snapshot().cap, 2, "the cap")
 
 
 def _other_verbs(s: Scene) -> dict[str, Callable[[], object]]:
@@ -164,9 +164,9 @@ def a_remembered_release_rides_in_the_next_step_whatever_it_is(s: Scene) -> None
         scene.static(1)
         lease = scene.take()
         scene.store.remember(Release(lease))
-        expect(scene.held(lease), "remembering writes nothing")
+        expect(scene.is_held(lease), "remembering writes nothing")
         step()
-        if scene.held(lease):
+        if scene.is_held(lease):
             left_behind.append(verb)
         scene.close()
     expect_equal(left_behind, [], "verbs that do not take it along")
@@ -179,7 +179,7 @@ def a_remembered_release_hands_its_slot_on(s: Scene) -> None:
     ask = s.park()
     s.store.remember(Release(lease))
     _, after = s.store.admit(s.ask(pool="q"), park=False)
-    expect(s.held(ask), "granted")
+    expect(s.is_held(ask), "granted")
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
@@ -198,9 +198,9 @@ def a_remembered_release_is_kept_while_steps_fail(s: Scene) -> None:
     try:
         s.store.admit(s.ask(resources={"undeclared": 1}), park=False)
     except UsageError:
-        expect(s.held(lease), "a step that failed wrote nothing")
+        expect(s.is_held(lease), "a step that failed wrote nothing")
     s.take()
-    expect(not s.held(lease), "written with the next step that worked")
+    expect(not s.is_held(lease), "written with the next step that worked")
 
 
 @store_check
@@ -208,7 +208,7 @@ def a_remembered_release_goes_out_once(s: Scene) -> None:
     s.store.remember(Release(s.take(), Outcome.THROTTLED))
     s.throttle(pool="q")
     s.throttle(pool="q")
-    expect_equal(s.seen().memory.cap.throttle_count, 1, "throttles")
+    expect_equal(s.snapshot().memory.cap.throttle_count, 1, "throttles")
 
 
 @store_check
@@ -230,9 +230,9 @@ def work_that_already_runs_counts_even_above_the_cap(s: Scene) -> None:
     s.static(1)
     lease = s.take()
     held, _ = s.store.record_running(s.ask("b"))
-    expect_equal(s.seen().in_use, 2, "slots in use")
+    expect_equal(s.snapshot().in_use, 2, "slots in use")
     s.release(lease)
-    s.refused(Reason.CAP)
+    s.expect_refusal(Reason.CAP)
     s.release(held)
     s.take()
 

@@ -1,4 +1,4 @@
-"""A fresh store in a simulated world, and short words to play a scene with it.
+"""A fresh store in a simulated world, and short methods to play a scene with it.
 
 Every helper says what it expects, so that a check reads like the behaviour it is named after.
 """
@@ -64,7 +64,7 @@ class Scene:
         return replace(self.world.here, pid=pid, start=pid)
 
     def stranger(self) -> Holder:
-        """A process of another machine: nobody here can tell whether it lives."""
+        """A process of another machine: whether it lives cannot be told from here."""
         return replace(self.holder(), host="elsewhere")
 
     def ask(
@@ -112,7 +112,7 @@ class Scene:
         verdict, _ = self.store.admit(self.ask(project, **rest), park=False)
         return verdict
 
-    def refused(self, reason: Reason, project: str = "a", **rest: Unpack[AskWords]) -> Verdict:
+    def expect_refusal(self, reason: Reason, project: str = "a", **rest: Unpack[AskWords]) -> Verdict:
         """Ask without waiting; must be refused for this reason."""
         verdict = self.nowait(project, **rest)
         expect(not verdict.granted, f"expected a refusal for {reason.value}, got a grant")
@@ -126,7 +126,7 @@ class Scene:
             raise AssertionError(f"claim {claim_id} is gone")
         return verdict
 
-    def held(self, claim_id: int) -> bool:
+    def is_held(self, claim_id: int) -> bool:
         """Is it a lease, without looking again?"""
         claim = self.store.claim(claim_id)
         return claim is not None and claim.held
@@ -142,7 +142,7 @@ class Scene:
     def release(self, claim_id: int, outcome: Outcome = Outcome.FINISHED, *, oks: int = 0) -> AfterCommit:
         return self.store.release(Release(claim_id, outcome, oks))
 
-    def answered(
+    def finish_call(
         self,
         claim_id: int,
         kind: SignalKind = SignalKind.OK,
@@ -201,7 +201,7 @@ class Scene:
         fixed: PoolChanges = {"cap": cap, "adaptive": False}
         return self.store.set_pool(name, {**changes, **fixed})
 
-    def seen(self, pool: str = POOL) -> PoolSnapshot:
+    def snapshot(self, pool: str = POOL) -> PoolSnapshot:
         found = [p for p in self.store.snapshot().pools if p.name == pool]
         expect(found, f"the snapshot does not show pool {pool!r}")
         return found[0]

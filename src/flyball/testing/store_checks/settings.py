@@ -15,19 +15,19 @@ from flyball.testing.store_checks.share_leases import Node, ready
 @store_check
 def a_set_changes_only_what_it_names(s: Scene) -> None:
     s.pool(cap=4, spacing_s=7.0, settle_s=30.0, reserve=1, weights={"a": 2.0}, share="strict")
-    before = s.seen().settings
+    before = s.snapshot().settings
     s.pool(adaptive=True)
-    expect_equal(s.seen().settings, before, "the settings after naming adaptive only")
+    expect_equal(s.snapshot().settings, before, "the settings after naming adaptive only")
     s.pool(break_s=60.0)
-    expect_equal(s.seen().settings.spacing_s, 7.0, "spacing")
-    expect_equal(s.seen().settings.break_s, 60.0, "the break")
+    expect_equal(s.snapshot().settings.spacing_s, 7.0, "spacing")
+    expect_equal(s.snapshot().settings.break_s, 60.0, "the break")
 
 
 @store_check
 def weights_and_maxima_are_set_project_by_project(s: Scene) -> None:
     s.pool(weights={"a": 2.0}, maxima={"a": 3})
     s.pool(weights={"b": 3.0}, maxima={"a": 0})
-    settings = s.seen().settings
+    settings = s.snapshot().settings
     expect_equal((dict(settings.weights), dict(settings.maxima)), ({"a": 2.0, "b": 3.0}, {}), "the settings")
 
 
@@ -36,29 +36,29 @@ def a_removed_weight_is_one_again(s: Scene) -> None:
     s.pool(weights={"a": 2.0})
     s.take("a")
     s.pool(weights={"a": 0})
-    expect_equal([p.weight for p in s.seen().projects], [1.0], "the weight")
+    expect_equal([p.weight for p in s.snapshot().projects], [1.0], "the weight")
 
 
 @store_check
 def impossible_settings_are_refused_and_change_nothing(s: Scene) -> None:
     s.static(4)
-    before = s.seen().settings
+    before = s.snapshot().settings
     for changes in ({"cap": 0}, {"cap": 4, "cap_floor": 5}, {"reserve": 4}, {"share": "greedy"}):
         try:
             s.store.set_pool(POOL, changes)  # type: ignore[arg-type]
         except UsageError:
             continue
         raise AssertionError(f"accepted {changes}")
-    expect_equal(s.seen().settings, before, "the settings")
+    expect_equal(s.snapshot().settings, before, "the settings")
 
 
 @store_check
 def a_named_cap_starts_the_adaptive_one_anew(s: Scene) -> None:
     s.pool(controller="koryph")
     s.throttle()
-    expect_equal(s.seen().cap, 4, "the cap after a cut")
+    expect_equal(s.snapshot().cap, 4, "the cap after a cut")
     s.pool(cap=6)
-    expect_equal(s.seen().cap, 6, "the cap")
+    expect_equal(s.snapshot().cap, 6, "the cap")
 
 
 @store_check
@@ -66,7 +66,7 @@ def a_setting_beside_the_cap_keeps_what_was_learned(s: Scene) -> None:
     s.pool(controller="koryph")
     s.throttle()
     s.pool(spacing_s=1.0, adaptive=True)
-    expect_equal(s.seen().cap, 4, "the learned cap")
+    expect_equal(s.snapshot().cap, 4, "the learned cap")
 
 
 @store_check
@@ -75,7 +75,7 @@ def a_raised_cap_lets_the_waiting_in_and_wakes_them(s: Scene) -> None:
     s.take()
     first, second = s.park(), s.park()
     after = s.static(3)
-    expect(s.held(first) and s.held(second), "granted")
+    expect(s.is_held(first) and s.is_held(second), "granted")
     expect_equal([wake.claim_id for wake in after.wakes], [first, second], "woken")
 
 
@@ -84,15 +84,15 @@ def a_lowered_cap_interrupts_nobody(s: Scene) -> None:
     s.static(3)
     leases = [s.take() for _ in range(3)]
     s.static(1)
-    expect(all(s.held(lease) for lease in leases), "running work")
-    s.refused(Reason.CAP)
+    expect(all(s.is_held(lease) for lease in leases), "running work")
+    s.expect_refusal(Reason.CAP)
 
 
 @store_check
 def spacing_can_be_turned_off(s: Scene) -> None:
     s.pool(profile="agents")
     s.take()
-    s.refused(Reason.SPACING)
+    s.expect_refusal(Reason.SPACING)
     s.pool(spacing_s=0.0)
     s.take()
 
@@ -101,17 +101,17 @@ def spacing_can_be_turned_off(s: Scene) -> None:
 def a_reset_forgets_what_was_learned_and_keeps_settings_and_leases(s: Scene) -> None:
     s.pool(cap=2, spacing_s=500.0, reserve=1, controller="koryph")
     lease = s.take()
-    settings = s.seen().settings
+    settings = s.snapshot().settings
     s.throttle(retry_after_s=600)
     s.wait(130)
     s.throttle()
-    expect_equal(s.seen().phase, Phase.OPEN, "the breaker before the reset")
+    expect_equal(s.snapshot().phase, Phase.OPEN, "the breaker before the reset")
     s.store.reset_pool(POOL)
-    seen = s.seen()
+    seen = s.snapshot()
     expect_equal((seen.phase, seen.cap, seen.closed_until), (Phase.CLOSED, 2, None), "breaker, cap, closing")
     expect_equal(seen.memory.cap.throttle_count, 0, "throttles")
     expect_equal(seen.settings, settings, "the settings")
-    expect(s.held(lease), "the lease")
+    expect(s.is_held(lease), "the lease")
     s.take(priority=1)
 
 
@@ -121,7 +121,7 @@ def a_reset_lets_the_waiting_in(s: Scene) -> None:
     s.throttle()
     ask = s.park()
     after = s.store.reset_pool(POOL)
-    expect(s.held(ask), "granted")
+    expect(s.is_held(ask), "granted")
     expect_equal([wake.claim_id for wake in after.wakes], [ask], "woken")
 
 
@@ -139,10 +139,10 @@ def a_pool_that_is_not_there_cannot_be_reset(s: Scene) -> None:
 @store_check
 def a_reset_of_the_settings_goes_back_to_the_defaults_and_keeps_leases(s: Scene) -> None:
     s.take()
-    defaults = s.seen().settings
+    defaults = s.snapshot().settings
     s.pool(cap=2, adaptive=False, spacing_s=7.0, weights={"a": 2.0}, windows={"requests": "9/min"})
     s.store.reset_pool(POOL, settings=True)
-    seen = s.seen()
+    seen = s.snapshot()
     expect_equal((dict(seen.named), seen.settings), ({}, defaults), "the settings")
     expect_equal((seen.cap, seen.windows, seen.in_use), (defaults.cap, (), 1), "cap, windows, in use")
     expect_equal([project.weight for project in seen.projects], [1.0], "the weight")
@@ -173,9 +173,9 @@ def a_pool_that_was_removed_starts_anew_when_it_is_used_again(s: Scene) -> None:
     s.store.remove_pool(POOL)
     after = s.take()
     expect(after != before, "ids are not used twice")
-    expect_equal(dict(s.seen().named), {}, "what was set")
+    expect_equal(dict(s.snapshot().named), {}, "what was set")
     s.release(before)
-    expect(s.held(after), "an end that is said late changes nothing")
+    expect(s.is_held(after), "an end that is said late changes nothing")
 
 
 @store_check
@@ -230,7 +230,7 @@ def what_was_learned_elsewhere_is_taken_over(s: Scene) -> None:
         BreakerState(Phase.OPEN, open_until=1_200.0, reopens=1, since=900.0, why="before"),
     )
     s.store.import_pool(POOL, {"cap": 6, "adaptive": True}, learned)
-    seen = s.seen()
+    seen = s.snapshot()
     expect_equal((seen.settings.cap, seen.cap, seen.phase), (6, 3, Phase.OPEN), "operator cap, cap, breaker")
     expect_equal(seen.memory.cap.throttle_count, 7, "throttles")
-    expect_equal(s.refused(Reason.BREAKER).look_again_s, 200.0, "the rest of the break")
+    expect_equal(s.expect_refusal(Reason.BREAKER).look_again_s, 200.0, "the rest of the break")

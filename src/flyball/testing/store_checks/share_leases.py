@@ -1,8 +1,7 @@
 """Share leases: a pool divided among processes that subdivide their part by themselves.
 
-One controller per pool, fed by what the holders of shares tell in their renewals.
-
-A holder of a share lease in a scene: the shipped holder's side, with work that a check begins and ends.
+One controller per pool is fed by what the holders report in their renewals. ``Node`` is a holder in a scene:
+the shipped holder's side, with work that a check begins and ends.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class Node:
 
     @property
     def terms(self) -> ShareTiming:
-        named: PoolChanges = self.scene.seen(self.pool).named
+        named: PoolChanges = self.scene.snapshot(self.pool).named
         return resolve_pool(named).share_terms
 
 
@@ -122,8 +121,8 @@ def take_turns(*nodes: Node, rounds: int) -> None:
             node.renew()
 
 
-def learned(scene: Scene) -> None:
-    """Let a new store learn that nobody holds anything: a lease's length after its first renewal."""
+def let_learn(scene: Scene) -> None:
+    """Let a new store learn that no slot is held: a lease's length after its first renewal."""
     first = Node(scene, "first")
     first.renew()
     scene.wait(first.terms.lease_s + 0.01)
@@ -133,16 +132,16 @@ def learned(scene: Scene) -> None:
 
 
 def ready(scene: Scene, cap: int, **changes: object) -> None:
-    """A pool of a fixed cap whose store knows that nobody holds anything."""
+    """A pool of a fixed cap whose store knows that no slot is held."""
     scene.static(cap, **changes)  # type: ignore[arg-type]
-    learned(scene)
+    let_learn(scene)
 
 
 @store_check
 def a_founder_gets_the_whole_cap(s: Scene) -> None:
     ready(s, 6)
     expect_equal(Node(s, "a", wants=9).renew(), 6, "what it runs")
-    expect_equal(s.seen().in_use, 6, "slots in use")
+    expect_equal(s.snapshot().in_use, 6, "slots in use")
 
 
 @store_check
@@ -163,12 +162,12 @@ def another_life_of_the_store_learns_again(s: Scene) -> None:
     a.renew()
     s.world.epoch = "second"
     b = Node(s, "b", wants=3)
-    expect_equal(b.renew(), 0, "a joiner of a store that may have forgotten somebody")
+    expect_equal(b.renew(), 0, "a joiner of a store that may have forgotten a holder")
     expect_equal(a.renew(), 3, "what it had before, a holder keeps")
     s.wait(a.terms.lease_s - 1)
     a.renew()
     s.wait(1.1)
-    expect_equal(settle(a, b), [3, 3], "whoever was not heard by now has fenced itself")
+    expect_equal(settle(a, b), [3, 3], "a holder that has not renewed by now has fenced itself")
 
 
 @store_check
@@ -180,8 +179,8 @@ def what_ran_beyond_its_gate_is_no_right_to_a_store_that_forgot(s: Scene) -> Non
     a.holding = replace(a.holding, seq=4, slots=3, gate=1, fence_at=s.world.clock() + a.terms.fence_s)
     a.running = 3
     a.renew()
-    expect_equal(s.seen().in_use, 3, "slots in use: all that runs is counted")
-    expect_equal(a.may, 1, "what it may use: the others may be somebody's who has not spoken yet")
+    expect_equal(s.snapshot().in_use, 3, "slots in use: all that runs is counted")
+    expect_equal(a.may, 1, "what it may use: the others may belong to a holder that has not renewed yet")
 
 
 @store_check
@@ -207,13 +206,13 @@ def who_should_renew_is_told(s: Scene) -> None:
     a.renew()
     s.wait(0.1)
     b.renew()
-    expect("/mail/a" in b.after.notices, "whoever is asked for less is told")
+    expect("/mail/a" in b.after.notices, "a holder that is asked for less is told")
     s.wait(0.1)
     a.renew()
     a.end(3)
     s.wait(0.1)
     a.renew()
-    expect("/mail/b" in a.after.notices, "whoever waits for what was given up is told")
+    expect("/mail/b" in a.after.notices, "a holder that waits for what was given up is told")
 
 
 @store_check
@@ -277,7 +276,7 @@ def single_leases_and_shares_have_one_cap(s: Scene) -> None:
     first = s.take()
     a = Node(s, "a", wants=9)
     expect_equal(a.renew(), 5, "what a single lease leaves")
-    s.refused(Reason.CAP)
+    s.expect_refusal(Reason.CAP)
     s.release(first)
     s.wait(1.0)
     expect_equal(a.renew(), 6, "what it gave back")
@@ -293,7 +292,7 @@ def who_waits_in_line_is_assured_of_half(s: Scene) -> None:
         s.wait(1.0)
         a.end(max(0, a.running - a.may))
         a.renew()
-    expect_equal(sum(s.held(ask) for ask in asks), 3, "asks that were granted")
+    expect_equal(sum(s.is_held(ask) for ask in asks), 3, "asks that were granted")
     expect_equal(a.running, 3, "what the share keeps")
 
 
@@ -325,7 +324,7 @@ def a_single_ask_finds_what_a_dead_node_left(s: Scene) -> None:
     ready(s, 6)
     dead = Node(s, "dead", wants=9)
     dead.renew()
-    s.refused(Reason.CAP)
+    s.expect_refusal(Reason.CAP)
     s.wait(dead.terms.lease_s + 0.1)
     s.take()
 
@@ -337,7 +336,7 @@ def grace_keeps_slots_longer_than_their_holder_may_use_them(s: Scene) -> None:
     dead.renew()
     s.wait(dead.terms.ttl_s + 20)
     expect_equal(dead.may, 0, "it has fenced itself")
-    s.refused(Reason.CAP)
+    s.expect_refusal(Reason.CAP)
     s.wait(11.0)
     s.take()
 
@@ -352,7 +351,7 @@ def a_renewal_that_comes_twice_or_late_changes_nothing(s: Scene) -> None:
     expect(a.give(newer).stale, "the second time it is old")
     expect(a.give(old).stale, "and so is one that was overtaken")
     expect_equal(a.take(reply), 6, "what it runs")
-    expect_equal(s.seen().in_use, 6, "slots in use")
+    expect_equal(s.snapshot().in_use, 6, "slots in use")
 
 
 @store_check
@@ -391,10 +390,10 @@ def what_a_forgotten_node_still_runs_comes_back_though_it_is_leaving(s: Scene) -
 
 
 def _dies_over_its_work(s: Scene, a: Node, line: int) -> None:
-    expect_equal(s.seen().in_use, 3, "what it still runs counts")
+    expect_equal(s.snapshot().in_use, 3, "what it still runs counts")
     s.wait(a.terms.lease_s + 0.1)
     s.poll(line)
-    expect(s.held(line), "nobody renewed it in time, so its slots are free")
+    expect(s.is_held(line), "it was not renewed in time, so its slots are free")
 
 
 @store_check
@@ -454,8 +453,8 @@ def a_lowered_cap_is_asked_back_and_never_taken(s: Scene) -> None:
     a.renew()
     b.renew()
     expect_equal([a.may, b.may], [2, 2], "the gates")
-    expect_equal(s.seen().in_use, 8, "what runs is still counted")
-    s.refused(Reason.CAP)
+    expect_equal(s.snapshot().in_use, 8, "what runs is still counted")
+    s.expect_refusal(Reason.CAP)
     a.end(2)
     b.end(2)
     s.wait(0.1)
@@ -486,7 +485,7 @@ def the_snapshot_shows_shares(s: Scene) -> None:
     ready(s, 6)
     a = Node(s, "node ä", wants=4)
     a.renew()
-    (share,) = [share for share in s.seen().shares if share.slots]
+    (share,) = [share for share in s.snapshot().shares if share.slots]
     expect_equal((share.node, share.slots, share.wants), ("node ä", 6, 4), "node, slots and wants")
 
 
@@ -503,13 +502,13 @@ def counts_stay_right_whatever_shares_do(s: Scene) -> None:
         if step % 11 == 0:
             s.nowait()
         expect_equal(s.store.miscounts(), [], f"miscounts after step {step}")
-        expect(s.seen().in_use <= 5, f"{s.seen().in_use} in use of 5 after step {step}")
+        expect(s.snapshot().in_use <= 5, f"{s.snapshot().in_use} in use of 5 after step {step}")
 
 
 @store_check
 def throttles_are_told_by_renewals_and_each_counts_once(s: Scene) -> None:
     s.pool(cap=8, controller="koryph", settle_s=60.0)
-    learned(s)
+    let_learn(s)
     a = Node(s, "a", wants=20)
     expect_equal(a.renew(), 8, "all")
     a.answered(throttled=1)
@@ -517,17 +516,17 @@ def throttles_are_told_by_renewals_and_each_counts_once(s: Scene) -> None:
     s.wait(1.0)
     sent = a.renewal()
     a.give(sent)
-    expect_equal(s.seen().cap, 4, "halved")
+    expect_equal(s.snapshot().cap, 4, "halved")
     expect(a.give(sent).stale, "the same once more is old")
     s.wait(5.0)
     a.renew()
-    expect_equal(s.seen().cap, 4, "and no second cut came of it")
+    expect_equal(s.snapshot().cap, 4, "and no second cut came of it")
 
 
 @store_check
 def the_cap_grows_by_what_all_nodes_use_together(s: Scene) -> None:
     s.pool(cap=4, cap_ceiling=40, controller="article", profile="calls")
-    learned(s)
+    let_learn(s)
     nodes = [Node(s, f"n{number}", wants=10) for number in range(4)]
     for _ in range(60):
         for node in nodes:
@@ -535,26 +534,26 @@ def the_cap_grows_by_what_all_nodes_use_together(s: Scene) -> None:
             node.answered(ok=node.running)
             s.wait(0.25)
             node.renew()
-    expect(s.seen().cap > 8, f"no node fills the cap alone, all do: it is {s.seen().cap}")
+    expect(s.snapshot().cap > 8, f"no node fills the cap alone, all do: it is {s.snapshot().cap}")
 
 
 @store_check
 def the_cap_does_not_grow_where_nobody_needs_it(s: Scene) -> None:
     s.pool(cap=4, cap_ceiling=40, controller="article", profile="calls")
-    learned(s)
+    let_learn(s)
     nodes = [Node(s, f"n{number}", wants=1) for number in range(2)]
     for _ in range(60):
         for node in nodes:
             node.answered(ok=node.running)
             s.wait(0.25)
             node.renew()
-    expect_equal(s.seen().cap, 4, "the cap")
+    expect_equal(s.snapshot().cap, 4, "the cap")
 
 
 @store_check
 def idle_nodes_do_not_hold_the_cap_down(s: Scene) -> None:
     s.pool(cap=4, cap_ceiling=40, controller="article", profile="calls")
-    learned(s)
+    let_learn(s)
     hot, idle = Node(s, "hot", wants=30), [Node(s, f"idle{number}") for number in range(2)]
     for _ in range(60):
         for node in (hot, *idle):
@@ -562,7 +561,7 @@ def idle_nodes_do_not_hold_the_cap_down(s: Scene) -> None:
             node.answered(ok=node.running)
             s.wait(0.25)
             node.renew()
-    expect(s.seen().cap > 8, f"one busy node and two idle ones: the cap is {s.seen().cap}")
+    expect(s.snapshot().cap > 8, f"one busy node and two idle ones: the cap is {s.snapshot().cap}")
 
 
 @store_check
@@ -583,22 +582,22 @@ def what_nodes_believe_is_folded_and_never_added_up(s: Scene) -> None:
 @store_check
 def a_slot_of_a_share_can_be_the_trial(s: Scene) -> None:
     s.pool(cap=2, controller="koryph", cap_floor=1, settle_s=1.0, break_s=5.0, trial_clean_s=3.0)
-    learned(s)
+    let_learn(s)
     a = Node(s, "a", wants=9)
     a.renew()
     for _ in range(4):
         a.answered(throttled=1)
         s.wait(2.0)
         a.renew()
-    expect_equal(s.seen().phase.value, "open", "the breaker")
+    expect_equal(s.snapshot().phase.value, "open", "the breaker")
     a.end(a.running)
     for _ in range(8):
         s.wait(1.0)
         a.renew()
         if a.running:
             break
-    expect_equal((a.running, s.seen().phase.value), (1, "trial"), "one slot is the trial")
+    expect_equal((a.running, s.snapshot().phase.value), (1, "trial"), "one slot is the trial")
     a.answered(ok=1)
     s.wait(0.5)
     a.renew()
-    expect_equal(s.seen().phase.value, "closed", "it went well")
+    expect_equal(s.snapshot().phase.value, "closed", "it went well")

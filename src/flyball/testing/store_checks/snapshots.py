@@ -1,4 +1,4 @@
-"""Looking without touching, and books that balance."""
+"""Reading changes nothing, and counts match what is held."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def a_snapshot_of_nothing_shows_nothing(s: Scene) -> None:
 
 @store_check
 def a_snapshot_writes_nothing(s: Scene) -> None:
-    """The same story with and without somebody looking at every turn ends the same."""
+    """The same story ends the same, whether or not the store is read at every turn."""
     watched, unwatched = s.twin(), s.twin()
     stories = [_story(watched, looking=True), _story(unwatched, looking=False)]
     expect_equal(stories[0], stories[1], "what happened")
@@ -53,7 +53,7 @@ def a_snapshot_shows_a_stale_plan_as_it_would_be_now(s: Scene) -> None:
     s.throttle()
     s.wait(300)
     expect_equal(
-        (s.seen().phase.value, s.seen().closed_until), ("trial", None), "the breaker after its break"
+        (s.snapshot().phase.value, s.snapshot().closed_until), ("trial", None), "the breaker after its break"
     )
 
 
@@ -65,7 +65,7 @@ def a_snapshot_says_what_a_look_would_say(s: Scene) -> None:
     for project in "aabb":
         s.park(project)
     s.wait(30)
-    for ask in s.seen().asks:
+    for ask in s.snapshot().asks:
         verdict, _ = s.store.poll(ask.claim.id, advance=False)
         expect_equal(ask.verdict, verdict, f"the verdict on ask {ask.claim.id}")
 
@@ -76,11 +76,11 @@ def a_snapshot_lists_the_waiting_in_the_order_of_service(s: Scene) -> None:
     leases = [s.take("a"), s.take("a")]
     for project, priority in (("a", 0), ("b", 0), ("a", 3), ("b", 0)):
         s.park(project, priority=priority)
-    foretold = [ask.claim.id for ask in s.seen().asks]
-    expect_equal([ask.verdict.position for ask in s.seen().asks], [1, 2, 3, 4], "positions")
+    foretold = [ask.claim.id for ask in s.snapshot().asks]
+    expect_equal([ask.verdict.position for ask in s.snapshot().asks], [1, 2, 3, 4], "positions")
     for lease in leases:
         s.release(lease)
-    served = [claim.id for claim in s.seen().leases]
+    served = [claim.id for claim in s.snapshot().leases]
     expect_equal(sorted(served), sorted(foretold[:2]), "who was served first")
 
 
@@ -88,7 +88,7 @@ def a_snapshot_lists_the_waiting_in_the_order_of_service(s: Scene) -> None:
 def a_snapshot_shows_leases_with_everything_known_of_them(s: Scene) -> None:
     holder = s.holder()
     lease = s.take("blog", name="t-14", slots=2, priority=3, holder=holder)
-    (shown,) = s.seen().leases
+    (shown,) = s.snapshot().leases
     expect_equal(shown, s.claim(lease), "the lease")
     expect_equal((shown.project, shown.name, shown.slots, shown.priority), ("blog", "t-14", 2, 3), "its ask")
     expect_equal((shown.holder, shown.launcher_pid), (holder, holder.pid), "its holder")
