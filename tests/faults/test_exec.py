@@ -126,7 +126,7 @@ def test_a_waiter_under_nohup_outlives_the_terminal_it_was_left_in(
     [
         ("#!/no/such/sh -e\n", 127, "its first line names '/no/such/sh', which does not exist"),
         ("#!/bin/sh\r\necho x\r\n", 127, r"its first line names '/bin/sh\r', which does not exist"),
-        ("echo x\n", 126, "it is no program; a script begins with a line such as #!/bin/sh"),
+        ("echo x\n", 126, "it is not a program; a script begins with a line such as #!/bin/sh"),
         ("#!/\n", 126, "Permission denied"),
     ],
 )

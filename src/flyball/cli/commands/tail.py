@@ -24,7 +24,8 @@ from flyball.factory.landing.gate import LOG
 from flyball.factory.project_view import Project, find_task, is_agent_alive, last_run, open_project_at
 from flyball.factory.run.session import running
 from flyball.factory.state.run_folders import last_folder
-from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
+from flyball.governor.launch.supervised_child import exit_code
+from flyball.governor.launch.supervisor import STDERR, STDOUT
 from flyball.host.file_watch import FileWatcher
 from flyball.host.growing_file import PIECE_BYTES, GrowingFile
 from flyball.host.process import alive

@@ -29,8 +29,8 @@ from flyball.governor import inherited_lease
 from flyball.governor.internals import thread_mail
 from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on, stopped_by_signals
 from flyball.governor.launch.output_files import (
-    STDERR,
-    STDOUT,
+    ERR,
+    OUT,
     OutputFolder,
     follow,
     readable_descriptors,
@@ -41,8 +41,8 @@ from flyball.governor.state_url import mail_home
 from flyball.host import exit_status
 from flyball.host.clock import boot_seconds
 from flyball.host.process import identify
-from flyball.runtimes.outcome import outcome_of
-from flyball.runtimes.port import End, Ending, Progress, Reader, Runtime
+from flyball.runtimes.outcome import report_ending, report_signal
+from flyball.runtimes.port import End, Ending, Reader, Runtime
 from flyball.runtimes.registry import STREAMING
 
 if TYPE_CHECKING:
@@ -107,13 +107,8 @@ class AgentRun:
                 status = self._followed(lease, child, reader, folder)
                 folder.remove()
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
-        if ending.signal is not None and ending.end is End.LIMITED and not ending.told:
-            self._report(lease, ending.signal, ending.progress)
-        if folder is not None and ending.end is End.FINISHED:
-            note_answer(lease)
-        # How long a refused run took says nothing about how long work takes.
-        lease.rejected = ending.end is End.LIMITED
-        lease.release(outcome_of(ending.end), words=ending_words(ending))
+        outcome = report_ending(lease, ending, read=folder is not None, note_answer=note_answer)
+        lease.release(outcome, words=ending_words(ending))
         return ending, status
 
     def _resting(self, wait_s: float, why: str) -> AbstractContextManager[object]:
@@ -143,7 +138,7 @@ class AgentRun:
             raise
 
     def _followed(self, lease: Lease, child: GatedChild, reader: Reader, folder: OutputFolder) -> int:
-        feeds = {STDOUT: reader.feed, STDERR: reader.feed_stderr}
+        feeds = {OUT: reader.feed, ERR: reader.feed_stderr}
         looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
         return follow(child, folder.tails(looks))
 
@@ -162,17 +157,9 @@ class AgentRun:
     ) -> Callable[[bytes], None]:
         def look(piece: bytes) -> None:
             for signal in feed(piece, wall_s=time.time()):
-                self._report(lease, signal, reader.progress())
+                report_signal(lease, signal, reader.progress(), note_answer=note_answer)
 
         return look
-
-    def _report(self, lease: Lease, signal: Signal, progress: Progress) -> None:
-        """Until the model has answered, what is refused is the call that the lease was granted for."""
-        if progress.turns:
-            note_answer(lease)
-        # The agent runs on whether or not the state can be written just now.
-        with suppress(StoreError):
-            lease.report(signal)
 
     def _say_unread(self) -> None:
         if self.quiet:

@@ -33,7 +33,8 @@ from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
 from flyball.factory.agents.process import Process, ProcessWatch
 from flyball.factory.state.ledger import Ledger
-from flyball.governor.launch.supervised_child import STARTED, STDERR, STDOUT, exit_code
+from flyball.governor.launch.supervised_child import exit_code
+from flyball.governor.launch.supervisor import STARTED, STDERR, STDOUT
 from flyball.host.atomic_file import replace_file
 
 LIMIT_BYTES = 8 << 20

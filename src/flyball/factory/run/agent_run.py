@@ -26,16 +26,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from flyball.core.budget.limits import Refusal
 from flyball.core.pool.model import Holder, Outcome
-from flyball.core.signals import Signal
 from flyball.core.tasks.model_routing import Route
 from flyball.core.tasks.next_step import Action, Decision, after_limit
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import RunPhase, State, Step, TaskRunState
-from flyball.errors import AgentError, InvariantError, StoreError, UsageError
+from flyball.errors import AgentError, InvariantError, UsageError
 from flyball.factory.agents.process import Process
 from flyball.factory.agents.watcher import AgentLimits, AgentWatcher
 from flyball.factory.budget.guard import BudgetGuard
@@ -49,10 +49,11 @@ from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor import inherited_lease
 from flyball.governor.ask import AskRequest
 from flyball.governor.internals import internals
-from flyball.governor.launch.supervised_child import STDERR, STDOUT, exit_code
+from flyball.governor.launch.supervised_child import exit_code
+from flyball.governor.launch.supervisor import STDERR, STDOUT
 from flyball.governor.lease import Lease, note_answer
-from flyball.runtimes.outcome import outcome_of
-from flyball.runtimes.port import Assignment, End, Ending, Progress
+from flyball.runtimes.outcome import report_ending, report_signal
+from flyball.runtimes.port import Assignment, End, Ending
 from flyball.runtimes.registry import COMMAND, TELLING
 
 _GIT_COMMANDS = tuple(f"git {verb}" for verb in ("status", "diff", "log", "add", "commit", "rebase"))
@@ -340,7 +341,7 @@ class AgentRuns:
             self.launcher.runtime.reader(),
             watch=self.launcher.watch,
             ceilings=limits,
-            tell=lambda signal, progress: _report(lease, signal, progress),
+            tell=partial(report_signal, lease, note_answer=note_answer),
             session=self._record_session if job.is_attempt else lambda _: None,
             changed=self.changed,
             started=self.slot.since if found_again else time.time(),
@@ -358,13 +359,11 @@ class AgentRuns:
 
     async def _release(self, lease: Lease, ending: Ending) -> None:
         self.budget.record_reports(ending.progress.windows)
-        if ending.end is End.LIMITED and ending.signal is not None and not ending.told:
-            _report(lease, ending.signal, ending.progress)
-        if ending.end is End.FINISHED and self.launcher.runtime.name != COMMAND:
-            note_answer(lease)
-        lease.rejected = ending.end is End.LIMITED
+        outcome = report_ending(
+            lease, ending, read=self.launcher.runtime.name != COMMAND, note_answer=note_answer
+        )
         words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
-        await self.launcher.governor.release_async(lease, outcome_of(ending.end), words=words)
+        await self.launcher.governor.release_async(lease, outcome, words=words)
 
     def _record_session(self, session: str) -> None:
         if session != self.slot.session:
@@ -455,14 +454,6 @@ class AgentRuns:
             return reader.finish(exit_code(folder), wall_s=time.time())
 
         return await run_in_thread(read)
-
-
-def _report(lease: Lease, signal: Signal, progress: Progress) -> None:
-    if progress.turns:
-        note_answer(lease)
-    # The agent runs on whether or not the pool can be told just now.
-    with suppress(StoreError):
-        lease.report(signal)
 
 
 def ending_fields(ending: Ending) -> dict[str, object]:

@@ -27,10 +27,10 @@ from types import FrameType
 from typing import NoReturn
 
 from flyball.errors import AgentError
+from flyball.governor.launch.supervisor import NOT_STARTED, exec_behind_gate, restore_signals
 from flyball.host.process import is_stopped
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
-_GATE_CLOSED = 125
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
@@ -104,7 +104,7 @@ class GatedChild:
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
     """Replace this process by the command; the lease stays, pid and start time do not change."""
-    _restore_signals()
+    restore_signals()
     try:
         os.execvpe(argv[0], list(argv), dict(env))
     except OSError as error:
@@ -116,7 +116,7 @@ def cannot_run(program: str, number: int) -> AgentError:
     code = NOT_FOUND if number == errno.ENOENT else NOT_RUNNABLE
     why = os.strerror(number)
     if number == errno.ENOEXEC:
-        why = "it is no program; a script begins with a line such as #!/bin/sh"
+        why = "it is not a program; a script begins with a line such as #!/bin/sh"
     elif number == errno.ENOENT and (interpreter := _interpreter(program)):
         why = f"its first line names {interpreter!r}, which does not exist"
     return AgentError(f"cannot run {program}: {why}", exit_code=code)
@@ -155,25 +155,15 @@ def _become_behind_gate(
 ) -> NoReturn:
     """The child's side. Leaves only through exec or ``_exit``: nothing of the launcher may run twice."""
     try:
-        opened = os.read(gate, 1)
-        if opened:
-            for own, file in redirect.items():
-                os.dup2(file, own)
-            _restore_signals()
-            os.execvpe(argv[0], list(argv), dict(env))
+        exec_behind_gate(
+            gate, argv, env, lambda: [os.dup2(file, descriptor) for descriptor, file in redirect.items()]
+        )
     except OSError as error:
         os.write(failure, str(error.errno or errno.EIO).encode())
     except BaseException as error:
         os.write(failure, repr(error).encode(errors="replace"))
     finally:
-        os._exit(_GATE_CLOSED)
-
-
-def _restore_signals() -> None:
-    """Python ignores these at start; a command expects the system's behaviour."""
-    for name in ("SIGPIPE", "SIGXFSZ"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        os._exit(NOT_STARTED)
 
 
 class passing_on:  # noqa: N801 - used as a statement

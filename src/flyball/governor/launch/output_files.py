@@ -26,13 +26,16 @@ from stat import S_ISREG
 from flyball.core.pool.model import Holder
 from flyball.errors import AgentError
 from flyball.governor.launch.gated_child import GatedChild
+from flyball.governor.launch.supervisor import STDERR, STDOUT
 from flyball.host.growing_file import PIECE_BYTES, GrowingFile
 from flyball.host.process import DeathWatch, alive, identify
 
 LEFTOVER_S = 86400.0
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
 """Between two looks: short while output comes, longer while it is silent, never long enough to be noticed."""
-STDOUT, STDERR = 1, 2
+OUT, ERR = 1, 2
+"""The command's own descriptors, which are ours where they are not read."""
+_NAMES = {OUT: STDOUT, ERR: STDERR}
 
 
 class OutputFolder:
@@ -43,11 +46,11 @@ class OutputFolder:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = runs / f"{os.getpid()}-{os.urandom(4).hex()}"
         self.path.mkdir(mode=0o700)
-        self._files = {number: _made(self.path / _name_of(number)) for number in descriptors}
+        self._files = {number: _made(self.path / _NAMES[number]) for number in descriptors}
 
     @property
     def redirect(self) -> Mapping[int, int]:
-        merged = {STDERR: self._files[STDOUT]} if STDOUT in self._files and same_place() else {}
+        merged = {ERR: self._files[OUT]} if OUT in self._files and same_place() else {}
         return {**self._files, **merged}
 
     def belongs_to(self, holder: Holder) -> None:
@@ -57,7 +60,7 @@ class OutputFolder:
 
     def tails(self, looks: Mapping[int, Callable[[bytes], None]]) -> list[FileTail]:
         return [
-            FileTail(file, number, looks[number], self.path / _name_of(number))
+            FileTail(file, number, looks[number], self.path / _NAMES[number])
             for number, file in self._files.items()
         ]
 
@@ -163,19 +166,19 @@ def readable_descriptors() -> list[int]:
 
     A terminal is left alone, and with it everything: a program asks its stdout whether it talks to a person.
     """
-    if not _is_open(STDOUT) or os.isatty(STDOUT):
+    if not _is_open(OUT) or os.isatty(OUT):
         return []
-    other = _is_open(STDERR) and not os.isatty(STDERR) and not same_place()
-    return [STDOUT, STDERR] if other else [STDOUT]
+    other = _is_open(ERR) and not os.isatty(ERR) and not same_place()
+    return [OUT, ERR] if other else [OUT]
 
 
 def same_place() -> bool:
     """``2>&1``: what goes to both must stay in order, so it goes to one file."""
     try:
-        out, err = os.fstat(STDOUT), os.fstat(STDERR)
+        out, err = os.fstat(OUT), os.fstat(ERR)
     except OSError:
         return False
-    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) and not _is_null(STDOUT)
+    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino) and not _is_null(OUT)
 
 
 def _is_null(number: int) -> bool:
@@ -193,10 +196,6 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _name_of(number: int) -> str:
-    return "stdout" if number == STDOUT else "stderr"
 
 
 def _made(path: Path) -> int:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from flyball.errors import AgentError
 from flyball.governor.launch import supervisor
+from flyball.governor.launch.supervisor import REFUSED, STARTED, STATUS, STDERR, STDOUT
 from flyball.host.process import identify, start_apart
 
-STDOUT, STDERR, STATUS, STARTED, REFUSED = "stdout", "stderr", "status", "started", "refused"
 _SCRIPT = str(Path(supervisor.__file__))
 
 

@@ -23,6 +23,12 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False  # importing typing would slow every start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+STDOUT, STDERR, STATUS, STARTED, REFUSED = "stdout", "stderr", "status", "started", "refused"
+"""The files of one run: what its command writes, how it ended, that it was let run, why it could not run."""
 RUN_VARIABLE = "FLYBALL_RUN"
 NOT_STARTED = 125
 _LEFTOVER_S = 1.0
@@ -44,7 +50,7 @@ def main(argv: list[str]) -> int:
     os.close(say)
     _let_go_of_output()
     code = os.waitstatus_to_exitcode(_waited(child))
-    if code == NOT_STARTED and not os.path.exists(os.path.join(folder, "started")):
+    if code == NOT_STARTED and not os.path.exists(os.path.join(folder, STARTED)):
         return NOT_STARTED
     _end_leftovers(child)
     _let_the_dead_go()
@@ -72,24 +78,37 @@ def _become(gate: int, say: int, folder: str, command: list[str]) -> None:
     """The command's side of the fork. Leaves only through exec or ``_exit``."""
     try:
         os.setsid()
-        opened = os.read(gate, 1)
-        if opened:
-            # A keeper is started with it blocked; its command has a session of its own, and may want it.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            for name in ("SIGPIPE", "SIGXFSZ"):
-                if hasattr(signal, name):
-                    signal.signal(getattr(signal, name), signal.SIG_DFL)
-            os.set_inheritable(gate, False)
-            os.set_inheritable(say, False)
-            os.execvp(command[0], command)
+        os.set_inheritable(gate, False)
+        os.set_inheritable(say, False)
+        # A supervisor is started with it blocked; its command has a session of its own, and may want it.
+        exec_behind_gate(
+            gate, command, os.environ, lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        )
     except OSError as error:
         why = f"cannot run {command[0]}: {error.strerror}".encode(errors="replace")
         os.write(2, b"flyball: " + why + b"\n")
-        file = os.open(os.path.join(folder, "refused"), os.O_WRONLY | os.O_CREAT, 0o600)
+        file = os.open(os.path.join(folder, REFUSED), os.O_WRONLY | os.O_CREAT, 0o600)
         os.write(file, why)
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
     finally:
         os._exit(NOT_STARTED)
+
+
+def exec_behind_gate(
+    gate: int, command: Sequence[str], env: Mapping[str, str], prepare: Callable[[], object]
+) -> None:
+    """Wait at the gate, then become the command. Returns if the gate is closed: then nothing may run."""
+    if os.read(gate, 1):
+        prepare()
+        restore_signals()
+        os.execvpe(command[0], list(command), env)
+
+
+def restore_signals() -> None:
+    """Python ignores these at start; a command expects the system's behaviour."""
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
 def _let_go_of_output() -> None:
@@ -205,7 +224,7 @@ def _write(folder: str, text: str) -> None:
 
     Not ``host/atomic_file.py``: this script imports nothing of flyball.
     """
-    path = os.path.join(folder, "status")
+    path = os.path.join(folder, STATUS)
     for _ in range(_FULL_DISK_TRIES):
         try:
             with open(f"{path}.new", "w") as file:
