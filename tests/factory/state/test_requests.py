@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from flyball.factory.run.options import RunVerb
 from flyball.factory.run.session import ask
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.request_answer import RequestOutcome
@@ -43,7 +44,7 @@ def going_on(project: Project) -> Iterator[Project]:
 def test_every_answer_has_an_outcome(
     going_on: Project, verb: str, task: str, outcome: RequestOutcome
 ) -> None:
-    answer = ask(going_on.root, verb, task, wait_s=60)
+    answer = ask(going_on.root, RunVerb(verb), task, wait_s=60)
     assert answer is not None
     assert answer.outcome is outcome, answer.words
     assert answer.accepted is (outcome is not RequestOutcome.REFUSED)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flyball.cli.shared.run_requests import ask_run, tell
 from flyball.factory.project_view import open_project_at
+from flyball.factory.run.options import RunVerb
 
 SUMMARY = """Ask the project's run to start nothing more. What runs is finished and landed; then the run ends.
 The next flyball run goes on."""
@@ -20,4 +21,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project_at(Path.cwd())
-    return tell(ask_run(project, "drain"), as_json=args.json, project=project.config.project.id)
+    return tell(ask_run(project, RunVerb.DRAIN), as_json=args.json, project=project.config.project.id)

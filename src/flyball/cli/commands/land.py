@@ -15,6 +15,7 @@ from flyball.factory.landing.hosts.registry import find_host
 from flyball.factory.landing.pull_requests import may_land
 from flyball.factory.landing.result import Refused
 from flyball.factory.project_view import last_run, open_project_at
+from flyball.factory.run.options import ManualMove
 
 SUMMARY = """Land a pull request that people approved: move the default branch to it, here and at origin,
 close its task and clean up. Where the default branch has moved since, it is rebased and the gate runs
@@ -39,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
             may_land(pull, slot.task, unapproved=args.unapproved)
         except Refused as refused:
             raise UsageError(refused.landed.why) from refused
-    how = "unapproved" if args.unapproved else "approved"
-    notes = land_by_hand(project, slot.task, how, quiet=args.json)
+    move = ManualMove.LAND_UNAPPROVED if args.unapproved else ManualMove.LAND_APPROVED
+    notes = land_by_hand(project, slot.task, move, quiet=args.json)
     return _tell(project.state, slot.task, notes, as_json=args.json)
 
 

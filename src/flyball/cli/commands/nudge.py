@@ -16,6 +16,7 @@ from flyball.core.tasks.task import TaskStatus
 from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.project_view import TaskLookup, find_task, is_agent_alive, open_project_at
+from flyball.factory.run.options import RunVerb
 from flyball.factory.run.session import ask, running
 
 SUMMARY = """Give a task's agent a message. It gets it when it is started or resumed next; --now ends the
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     runs = known.slot is not None and is_agent_alive(known.slot)
     words = delivery(known, going_on=going_on, runs=runs, now=args.now)
     # The answer comes when the message goes out, which may take long: it is not waited for.
-    ask(project.root, "nudge", args.task, wait_s=0.0, message=message, now=args.now)
+    ask(project.root, RunVerb.NUDGE, args.task, wait_s=0.0, message=message, now=args.now)
     if args.json:
         print_json({"task": args.task, "interrupts": args.now and going_on and runs, "words": words})
     else:

@@ -17,6 +17,7 @@ from flyball.factory.landing.hosts.port import Pull, PullError, PullState
 from flyball.factory.landing.hosts.registry import find_host
 from flyball.factory.landing.result import LandingResult
 from flyball.factory.project_view import Project, find_task, last_run, open_project_at
+from flyball.factory.run.options import ManualMove
 from flyball.factory.run.session import running
 
 SUMMARY = "Open pull requests for finished work, and see what became of those that are open."
@@ -54,7 +55,7 @@ def _open_pull(project: Project, task_id: str, as_json: bool) -> int:
         raise UsageError(f"{task_id} has no finished work that waits; flyball task why {task_id} says more")
     if not slot.final and (slot.state is not State.LANDING or running(project.root) is not None):
         raise UsageError(f"{task_id} is {slot.state.value}; flyball board shows how it goes on")
-    notes = land_by_hand(project, task_id, "pr", quiet=as_json)
+    notes = land_by_hand(project, task_id, ManualMove.PULL_REQUEST, quiet=as_json)
     slot = last_run(project.state, task_id)
     opened = slot is not None and slot.result == LandingResult.PR_OPENED.value
     why = slot.said or slot.reason if slot is not None else ""
@@ -123,7 +124,7 @@ def _sync_one(project: Project, slot: TaskRunState, pull: Pull) -> PullReport:
 
 
 def _close_merged(project: Project, slot: TaskRunState) -> PullReport:
-    notes = land_by_hand(project, slot.task, "approved", quiet=True)
+    notes = land_by_hand(project, slot.task, ManualMove.LAND_APPROVED, quiet=True)
     after = last_run(project.state, slot.task)
     if after is None or after.state is not State.MERGED:
         why = after.said or after.reason if after is not None else "it is gone"

@@ -9,6 +9,7 @@ from flyball.cli.shared.run_requests import ask_run, tell
 from flyball.cli.ui.units import whole
 from flyball.errors import UsageError
 from flyball.factory.project_view import open_project_at
+from flyball.factory.run.options import RunVerb
 
 SUMMARY = """Change how many agents the project's run has at once. Fewer: none is interrupted, none is started
 until there is room. The pool may leave it less. For every run: run.width in flyball.toml."""
@@ -25,4 +26,4 @@ def run(args: argparse.Namespace) -> int:
     if args.width < 1:
         raise UsageError(f"a run cannot be {args.width} wide; flyball drain starts nothing more")
     project = open_project_at(Path.cwd())
-    return tell(ask_run(project, "resize", width=args.width), as_json=args.json, width=args.width)
+    return tell(ask_run(project, RunVerb.RESIZE, width=args.width), as_json=args.json, width=args.width)

@@ -12,6 +12,7 @@ from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
 from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
 from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
 from flyball.factory.project_view import last_run, open_project_at, task_history
+from flyball.factory.run.options import ManualMove
 
 SUMMARY = """Have a pull request reviewed as it stands now, by the project's reviewer (review.persona) under a
 slot, and show what it says of every criterion. The pull request stays as it is."""
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     project = open_project_at(Path.cwd())
     slot = named_pull(waiting_pulls(project), args.pull)
     last = task_history(project.state, slot.task)[-1].id
-    notes = land_by_hand(project, slot.task, "review", quiet=True)
+    notes = land_by_hand(project, slot.task, ManualMove.REVIEW, quiet=True)
     entries = task_history(project.state, slot.task, after=last)
     said = next(
         (each.fields for each in entries if (each.step, each.mark) == (Step.REVIEW, RunPhase.DONE)), None

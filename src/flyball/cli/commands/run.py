@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from flyball.factory.project.config_reader import load_config
     from flyball.factory.project.paths import find_root
-    from flyball.factory.run.session import check_start, conduct
+    from flyball.factory.run.session import check_start, run_project
 
     root = find_root(Path.cwd())
     config = load_config(root)
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
     wish = _wish(args, config)
     with watcher_for(quiet=args.json) as watcher:
-        report, signalled = conduct(root, config, wish, terms, watcher=watcher)
+        report, signalled = run_project(root, config, wish, terms, watcher=watcher)
     code = _exit_code(report, signalled)
     if args.json:
         print_json({**_record(report), "exit": code})
@@ -135,11 +135,11 @@ def _register(config: ProjectConfig, root: Path) -> None:
 def _dry_run(args: argparse.Namespace, root: Path, config: ProjectConfig) -> int:
     from flyball.cli.ui.run_progress import dry_run_screen
     from flyball.factory.accounts.account import open_account
-    from flyball.factory.run.dry_run import planned_run
+    from flyball.factory.run.dry_run import plan_run
     from flyball.governor.state_url import home
 
     open_account(config, home())  # a run would be refused without it
-    plan = planned_run(root, config, _wish(args, config), _terms(args))
+    plan = plan_run(root, config, _wish(args, config), _terms(args))
     if args.json:
         print_json(plan)
     else:

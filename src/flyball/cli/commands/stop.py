@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flyball.cli.shared.run_requests import NOT_DONE, ask_run, tell
 from flyball.factory.project_view import find_task, open_project_at
+from flyball.factory.run.options import RunVerb
 from flyball.factory.state.request_answer import RequestOutcome
 
 SUMMARY = """Pause the project's run: its agents are ended, their worktrees, branches and sessions are kept,
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     project = open_project_at(Path.cwd())
     if args.task:
         find_task(project, args.task)
-    answer = ask_run(project, "stop", args.task)
+    answer = ask_run(project, RunVerb.STOP, args.task)
     stopped = answer is not None and answer.outcome is RequestOutcome.DONE
     tell(answer, as_json=args.json, task=args.task, stopped=stopped)
     return 0 if stopped else NOT_DONE

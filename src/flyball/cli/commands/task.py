@@ -35,8 +35,8 @@ from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
 from flyball.factory.project_view import Project, TaskLookup, find_task, last_run, open_project_at
 from flyball.factory.run.manual_actions import ManualAction
-from flyball.factory.run.options import RunOptions, RunRequest
-from flyball.factory.run.session import ask, conduct, running
+from flyball.factory.run.options import ManualMove, RunOptions, RunRequest, RunVerb
+from flyball.factory.run.session import ask, run_project, running
 from flyball.factory.state.request_answer import RequestAnswer, answer_done
 from flyball.factory.tasks.port import LoadedTasks, NewTask, TaskSource
 from flyball.factory.tasks.registry import open_source
@@ -292,10 +292,10 @@ def _check_closable(known: TaskLookup) -> None:
 def _release_task(project: Project, known: TaskLookup) -> RequestAnswer | None:
     """End what is under way for it; what came of that, None if the run has not answered yet."""
     if running(project.root) is not None:
-        return ask(project.root, "close", known.id)
+        return ask(project.root, RunVerb.CLOSE, known.id)
     if known.slot is not None and not known.slot.final:
-        by_hand = ManualAction(task=known.id, how="close")
-        conduct(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
+        by_hand = ManualAction(task=known.id, move=ManualMove.CLOSE)
+        run_project(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
     return answer_done(f"{known.id} is let go")
 
 
@@ -331,14 +331,14 @@ def reject(args: argparse.Namespace) -> int:
     known = find_task(project, args.id)
     slot = _work_to_reject(known)
     words = read_message(args.reason)
-    by_hand = ManualAction(task=known.id, how="reject", words=words)
+    by_hand = ManualAction(task=known.id, move=ManualMove.REJECT, words=words)
     going_on = running(project.root) is not None
     if going_on:
-        answer = ask(project.root, "reject", known.id, words=words)
+        answer = ask(project.root, RunVerb.REJECT, known.id, words=words)
         if answer is not None and not answer.accepted:
             raise UsageError(answer.words)
     else:
-        conduct(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
+        run_project(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
         answer = answer_done(f"{known.id} is sent back")
     sent_back = answer is not None
     code = 0 if sent_back else 1

@@ -34,7 +34,7 @@ from flyball.factory.budget.port import billing_account
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.project_view import Project, TaskLookup, current_board, find_task, open_project_at
 from flyball.factory.run.board import LEFT, Board, BoardRow, WaitingTask
-from flyball.factory.run.dry_run import Wait, planned_run
+from flyball.factory.run.dry_run import Wait, plan_run
 from flyball.factory.run.options import RunRequest
 from flyball.factory.run.policy import pool_for
 from flyball.governor.state_url import home, open_reader, resolve
@@ -221,7 +221,7 @@ def _under_way_reason(project: Project, known: TaskLookup, row: BoardRow) -> Tas
 
 def _not_begun_reason(project: Project, known: TaskLookup, board: Board) -> TaskReason:
     waits: WaitingTask | Wait | None = next((each for each in board.waiting if each.task == known.id), None)
-    plan = None if waits is not None else planned_run(project.root, project.config, RunRequest())
+    plan = None if waits is not None else plan_run(project.root, project.config, RunRequest())
     if plan is not None:
         waits = next((each for each in plan.waits if each.task == known.id), None)
     if waits is not None:

@@ -23,7 +23,7 @@ from flyball.factory.git.git import Git
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project_view import task_history
 from flyball.factory.run.options import RunOptions, RunReport, RunRequest
-from flyball.factory.run.session import conduct
+from flyball.factory.run.session import run_project
 from flyball.factory.state.run_folders import STATE
 
 _CONFIG = """\
@@ -80,7 +80,9 @@ def run(*, as_json: bool) -> int:
             if not as_json:
                 show([Line(INTRO.replace("\n", " ")), BLANK])
                 sys.stdout.flush()
-            report, signalled = conduct(root, load_config(root), RunRequest(), RunOptions(), watcher=watcher)
+            report, signalled = run_project(
+                root, load_config(root), RunRequest(), RunOptions(), watcher=watcher
+            )
         history = Git(root)("log", "--format=%h %s", "main").splitlines()
         backs = {
             name: str(entry.fields["cause"])

@@ -23,8 +23,8 @@ from flyball.factory.landing.gate import LOG
 from flyball.factory.project.config_reader import check_runnable
 from flyball.factory.project_view import Project, task_history
 from flyball.factory.run.manual_actions import ManualAction
-from flyball.factory.run.options import RunOptions, RunRequest
-from flyball.factory.run.session import ask, conduct, running
+from flyball.factory.run.options import ManualMove, RunOptions, RunRequest, RunVerb
+from flyball.factory.run.session import ask, run_project, running
 from flyball.host.growing_file import GrowingFile
 
 _LOOK_EVERY_S = 0.15
@@ -108,17 +108,19 @@ class LandingLines:
         self._end_gate()
 
 
-def land_by_hand(project: Project, task_id: str, how: str = "merge", *, quiet: bool) -> list[str]:
+def land_by_hand(
+    project: Project, task_id: str, move: ManualMove = ManualMove.MERGE, *, quiet: bool
+) -> list[str]:
     """Land it, and show how; what else is worth a word. The ledger says what came of it."""
     last = task_history(project.state, task_id)[-1].id
     by = _land_in_run if running(project.root) is not None else _land_here
     with LandingLines(project.state, task_id, after=last, out=None if quiet else sys.stdout) as lines:
-        return by(project, task_id, how, lines)
+        return by(project, task_id, move, lines)
 
 
-def _land_in_run(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
+def _land_in_run(project: Project, task_id: str, move: ManualMove, lines: LandingLines) -> list[str]:
     """Ask, and follow until the landing is over or the run is."""
-    answer = ask(project.root, "merge", task_id, how=how)
+    answer = ask(project.root, RunVerb.MERGE, task_id, how=move.value)
     if answer is not None and not answer.accepted:
         raise UsageError(answer.words)
     while lines.see() is not LandingState.OVER and running(project.root) is not None:
@@ -126,7 +128,7 @@ def _land_in_run(project: Project, task_id: str, how: str, lines: LandingLines) 
     return []
 
 
-def _land_here(project: Project, task_id: str, how: str, lines: LandingLines) -> list[str]:
+def _land_here(project: Project, task_id: str, move: ManualMove, lines: LandingLines) -> list[str]:
     """Land it here; what else is worth a word."""
     check_runnable(project.config)
     done = threading.Event()
@@ -141,8 +143,8 @@ def _land_here(project: Project, task_id: str, how: str, lines: LandingLines) ->
     follower.start()
     try:
         wish = RunRequest(only=(task_id,))
-        report, _ = conduct(
-            project.root, project.config, wish, RunOptions(), by_hand=ManualAction(task=task_id, how=how)
+        report, _ = run_project(
+            project.root, project.config, wish, RunOptions(), by_hand=ManualAction(task=task_id, move=move)
         )
         return report.notes
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flyball.cli.ui.render import print_json, say
 from flyball.errors import UsageError
 from flyball.factory.project_view import Project
+from flyball.factory.run.options import RunVerb
 from flyball.factory.run.session import ask, running
 from flyball.factory.state.request_answer import RequestAnswer
 
@@ -12,7 +13,7 @@ NOT_DONE = 1
 NOT_YET = "the run was asked and has not answered yet; flyball board shows what it does"
 
 
-def ask_run(project: Project, verb: str, task: str = "", **fields: int) -> RequestAnswer | None:
+def ask_run(project: Project, verb: RunVerb, task: str = "", **fields: int) -> RequestAnswer | None:
     """The answer of the run that is going on; None if it took longer than we wait."""
     if running(project.root) is None:
         raise UsageError(

@@ -26,7 +26,7 @@ from flyball.cli.ui.render import (
 )
 from flyball.cli.ui.units import counted
 from flyball.core.tasks.statistics import SpendTotals
-from flyball.factory.run.board import BoardRow, board_of
+from flyball.factory.run.board import BoardRow, board_from_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +82,7 @@ class _Frames:
 
     def _draw(self, run: Run) -> None:
         began = time.monotonic()
-        blocks = board_screen(board_of(run), room=room_for(self._screen.height))
+        blocks = board_screen(board_from_run(run), room=room_for(self._screen.height))
         self._live.update(renderable(blocks, width=self._screen.width), refresh=True)
         self._drawn_at = time.monotonic()
         self._draw_in(max(_TICK_S, (self._drawn_at - began) / _IDLE_SHARE), run)
@@ -108,7 +108,7 @@ class ProgressLines:
         allow_any_name(sys.stdout)
 
     def see(self, run: Run) -> None:
-        board = board_of(run)
+        board = board_from_run(run)
         for note in [*board.notes, *([board.ending] if board.ending else [])]:
             if note not in self._noted:
                 self._noted.add(note)

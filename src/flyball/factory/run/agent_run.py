@@ -151,7 +151,7 @@ class AgentRuns:
     async def place(self, job: AgentJob) -> AsyncIterator[None]:
         """In the block the job is paid for and has its place in the run's width. AgentError if no waiting
         helps to pay for it."""
-        if overspent := await self.waits.paid_for(lambda: self._admit(job), purpose=job.label):
+        if overspent := await self.waits.pay(lambda: self._admit(job), purpose=job.label):
             raise AgentError(overspent)
         with self._until_over():
             await self.waits.take_place(purpose=job.label)
@@ -195,7 +195,7 @@ class AgentRuns:
     async def run(self, job: AgentJob, instruct: Callable[[], Instructions]) -> Completed:
         """Wait for a slot, start the agent, follow it to its end. ``instruct`` is called when it starts:
         messages that came until then go with its prompt."""
-        lease = await self.waits.slot_of_pool(self._ask(job), purpose=job.label)
+        lease = await self.waits.take_slot(self._ask(job), purpose=job.label)
         self.waits.say(job.label)
         try:
             await self.launcher.wait_turn()
@@ -394,7 +394,7 @@ class AgentRuns:
         slot = self.slot
         if slot.holder is None or slot.keeper is None:
             raise InvariantError(f"{self.task.id} is alive, and its process is not in the ledger")
-        self.waits.has_place()
+        self.waits.count_place()
         with self._until_over():
             self._admit(job)
             try:

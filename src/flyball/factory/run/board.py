@@ -1,7 +1,7 @@
 """What a run looks like from outside: one record, drawn by ``flyball run`` and ``flyball board`` alike.
 
-A run writes it beside its ledger, at most once a second and only when something changed; whoever looks from
-another process reads that. Where no run is going on, the ledger alone says how things stand.
+A run writes it beside its ledger, at most once a second and only when something changed; another process
+reads that. Where no run is going on, the ledger alone says how things stand.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.factory.agents.watcher import PROGRESS
 from flyball.factory.run.run import Run
 from flyball.factory.state.ledger import Ledger
-from flyball.factory.tasks.port import TaskProblem
 from flyball.host.atomic_file import replace_file
 
 FILE_NAME = "board.json"
 _EVERY_S = 1.0
 _PROBLEMS = 10
 LEFT = "left"
-"""How a trip stands that no run goes on with: the next one does."""
+"""How a task run stands that no run goes on with: the next one does."""
 _SHOWN = 200
 """Deferrals are kept up to here; the rest is a number."""
 
@@ -85,15 +84,15 @@ class Board:
     notes: list[str] = field(default_factory=list)
 
 
-def board_of(run: Run) -> Board:
+def board_from_run(run: Run) -> Board:
     """The board of a run of ours."""
     project, report = run.project, run.report
-    titles = {task.id: task for task in run.frontier.loaded.tasks}
-    rows = [_trip_row(trip) for trip in run.trips.values()]
+    titles = {task.id: task for task in run.view.loaded.tasks}
+    rows = [_running_row(task_run) for task_run in run.task_runs.values()]
     over = (*report.merged, *report.blocked, *report.parked, *report.left)
     known, launcher = project.ledger.slots, run.context.launcher
-    slots = [known[each] for each in over if each not in run.trips and each in known]
-    rows += [_slot_row(slot, titles.get(slot.task), launcher.runtime.name) for slot in slots]
+    slots = [known[each] for each in over if each not in run.task_runs and each in known]
+    rows += [_ended_row(slot, titles.get(slot.task), launcher.runtime.name) for slot in slots]
     left = report.left
     rows = [replace(row, state=LEFT, why=left[row.task]) if row.task in left else row for row in rows]
     shown = {row.task for row in rows}
@@ -117,27 +116,23 @@ def board_of(run: Run) -> Board:
             *filter(None, [run.pool.words]),
             *run.budget.notes(run.places.width),
             *report.notes,
-            *map(_problem, run.frontier.loaded.problems[:_PROBLEMS]),
+            *(f"{each.where}: {each.words}" for each in run.view.loaded.problems[:_PROBLEMS]),
         ],
     )
 
 
-def _problem(problem: TaskProblem) -> str:
-    return f"{problem.where}: {problem.words}"
-
-
-def _trip_row(trip: Any) -> BoardRow:
-    slot, agent = trip.slot, trip.agent
+def _running_row(task_run: Any) -> BoardRow:
+    slot, agent = task_run.slot, task_run.agent
     progress = agent.progress if agent is not None else None
     tokens = progress.tokens.total if progress is not None and progress.tokens else None
     costs = [slot.cost_usd, progress.cost_usd if progress is not None else None]
     known = [each for each in costs if each is not None]
     return BoardRow(
         task=slot.task,
-        title=trip.task.title,
+        title=task_run.task.title,
         state=slot.state.value,
         attempt=slot.attempt,
-        agent=(progress.model if progress is not None and progress.model else "") or trip.runtime,
+        agent=(progress.model if progress is not None and progress.model else "") or task_run.runtime,
         since=slot.since,
         tokens=(tokens or 0) + slot.tokens or None,
         cost_usd=sum(known) if known else None,
@@ -145,12 +140,12 @@ def _trip_row(trip: Any) -> BoardRow:
         activity=progress.activity if progress is not None else "",
         stuck=agent.stuck if agent is not None else False,
         back=f"{slot.cause.value}: {_one_line(slot.reason)}" if slot.cause is not None else "",
-        why=trip.doing,
+        why=task_run.doing,
         folder=slot.folder,
     )
 
 
-def _slot_row(slot: TaskRunState, task: Task | None, runtime: str) -> BoardRow:
+def _ended_row(slot: TaskRunState, task: Task | None, runtime: str) -> BoardRow:
     return BoardRow(
         task=slot.task,
         title=task.title if task is not None else "",
@@ -175,7 +170,7 @@ def _one_line(words: str) -> str:
 
 
 class BoardFile:
-    """The board on disk, written by the run and read by anybody."""
+    """The board on disk, written by the run and read by any process."""
 
     def __init__(self, state: Path) -> None:
         self._path = state / FILE_NAME
@@ -207,8 +202,8 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
     # Of what is merged only the number: there may be thousands.
     ledger.load()
     left = (ledger.slots, ledger.runs_in(State.PARKED), ledger.runs_in(State.BLOCKED))
-    trips = [slot for found in left for slot in found.values()]
-    rows = [_with_progress(_slot_row(slot, tasks.get(slot.task), runtime), slot) for slot in trips]
+    task_runs = [slot for found in left for slot in found.values()]
+    rows = [_with_progress(_ended_row(slot, tasks.get(slot.task), runtime), slot) for slot in task_runs]
     return Board(
         project=project,
         run=ledger.last_run(),
@@ -217,7 +212,7 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
         at=time.time(),
         rows=rows,
         merged=len(ledger.merged_tasks()),
-        account=max(trips, key=lambda slot: slot.since).identity if trips else "",
+        account=max(task_runs, key=lambda slot: slot.since).identity if task_runs else "",
     )
 
 

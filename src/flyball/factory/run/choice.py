@@ -174,7 +174,11 @@ def leftovers(
         if task_id not in still_open:
             continue
         task = still_open[task_id]
-        if lands_again(slot) and request.wants(task, tasks) and policy.landing_of(task, tasks).name != MANUAL:
+        if (
+            lands_again(slot)
+            and request.wants(task, tasks)
+            and policy.landing_policy(task, tasks).name != MANUAL
+        ):
             again[task_id] = slot
         else:
             parked[task_id] = slot.reason

@@ -38,7 +38,7 @@ from flyball.factory.run.choice import (
 )
 from flyball.factory.run.options import RunOptions, RunRequest
 from flyball.factory.run.policy import RunPolicy, pool_for
-from flyball.factory.run.task_view import landed
+from flyball.factory.run.task_view import landed_tasks
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
 from flyball.factory.tasks.registry import open_source
@@ -79,15 +79,15 @@ class DryRun:
     """What would keep work from being started or landed: money, a host that cannot be asked."""
 
 
-def planned_run(
-    root: Path, config: ProjectConfig, wish: RunRequest, terms: RunOptions | None = None
+def plan_run(
+    root: Path, config: ProjectConfig, request: RunRequest, options: RunOptions | None = None
 ) -> DryRun:
-    with _remembered(root) as ledger:
-        return _Planning(root, config, wish, terms or RunOptions(), ledger).plan()
+    with _ledger_to_read(root) as ledger:
+        return _Planner(root, config, request, options or RunOptions(), ledger).plan()
 
 
 @contextmanager
-def _remembered(root: Path) -> Iterator[Ledger]:
+def _ledger_to_read(root: Path) -> Iterator[Ledger]:
     """The ledger, to read; an empty one where no run has ever written any."""
     try:
         ledger = Ledger(root / STATE, read_only=True)
@@ -102,20 +102,26 @@ def _remembered(root: Path) -> Iterator[Ledger]:
         ledger.close()
 
 
-class _Planning:
+class _Planner:
     def __init__(
-        self, root: Path, config: ProjectConfig, wish: RunRequest, terms: RunOptions, ledger: Ledger
+        self, root: Path, config: ProjectConfig, request: RunRequest, options: RunOptions, ledger: Ledger
     ) -> None:
-        self._root, self._config, self._wish, self._terms, self._ledger = root, config, wish, terms, ledger
-        self._policy = RunPolicy(config=config, model=terms.model, default_model=terms.default_model)
+        self._root, self._config, self._request, self._options, self._ledger = (
+            root,
+            config,
+            request,
+            options,
+            ledger,
+        )
+        self._policy = RunPolicy(config=config, model=options.model, default_model=options.default_model)
         self._source = open_source(config, root)
         self._loaded = self._source.load()
         self._tasks = {task.id: task for task in self._loaded.tasks}
 
     def plan(self) -> DryRun:
         config, budget = self._config, self._budget_now()
-        width = self._terms.width or config.run.width
-        found = leftovers(self._ledger, self._tasks, self._wish, self._policy)
+        width = self._options.width or config.run.width
+        found = leftovers(self._ledger, self._tasks, self._request, self._policy)
         resumed = {task: slot.state.value for task, slot in found.resumed.items()}
         resumed |= dict.fromkeys(found.landed_again, "finished and not landed")
         # Where the money allows no agent, the task that would be first is told why.
@@ -130,7 +136,7 @@ class _Planning:
         return DryRun(
             project=config.project.id,
             pool=pool_for(config),
-            mode=self._wish.mode,
+            mode=self._request.mode,
             width=width,
             resumes=resumed,
             starts=[
@@ -159,9 +165,9 @@ class _Planning:
         still_open = {task.id for task in self._tasks.values() if task.status is not TaskStatus.CLOSED}
         return Chooser(
             index=index,
-            request=self._wish,
+            request=self._request,
             capacity=machine_resources(lambda: closing(open_reader(resolve()))),
-            merged=landed(self._ledger, self._source, repository, still_open),
+            merged=landed_tasks(self._ledger, self._source, repository, still_open),
             active=[item_for(index, task_id) for task_id in (*found.resumed, *found.landed_again)],
             parked=found.parked,
             blocked=found.blocked,
@@ -171,15 +177,15 @@ class _Planning:
 
     def _budget_now(self) -> BudgetGuard:
         """As a run would find it now. What it finds out is kept nowhere."""
-        config, terms = self._config, self._terms
+        config, options = self._config, self._options
         payer = billing_account(open_account(config, home()))
         budget = BudgetGuard(
             payer=payer,
             budget=config.budget,
             ledger=self._ledger,
             lookout=None,
-            guard=terms.guard,
-            api_key=api_key_for(config, payer, wanted=terms.allow_api_spend),
+            guard=options.guard,
+            api_key=api_key_for(config, payer, wanted=options.allow_api_spend),
         )
         if budget.guard is not BudgetAction.OFF:
             lookout = UsageMonitor(payer, home(), own=self._root / STATE)
@@ -194,17 +200,17 @@ class _Planning:
         """Whose work would be finished, and then could not go where it is to go."""
         config = self._config
         tasks = [self._tasks[each] for each in task_ids if each in self._tasks]
-        policies = {task.id: self._policy.landing_of(task, self._tasks).name for task in tasks}
+        policies = {task.id: self._policy.landing_policy(task, self._tasks).name for task in tasks}
         if pulled := [task for task, policy in policies.items() if policy == PR]:
             try:
                 find_host(self._root, config.merge.host)
             except (PullError, GitError) as error:
-                yield f"no pull request could be opened for {_named(pulled)}: {error}"
+                yield f"no pull request could be opened for {_names(pulled)}: {error}"
         pushed = [task for task, policy in policies.items() if policy == AUTO and config.merge.push]
         if pushed and not Git(self._root).run("remote", "get-url", "origin").ok:
-            words = f"merge.push is on, and there is no remote called origin to push {_named(pushed)} to"
+            words = f"merge.push is on, and there is no remote called origin to push {_names(pushed)} to"
             yield f"{words}; git remote add origin ADDRESS"
 
 
-def _named(tasks: Sequence[str]) -> str:
+def _names(tasks: Sequence[str]) -> str:
     return ", ".join(tasks[:_NAMED]) + (f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else "")

@@ -21,7 +21,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flyball.core.tasks.labels import MANUAL
+from flyball.core.tasks.labels import MANUAL, PR
 from flyball.core.tasks.next_step import (
     NO_RETRIES,
     Action,
@@ -40,8 +40,9 @@ from flyball.factory.landing.result import Landed, LandingResult, Refused
 from flyball.factory.project.config import StagePart
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Instructions, Purpose, Stopped
 from flyball.factory.run.context import LandingTools, ProjectState
+from flyball.factory.run.options import ManualMove
 from flyball.factory.run.policy import RunPolicy
-from flyball.factory.run.review import Reviewing, still_reviewed
+from flyball.factory.run.review import Reviewing, why_unreviewed
 from flyball.factory.run.waiting import Waits
 from flyball.factory.state import run_folders
 from flyball.factory.state.blocking_calls import run_in_thread
@@ -58,9 +59,8 @@ class Finish:
     task: Task
     agents: AgentRuns
     waits: Waits
-    how: str = ""
-    """What a person said to do with it, whatever the policy: ``merge``; ``pr``, open a pull request;
-    ``approved`` or ``unapproved``, land the one that is open, if people approved it or not; ``review`` it."""
+    move: ManualMove | None = None
+    """How a person said to land it; None: as the policy says."""
     notes: list[str] = field(default_factory=list)
     """Said to the user, though the work goes on."""
     result: str | None = None
@@ -72,7 +72,7 @@ class Finish:
 
     @property
     def by_hand(self) -> bool:
-        return bool(self.how)
+        return self.move is not None
 
     # -- checks -----------------------------------------------------------------------------------------
 
@@ -162,12 +162,12 @@ class Finish:
     # -- the landing ------------------------------------------------------------------------------------
 
     async def land(self) -> Decision:
-        if self.how == "review":
+        if self.move is ManualMove.REVIEW:
             return await self._review_pull()
         on = self.policy.config.review.on and not self.by_hand
-        if on and (why := await run_in_thread(still_reviewed, self.project.repository, self.slot)):
+        if on and (why := await run_in_thread(why_unreviewed, self.project.repository, self.slot)):
             return Decision(move=Action.PARK, why=why)
-        policy = self.policy.landing_of(self.task, self.project.tasks)
+        policy = self.policy.landing_policy(self.task, self.project.tasks)
         if policy.name == MANUAL and not self.by_hand:
             doubt = f"the label {policy.unknown} names no policy, so " if policy.unknown else ""
             why = f"{doubt}finished work waits for you: flyball merge {self.task.id}"
@@ -179,7 +179,7 @@ class Finish:
         """A landing that was cut short. If it began without a review, a person had said so."""
         landing, slot = self.landings.landing, self.slot
         bound = slot.passed and not self.by_hand and not await run_in_thread(landing.has_advanced, slot)
-        if bound and (why := await run_in_thread(still_reviewed, self.project.repository, slot)):
+        if bound and (why := await run_in_thread(why_unreviewed, self.project.repository, slot)):
             await landing.gate.end_leftover(slot)
             return Decision(move=Action.PARK, why=why)
         return await self._decide_after(landing.go_on(self.task, slot, self._landing))
@@ -189,11 +189,11 @@ class Finish:
         task, pulls, say = self.task, self.landings.pulls, self.waits.say
         known = self.slot.folder
         folder = Path(known) if known else run_folders.new_folder(self.project.state, task.id)
-        how = self.how or self.policy.landing_of(task, self.project.tasks).name
-        if how == "pr":
+        by_pull = self.policy.landing_policy(task, self.project.tasks).name == PR
+        if self.move is ManualMove.PULL_REQUEST or (self.move is None and by_pull):
             return pulls.open(task, folder, say)
-        if how in ("approved", "unapproved"):
-            return pulls.land(task, folder, say, unapproved=how == "unapproved")
+        if self.move in (ManualMove.LAND_APPROVED, ManualMove.LAND_UNAPPROVED):
+            return pulls.land(task, folder, say, unapproved=self.move is ManualMove.LAND_UNAPPROVED)
         return self.landings.landing.land(task, folder, say, by_hand=self.by_hand)
 
     async def _decide_after(self, landing: Awaitable[Landed]) -> Decision:

@@ -15,30 +15,27 @@ from dataclasses import dataclass
 from flyball.core.tasks.next_step import Action, Decision, may_let_go, may_send_back
 from flyball.core.tasks.task_run import Cause, State, Step, TaskRunState
 from flyball.errors import UsageError
+from flyball.factory.run.options import ManualMove
 from flyball.factory.run.run import Run
 from flyball.factory.state.request_answer import RequestAnswer, answer_done, answer_refused, answer_unchanged
-
-HOWS = frozenset({"merge", "close", "reject"})
-"""What can be asked of a run that is going on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualAction:
     task: str
-    how: str = "merge"
-    """``close`` it, ``reject`` it, or how to land it."""
+    move: ManualMove = ManualMove.MERGE
     words: str = ""
     """What the agent is told that it is sent back to."""
 
     def __call__(self, run: Run) -> RequestAnswer:
         """Do it, or begin to; what happens, or why not."""
-        if self.how == "close":
+        if self.move is ManualMove.CLOSE:
             return close(run, self.task)
-        if self.how == "reject":
+        if self.move is ManualMove.REJECT:
             return send_back(run, self.task, self.words)
-        return land(run, self.task, self.how)
+        return land(run, self.task, self.move)
 
-    def alone(self, run: Run) -> RequestAnswer:
+    def do_alone(self, run: Run) -> RequestAnswer:
         """As what a run was begun for: what cannot be done is an error."""
         answer = self(run)
         if not answer.accepted:
@@ -46,44 +43,44 @@ class ManualAction:
         return answer
 
 
-def land(run: Run, task_id: str, how: str) -> RequestAnswer:
-    if task_id in run.trips:
+def land(run: Run, task_id: str, move: ManualMove) -> RequestAnswer:
+    if task_id in run.task_runs:
         return answer_unchanged(f"{task_id} is under way already")
     slot = run.project.ledger.load_task(task_id)
     if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
-        return answer_refused(f"{task_id} cannot be landed: {_stands(slot)}")
+        return answer_refused(f"{task_id} cannot be landed: {_state_words(slot)}")
     _forget(run, task_id)
-    trip = run.trip_of(task_id)
+    task_run = run.new_task_run(task_id)
     begun = slot.state is State.LANDING
-    trip.finish.how, trip.first = how, Decision(move=Action.LAND_ON if begun else Action.LAND)
-    run.start(trip)
+    task_run.finish.move, task_run.first = move, Decision(move=Action.LAND_ON if begun else Action.LAND)
+    run.start(task_run)
     return answer_done(f"{task_id} is being landed")
 
 
 def close(run: Run, task_id: str) -> RequestAnswer:
     """Let go of a task that a person has closed where it is kept."""
-    run.frontier.stale = True
-    trip, slot = run.trips.get(task_id), _slot(run, task_id)
-    if trip is None and (slot is None or slot.final):
+    run.view.stale = True
+    task_run, slot = run.task_runs.get(task_id), _slot(run, task_id)
+    if task_run is None and (slot is None or slot.final):
         _forget(run, task_id)
         return answer_unchanged(f"nothing is under way for {task_id}")
     if slot is None or not may_let_go(slot):
         return answer_refused(f"{task_id} cannot be let go: its landing has begun and goes on")
-    if trip is None:
+    if task_run is None:
         _forget(run, task_id)
-        trip = run.trip_of(task_id)
-        trip.dropped = True
-        run.start(trip)
+        task_run = run.new_task_run(task_id)
+        task_run.dropped = True
+        run.start(task_run)
     else:
-        trip.drop()
+        task_run.drop()
     return answer_done(f"{task_id} is let go")
 
 
 def send_back(run: Run, task_id: str, words: str) -> RequestAnswer:
     """Its work goes back to an agent, with a person's words. The run chooses when, as for all tasks."""
     slot = _slot(run, task_id)
-    if slot is None or task_id in run.trips or not may_send_back(slot):
-        return answer_refused(f"{task_id} cannot be sent back: {_stands(slot)}")
+    if slot is None or task_id in run.task_runs or not may_send_back(slot):
+        return answer_refused(f"{task_id} cannot be sent back: {_state_words(slot)}")
     _forget(run, task_id)
     before = f"Before that it was blocked: {slot.reason}" if slot.state is State.BLOCKED else ""
     cause = Cause.REJECTED.value
@@ -100,9 +97,9 @@ def _forget(run: Run, task_id: str) -> None:
 
 
 def _slot(run: Run, task_id: str) -> TaskRunState | None:
-    trip = run.trips.get(task_id)
-    return trip.slot if trip is not None else run.project.ledger.load_task(task_id)
+    task_run = run.task_runs.get(task_id)
+    return task_run.slot if task_run is not None else run.project.ledger.load_task(task_id)
 
 
-def _stands(slot: TaskRunState | None) -> str:
+def _state_words(slot: TaskRunState | None) -> str:
     return f"it is {slot.state.value}" if slot is not None else "no work was done on it"

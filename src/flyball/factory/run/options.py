@@ -4,12 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from flyball.core.tasks.readiness import Deferral
 from flyball.core.tasks.statistics import SpendTotals
 from flyball.core.tasks.task import Task, ancestors
 from flyball.factory.landing.base_gate import RedBase
 from flyball.factory.tasks.port import TaskProblem
+
+
+class RunVerb(Enum):
+    """What can be asked of a run that is going on. The ledger keeps the value."""
+
+    DRAIN = "drain"
+    STOP = "stop"
+    RESIZE = "resize"
+    NUDGE = "nudge"
+    MERGE = "merge"
+    CLOSE = "close"
+    REJECT = "reject"
+
+    @property
+    def waits_for_next_run(self) -> bool:
+        """The others are meant for the run that was there."""
+        return self in (RunVerb.NUDGE, RunVerb.MERGE, RunVerb.REJECT)
+
+
+class ManualMove(Enum):
+    """What a person has done with one task, whatever the policy says. Requests keep the value."""
+
+    MERGE = "merge"
+    PULL_REQUEST = "pr"
+    """Open a pull request."""
+    LAND_APPROVED = "approved"
+    """Land the pull request that is open, if people approved it."""
+    LAND_UNAPPROVED = "unapproved"
+    REVIEW = "review"
+    """Have the pull request reviewed, which stays open."""
+    CLOSE = "close"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +65,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a person may say about a run beside its wish."""
+    """What a person may say about a run beside its request."""
 
     width: int | None = None
     model: str = ""

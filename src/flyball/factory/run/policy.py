@@ -55,7 +55,7 @@ class RunPolicy:
             backoff_s=run.backoff_s,
         )
 
-    def landing_of(self, task: Task, tasks: Mapping[str, Task]) -> LandingPolicy:
+    def landing_policy(self, task: Task, tasks: Mapping[str, Task]) -> LandingPolicy:
         """How green work lands: as its own label says, one of its parents, or the project."""
         lineage = (task, *ancestors(task, tasks))
         return policy_of(lineage, otherwise=self.config.merge.policy)

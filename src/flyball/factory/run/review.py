@@ -1,4 +1,4 @@
-"""Somebody else looks at finished work before it lands, and says of every criterion whether it is met.
+"""A second agent looks at finished work before it lands, and says of every criterion whether it is met.
 
 The reviewer is an agent of its own, in a worktree of its own that it cannot spoil
 (``factory/git/review_worktree.py``). It writes its answer to a file named by ``FLYBALL_REVIEW_FILE``; where
@@ -48,7 +48,7 @@ _TRIES = 2
 
 @dataclass(slots=True, kw_only=True)
 class Reviewing:
-    """The review of one trip's work."""
+    """The review of one task run's work."""
 
     policy: RunPolicy
     project: ProjectState
@@ -66,18 +66,18 @@ class Reviewing:
         self.agents.waits.say(REVIEW)
         tip = await self._tip()
         if tip is None:
-            return self._unreviewed(f"the branch {BRANCHES}{self.task.id} is gone")
+            return self._next(passed=None, why=f"the branch {BRANCHES}{self.task.id} is gone")
         if self.slot.passed and self.slot.reviewed == tip:
             return self._next(passed=True)
-        found = self._recorded(tip) or await self._new(tip)
+        found = self._earlier_block(tip) or await self._review_anew(tip)
         if isinstance(found, str):
-            return self._unreviewed(found)
+            return self._next(passed=None, why=found)
         return self._next(passed=found.passed, why=found.why(), detail=found.words())
 
-    async def _new(self, tip: str) -> Review | str:
-        """Another review, or why none could be had."""
+    async def _review_anew(self, tip: str) -> Review | str:
+        """Another review, or why there is none."""
         self.project.ledger.note(self.task.id, Step.REVIEW, RunPhase.BEGUN, reviewed=tip)
-        found = await self._had(tip)
+        found = await self._ask_for_review(tip)
         if isinstance(found, str):
             return found
         if await self._tip() != tip:
@@ -96,9 +96,9 @@ class Reviewing:
         return found
 
     async def review_pull(self, head: str) -> Review | str:
-        """What a pull request is about, whatever the trip's own review came to; or why none could be had."""
+        """Of a pull request, whatever the task run's own review came to; or why there is none."""
         self.agents.waits.say(REVIEW)
-        found = await self._had(head)
+        found = await self._ask_for_review(head)
         if isinstance(found, Review):
             self.project.ledger.note(
                 self.task.id,
@@ -110,7 +110,7 @@ class Reviewing:
             )
         return found
 
-    def _recorded(self, tip: str) -> Review | None:
+    def _earlier_block(self, tip: str) -> Review | None:
         """What the ledger has of a review that blocked this commit, before anything was done about it."""
         slot = self.slot
         if slot.state is not State.CHECKING or slot.passed is not False or slot.reviewed != tip:
@@ -125,17 +125,14 @@ class Reviewing:
             findings=tuple(ReviewFinding(**each) for each in last.fields["findings"]),
         )
 
-    def _unreviewed(self, why: str) -> Decision:
-        return self._next(passed=None, why=why)
-
     def _next(self, *, passed: bool | None, why: str = "", detail: str = "") -> Decision:
         budgets = self.policy.budgets_for(self.task)
         return after_review(self.slot, budgets, passed=passed, why=why, detail=detail)
 
     # -- asking -----------------------------------------------------------------------------------------
 
-    async def _had(self, tip: str) -> Review | str:
-        """A review, or why none could be had."""
+    async def _ask_for_review(self, tip: str) -> Review | str:
+        """A review, or why there is none."""
         wrong = ""
         for _ in range(_TRIES):
             try:
@@ -145,7 +142,7 @@ class Reviewing:
             if reading.review is not None:
                 return reading.review
             wrong = "; ".join(reading.problems)
-            if _hopeless(ran):
+            if _is_hopeless(ran):
                 break
         return wrong
 
@@ -180,7 +177,7 @@ class Reviewing:
                 max_s_key="review.max_s",
             )
             ran = await self.agents.run_to_end(job, lambda: instructions)
-            return ran, await run_in_thread(_read, ran, desk.answer, criteria)
+            return ran, await run_in_thread(_parse_answer, ran, desk.answer, criteria)
         finally:
             await run_in_thread(place.remove)
 
@@ -188,8 +185,8 @@ class Reviewing:
         return await run_in_thread(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
 
-def still_reviewed(repository: Repository, slot: TaskRunState) -> str:
-    """Why a trip's work may not land by itself, in words; empty if its branch stands where it passed."""
+def why_unreviewed(repository: Repository, slot: TaskRunState) -> str:
+    """Why a task run's work may not land by itself, in words; empty if its branch stands where it passed."""
     tip = repository.tip(f"{BRANCHES}{slot.task}")
     if slot.passed and tip == slot.reviewed:
         return ""
@@ -198,13 +195,13 @@ def still_reviewed(repository: Repository, slot: TaskRunState) -> str:
     return f"unreviewed: {why}; flyball merge {slot.task} lands it all the same"
 
 
-def _hopeless(ran: Completed) -> bool:
+def _is_hopeless(ran: Completed) -> bool:
     """Asking again cannot help."""
     ending = ran.ending
     return ending.end is End.LIMITED or keyless(ending.signal) or bool(refusal(ran.folder))
 
 
-def _read(ran: Completed, file: Path, criteria: tuple[str, ...]) -> ParsedReview:
+def _parse_answer(ran: Completed, file: Path, criteria: tuple[str, ...]) -> ParsedReview:
     """What it answered, if it got to its end."""
     if refused := refusal(ran.folder):
         return ParsedReview(None, (f"{refused}; see agent.command in flyball.toml",))
@@ -212,15 +209,15 @@ def _read(ran: Completed, file: Path, criteria: tuple[str, ...]) -> ParsedReview
         return ParsedReview(
             None, (f"the reviewer did not finish: {ran.ending.reason or ran.ending.end.value}",)
         )
-    text = _written(file)
+    text = _answer_text(file)
     if text:
-        _keep(ran.folder, text)
+        (ran.folder / KEPT).write_text(text + "\n", encoding="utf-8")
     elif not ran.ending.last_words.strip():
         return ParsedReview(None, (f"the reviewer left nothing in ${FILE_VARIABLE}",))
     return read_review(text or ran.ending.last_words, criteria)
 
 
-def _written(file: Path) -> str:
+def _answer_text(file: Path) -> str:
     """What it wrote, if that is a plain file."""
     try:
         if file.is_symlink() or not file.is_file():
@@ -229,7 +226,3 @@ def _written(file: Path) -> str:
             return opened.read(4 * TEXT_LIMIT).decode("utf-8-sig", "replace").strip()
     except OSError:
         return ""
-
-
-def _keep(folder: Path, text: str) -> None:
-    (folder / KEPT).write_text(text + "\n", encoding="utf-8")

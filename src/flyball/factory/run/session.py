@@ -23,24 +23,28 @@ from flyball.factory.git.git import GitLock
 from flyball.factory.git.stale_locks import clear
 from flyball.factory.guards.sandbox import check_sandbox
 from flyball.factory.project.config import ProjectConfig
-from flyball.factory.run.board import BoardFile, board_of
+from flyball.factory.run.board import BoardFile, board_from_run
 from flyball.factory.run.context import open_run
-from flyball.factory.run.manual_actions import HOWS, ManualAction
-from flyball.factory.run.options import RunOptions, RunReport, RunRequest
+from flyball.factory.run.manual_actions import ManualAction
+from flyball.factory.run.options import ManualMove, RunOptions, RunReport, RunRequest, RunVerb
 from flyball.factory.run.run import Run
 from flyball.factory.run.single_run import OnlyRun
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.locks import RunLock, read_holder
-from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, answer_done, answer_unchanged
+from flyball.factory.state.request_answer import (
+    RequestAnswer,
+    RequestOutcome,
+    answer_done,
+    answer_refused,
+    answer_unchanged,
+)
 from flyball.factory.state.run_folders import state_folder
 from flyball.governor import inherited_lease
 from flyball.governor.state_url import home
 from flyball.wake.mailbox import Mailbox, open_mailbox, send
 
 LOCK = "run.lock"
-_LASTING = frozenset({"nudge", "merge", "reject"})
-"""Requests that wait for the next run; the others are meant for the one that was there."""
 
 
 class RunSession:
@@ -68,7 +72,7 @@ class RunSession:
     def _write(self) -> None:
         """Now, or as soon as it may be: what changed last must not go unwritten."""
         self._write_due = None
-        wait_s = self._file.write(lambda: board_of(self.run))
+        wait_s = self._file.write(lambda: board_from_run(self.run))
         if wait_s > 0:
             self._write_due = asyncio.get_running_loop().call_later(wait_s, self._write)
 
@@ -76,10 +80,10 @@ class RunSession:
         for due in (self._due, self._write_due):
             if due is not None:
                 due.cancel()
-        self._file.write(lambda: board_of(self.run), now=True)
+        self._file.write(lambda: board_from_run(self.run), now=True)
         self._watcher(self.run)
 
-    def signalled(self, number: int) -> None:
+    def take_signal(self, number: int) -> None:
         name = signal.Signals(number).name.removeprefix("SIG")
         self._signals.append(number)
         if len(self._signals) == 1:
@@ -104,28 +108,32 @@ class RunSession:
         self, run: Run, verb: str, task: str, fields: dict[str, Any], number: int
     ) -> RequestAnswer | None:
         """Do what was asked. None: it is answered later."""
-        if verb == "drain":
+        try:
+            asked = RunVerb(verb)
+        except ValueError:
+            return answer_refused(f"this run cannot {verb}: a newer flyball asked for it")
+        if asked is RunVerb.DRAIN:
             run.drain("asked to drain")
-            return answer_done(f"draining: {len(run.trips)} under way")
-        if verb == "resize":
+            return answer_done(f"draining: {len(run.task_runs)} under way")
+        if asked is RunVerb.RESIZE:
             run.resize(max(1, int(fields["width"])))
             return answer_done(f"width is now {run.places.width}")
-        if verb == "stop":
+        if asked is RunVerb.STOP:
             return self._stop(run, task)
-        if verb in HOWS:
-            how, words = str(fields.get("how", verb)), str(fields.get("words", ""))
-            return ManualAction(task=task, how=how, words=words)(run)
-        self._nudge(run, task, fields, number)
-        return None
+        if asked is RunVerb.NUDGE:
+            self._nudge(run, task, fields, number)
+            return None
+        move, words = ManualMove(fields.get("how", verb)), str(fields.get("words", ""))
+        return ManualAction(task=task, move=move, words=words)(run)
 
     def _stop(self, run: Run, task: str) -> RequestAnswer:
         if not task:
             run.stop("asked to stop")
             return answer_done("stopping; everything is kept, flyball run goes on from here")
-        trip = run.trips.get(task)
-        if trip is None:
+        task_run = run.task_runs.get(task)
+        if task_run is None:
             return answer_unchanged(f"{task} is not under way")
-        trip.stop(f"stopped by a person (flyball stop {task})")
+        task_run.stop(f"stopped by a person (flyball stop {task})")
         return answer_done(f"{task} is being stopped; the next run goes on with it")
 
     def _nudge(self, run: Run, task: str, fields: dict[str, Any], number: int) -> None:
@@ -133,9 +141,9 @@ class RunSession:
         if number in (each for each, _ in known):
             return
         known.append((number, str(fields.get("message", ""))))
-        trip = run.trips.get(task)
-        if fields.get("now") and trip is not None and trip.agent is not None:
-            trip.interrupt()
+        task_run = run.task_runs.get(task)
+        if fields.get("now") and task_run is not None and task_run.agent is not None:
+            task_run.interrupt()
 
     def nudges_for(self, task: str) -> list[str]:
         """Messages that go out with the next prompt of a task, which answers them."""
@@ -146,19 +154,19 @@ class RunSession:
         return [message for _, message in found]
 
 
-def check_start(config: ProjectConfig, terms: RunOptions) -> None:
+def check_start(config: ProjectConfig, options: RunOptions) -> None:
     """Is it the account that was named, can agents be kept where they belong, and can what bounds them be
     measured? Before anything is touched."""
     open_account(config, home()).verify()
     check_sandbox(config.guard.sandbox)
-    check_measurable(config, home(), guard_of(terms.guard, config.budget.guard))
+    check_measurable(config, home(), guard_of(options.guard, config.budget.guard))
 
 
-def conduct(
+def run_project(
     root: Path,
     config: ProjectConfig,
-    wish: RunRequest,
-    terms: RunOptions,
+    request: RunRequest,
+    options: RunOptions,
     *,
     watcher: Callable[[Run], None] = lambda _: None,
     by_hand: ManualAction | None = None,
@@ -168,20 +176,20 @@ def conduct(
     ``by_hand``: do this with one task, and nothing else.
     """
     if by_hand is None:
-        check_start(config, terms)
-    # Agents get slots of their own, even if we were started under somebody's lease.
+        check_start(config, options)
+    # Agents get slots of their own, even if this process was started under a lease.
     os.environ.pop(inherited_lease.VARIABLE, None)
     state = state_folder(root)
     lock, box = RunLock(state / LOCK), open_mailbox(home())
     if not lock.take(mailbox=box.address if box else "", project=config.project.id):
-        raise UsageError(_taken(state))
+        raise UsageError(_refusal_words(state))
     orphans, only = GitLock(state), OnlyRun(root, config.project.id)
     try:
         if by_hand is None:
             only.take()
         orphans.take()
         run_id = _run_name(state)
-        return asyncio.run(_conducted(root, config, wish, terms, run_id, box, watcher, by_hand))
+        return asyncio.run(_run_in_loop(root, config, request, options, run_id, box, watcher, by_hand))
     finally:
         orphans.release()
         only.release()
@@ -190,24 +198,24 @@ def conduct(
             box.close()
 
 
-async def _conducted(
+async def _run_in_loop(
     root: Path,
     config: ProjectConfig,
-    wish: RunRequest,
-    terms: RunOptions,
+    request: RunRequest,
+    options: RunOptions,
     run_id: str,
     box: Mailbox | None,
     watcher: Callable[[Run], None],
     by_hand: ManualAction | None,
 ) -> tuple[RunReport, int | None]:
-    context = open_run(root, config, terms, run=run_id)
+    context = open_run(root, config, options, run=run_id)
     project = context.project
     loop = asyncio.get_running_loop()
-    run = Run(context, wish)
-    conductor = RunSession(run, project.state, watcher)
-    run.connect(changed=conductor.changed, requests=conductor.take_requests, nudges=conductor.nudges_for)
+    run = Run(context, request)
+    session = RunSession(run, project.state, watcher)
+    run.connect(changed=session.changed, requests=session.take_requests, nudges=session.nudges_for)
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, conductor.signalled, number)
+        loop.add_signal_handler(number, session.take_signal, number)
     if box is not None:
         loop.add_reader(box.fileno(), _mail_came, box, run)
     try:
@@ -216,13 +224,13 @@ async def _conducted(
                 run.report.note(str(each))
         for path in await run_in_thread(clear, project.repository.common):
             run.report.note(f"removed {path}, which a git that was killed had left")
-        _let_old_requests_go(project.ledger)
+        _drop_old_requests(project.ledger)
         project.ledger.load()
         await context.landings.base_gate.end_leftover()
-        report = await (run.go() if by_hand is None else run.go_alone(by_hand.alone))
-        return report, conductor.signal
+        report = await (run.go() if by_hand is None else run.go_alone(by_hand.do_alone))
+        return report, session.signal
     finally:
-        conductor.last_look()
+        session.last_look()
         if box is not None:
             loop.remove_reader(box.fileno())
         context.close()
@@ -233,9 +241,9 @@ def _mail_came(box: Mailbox, run: Run) -> None:
     run.wake()
 
 
-def _let_old_requests_go(ledger: Ledger) -> None:
+def _drop_old_requests(ledger: Ledger) -> None:
     for number, verb, _, _ in ledger.requests():
-        if verb not in _LASTING:
+        if verb not in {each.value for each in RunVerb if each.waits_for_next_run}:
             ledger.answer(number, RequestAnswer(RequestOutcome.LATE, "came too late: that run was over"))
 
 
@@ -255,7 +263,7 @@ def _run_name(state: Path) -> str:
     return name
 
 
-def _taken(state: Path) -> str:
+def _refusal_words(state: Path) -> str:
     found = read_holder(state / LOCK)
     who = f" (pid {found[0].pid})" if found else ""
     return f"a run of this project is going on{who}; flyball board shows it, flyball drain or stop ends it"
@@ -271,15 +279,15 @@ def running(root: Path) -> tuple[int, str] | None:
 
 
 def ask(
-    root: Path, verb: str, task: str = "", *, wait_s: float = 10.0, **fields: Any
+    root: Path, verb: RunVerb, task: str = "", *, wait_s: float = 10.0, **fields: Any
 ) -> RequestAnswer | None:
     """Ask something of the project's run, and wait for its answer; None if there is none yet."""
     going_on = running(root)
-    if going_on is None and verb not in _LASTING:
+    if going_on is None and not verb.waits_for_next_run:
         raise UsageError("no run of this project is going on; flyball run starts one")
     ledger = Ledger(state_folder(root))
     try:
-        number = ledger.ask(verb, task, **fields)
+        number = ledger.ask(verb.value, task, **fields)
         if going_on is None:
             return None
         if going_on[1]:

@@ -88,9 +88,9 @@ class TaskRun:
         self.stopped = ""
         """Why its agent was ended and it is left where it stands."""
         self.dropped = False
-        """A person closed its task: whatever it does is ended, and it is let go."""
+        """A person closed its task: what it does is ended, and it is let go."""
         self.paused = ""
-        """Why the whole run cannot go on: only a person changes that, or time that nobody can tell."""
+        """Why the whole run cannot go on: only a person changes that, or time that is not known."""
         self._changed, self._nudges = changed, nudges
         self._interrupted = False
         self._task: asyncio.Task[None] | None = None
@@ -101,7 +101,7 @@ class TaskRun:
 
     @property
     def notes(self) -> list[str]:
-        """Said to whoever runs it, though nothing went wrong."""
+        """Said to the user, though nothing went wrong."""
         return self.finish.notes
 
     @property
@@ -179,8 +179,8 @@ class TaskRun:
     async def _go(self, step: Decision) -> None:
         try:
             while not self.dropped and step.move is not Action.LEAVE and step.move not in _OVER:
-                step = await self._one(step)
-            await self._over(step if not self.dropped else Decision(move=Action.LEAVE))
+                step = await self._take_step(step)
+            await self._close(step if not self.dropped else Decision(move=Action.LEAVE))
         except asyncio.CancelledError:
             if not self.waits.leaving:
                 raise
@@ -192,30 +192,26 @@ class TaskRun:
         except (FlyballError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFullError(full_words(Path(error.filename or self.project.state))) from error
-            await self._over(Decision(move=Action.BLOCK, why=str(error)))
+            await self._close(Decision(move=Action.BLOCK, why=str(error)))
         finally:
             self.waits.give_place_back()
             self.waits.say("")
         if self.dropped and may_let_go(self.slot):
             self.notes.append(await self.let_go())
 
-    async def _one(self, step: Decision) -> Decision:
+    async def _take_step(self, step: Decision) -> Decision:
         if step.move in (Action.PREPARE, Action.AGAIN):
             return await self._attempt(step)
         if step.move is Action.REATTACH:
-            return await self._reattached()
+            return await self._judge(await self.agents.reattach(self._job()))
         if step.move is Action.JUDGE:
-            return await self._judged_from_files()
-        found = await self._last(step.move)
+            return await self._judge_from_files()
+        finish = {Action.CHECK: self.finish.check, Action.LAND_ON: self.finish.land_on}
+        found = await finish.get(step.move, self.finish.land)()
         self.paused = found.pause
         return found
 
-    async def _last(self, move: Action) -> Decision:
-        if move is Action.CHECK:
-            return await self.finish.check()
-        return await (self.finish.land_on() if move is Action.LAND_ON else self.finish.land())
-
-    async def _over(self, step: Decision) -> None:
+    async def _close(self, step: Decision) -> None:
         if step.move in _OVER:
             fields = {"reason": step.why, "result": self.finish.result, "said": step.said}
             self.project.ledger.note(self.task.id, _OVER[step.move], **fields)
@@ -223,7 +219,7 @@ class TaskRun:
             await self._tell_source(self.project.source.unclaim)
 
     async def _tell_source(self, tell: Callable[[str], None]) -> None:
-        """The ledger is what counts; a source that cannot be told now is no reason to stop."""
+        """The ledger is what counts: a source that cannot be told now does not stop the task run."""
         with suppress(FlyballError):
             await run_in_thread(tell, self.task.id)
 
@@ -232,7 +228,7 @@ class TaskRun:
     async def _attempt(self, step: Decision) -> Decision:
         """From wherever it stands to the end of one agent."""
         if step.move is Action.AGAIN:
-            self._sent_back(step)
+            self._send_back(step)
             self.paused = step.pause
         if self.waits.leaving or step.pause:
             return Decision(move=Action.LEAVE)
@@ -246,7 +242,7 @@ class TaskRun:
         async with self.agents.place(job):
             tree = await self._worktree()
             ran = await self.agents.run(job, lambda: self._instructions(tree.path))
-        return await self._judged(ran.ending)
+        return await self._judge(ran.ending)
 
     def _job(self) -> AgentJob:
         """The next attempt. A last try may ask for a larger model."""
@@ -268,7 +264,7 @@ class TaskRun:
             prompt = compile_prompt(self.project.terms, self.task, news, persona=persona.text)
         return Instructions(prompt=prompt, tree=tree, effort=persona.effort, session=slot.session)
 
-    def _sent_back(self, step: Decision) -> None:
+    def _send_back(self, step: Decision) -> None:
         self.project.ledger.note(
             self.task.id,
             Step.BACK,
@@ -285,9 +281,12 @@ class TaskRun:
             await self._tell_source(self.project.source.claim)
         self.project.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
         await run_in_thread(self.landings.landing.branch.check)
-        trees, pull = self.project.worktrees, self.policy.landing_of(self.task, self.project.tasks).name == PR
+        trees, pull = (
+            self.project.worktrees,
+            self.policy.landing_policy(self.task, self.project.tasks).name == PR,
+        )
         tree = await run_in_thread(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
-        # Whichever run worked here before, and however long ago: no agent works on a stale checkout.
+        # However long ago a run worked here before: no agent works on a stale checkout.
         tree = await run_in_thread(trees.refresh, tree, pull=pull)
         self.project.ledger.note(
             self.task.id, Step.WORKTREE, worktree=str(tree.path), branch=tree.branch, base=tree.base
@@ -296,7 +295,7 @@ class TaskRun:
 
     # -- the agent's end --------------------------------------------------------------------------------
 
-    async def _judged(self, ending: Ending) -> Decision:
+    async def _judge(self, ending: Ending) -> Decision:
         """Write the end down, keep what was done, and say what is next."""
         signal = ending.signal
         self.project.ledger.note(
@@ -327,7 +326,10 @@ class TaskRun:
             self.project.worktrees.gather, self.task.id, message, base=self.slot.base, commit=finished
         )
         await run_in_thread(self.landings.landing.branch.check)
-        self.project.ledger.note(self.task.id, Step.KEEP, tip=await self._tip() if self.slot.stages else None)
+        branch, tip = f"{BRANCHES}{self.task.id}", None
+        if self.slot.stages:
+            tip = await run_in_thread(self.project.repository.tip, branch)
+        self.project.ledger.note(self.task.id, Step.KEEP, tip=tip)
         return after_end(
             self.slot,
             self.policy.budgets_for(self.task),
@@ -337,23 +339,21 @@ class TaskRun:
             commits=commits,
         )
 
-    async def _tip(self) -> str | None:
-        return await run_in_thread(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
-
     # -- after the engine was gone ------------------------------------------------------------------------
 
-    async def recovered(self, *, known: bool) -> Decision:
-        """What to do with a trip that another engine left behind. ``known``: its task is still there."""
+    async def first_step(self, *, known: bool) -> Decision:
+        """What to do with a task run that another engine left behind. ``known``: its task is still there."""
         await self.agents.end_leftover_check()
         slot = self.slot
         if not known and slot.state in (State.CLAIMED, State.READY, State.CHECKING):
             return Decision(move=Action.BLOCK, why="its task is gone; its branch is kept")
-        running = slot.state is State.RUNNING
+        running, processes = slot.state is State.RUNNING, (slot.holder, slot.keeper)
         commits = await run_in_thread(self.project.worktrees.has_commits, self.task.id, slot.base)
         return on_resume(
             slot,
             self.policy.budgets_for(self.task),
-            alive=running and self._lives(slot),
+            # The supervisor counts too: it is about to write down how the agent ended.
+            alive=running and any(each is not None and alive(each) is not False for each in processes),
             ended_on_file=running and exit_code(Path(slot.folder)) is not None,
             commits=commits,
         )
@@ -363,22 +363,15 @@ class TaskRun:
         await self.agents.end_leftover_check()
         await self.agents.end_leftover_attempt()
         kept = f"; its branch {self.slot.branch} is kept" if self.slot.branch else ""
-        await self._over(Decision(move=Action.BLOCK, why=f"its task was closed{kept}"))
+        await self._close(Decision(move=Action.BLOCK, why=f"its task was closed{kept}"))
         by_hand = f", flyball merge {self.task.id} lands what is there" if kept else ""
         return f"{self.task.id} was closed before it landed and is let go{kept}{by_hand}"
 
-    def _lives(self, slot: TaskRunState) -> bool:
-        """The agent, or the keeper that is about to write down how it ended."""
-        return any(each is not None and alive(each) is not False for each in (slot.holder, slot.keeper))
-
-    async def _reattached(self) -> Decision:
-        return await self._judged(await self.agents.reattach(self._job()))
-
-    async def _judged_from_files(self) -> Decision:
-        """It ended while nobody looked: read what it left."""
+    async def _judge_from_files(self) -> Decision:
+        """It ended while no engine looked: read what it left."""
         slot = self.slot
         if slot.state is State.RUNNING:
-            return await self._judged(await self.agents.read_from_files())
+            return await self._judge(await self.agents.read_from_files())
         if slot.end == End.FINISHED.value:
             return await self._next_after(Ending(end=End.FINISHED, reason=slot.reason))
         why = slot.reason or "the run ended before this was judged"

@@ -3,7 +3,7 @@
 A source that lives in folders tells of changes; one that cannot is read again now and then. What the ledger
 knows as merged counts as closed where its source has not heard of it yet: the file here says open because
 this checkout stands elsewhere, or the source could not be told. Otherwise one that is open has been opened
-again by somebody, and is work like any other.
+again, and is work like any other.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ LOOK_EVERY_S = 30.0
 """How often a source that cannot tell of changes is read again."""
 
 
-def landed(
+def landed_tasks(
     ledger: Ledger, source: TaskSource, repository: Repository, still_open: Collection[str]
 ) -> set[str]:
-    """Those among open tasks that have landed, and that nobody has opened again."""
+    """Those among open tasks that have landed_tasks, and have not been opened again."""
     untold, git, tips = ledger.unreported_tasks(), repository.git, repository.tips()
     heads = [tip for tip in (tips.local, tips.remote) if tip is not None]
     if len(heads) > 1 and repository.contains(*heads):
@@ -40,7 +40,7 @@ def landed(
     }
 
 
-class Frontier:
+class TaskView:
     def __init__(
         self,
         project: ProjectState,
@@ -53,11 +53,11 @@ class Frontier:
         self._project, self._areas, self._watch = project, areas, watch
         self._changed, self._note = changed, note
         self.loaded = LoadedTasks()
-        self.lineup = TaskIndex(())
+        self.index = TaskIndex(())
         self.merged: set[str] = set()
         self.stale = True
         self.blind = False
-        """Nobody tells us of every change."""
+        """Not every change is told."""
         self._watched: set[Path] = set()
 
     @property
@@ -67,7 +67,10 @@ class Frontier:
     async def load(self) -> None:
         self.stale = False
         try:
-            self._take(await run_in_thread(self._project.source.load))
+            loaded = await run_in_thread(self._project.source.load)
+            if loaded is not self.loaded:
+                self._project.tasks = {task.id: task for task in loaded.tasks}
+                self.loaded, self.index = loaded, TaskIndex(loaded.tasks, areas=self._areas)
         except SourceError as error:
             # What was read before still holds.
             if not self.loaded.tasks:
@@ -76,14 +79,9 @@ class Frontier:
         self.merged |= await run_in_thread(self._closed_elsewhere)
         self._watch_folders()
 
-    def _take(self, loaded: LoadedTasks) -> None:
-        if loaded is not self.loaded:
-            self._project.tasks = {task.id: task for task in loaded.tasks}
-            self.loaded, self.lineup = loaded, TaskIndex(loaded.tasks, areas=self._areas)
-
     def _closed_elsewhere(self) -> set[str]:
         project = self._project
-        return landed(
+        return landed_tasks(
             project.ledger, project.source, project.repository, self.still_open.keys() - self.merged
         )
 
@@ -91,10 +89,10 @@ class Frontier:
         wanted = set(self._project.source.watch_folders())
         for folder in self._watched - wanted:
             self._watch.forget(folder)
-        told = [self._watch.tell(folder, self._told) for folder in wanted - self._watched]
+        told = [self._watch.tell(folder, self._mark_stale) for folder in wanted - self._watched]
         self.blind = not wanted or not all(told) or (self.blind and bool(self._watched & wanted))
         self._watched = wanted
 
-    def _told(self) -> None:
+    def _mark_stale(self) -> None:
         self.stale = True
         self._changed()

@@ -1,7 +1,7 @@
-"""What a trip waits for: a pause to end, money, a place in the run's width, a slot of the pool; in words.
+"""What a task run waits for: a pause to end, money, a place in the run's width, a slot of the pool; in words.
 
-Every agent of a trip comes through here, whether it does the task, a stage of it, or its review. While only
-waiting is going on nothing is half done, so a trip that waits can be left at once.
+Every agent of a task run comes through here, whether it does the task, a stage of it, or its review. While
+only waiting is going on nothing is half done, so a task run that waits can be left at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunSlots:
         self.narrowed: int | None = None
         """How many of them may be used now; None: all. Money may allow fewer than a person asked for."""
         self.taken = 0
-        self.told: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         """Called when a place is given back."""
         self._line: deque[asyncio.Future[None]] = deque()
 
@@ -64,7 +64,7 @@ class RunSlots:
     def give_back(self) -> None:
         self.taken -= 1
         self._hand_on()
-        self.told()
+        self.on_change()
 
     def resize(self, width: int) -> None:
         self.width = width
@@ -83,7 +83,7 @@ class RunSlots:
 
 
 class Waits:
-    """Of one trip."""
+    """Of one task run."""
 
     def __init__(
         self, governor: Governor, places: RunSlots, budget: BudgetGuard, *, changed: Callable[[], None]
@@ -93,7 +93,7 @@ class Waits:
         """What it waits for or does beside what its state says, in words."""
         self.parked_in_pool = False
         self.shut_out = ""
-        """Why the pool admits nobody, while it does not."""
+        """Why the pool admits no ask, while it does not."""
         self.wants_place = True
         self.waiting = False
         self.leaving = self.stopping = False
@@ -114,12 +114,12 @@ class Waits:
     async def take_place(self, *, purpose: str = "") -> None:
         self.wants_place = True
         if not self._has_place:
-            self._say_of(purpose, "waits for a place in this run's width")
+            self._say_for(purpose, "waits for a place in this run's width")
             with self._waiting():
                 await self._places.take()
             self._has_place = True
 
-    def has_place(self) -> None:
+    def count_place(self) -> None:
         """It runs already, so it has its place, whatever the width."""
         self._places.taken += 1
         self._has_place = self.wants_place = True
@@ -134,61 +134,61 @@ class Waits:
     def placed(self) -> bool:
         return self._has_place
 
-    async def paid_for(self, admit: Callable[[], Refusal | None], *, purpose: str = "") -> str:
+    async def pay(self, admit: Callable[[], Refusal | None], *, purpose: str = "") -> str:
         """Until the next launch may be paid for; why it never may, where no waiting helps. Cost comes first:
-        who waits for money keeps neither a place nor a slot from others."""
+        a task run that waits for money keeps neither a place nor a slot from others."""
         try:
             while (refused := admit()) is not None:
                 if refused.window == TASK:
                     return refused.words
-                await self._for_money(refused, purpose)
+                await self._wait_for_money(refused, purpose)
         finally:
             self.shut_out = ""
         return ""
 
-    async def _for_money(self, refused: Refusal, purpose: str) -> None:
-        self._say_of(purpose, refused.words)
+    async def _wait_for_money(self, refused: Refusal, purpose: str) -> None:
+        self._say_for(purpose, refused.words)
         if not self.shut_out:
-            self._places.told()
+            self._places.on_change()
         self.shut_out = refused.words
         with self._waiting():
             await self._budget.wait_for_change(refused)
 
-    async def slot_of_pool(self, asking: AskRequest, *, purpose: str = "") -> Lease:
+    async def take_slot(self, asking: AskRequest, *, purpose: str = "") -> Lease:
         """Every launch comes through here, however often the task has been tried. A window may have filled
         up while the pool was waited for; a stage or a review (``purpose``) is part of what runs."""
         while True:
-            lease = await self._slot(asking, purpose)
+            lease = await self._ask_pool(asking, purpose)
             held = self._budget.hold if not purpose else None
             if held is None:
                 return lease
             await self._governor.release_async(lease, Outcome.ABANDONED)
             try:
-                await self._for_money(held, purpose)
+                await self._wait_for_money(held, purpose)
             finally:
                 self.shut_out = ""
 
-    async def _slot(self, asking: AskRequest, purpose: str) -> Lease:
-        self._say_of(purpose, "asks for a slot")
+    async def _ask_pool(self, asking: AskRequest, purpose: str) -> Lease:
+        self._say_for(purpose, "asks for a slot")
         try:
             with self._waiting():
                 return await internals(self._governor).acquire_async(
-                    asking, on_wait=lambda verdict: self._told(verdict, purpose)
+                    asking, on_wait=lambda verdict: self._show_verdict(verdict, purpose)
                 )
         finally:
             self.shut_out = ""
             if self.parked_in_pool:
                 self.parked_in_pool = False
-                self._places.told()
+                self._places.on_change()
 
-    def _told(self, verdict: Verdict, purpose: str) -> None:
+    def _show_verdict(self, verdict: Verdict, purpose: str) -> None:
         words = f"{verdict.pool} {verdict.why()}"
         self.parked_in_pool = True
         self.shut_out = words if verdict.reason in CLOSED_REASONS else ""
-        self._say_of(purpose, words)
-        self._places.told()
+        self._say_for(purpose, words)
+        self._places.on_change()
 
-    def _say_of(self, purpose: str, words: str) -> None:
+    def _say_for(self, purpose: str, words: str) -> None:
         self.say(f"{purpose}: {words}" if purpose else words)
 
     @contextmanager
