@@ -7,7 +7,7 @@ store does) and performs nothing (the drivers in drivers.py do); it knows the or
     parked: sleep on the mailbox or the timer, whichever is first
     woken: look -> granted, or sleep again; only the store says who has a slot, a wake never does
     one of the line also watches the holders, so that a killed one's slot comes back while everyone sleeps
-    the store does not answer: whoever asks first is told so; whoever stands in line waits until it does
+    the store does not answer: a new ask fails with that; an ask in line waits until it does
     given up (timeout, Ctrl-C, cancelled): withdraw the ask, or give back the lease it just became
 """
 
@@ -152,7 +152,7 @@ class _Waiter:
             try:
                 yield from self._turn() if self._outage_s is None else self._look_again()
             except StoreError as error:
-                if not self._sits_out(error):
+                if not self._is_worth_waiting(error):
                     raise
                 yield from self._sit_out(error)
         return self.verdict
@@ -173,7 +173,9 @@ class _Waiter:
             # One last look: a slot handed to us in the meantime is ours, and the dead hold none.
             yield from reap(self.store, self.ask.pool, self.observers)
             yield from self._look(advance=True)
-            return self._check_granted_at_last()
+            if not self.verdict.granted:
+                raise WaitTimeoutError(self.verdict, self._timeout_s or 0.0)
+            return
         quiet = woken is WakeReason.MAIL or (woken is WakeReason.TIMER and nap_s == _FRESH_WATCHER_S)
         if not quiet:
             yield from reap(self.store, self.ask.pool, self.observers)
@@ -182,11 +184,7 @@ class _Waiter:
             # What is free may be ours: a waiter that stood still was passed over, and goes on now.
             yield from self._look(advance=True)
 
-    def _check_granted_at_last(self) -> None:
-        if not self.verdict.granted:
-            raise WaitTimeoutError(self.verdict, self._timeout_s or 0.0)
-
-    def _sits_out(self, error: StoreError) -> bool:
+    def _is_worth_waiting(self, error: StoreError) -> bool:
         """Is it worth waiting for the store? Not where it is there and makes no sense, or our time is up."""
         if isinstance(error, StoreClosedError | StoreUnreadableError):
             return False
@@ -215,11 +213,11 @@ class _Waiter:
         )
         yield from settle(self.store, after, self.observers)
         if verdict is None:
-            # Somebody took our ask for dead, or a person removed it: stand in line again.
+            # Another process took us for dead, or a person removed our ask: stand in line again.
             verdict = yield from _admit(self.store, self.ask, wait=True, observers=self.observers)
         self.verdict = verdict
         if verdict.reason is Reason.TOO_LARGE:
-            # Somebody lowered the limits below what we ask for: waiting has become useless.
+            # The limits were lowered below what we ask for: waiting has become useless.
             raise TooLargeError(verdict)
 
     def _sleep(self, nap_s: float, *, watching: bool) -> Flow[WakeReason]:
@@ -240,7 +238,7 @@ class _Waiter:
         return woken
 
     def _nap_s(self, *, watching: bool) -> float:
-        """How long to sleep if nobody says anything.
+        """How long to sleep if no mail comes.
 
         The watcher looks when something is due. The others sleep the longer, the further back they stand, so
         that a line of any length looks a few times a second in all, and a dead watcher is found in seconds.
@@ -249,7 +247,7 @@ class _Waiter:
         if not self.ask.mailbox:
             return _UNWATCHED_NAP_S * (0.5 + random.random())
         if verdict.watch:
-            # Whoever just arrived is often granted or relieved at once: it starts to watch a moment later.
+            # A new waiter is often granted or relieved at once: it starts to watch a moment later.
             nap_s = _WATCHER_NAP_S if watching else _FRESH_WATCHER_S
             due_s = verdict.look_again_s if verdict.look_again_s is not None else nap_s
             return max(0.001, min(nap_s, due_s))
@@ -299,13 +297,13 @@ def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:
     if all(alive(holder) for holder in holders):
         return 0
     census: HolderCensus = yield StoreCall(lambda: store.pool_census(pool))
-    if any(_being_released(claim) for claim in census.claims):
+    if any(_is_being_released(claim) for claim in census.claims):
         yield StoreCall(lambda: time.sleep(RELEASING_S))
         census = yield StoreCall(lambda: store.pool_census(pool))
     return (yield from bury(store, census, observers))
 
 
-def _being_released(claim: Claim) -> bool:
+def _is_being_released(claim: Claim) -> bool:
     """Its command has just ended, and the launcher that is about to say how still lives: let it."""
     launched = claim.held and claim.launcher_pid not in (0, claim.holder.pid)
     return launched and alive(claim.holder) is False and exists(claim.launcher_pid)
@@ -327,7 +325,7 @@ def lives(claim: Claim, now: float) -> bool | None:
     """Does its holder still run? None where that cannot be known from here.
 
     Two machines may have one name. Then the other's processes look like those of an earlier boot of ours,
-    but for somebody who says, from there, that they are looked after.
+    but for the beats of its host, which say that they are looked after.
     """
     known = alive(claim.holder)
     heard = claim.confirmed_at is not None and now - claim.confirmed_at < HEARD_S
@@ -335,7 +333,7 @@ def lives(claim: Claim, now: float) -> bool | None:
 
 
 def is_gone(claim: Claim, now: float) -> bool:
-    """Dead; or, where nobody here can tell, silent for longer than any work should take."""
+    """Dead; or, where that cannot be told from here, silent for longer than any work should take."""
     if not claim.holder.pid:
         # Asked for from afar: it ends with its own time.
         return False
@@ -351,11 +349,11 @@ def settle(store: Store, after: AfterCommit, observers: Sequence[Observer]) -> F
         if mailbox:
             send(mailbox, LOOK)
     while True:
-        gone = [wake for wake in after.wakes if not _delivered(wake)]
+        gone = [wake for wake in after.wakes if not _deliver(wake)]
         _tell(observers, after.facts)
         if not gone:
             return
-        # Nobody listens: that waiter is dead. Take the slot back and hand it on.
+        # No process listens: that waiter is dead. Take the slot back and hand it on.
         dead = [(wake.claim_id, wake.holder) for wake in gone]
         after = yield StoreCall(lambda dead=dead: store.reclaim(dead))  # type: ignore[misc]
 
@@ -370,7 +368,7 @@ def _tell(observers: Sequence[Observer], facts: Sequence[Fact]) -> None:
                 tell_log("an observer failed on %r", fact, error=True)
 
 
-def _delivered(wake: WakeUp) -> bool:
+def _deliver(wake: WakeUp) -> bool:
     """False only for a waiter that is certainly dead. One that cannot be reached but lives will look."""
     delivery = send(wake.mailbox, wake.claim_id) if wake.mailbox else Delivery.SENT
     if delivery in (Delivery.SENT, Delivery.FULL):

@@ -1,11 +1,9 @@
 """What a caller may say about an ask, and what is filled in where it says nothing.
 
-Who is asking, when the caller did not say.
+The default project is the registered one of the folder (``flyball project add``), else the repository's name,
+else the folder's. A linked worktree counts as its main repository, so agents compete for what they work on.
 
-The project is the registered one of the folder (``flyball project add``), else the repository's name, else
-the folder's. A linked worktree counts as its main repository, so agents compete for what they work on.
-
-Asked on the way to every slot: without a registry it costs one system call, with one a stat of its folder.
+Every slot looks it up: without a registry it costs one system call, with one a stat of its folder.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ def default_project(folder: Path | None = None) -> str:
     top = worktree_around(here)
     main = None if top is None else main_worktree(top)
     same = here if top is None or main is None else main / here.relative_to(top)
-    return _registered(same, here) or _named(main or top or here)
+    return _registered_project(same, here) or _shown_name(main or top or here)
 
 
 def worktree_around(folder: Path) -> Path | None:
@@ -75,7 +73,7 @@ _TICK_S = 0.05
 _read_last: tuple[tuple[str, int, int], dict[str, str]] | None = None
 
 
-def _registered(*places: Path) -> str | None:
+def _registered_project(*places: Path) -> str | None:
     """The id of the registered project around the first of these places that has one, the innermost.
 
     The registry is read again only when one of its files came, went or was replaced.
@@ -128,7 +126,7 @@ def _read_registry(home: str, folder: str) -> dict[str, str]:
 # -- names ----------------------------------------------------------------------------------------
 
 
-def _named(folder: Path) -> str:
+def _shown_name(folder: Path) -> str:
     """A folder's name as something that can be stored and shown, whatever it is made of."""
     name = folder.name.encode("utf-8", "backslashreplace").decode()
     if not name.isprintable():
@@ -140,7 +138,7 @@ def default_name(program: str | None = None) -> str:
     """A program's name, by default that of the running one, and our pid."""
     if program is None:
         program = sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
-    return f"{_named(Path(program))[: NAME_LIMIT - 12]}-{os.getpid()}"
+    return f"{_shown_name(Path(program))[: NAME_LIMIT - 12]}-{os.getpid()}"
 
 
 class AskOptions(TypedDict, total=False):

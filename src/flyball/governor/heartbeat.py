@@ -6,7 +6,7 @@ there; and one process of the host, whichever is first, looks at all holders of 
 takes back what the dead ones left, also those whose wrapper is gone. A release that could not be written goes
 out with the next beat that gets through.
 
-A lease that nobody confirms stays counted until its holder is known to be dead or the backstop has passed
+A lease that is not confirmed stays counted until its holder is known to be dead or the backstop has passed
 since the last word from its host: a missed beat never ends anybody's work. A server that cannot be reached is
 tried again at the next beat.
 """
@@ -29,7 +29,7 @@ from flyball.stores.port import Store
 
 BEAT_S = 1.0
 LOOK_S = 10.0
-"""How often somebody of a host looks at its holders."""
+"""How often a process of a host looks at its holders."""
 _LINGER_S = 10.0
 
 

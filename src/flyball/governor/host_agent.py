@@ -1,11 +1,11 @@
-"""The warden: a small process of a host that looks after its leases on a server when nobody else does.
+"""The warden: a small process of a host that looks after its leases on a server when no other process does.
 
 A lease there follows the life of a process, and only that process's own host can tell whether it lives.
-Whoever holds leases beats for its host (heartbeat.py); but a wrapper may be killed and leave its agent
-running, and a program may be killed and leave its slots. Then nobody of the host would be left to say so, and
-the slots would count for a day. So the first on a host to hold a lease on a server starts a warden, one per
-host and server. It beats for the host, takes back what the dead left, and ends when the host has held nothing
-for a while.
+A process that holds leases beats for its host (heartbeat.py); but a wrapper may be killed and leave its agent
+running, and a program may be killed and leave its slots. Then no process of the host would be left to say so,
+and the slots would count for a day. So the first on a host to hold a lease on a server starts a warden, one
+per host and server. It beats for the host, takes back what the dead left, and ends when the host has held
+nothing for a while.
 
     FLYBALL_URL=... python -m flyball.governor.host_agent
 
@@ -112,7 +112,7 @@ def main() -> int:
     # The thread that started this process blocks signals, and this process inherited that.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if os.fork():
-        # Nobody has to wait for a process that lives as long as leases do.
+        # Nothing has to wait for a process that lives as long as leases do.
         os._exit(0)
     os.setsid()
     lock = _lock(address)

@@ -148,7 +148,7 @@ class Internals:
         """A lease for this thread."""
         if timeout is not None:
             check_timeout(timeout)
-        if inherited_lease.VARIABLE in os.environ and (outer := self._inherited(asking)) is not None:
+        if inherited_lease.VARIABLE in os.environ and (outer := self._outer_lease(asking)) is not None:
             return outer
         box = thread_mail.box(self.address, self.open_box) if wait else None
         ask = ask_of(asking, box.address if box else "")
@@ -179,7 +179,7 @@ class Internals:
     ) -> Lease:
         """A lease for a task of the running loop."""
         check_timeout(timeout)
-        outer = self._inherited(asking)
+        outer = self._outer_lease(asking)
         if outer is not None:
             return outer
         mail = self.loop_mail()
@@ -199,7 +199,7 @@ class Internals:
             self._show_alive(asking.pool)
         return Lease(self, asking, verdict)
 
-    def _inherited(self, asking: AskRequest) -> Lease | None:
+    def _outer_lease(self, asking: AskRequest) -> Lease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
         claim_id = inherited_lease.inherited(self.address, asking.pool)
         claim = self.store.claim(claim_id) if claim_id is not None else None

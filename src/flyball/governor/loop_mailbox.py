@@ -90,7 +90,7 @@ class LoopMailbox(Inbox):
         asked.add_done_callback(self._hear)
 
     def _hear(self, asked: asyncio.Future[list[int]]) -> None:
-        # A store that cannot answer now is no harm: waiters also look by themselves.
+        # A store that cannot answer now does no harm: waiters also look by themselves.
         if not asked.cancelled() and asked.exception() is None:
             self.tell_waiting(asked.result(), Wake.LOOK)
 

@@ -145,7 +145,7 @@ def _open_file(path: Path, *, read_only: bool) -> Store:
 
 
 def open_box(address: str, store: Store) -> Box | None:
-    """A mailbox that whoever works on this state can reach; None where none can be had."""
+    """A mailbox that every process that works on this state can reach; None where none can be had."""
     if not on_server(address):
         return open_mailbox(mail_home(address))
     from flyball.wake.pubsub import switchboard

@@ -75,7 +75,7 @@ class HostStatus:
     leases: int
     slots: int
     heard_s_ago: float | None
-    """How long ago it last said that it looks after its leases; None where nobody has to, or never did."""
+    """How long ago it last said that it looks after its leases; None where it need not, or never did."""
 
     @property
     def silent(self) -> bool:
@@ -83,7 +83,7 @@ class HostStatus:
 
 
 def shares_of(leases: Iterable[ShareLease], terms: ShareTiming, *, now: float) -> tuple[ShareStatus, ...]:
-    """Those whose time is not up: what the others held is free, whoever comes next."""
+    """Those whose time is not up: what the others held is free for the next ask."""
     return tuple(_share(lease, terms, now) for lease in leases if not expired(lease, now=now))
 
 
@@ -151,7 +151,7 @@ class LeaseStatus:
     alive: bool | None
     """False: a dead process still holds it, until an ask needs the slot. None: cannot be told from here."""
     confirmed_s_ago: float | None = None
-    """How long ago its host last said that it looks after its leases; None where nobody has to."""
+    """How long ago its host last said that it looks after its leases; None where it need not."""
 
     @property
     def looked_after(self) -> bool:

@@ -4,14 +4,14 @@ Two ways through. Most calls meet no line, no window and a cap that is not full:
 in ``free``, made in advance, and taking or returning one is a single list operation (atomic, no lock).
 Everything else goes through the lock and asks the gate.
 
-    free     passes that anybody may take; empty whenever somebody has to be asked
+    free     passes that any caller may take; empty whenever the plan has to be asked
     minted   passes that exist, in hands or free: never above the cap, nor above the maximum
-    calm     nobody waits, the plan is open, there are no windows and no spacing, the cap is not full
+    calm     no caller waits, the plan is open, there are no windows and no spacing, the cap is not full
 
 Passes are made only here, under the lock, so no controller can put more into hands than ``maximum``. The
 pass that fills a cap that can move is never made in advance: the gate has to see it, a full cap is what
-growth is about. A pass that comes back while it is not calm is looked after by whoever returned it (first
-return, then look at ``calm``; a waiter does it the other way round, so neither can miss the other).
+growth is about. A pass that comes back while it is not calm is looked after by the caller that returned it
+(first return, then look at ``calm``; a waiter does it the other way round, so neither can miss the other).
 
 A release serves exactly those that fit now, and makes their starts in the same step. Time opens the gate too:
 one waiter, the last in line, watches it for all.
@@ -79,9 +79,9 @@ class AdmissionQueue:
         """What the gate has seen succeed at once: ends of more must be shown to it; below 0, all ends."""
         self.started = self.failures = 0
         self.closed = False
-        """Nobody is served any more, and nobody need wait."""
+        """No waiter is served any more, and none need wait."""
         self.fence_at = INFINITY
-        """Nobody starts from then on; only share leases have such a time."""
+        """No call starts from then on; only share leases have such a time."""
         self.facts: deque[Fact] = deque(maxlen=FACTS_KEPT)
         self._watcher: Waiter | None = None
         self._watch_at = INFINITY
@@ -105,7 +105,7 @@ class AdmissionQueue:
     # -- starting ---------------------------------------------------------------------------------
 
     def enter(self, cost: Mapping[str, float]) -> CallStart | None:
-        """A start, if one may be made now and nobody is in line."""
+        """A start, if one may be made now and the line is empty."""
         with self.lock:
             now = self._look_round()
             free = not self.line.length and self._open_at(now, cost) <= now
@@ -147,7 +147,7 @@ class AdmissionQueue:
                 self._serve(self._look_round())
 
     def look(self, waiter: Waiter | None = None) -> None:
-        """Serve whoever fits now: after a pass came back, or when the time has come."""
+        """Serve the waiters that fit now: after a pass came back, or when the time has come."""
         with self.lock:
             if waiter is not None and waiter is self._watcher:
                 self._watch_at = INFINITY
@@ -251,7 +251,7 @@ class AdmissionQueue:
     # -- the line ---------------------------------------------------------------------------------
 
     def _serve(self, now: float) -> None:
-        """Start as many of the line as fit now, in order, and let somebody watch the time for the rest."""
+        """Start as many of the line as fit now, in order, and let one of the rest watch the time."""
         line, served, at = self.line, 0, INFINITY
         while line.length:
             if served == SERVED_MOST:
@@ -313,7 +313,7 @@ class AdmissionQueue:
         while self.minted > most and self._pop_free():
             self.minted -= 1
         if self.minted < most:
-            # Counted before they can be taken: nobody may think that fewer are in flight than there are.
+            # Counted before they can be taken: the count of calls in flight is never too low.
             more, self.minted = most - self.minted, most
             self.free.extend([None] * more)
         self.high = gate.meters.high if calm else -1
@@ -333,7 +333,7 @@ class AdmissionQueue:
             return verdict_of(self.gate, cost, now=now, at=at, maximum=self.maximum, waiting=self.line.length)
 
     def change(self, settings: PoolSettings, *, maximum: int | None, reseed: bool) -> None:
-        """Other limits from now on: whoever fits is served, whoever is too many finishes."""
+        """Other limits from now on: waiters that fit are served, calls that are too many finish."""
         with self.lock:
             now = self._look_round()
             self.maximum = maximum

@@ -188,7 +188,7 @@ class CallSlot:
     def report(self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None) -> Signal:
         """Tell the limiter what the provider said: an HTTP status with headers and body, or a ready signal.
 
-        A throttle takes effect at once, for everybody. One call asks for less only once: after the first
+        A throttle takes effect at once, for all callers. One call asks for less only once: after the first
         throttle, overload or timeout, what its retries meet changes nothing.
         """
         signal = (

@@ -279,7 +279,7 @@ class Limiter(SlotMethods):
         self._changes = changed
 
     def _look(self) -> None:
-        """Look at the clock now. Only tests with a clock of their own need it: nobody else's stands still."""
+        """Look at the clock now. Only tests with a clock of their own, which stands still, need it."""
         self._desk.look()
 
     def stats(self) -> LimiterStats:

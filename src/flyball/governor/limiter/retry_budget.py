@@ -2,7 +2,7 @@
 
 Over a sliding window, retries may be a tenth of the calls plus a few; then the answer is handed over as it
 is. One kind of budget serves all who try again: a ``RetryPolicy``, and a ``Limiter``, which also charges for
-every timeout and lost connection it hears of, since whoever drives it tries those again.
+every timeout and lost connection it hears of, since its caller tries those again.
 
 Throttles spend nothing behind a gate: their pace is the gate's business.
 """

@@ -1,6 +1,6 @@
-"""Who stands in line at a turnstile: a task of an event loop, or a thread. One line holds both.
+"""The waiters of an admission queue: tasks of event loops, and threads. One line holds both.
 
-Whoever is served is woken once, with its start already made: nobody can overtake it on the way. Only where
+A waiter that is served is woken once, with its start already made: none overtakes it on the way. Only where
 starts have an end, the fence of a share, one that wakes after it gives its start back and waits on. A waiter
 may also be the one that watches the time for the whole line (``look_in``): a Retry-After, a breaker or a
 window opens without anybody releasing anything.
@@ -89,7 +89,7 @@ class Waiter(Protocol):
     """Set when it is served."""
 
     def wake(self) -> bool:
-        """It was served. False if nobody is there any more to hear it."""
+        """It was served. False if its task or thread has gone."""
 
     def wait_on(self) -> None:
         """It was served, and woke too late to start."""
@@ -169,7 +169,7 @@ class TaskWaiter:
 
 
 class ThreadWaiter:
-    """A thread. Its bell is a lock that is locked until somebody rings."""
+    """A thread. It waits on a lock that is released to wake it."""
 
     __slots__ = ("_bell", "_desk", "_look_at", "cost", "priority", "start")
 
@@ -250,7 +250,7 @@ class WaitQueue(Generic[W]):
         self._rows: dict[int, OrderedDict[W, tuple[int, float]]] = {}
         """Who waits, and each one's number and time of arrival."""
         self._priorities: list[int] = []
-        """Those that somebody waits with, the lowest first."""
+        """Those that have waiters, the lowest first."""
         self._joined = 0
         self.length = 0
         """Read only; an attribute because every start and end looks at it."""
@@ -277,7 +277,7 @@ class WaitQueue(Generic[W]):
         return True
 
     def first(self, *, now: float, ageing_s: float) -> W:
-        """Who is served next; only where somebody waits."""
+        """The waiter that is served next; only where there is one."""
         top = self._priorities[-1]
         if len(self._priorities) == 1:
             return next(iter(self._rows[top]))
@@ -289,5 +289,5 @@ class WaitQueue(Generic[W]):
         return next(iter(self._rows[max(self._priorities, key=rank)]))
 
     def last(self) -> W:
-        """Who waits longest yet, if nobody ages; only where somebody waits."""
+        """The waiter that will wait longest yet, without ageing; only where there is one."""
         return next(reversed(self._rows[self._priorities[0]]))

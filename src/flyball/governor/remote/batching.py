@@ -1,9 +1,9 @@
-"""Store verbs for an event loop: together and at once where nobody is in the way, else in a thread.
+"""Store verbs for an event loop: together and at once where no thread is in the way, else in a thread.
 
 A step of a store beside us takes less time than waking a thread for it, so the loop takes it itself, if it
 can have the store without waiting: all that were asked for in one turn of the loop, in one transaction. If
 anything goes wrong with one of them, nothing was done, and each goes its own way, in a thread. Who comes
-while threads are at work waits until they are done: nobody overtakes, and a busy moment does not last.
+while threads are at work waits until they are done: none overtakes, and a busy moment does not last.
 
 Of those whom a step wakes, the ones who wait on this very loop are told directly. They need no mail, and who
 was handed a slot no look at the store.
@@ -99,7 +99,7 @@ class LoopBatcher:
         result, after = verb()
         ours = _ours(after, self.inbox)
         if ours:
-            # On the loop, and also where whoever asked for this step does not wait for its end.
+            # On the loop, and also where the task that asked for this step does not wait for its end.
             self._threads.say(partial(self._tell, ours))
         self.settle(after)
         return result

@@ -1,14 +1,14 @@
-"""Leases for somebody who has no process here: asked for over a network, under a key, with a time to live.
+"""Leases of holders that have no process here: asked for over a network, under a key, with a time to live.
 
 Whether such a holder lives cannot be looked up, so its ask and its lease end with their time unless they are
 extended. The store does the rest in its one step: what was asked before under the same key is told again, and
-whoever stands in the way and is long gone is taken back by the ask itself (``stores/operations.py``).
+a holder that stands in the way and is long gone is taken back by the ask itself (``stores/operations.py``).
 
     place     grant, stand in line (``park``), or refuse
-    wait      until an ask in line became a lease; woken by whoever handed the slot over
+    wait      until an ask in line became a lease; woken by the process that handed the slot over
     extend    go on for so long from now
     end       give the slots back
-    sweep     what nobody asks about: hand on what has expired, what time has freed, what the dead hold
+    sweep     what no request asks about: hand on what has expired, what time has freed, what the dead hold
 
 A client proves that a lease is its own with the lease's token: the time at which it was asked for, and an
 HMAC of that time and the claim's id under a secret that all servers of a store share. Nothing is kept per
@@ -63,7 +63,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteAsk:
-    """What somebody afar asks for."""
+    """What a remote client asks for."""
 
     pool: str
     project: str
@@ -85,7 +85,7 @@ class WaitResult:
     claim: Claim | None = None
     """As it was seen last; None also for a lease of which we were told."""
     left: bool = False
-    """Nobody waited to the end."""
+    """The wait was given up before its end."""
 
     @property
     def gone(self) -> bool:
@@ -241,7 +241,7 @@ class RemoteLeases:
     # -- looking after those who cannot -------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Hand on what has expired, what time has freed, and what the dead hold, for whoever waits here."""
+        """Hand on what has expired, what time has freed, and what the dead hold, for the waiters here."""
         self._settle(self._store.reclaim([]))
         inbox = self._inbox
         for pool, claim_id in inbox.waiting().items() if inbox is not None else ():
@@ -323,9 +323,9 @@ class RemoteLeases:
     ) -> WaitResult:
         """``wait``. Ends early when ``drain`` is called.
 
-        ``ttl_s``: None for whoever only looks on. ``mailbox``: the ask's own, where another server may have
-        placed it. ``look_first``: it was asked for before, and may be a lease by now, or gone. ``left``: done
-        once no request waits for the answer any more.
+        ``ttl_s``: None to look on only. ``mailbox``: the ask's own, where another server may have placed it.
+        ``look_first``: it was asked for before, and may be a lease by now, or gone. ``left``: done once no
+        request waits for the answer any more.
         """
         inbox = await self._open_inbox()
         loop = asyncio.get_running_loop()
@@ -383,7 +383,7 @@ class RemoteLeases:
         return self._threads.busy > 0
 
     async def run(self, *, draining: Callable[[], bool] = lambda: False) -> None:
-        """Sweep once a second until cancelled; an outage is somebody else's to tell."""
+        """Sweep once a second until cancelled; an outage is told by the requests that meet it."""
         while True:
             await asyncio.sleep(SWEEP_S)
             if draining():

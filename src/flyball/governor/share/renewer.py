@@ -103,7 +103,7 @@ class ShareRenewer:
             return done and self.renewals > answered
 
     def leave(self, timeout_s: float | None) -> bool:
-        """Admit nobody from now on and give back what ends; whether all is given back. Again is harmless."""
+        """Admit no more calls and give back what ends; whether all is given back. Again is harmless."""
         with self.changed:
             if not self.holding.leaving:
                 self.holding = holder.leave(self.holding)
@@ -191,7 +191,7 @@ class ShareRenewer:
             holding = self.holding
             if holder.gone(holding, in_flight=self.desk.minted):
                 return True
-            # Nobody hears that we leave, and nothing runs: what is left expires by itself.
+            # The store cannot be told that we leave, and nothing runs: what is left expires by itself.
             return holding.leaving and not self.desk.minted and (holding.misses > 1 or not holding.seq)
 
     def _sleep(self) -> bool:
@@ -319,5 +319,5 @@ def _nobody() -> None:
 
 
 def new_incarnation() -> str:
-    """Never used before: of a node that was restarted nobody takes the old lease for the new."""
+    """Never used before: the old lease of a node that was restarted is not taken for the new one."""
     return os.urandom(8).hex()

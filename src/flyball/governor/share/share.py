@@ -54,7 +54,7 @@ class ShareLimiter(AdmissionQueue):
     __slots__ = ("closed_why", "outbox", "overloads", "peak", "refused_at", "stir", "throttles")
 
     def __init__(self, gate: LocalPool, clock: Callable[[], float] = clock) -> None:
-        self.stir: Callable[[], None] = _nobody
+        self.stir: Callable[[], None] = _do_nothing
         """Called with the lock held after anything that a renewal might be about."""
         self.closed_why = "before its first renewal"
         self.peak = self.throttles = self.overloads = 0
@@ -80,7 +80,7 @@ class ShareLimiter(AdmissionQueue):
         return CallCounts(self.successes, self.throttles, self.overloads)
 
     def end_all_waits(self) -> None:
-        """Nobody will be served any more."""
+        """No waiter is served any more."""
         self.closed = True
         while self.line.length:
             waiter = self.line.last()
@@ -129,7 +129,7 @@ class ShareLimiter(AdmissionQueue):
         return verdict
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     return None
 
 
@@ -355,7 +355,7 @@ class Share(SlotMethods):
 
 
 def agree(governor: Governor, pool: str, wanted: Mapping[str, Any]) -> None:
-    """All holders of a pool go by the same settings: name what nobody has named, refuse what differs."""
+    """All holders of a pool go by the same settings: name what is not named yet, refuse what differs."""
     for attempt in range(2):
         named: Mapping[str, Any] = governor._internals.named_settings(pool)
         for name, value in wanted.items():
