@@ -75,6 +75,8 @@ class Project:
             folder.mkdir(parents=True)
         (place / "user" / ".gitconfig").write_text(
             "[user]\nname = Someone\nemail = someone@example.org\n[init]\ndefaultBranch = main\n"
+            # Each commit would start a process to see if there is something to tidy up.
+            "[maintenance]\nauto = false\n"
         )
         self.sections: dict[str, dict[str, Any]] = {
             "project": {"id": name},
