@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def scenario(home: Path) -> Scenario:
     """Run a module of tests.faults as a process; the JSON it prints."""
 
-    def run(module: str, *arguments: object, timeout: float = 110) -> dict[str, Any]:
+    def run(module: str, *arguments: object, timeout: float = 280) -> dict[str, Any]:
         command = [sys.executable, "-m", f"tests.faults.{module}", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
         assert done.returncode == 0, done.stderr
