@@ -176,7 +176,7 @@ class ClaudeReader(LineReader):
             self._text_lines += 1
 
     def _assistant_line(self, line: bytes) -> None:
-        """One block of an answer. Kept as it is: what it says is worked out when somebody asks."""
+        """One block of an answer. Kept as it is: what it says is worked out when it is asked for."""
         found = _assistant.read(line)
         if found is None:
             return
@@ -359,7 +359,7 @@ def _is_session_gone(event: _Line) -> bool:
 
 
 def _is_aborted(event: _Line, exit_code: int | None) -> bool:
-    """Interrupted by somebody: it says so, or exits with 0 although its turn failed."""
+    """It was interrupted: it says so, or exits with 0 although its turn failed."""
     if isinstance(event.terminal_reason, str) and event.terminal_reason.startswith("aborted"):
         return True
     return event.subtype == "error_during_execution" and exit_code == 0

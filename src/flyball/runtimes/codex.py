@@ -39,7 +39,7 @@ _ITEM = b'{"type":"item.'
 _DONE = b'{"type":"item.completed"'
 _TYPE = b'"type":"'
 _WORDS = frozenset({"agent_message", "reasoning", "error", "todo_list", "item"})
-"""Items that are no use of a tool."""
+"""Items that are not a use of a tool."""
 _INTERRUPTED = 1
 """What it exits with after an interrupt, when a turn was under way."""
 _OWN_WORDS: error_text.Words = {
@@ -217,7 +217,7 @@ class Codex:
         return b"OpenAI Codex v" in stderr[:4096]
 
     def launch(self, assignment: Assignment) -> Launch:
-        """Its sandbox lets it write in its working directory, and it asks nobody for more.
+        """Its sandbox lets it write in its working directory, and it asks for no more.
 
         Said as overrides of its configuration: whatever the project says beats those. A session is forked by
         a verb, which has to follow the options.

@@ -78,7 +78,7 @@ TEXT_LIMIT = 8192
 DETAIL_LIMIT = 200
 
 Words = Mapping[str, SignalKind]
-"""Lower-case phrases of one runtime, in order; they come before those everybody uses."""
+"""Lower-case phrases of one runtime, in order; they come before those that all use."""
 
 _SPENT = frozenset({SignalKind.CREDIT_GONE, SignalKind.WINDOW_USED_UP})
 _OPEN_TO_SPENT = frozenset(

@@ -127,7 +127,7 @@ class GeminiReader(LineReader):
         self._took_turn()
 
     def _saying(self, line: bytes) -> None:
-        """An answer comes in pieces; kept as they are, since hardly anybody asks."""
+        """An answer comes in pieces; kept as they are, since they are hardly ever asked for."""
         self._said_size += len(line)
         if self._said_size <= _JSON_LIMIT:
             self._said.append(line)
@@ -334,7 +334,7 @@ class Gemini:
         """It edits what is in its working directory and runs what it is told to; tools that it would have to
         ask for it is not shown. A command is allowed by its beginning.
 
-        In a folder that it was never told to trust it would not start, and here nobody can tell it.
+        In a folder that it was never told to trust it would not start, and here no person can tell it.
         """
         model, session = assignment.model, assignment.session
         options = command_line.defaults(

@@ -61,7 +61,7 @@ def program_name(words: Sequence[str]) -> str:
 
 
 def _past_launcher(words: list[str]) -> list[str] | None:
-    """What a launcher launches; None if the first word is no launcher."""
+    """What a launcher launches; None if the first word is not a launcher."""
     if len(words) < 2:
         return None
     name = program_name(words)

@@ -50,7 +50,7 @@ _NOT_ASKED = {
     "doom_loop": "deny",
     "read": {"*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"},
 }
-"""What it may not do, instead of asking: a question that nobody answers ends its run, a plain no does not."""
+"""What it may not do, instead of asking: a question without an answer ends its run, a plain no does not."""
 _NO_SESSION = "Session not found"
 _REFUSED = re.compile(r"^! permission requested: (.*); auto-rejecting$")
 _TEXT_MODEL = re.compile(r"^> \S+ . (\S+)$")
@@ -76,7 +76,7 @@ class OpencodeReader(LineReader):
         self._failure: Mapping[str, Any] | None = None
         self._text_error = ""
         self._refused = ""
-        """What it asked for last with nobody there to say yes."""
+        """What it asked for last with no person there to say yes."""
         self._said = b""
 
     def _line(self, line: bytes) -> None:

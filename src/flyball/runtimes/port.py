@@ -144,7 +144,7 @@ class Reader(Protocol):
     def progress(self) -> Progress: ...
 
     def finish(self, exit_code: int | None, *, wall_s: float) -> Ending:
-        """Judge the run. A negative code is death by that signal; None: nobody knows how it exited."""
+        """Judge the run. A negative code is death by that signal; None: how it exited is not known."""
         ...
 
 

@@ -101,5 +101,5 @@ def load(name: str) -> Runtime:
 
 
 def wrote(stdout: bytes, stderr: bytes = b"") -> Runtime:
-    """The runtime whose output begins like this; ``command`` if it is nobody's."""
+    """The runtime whose output begins like this; ``command`` if it is not known."""
     return next(runtime for runtime in map(load, NAMES) if runtime.wrote(stdout, stderr))

@@ -255,7 +255,7 @@ class LineReader:
         raise NotImplementedError
 
     def _exited(self, exit_code: int | None) -> Ending:
-        """The ending of a run that nobody read."""
+        """The ending of a run whose output was not read."""
         return by_exit(exit_code)
 
 

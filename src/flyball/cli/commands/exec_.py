@@ -87,7 +87,9 @@ def run(args: argparse.Namespace) -> int:
     governor, asking = Governor(), _asking(args, argv, runtime, read=read)
     internals(governor).on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
-        raise UsageError("--replace leaves nobody behind to read or retry; drop it, or the other option")
+        raise UsageError(
+            "--replace leaves no process behind that reads or retries; drop it, or the other option"
+        )
     if runtime != COMMAND and not args.replace:
         return _run_agent(governor, asking, args, argv, runtime, read=read)
     lease = _acquire(governor, asking, args)
@@ -184,7 +186,7 @@ def _doubt_new_pool(governor: Governor, lease: Lease, args: argparse.Namespace) 
     except StoreError:
         return
     ours = pools.pop(lease.pool, None)
-    # Whoever named settings for it was asked then; where somebody has held slots before, it is not new.
+    # Settings were named on purpose, and a pool whose slots were held before is not new.
     new = ours is not None and not ours.named and not ours.hold_mean_s
     if new and (meant := did_you_mean(lease.pool, pools)):
         _say(args, f"this is a new pool; {meant}", lease.verdict)
@@ -214,7 +216,7 @@ def _let_run(governor: Governor, lease: Lease, child: GatedChild) -> None:
 
 
 def _replace(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]) -> int:
-    """From here on nobody releases: the lease ends with the process, which is the command itself."""
+    """From here on no process releases: the lease ends with the process, which is the command itself."""
     governor.close()
     thread_mail.close()
     try:
@@ -252,10 +254,10 @@ def _check_runnable(command: str) -> None:
 
 
 def _say_kept(args: argparse.Namespace, lease: Lease, error: StoreError) -> None:
-    """We are about to end, as its command did: what the dead hold is taken back by whoever needs it."""
+    """We are about to end, as its command did: the next ask takes back what the dead hold."""
     words = (
         f"the slot of {lease.project}/{lease.name} on {lease.pool} could not be given back now ({error}); "
-        "its command has ended, so whoever asks next takes it back"
+        "its command has ended, so the next ask takes it back"
     )
     if args.json:
         import json
@@ -263,7 +265,7 @@ def _say_kept(args: argparse.Namespace, lease: Lease, error: StoreError) -> None
         words = json.dumps({"release": "kept", "words": words, "pool": lease.pool})
     else:
         words = f"flyball: {words}"
-    # Whether or not anybody reads it, the exit status stays the command's.
+    # Whether or not it is read, the exit status stays the command's.
     with suppress(OSError):
         print(words, file=sys.stderr, flush=True)
 

@@ -112,7 +112,7 @@ class AgentRun:
         return ending, status
 
     def _resting(self, wait_s: float, why: str) -> AbstractContextManager[object]:
-        """Who asks for its status meanwhile is told; a state that cannot be written stops nobody."""
+        """Status shows it meanwhile; a state that cannot be written does not stop the retry."""
         try:
             return self.rest(wait_s, why)
         except StoreError:

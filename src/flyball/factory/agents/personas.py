@@ -136,7 +136,7 @@ class InstallState(Enum):
     OUTDATED = "outdated"
     """There, untouched, and of another flyball."""
     CHANGED = "changed"
-    """Somebody made it their own."""
+    """A person changed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ class ProcessWatch:
                 told()
 
     def tell(self, path: Path, told: Callable[[], None]) -> bool:
-        """Call ``told`` when the file grows or the folder changes; False where nobody will."""
+        """Call ``told`` when the file grows or the folder changes; False where that cannot be told."""
         self._grown[str(path)] = told
         return self._notices.watch(path)
 
@@ -94,12 +94,12 @@ class Process:
             self._kept.cancel()
 
     async def over(self, watch: ProcessWatch) -> int | None:
-        """Wait until it and what it left behind are gone; its exit code, None if nobody knows."""
+        """Wait until it and what it left behind are gone; its exit code, None if it is not known."""
         await watch.death_of(self.keeper)
         if self._kept is not None:
             self._kept.reap()
         if exit_code(self.folder) is None:
-            # Somebody killed the keeper: its command may still run.
+            # The supervisor was killed: its command may still run.
             await watch.death_of(self.holder)
         return exit_code(self.folder)
 

@@ -3,7 +3,7 @@
 The reading is the same whether we started the agent or found it again: its files are read from the beginning.
 What an engine before us has already told the pool is not told twice.
 
-    new output   -> reader -> signals to the pool at once, progress to whoever looks
+    new output   -> reader -> signals to the pool at once, progress to the board
     too long, too many turns, too dear, silent for too long -> stopped, with the reason
     quiet for a while -> said once, nothing else: agents think
 """
@@ -30,7 +30,7 @@ _PIECES = 64
 _BATCH_S = 0.03
 """Lines come in bursts: wait this long after the first, and read them together."""
 _LOOK_EVERY_S = 0.5
-"""Where nobody tells us that a file has grown."""
+"""Where the system does not tell that a file has grown."""
 _SAVE_EVERY_S = 2.0
 OUTPUT_LIMIT_BYTES = 4 << 30
 PROGRESS = "progress.json"
@@ -44,7 +44,7 @@ class AgentLimits:
     max_turns: int | None = None
     max_cost_usd: float | None = None
     cost_key: str = "agent.max_cost_usd"
-    """Who set that."""
+    """The key that set it."""
     silence_s: float | None = None
     stuck_s: float | None = None
     grace_s: float = 10.0
@@ -164,7 +164,7 @@ class AgentWatcher:
         return more
 
     def _save(self) -> None:
-        """For whoever looks from outside; a disk that cannot take it loses nothing that counts."""
+        """For other processes to show; a disk that cannot take it loses nothing that counts."""
         self._saved_at = time.monotonic()
         progress = self.progress
         record = {

@@ -1,4 +1,4 @@
-"""A governed child never runs without its lease and never depends on whoever started it.
+"""A governed child never runs without its lease and never depends on the process that started it.
 
     1  the launcher holds the lease
     2  it forks a child that waits at a gate: a pipe only the launcher can open
@@ -78,15 +78,15 @@ class GatedChild:
     def wait(self) -> int:
         """Wait for the command, stopping and continuing with it; its wait status."""
         while True:
-            status = self._waited(os.WUNTRACED)
+            status = self._wait_once(os.WUNTRACED)
             if status is not None:
                 return status
 
     def poll(self) -> int | None:
         """The wait status of a command that has ended, without waiting for it; stops and continues too."""
-        return self._waited(os.WUNTRACED | os.WNOHANG)
+        return self._wait_once(os.WUNTRACED | os.WNOHANG)
 
-    def _waited(self, options: int) -> int | None:
+    def _wait_once(self, options: int) -> int | None:
         pid, status = os.waitpid(self.pid, options)
         if pid == 0:
             return None

@@ -3,11 +3,11 @@
     runs/<id>/stdout, stderr   what the command writes
              holder            the process it belongs to
 
-The command writes into files of its own; whoever started it reads them as they grow, passes everything on,
-and looks at it on the way. A launcher that is killed leaves the command writing. The folder goes with the
-run; what killed launchers left behind goes a day later, once its process is dead.
+The command writes into files of its own; its launcher reads them as they grow, passes everything on, and
+looks at it on the way. A launcher that is killed leaves the command writing. The folder goes with the run;
+what killed launchers left behind goes a day later, once its process is dead.
 
-The price: whoever reads our output slowly does not slow the command down, its files grow instead.
+The price: a slow reader of our output does not slow the command down; its files grow instead.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OutputFolder:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = runs / f"{os.getpid()}-{os.urandom(4).hex()}"
         self.path.mkdir(mode=0o700)
-        self._files = {number: _made(self.path / _NAMES[number]) for number in descriptors}
+        self._files = {number: _create(self.path / _NAMES[number]) for number in descriptors}
 
     @property
     def redirect(self) -> Mapping[int, int]:
@@ -54,7 +54,7 @@ class OutputFolder:
         return {**self._files, **merged}
 
     def belongs_to(self, holder: Holder) -> None:
-        """Say whose it is, for whoever finds it later."""
+        """Record the process that writes into it, for the sweep."""
         with contextlib.suppress(OSError):
             (self.path / "holder").write_text(json.dumps(asdict(holder)), encoding="utf-8")
 
@@ -77,7 +77,7 @@ class FileTail:
     def __init__(self, file: int, sink: int, look: Callable[[bytes], None], path: Path) -> None:
         self._file, self._sink, self._look, self._path = GrowingFile(file), sink, look, path
         self.broken = False
-        """Nobody reads what we pass on any more."""
+        """What we pass on is not read any more."""
 
     def pump(self) -> int:
         """Pass on what has come, up to a piece; how much it was."""
@@ -109,7 +109,7 @@ def follow(child: GatedChild, tails: Sequence[FileTail]) -> int:
     try:
         while True:
             status = child.poll()
-            moved = _pump(tails)
+            moved = max(tail.pump() for tail in tails)
             if any(tail.broken for tail in tails) and not told:
                 # As if it had written into the broken pipe itself.
                 told = True
@@ -126,10 +126,6 @@ def follow(child: GatedChild, tails: Sequence[FileTail]) -> int:
         watch.close()
 
 
-def _pump(tails: Sequence[FileTail]) -> int:
-    return max(tail.pump() for tail in tails)
-
-
 def _death_watch(pid: int) -> DeathWatch:
     with contextlib.suppress(Exception):
         return DeathWatch([identify(pid)])
@@ -137,7 +133,7 @@ def _death_watch(pid: int) -> DeathWatch:
 
 
 def sweep(home: Path) -> None:
-    """Remove what killed launchers left, a day old and with nobody alive who writes into it."""
+    """Remove what killed launchers left, a day old, if its process is dead."""
     with contextlib.suppress(OSError):
         for folder in (home / "runs").iterdir():
             with contextlib.suppress(OSError):
@@ -198,7 +194,7 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _made(path: Path) -> int:
+def _create(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
 
 

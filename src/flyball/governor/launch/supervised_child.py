@@ -40,7 +40,7 @@ class SupervisedChild:
         gate, self._gate = os.pipe()
         said, say = os.pipe()
         try:
-            with _opened(folder, stdin) as (given, out, err):
+            with _open_streams(folder, stdin) as (given, out, err):
                 self._keeper = start_apart(
                     [sys.executable, "-I", "-S", _SCRIPT, str(gate), str(say), str(folder), "--", *argv],
                     env=dict(env),
@@ -103,7 +103,7 @@ def refusal(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _opened(folder: Path, stdin: Path | None):  # type: ignore[no-untyped-def]  # three descriptors
+def _open_streams(folder: Path, stdin: Path | None):  # type: ignore[no-untyped-def]  # three descriptors
     with contextlib.ExitStack() as stack:
         given = stack.enter_context(open(stdin or os.devnull, "rb"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

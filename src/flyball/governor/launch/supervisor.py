@@ -1,13 +1,13 @@
-"""A small program that stands between an agent and whoever started it. A script: it imports nothing of ours.
+"""A small program between an agent and the process that started it. A script: it imports nothing of ours.
 
     python -I -S supervisor.py GATE SAY FOLDER -- COMMAND ...
 
 It forks the command's process, which waits at the gate in a session of its own, and says that process's
-pid. The gate is a pipe: a byte opens it, its end means that nobody may run. From then on the keeper only
+pid. The gate is a pipe: a byte opens it, its end means that nothing may run. From then on the supervisor only
 waits. When the command has ended, what it left running behind is ended too: its process group, and on
 Linux whatever became the keeper's child when its own parent ended, or still carries its ``FLYBALL_RUN``,
 so that a daemon in a session of its own is found. Only then the way it ended goes into ``FOLDER/status``
-by an atomic rename: whoever sees the file knows that all is over.
+by an atomic rename: where the file is, all is over.
 
 A command that the system would not run at all leaves the reason in ``FOLDER/refused``.
 
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     os.close(gate)
     os.close(say)
     _let_go_of_output()
-    code = os.waitstatus_to_exitcode(_waited(child))
+    code = os.waitstatus_to_exitcode(_wait_for(child))
     if code == NOT_STARTED and not os.path.exists(os.path.join(folder, STARTED)):
         return NOT_STARTED
     _end_leftovers(child)
@@ -66,7 +66,7 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _waited(child: int) -> int:
+def _wait_for(child: int) -> int:
     """The command's wait status. Orphans that end before it are let go on the way."""
     while True:
         pid, status = os.waitpid(-1, 0)
@@ -131,7 +131,7 @@ def _end_leftovers(child: int) -> None:
 
 
 def _let_the_dead_go() -> bool:
-    """Ours by adoption: where nobody waits for them they would stay as zombies. False if nobody is left."""
+    """Children by adoption, which would stay as zombies unless they are waited for. False if none is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
