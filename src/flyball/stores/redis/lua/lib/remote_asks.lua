@@ -1,4 +1,4 @@
--- Asks from afar: under a key, and with a time to live. Mirrors stores/operations.py.
+-- Remote asks: under a key, and with a time to live. Mirrors stores/operations.py.
 local remote = {}
 
 -- The oldest claim that has outlived its time; nil if there is none.

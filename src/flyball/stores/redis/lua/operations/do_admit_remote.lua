@@ -1,4 +1,4 @@
--- An ask from afar. Mirrors StoreOperations.admit for an ask with a key or a time to live.
+-- A remote ask. Mirrors StoreOperations.admit for an ask with a key or a time to live.
 -- ARGV[2]: time to live, key, fingerprint, and what do_admit is given
 -- twin: stores/operations.py StoreOperations._admit_in_step, find_replay
 local ttl_s, key, fingerprint, argument = match(ARGV[2], '^([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')

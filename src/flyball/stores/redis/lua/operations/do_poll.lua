@@ -18,9 +18,9 @@ if advance ~= '1' then
   if not claim then return 'gone' end
   session.read()
   -- A remote ask has no process and is known by its time alone: polling confirms nothing.
-  local afar = claim.pid == '0'
-  if claim.granted_at and (afar or not claim.expires_at) then return granted_line(claim) end
-  if claim.expires_at and not afar then return 'write' end
+  local is_remote = claim.pid == '0'
+  if claim.granted_at and (is_remote or not claim.expires_at) then return granted_line(claim) end
+  if claim.expires_at and not is_remote then return 'write' end
   -- What a new plan would say can be seen without making one.
   if session.is_stale() then return 'project' end
   return (verdict_for_claim(claim))

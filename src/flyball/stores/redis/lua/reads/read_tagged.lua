@@ -1,5 +1,5 @@
 -- The claims that began with one of these tags: whose first answer was never heard.
--- no twin: only an answer from afar can be lost
+-- no twin: only the answer of a server can be lost
 local tags, found, claims = {}, {}, redis.call('HGETALL', KEYS[1] .. 'claims')
 for _, tag in ipairs(ARGV) do tags[tag] = true end
 for i = 1, #claims, 2 do
