@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.report import Figure, Progress, Section, Target, beside
-from flyball.runtimes.port import End
+from flyball.core.signals import End
 from flyball.runtimes.registry import load
 from flyball.testing.runtime_checks import WALL_S, read
 from tests.runtimes.recorded import INDISTINGUISHABLE, recording, recordings

@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.report import Figure, Progress, Target
 from flyball import Governor
-from flyball.core.share_lease.timing import terms_for
+from flyball.core.share_lease.timing import timing_for
 
 CAP = 16
 LOOK_S = 0.001
@@ -40,7 +40,7 @@ class Sizes:
 
     @property
     def eager_s(self) -> float:
-        return terms_for(self.heartbeat_s).eager_s
+        return timing_for(self.heartbeat_s).eager_s
 
 
 @dataclass(frozen=True, slots=True)

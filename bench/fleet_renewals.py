@@ -16,7 +16,7 @@ from bench.report import Figure, Progress, Target
 from flyball.core.share_lease import holder
 from flyball.core.share_lease.holder import HolderState
 from flyball.core.share_lease.renewal import CallCounts
-from flyball.core.share_lease.timing import ShareTiming, terms_for
+from flyball.core.share_lease.timing import ShareTiming, timing_for
 
 POOL = "renewals"
 EACH = 4
@@ -108,7 +108,7 @@ def _cost(client: Client, count: int, sizes: Sizes, idle: float, progress: Progr
     progress(f"fleet: {count:,} nodes join")
     client.store.set_pool(POOL, {"cap": EACH * count, "adaptive": True, "cap_ceiling": EACH * count})
     client.store.set_pool(POOL, {"heartbeat_s": sizes.heartbeat_s})
-    terms = terms_for(sizes.heartbeat_s)
+    terms = timing_for(sizes.heartbeat_s)
     nodes = [Node(f"of{count}n{number:04}") for number in range(count)]
     _settle(client, nodes, terms)
     progress(f"fleet: {count:,} nodes renew")

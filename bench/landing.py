@@ -25,10 +25,10 @@ from bench.fleet import BenchError
 from bench.homes import scratch
 from bench.report import Figure, Progress, Section, Target
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import RunPhase, Step
+from flyball.core.tasks.task_run import LandingResult, RunPhase, Step
 from flyball.factory.git import git as gits
 from flyball.factory.landing import gate as gates
-from flyball.factory.landing.result import Landed, LandingResult
+from flyball.factory.landing.result import Landed
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.run.context import RunContext, open_run
 from flyball.factory.run.options import RunOptions

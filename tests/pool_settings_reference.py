@@ -16,7 +16,7 @@ from flyball.cli.ui.pool_settings import value_words
 from flyball.core.pool.control.port import TUNING
 from flyball.core.pool.control.registry import load_controller
 from flyball.core.pool.settings import CONTROLLERS, PROFILES, SETTING_GROUPS, Setting, resolve_pool
-from flyball.core.share_lease.timing import BEATS_PER_TTL, terms_for
+from flyball.core.share_lease.timing import BEATS_PER_TTL, timing_for
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "pool-settings.md"
 
@@ -57,7 +57,7 @@ def reference_page() -> str:
         parts.append(f"\n## {title[0].upper()}{title[1:]}\n\n")
         parts.append("| option | in Python | may be | default | |\n| --- | --- | --- | --- | --- |\n")
         parts.extend(_row(setting) for setting in settings)
-    terms = terms_for(1.0)
+    terms = timing_for(1.0)
     per_beat = {"retry": 1 / terms.retry_s, "eager": 1 / terms.eager_s}
     parts.append(_TIMES.format(**per_beat, fence=terms.fence_s, ttl=BEATS_PER_TTL))
     return "".join(parts)

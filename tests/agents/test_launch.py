@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flyball.core.signals import SignalKind
-from flyball.runtimes.port import End
+from flyball.core.signals import End, SignalKind
 from tests.agents.bench import Benches
 from tests.agents.kit import Agent, Claude, Codex, Gemini, Opencode
 from tests.agents.site import Site

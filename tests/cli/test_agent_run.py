@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flyball.cli.shared.agent_exec import given_up, retry_wait_s
-from flyball.core.signals import Signal, SignalKind
-from flyball.runtimes.port import End, Ending
+from flyball.core.signals import End, Signal, SignalKind
+from flyball.runtimes.port import Ending
 
 
 def limited(kind: SignalKind, retry_after_s: float | None = None) -> Ending:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.server_url import check_server, shown
+from flyball.core.server_url import check_server, redacted
 from flyball.errors import UsageError
 from tests.cases import every
 
@@ -26,13 +26,13 @@ FORMS = [
 @every("password", PASSWORDS)
 @every("form", FORMS)
 def test_no_password_is_shown_however_it_is_written(form: str, password: str) -> None:
-    assert "s3cret" not in shown(form.format(password))
+    assert "s3cret" not in redacted(form.format(password))
 
 
 @given(st.text(alphabet="ab:/?#@=&%", max_size=12), st.sampled_from(FORMS[:6]))
 def test_no_part_of_a_password_is_shown(noise: str, form: str) -> None:
     for password in (f"s3cret{noise}", f"{noise}s3cret"):
-        assert "s3cret" not in shown(form.format(password))
+        assert "s3cret" not in redacted(form.format(password))
 
 
 @pytest.mark.parametrize("password", ["a/s3cret", "a?s3cret", "a#s3cret"])
@@ -72,9 +72,9 @@ def test_a_host_that_cannot_be_read_is_refused(address: str, words: str) -> None
 )
 def test_what_can_be_read_is_kept_as_it_is(address: str, words: str) -> None:
     assert check_server(address) == address
-    assert shown(address) == words
+    assert redacted(address) == words
 
 
 def test_what_is_on_this_machine_is_shown_whole() -> None:
     for address in ("memory:", "sqlite:///home/me@work/governor.db"):
-        assert shown(address) == address
+        assert redacted(address) == address

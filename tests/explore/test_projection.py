@@ -19,7 +19,7 @@ from flyball.core.share_lease.renewal import (
     Reply,
     ShareBudget,
     ShareLease,
-    expired,
+    is_expired,
     renew,
 )
 from tests.explore.model import Model
@@ -98,7 +98,7 @@ def test_a_holder_admits_and_renews_alike(one: tuple[HolderState, int], in_fligh
     holding, now = one
     hold = small(holding, now)
     assert STEPS.limit(hold) == holder.limit(holding, now=now)
-    assert STEPS.fenced(hold) == holder.fenced(holding, now=now)
+    assert STEPS.fenced(hold) == holder.is_fenced(holding, now=now)
     sent, renewal = holder.send(holding, now=now, in_flight=in_flight, wants=in_flight)
     after, request = STEPS.send(hold, in_flight, in_flight)
     assert after == small(sent, now)
@@ -122,8 +122,8 @@ def test_a_holder_leaves_gives_up_and_is_told_alike(
     holding, now = one
     hold = small(holding, now)
     assert STEPS.notice(hold, target) == small(holder.notice(holding, target=target), now)
-    assert STEPS.missed(hold) == small(holder.missed(holding, seq=holding.seq, now=now), now)
-    assert STEPS.gone(hold, in_flight) == holder.gone(holding, in_flight=in_flight)
+    assert STEPS.missed(hold) == small(holder.on_missed(holding, seq=holding.seq, now=now), now)
+    assert STEPS.gone(hold, in_flight) == holder.has_left(holding, in_flight=in_flight)
     left, renewal = holder.send(holder.leave(holding), now=now, in_flight=in_flight, wants=0)
     after, request = STEPS.send(STEPS.leave(hold), in_flight, 0)
     assert (after, request.holds) == (small(left, now), renewal.holds)
@@ -171,4 +171,4 @@ def test_the_store_renews_alike(
     assert (answer is None) == done.reply.stale
     if answer:
         assert answer == Answer(done.reply.seq, done.reply.slots, done.reply.gate, 4)
-    assert STEPS.expired(row) == expired(done.lease, now=now)
+    assert STEPS.expired(row) == is_expired(done.lease, now=now)

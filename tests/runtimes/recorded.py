@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from flyball.runtimes.port import End
+from flyball.core.signals import End
 from flyball.testing import Recording
 
 FOLDER = Path(__file__).parent / "recordings"

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.signals import LIMITING
+from flyball.core.signals import LIMITING, End
 from flyball.runtimes import error_text
-from flyball.runtimes.port import End
 from flyball.runtimes.registry import NAMES, load, wrote
 from flyball.testing.runtime_checks import WALL_S
 from tests.runtimes.recorded import of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.runtimes.port import End
+from flyball.core.signals import End
 from flyball.runtimes.registry import load
 from flyball.testing.runtime_checks import read
 from tests.cases import every

@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from flyball.core.signals import Certainty, Signal, SignalKind
-from flyball.runtimes.port import End, Ending, Tokens
+from flyball.core.signals import Certainty, End, Signal, SignalKind
+from flyball.runtimes.port import Ending, Tokens
 from flyball.runtimes.registry import NAMES, load
 from flyball.testing.runtime_checks import WALL_S, read
 from tests.cases import every

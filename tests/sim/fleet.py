@@ -23,7 +23,7 @@ from flyball.core.pool.settings import PoolChanges, resolve_pool
 from flyball.core.share_lease import holder
 from flyball.core.share_lease.holder import HolderState
 from flyball.core.share_lease.renewal import Renewal, Reply
-from flyball.core.share_lease.timing import terms_for
+from flyball.core.share_lease.timing import timing_for
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.share.renewer import Outage, ShareRenewer, StoreClient
 from flyball.governor.share.share import ShareLimiter
@@ -123,7 +123,7 @@ class Node:
         self.desk = ShareLimiter(LocalPool(resolve_pool(_NO_LIMIT), fleet.now, name=POOL), lambda: fleet.now)
         holding = HolderState(node=name, incarnation=f"{name}x{fleet.number()}", weight=weight)
         line = StoreClient(renew=_never, report=_nor_this, open_box=lambda: None)
-        self.renewing = ShareRenewer(self.desk, holding, line, Outage(), terms_for(fleet.heartbeat_s))
+        self.renewing = ShareRenewer(self.desk, holding, line, Outage(), timing_for(fleet.heartbeat_s))
         self.renewing._box = cast(Box, Mail(self.name))
         self.desk.stir = self._stirred
         with self.desk.lock:
@@ -186,7 +186,7 @@ class Node:
                 return
             self._due_at = INFINITY
             holding = self.renewing.holding
-            if holding.pending or holder.gone(holding, in_flight=self.desk.minted):
+            if holding.pending or holder.has_left(holding, in_flight=self.desk.minted):
                 return
             due = self.renewing._due()
             if due.at > self.fleet.now:

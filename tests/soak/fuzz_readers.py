@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from flyball.core.signals import LIMITING
+from flyball.core.signals import LIMITING, End
 from flyball.runtimes import error_text
-from flyball.runtimes.port import End
 from flyball.runtimes.registry import NAMES, load, wrote
 from tests.runtimes.recorded import recordings
 from tests.soak.driver import drive

@@ -6,11 +6,10 @@ nothing raises: all of this comes from outside.
 
 No clock is read: a moment becomes a wait only against a moment that the caller brings along.
 
-Midnight in California: when Google gives out a new day's quota.
-
-The rule of the zone stands here, because the files of zones are I/O and may be missing: UTC-8, and UTC-7
-from the second Sunday of March to the first Sunday of November. Clocks change at two in the morning, so the
-midnight of the day on which they change is still by the old one.
+Google gives out a new day's quota at midnight in California. The rule of the zone stands here, because the
+files of zones are I/O and may be missing: UTC-8, and UTC-7 from the second Sunday of March to the first
+Sunday of November. Clocks change at two in the morning, so the midnight of the day on which they change is
+still by the old one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 LONGEST_WAIT_S = 31 * 86400.0
-"""The longest window that a provider names is a month. Who asks for a longer wait gets a month."""
+"""The longest window that a provider names is a month. A longer wait counts as a month."""
 
 _TEXT_CHARS = 200
 """No number or date is longer; it also bounds the work that a hostile header can cause."""
@@ -67,7 +66,7 @@ def sensible_s(seconds: float | None) -> float | None:
 
 
 def clamped_s(seconds: float | None) -> float | None:
-    """A wait that is later than now, and a month if it is longer; None for what is no number.
+    """A wait that is later than now, and a month if it is longer; None for what is not a number.
 
     >>> clamped_s(-1), clamped_s(7), clamped_s(366 * 86400) == LONGEST_WAIT_S
     (None, 7, True)
@@ -156,7 +155,7 @@ _SUNDAY = 6
 
 
 def until_midnight_s(now_s: float) -> float | None:
-    """From ``now_s``, seconds since 1970, to the next midnight there. None where that is no date.
+    """From ``now_s``, seconds since 1970, to the next midnight there. None where that is not a date.
 
     >>> until_midnight_s(datetime(2026, 7, 1, 6, 59, tzinfo=UTC).timestamp())
     60.0

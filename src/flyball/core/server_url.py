@@ -17,18 +17,19 @@ SPACE = "space="
 _ENDS = "/?#"
 
 
-def shown(address: str) -> str:
-    """An address that may be shown to anybody: no user, no password, no option that may hold one.
+def redacted(address: str) -> str:
+    """An address that may be shown: no user, no password, no option that may hold one.
 
-    >>> shown("redis://me:s3cret@box:6379/0?ssl_ca_certs=x&space=team")
+    >>> redacted("redis://me:s3cret@box:6379/0?ssl_ca_certs=x&space=team")
     'redis://box:6379/0?space=team'
-    >>> shown("redis://:s3/cret@box")
+    >>> redacted("redis://:s3/cret@box")
     'redis://...'
-    >>> shown("redis:me:s3cret@box")
+    >>> redacted("redis:me:s3cret@box")
     '...'
     """
     scheme, separator, rest = address.partition("://")
-    if not separator or _hides(scheme):
+    # ``redis:/:s3cret@x://`` is not a scheme.
+    if not separator or not scheme.replace("+", "").replace("-", "").isalnum():
         return HIDDEN if "@" in address else address
     if scheme == "sqlite":
         return address
@@ -50,17 +51,12 @@ def check_server(address: str) -> str:
             "# as %23 and @ as %40"
         )
     for host in authority.rpartition("@")[2].split(","):
-        _check_host(host, shown(address))
+        _check_host(host, redacted(address))
     return address
 
 
-def _hides(scheme: str) -> bool:
-    """``redis:/:s3cret@x://`` is no scheme."""
-    return not scheme.replace("+", "").replace("-", "").isalnum()
-
-
 def _split(rest: str) -> tuple[str, str]:
-    """Who and where, and what comes behind it."""
+    """The user and host, and what comes behind them."""
     end = min((at for at in map(rest.find, _ENDS) if at >= 0), default=len(rest))
     return rest[:end], rest[end:]
 

@@ -1,4 +1,4 @@
-"""What the world told us, as one vocabulary.
+"""What providers and agents told us, as one vocabulary.
 
 A ``Signal`` is built once, at the edge, from whatever the provider or an agent's stream said; everything
 behind it speaks only of kinds. Strict in meaning: what cannot be told is ``UNKNOWN``, never a throttle.
@@ -9,7 +9,8 @@ behind it speaks only of kinds. Strict in meaning: what cannot be told is ``UNKN
     a person's turn    credit gone, auth                   trying again changes nothing
     not about load     client error, server error, unknown
 
-Who builds them: ``provider/http_response.py`` from an HTTP answer, ``runtimes/`` from the stream of an agent.
+``provider/http_response.py`` builds them from an HTTP answer, ``runtimes/`` from the stream of an agent. How
+the agent's run ended is an ``End``.
 """
 
 from __future__ import annotations
@@ -60,6 +61,17 @@ LIMITING = frozenset(
     {SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP, SignalKind.CREDIT_GONE}
 )
 """Kinds that end a run as *limited*: nothing was wrong with the work itself."""
+
+
+class End(Enum):
+    """How an agent's run ended, judged from its stream and its exit status."""
+
+    FINISHED = "finished"
+    LIMITED = "limited"
+    """The provider would not serve it now; nothing was wrong with the work."""
+    FAILED = "failed"
+    KILLED = "killed"
+    UNKNOWN = "unknown"
 
 
 class Certainty(Enum):

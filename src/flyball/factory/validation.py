@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flyball.core.budget.limits import guard_of
+from flyball.core.budget.limits import budget_action
 from flyball.core.tasks.dependencies import DependencyGraph
-from flyball.core.tasks.footprint import check_footprint, footprint_of
+from flyball.core.tasks.footprint import check_footprint, effective_footprint
 from flyball.core.tasks.labels import Spelling
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import FlyballError, GitError, SourceError, StoreError, UsageError
@@ -98,7 +98,7 @@ def _check_ceilings(config: ProjectConfig) -> Iterator[ConfigFinding]:
 
     if any(_check_account(config)):
         return  # that is said already
-    guard = guard_of(None, config.budget.guard)
+    guard = budget_action(None, config.budget.guard)
     try:
         for each in unmeasurable(config, home()):
             yield ConfigFinding(each.key, each.words, "problem" if each.refuses(guard) else "note")
@@ -216,7 +216,7 @@ def check_labels(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
 
 
 def _check_footprint(task: Task, config: ProjectConfig) -> Iterator[ConfigFinding]:
-    footprint = footprint_of(task.footprint, task.labels, config.areas)
+    footprint = effective_footprint(task.footprint, task.labels, config.areas)
     if footprint is None:
         return
     try:

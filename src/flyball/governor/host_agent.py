@@ -23,10 +23,11 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from flyball.core.server_url import redacted
 from flyball.errors import FlyballError, StoreError
 from flyball.governor import acquisition
 from flyball.governor.drivers import run_sync
-from flyball.governor.state_url import home, open_store, resolve, shown
+from flyball.governor.state_url import home, open_store, resolve
 from flyball.host.background_thread import Linger
 from flyball.host.lock_file import LongLock
 from flyball.host.process import alive, me
@@ -68,7 +69,7 @@ def ensure(address: str) -> None:
 def _lock(address: str) -> LongLock:
     """Held by the one warden of this host for a server, as long as it lives."""
     host, folder = me(), home()
-    where = f"{shown(address)} {host.host} {host.boot} {host.pidns}"
+    where = f"{redacted(address)} {host.host} {host.boot} {host.pidns}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return LongLock(folder / f"warden-{hashlib.sha256(where.encode()).hexdigest()[:16]}.lock")
 

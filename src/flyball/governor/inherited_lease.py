@@ -11,8 +11,8 @@ import os
 from typing import TypeGuard
 
 from flyball.core.pool.model import Claim
+from flyball.core.server_url import redacted
 from flyball.errors import UsageError
-from flyball.governor.state_url import shown
 
 VARIABLE = "FLYBALL_LEASE"
 
@@ -20,7 +20,7 @@ VARIABLE = "FLYBALL_LEASE"
 def exported(address: str, pool: str, claim_id: int) -> str:
     """The value of the variable for a child that runs under this lease too."""
     # Without the password: an environment is read by many.
-    at = shown(address)
+    at = redacted(address)
     kept = [entry for entry in _entries() if (entry.get("at"), entry.get("pool")) != (at, pool)]
     return json.dumps([*kept, {"at": at, "pool": pool, "id": claim_id}])
 
@@ -28,7 +28,7 @@ def exported(address: str, pool: str, claim_id: int) -> str:
 def inherited(address: str, pool: str) -> int | None:
     """The lease on this pool that we already run under, if any."""
     entries = _entries()
-    at = shown(address) if entries else ""
+    at = redacted(address) if entries else ""
     for entry in entries:
         found = entry.get("id")
         if entry.get("at") == at and entry.get("pool") == pool and _is_id(found):

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, cast
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import PoolChanges, check_timeout
 from flyball.core.pool.verdict import Verdict, VerdictKind, granted_verdict, one_line
+from flyball.core.server_url import redacted
 from flyball.errors import UsageError
 from flyball.governor import acquisition, inherited_lease
 from flyball.governor.ask import AskRequest, ask_of
 from flyball.governor.drivers import run_async, run_sync
 from flyball.governor.lease import Lease, OnKept, log_kept
 from flyball.governor.loop_mailbox import LoopMailbox, LoopMailboxes
-from flyball.governor.state_url import on_server, open_box, open_store, same_place, shown
+from flyball.governor.state_url import on_server, open_box, open_store, same_place
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify
 from flyball.stores.port import AfterCommit, AtHand, Release, Store
@@ -81,7 +82,7 @@ class Internals:
 
     def __init__(self, address: str, observers: list[acquisition.Observer]) -> None:
         self.address, self.observers = address, observers
-        self.place = shown(address)
+        self.place = redacted(address)
         """The address for people: without credentials."""
         self.on_kept: OnKept = log_kept
         """Hears of a release that could not be written now, and why."""

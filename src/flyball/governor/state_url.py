@@ -7,8 +7,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flyball.core.server_url import check_server
-from flyball.core.server_url import shown as shown
+from flyball.core.server_url import check_server, redacted
 from flyball.errors import StoreError, UsageError
 from flyball.host import resources as machine_memory
 from flyball.host.clock import boot_seconds
@@ -67,7 +66,7 @@ def resolve(url: str | None = None) -> str:
     if scheme in SERVERS and rest.strip("/"):
         return check_server(address)
     raise UsageError(
-        f"cannot use {shown(address)!r} as the place for state (FLYBALL_URL); this version knows memory:, "
+        f"cannot use {redacted(address)!r} as the place for state (FLYBALL_URL); this version knows memory:, "
         "sqlite:///absolute/path.db, redis://host:6379/0 (rediss://, valkey://), redis+cluster://host:6379 "
         "and postgresql://host:5432/database"
     )

@@ -17,8 +17,8 @@ from flyball.core.pool.model import Claim, Phase
 from flyball.core.pool.plan import spacing_s
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import LEASE_BACKSTOP_S, RESERVED
-from flyball.core.share_lease.allotment import silent
-from flyball.core.share_lease.renewal import ShareLease, expired
+from flyball.core.share_lease.allotment import is_silent
+from flyball.core.share_lease.renewal import ShareLease, is_expired
 from flyball.core.share_lease.timing import ShareTiming
 from flyball.governor.acquisition import HEARD_S
 from flyball.host.process import alive, here, stands_still
@@ -84,7 +84,7 @@ class HostStatus:
 
 def shares_of(leases: Iterable[ShareLease], terms: ShareTiming, *, now: float) -> tuple[ShareStatus, ...]:
     """Those whose time is not up: what the others held is free for the next ask."""
-    return tuple(_share(lease, terms, now) for lease in leases if not expired(lease, now=now))
+    return tuple(_share(lease, terms, now) for lease in leases if not is_expired(lease, now=now))
 
 
 def _share(lease: ShareLease, terms: ShareTiming, now: float) -> ShareStatus:
@@ -100,7 +100,7 @@ def _share(lease: ShareLease, terms: ShareTiming, now: float) -> ShareStatus:
         weight=lease.weight,
         owed=lease.owed,
         draining=lease.draining,
-        silent=silent(lease, terms, now=now),
+        silent=is_silent(lease, terms, now=now),
         fenced=renewed_s_ago >= terms.fence_s,
         renewed_s_ago=renewed_s_ago,
         expires_in_s=lease.expires_at - now,

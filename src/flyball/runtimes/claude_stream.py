@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from flyball.core.budget.usage_windows import UsageReport, believable
+from flyball.core.budget.usage_windows import UsageReport, is_believable
 from flyball.core.durations import number, sensible_s
 from flyball.core.signals import Certainty, Signal, SignalKind
 from flyball.runtimes import error_text
@@ -67,7 +67,7 @@ def _report(name: object, window: Mapping[str, Any], wall_s: float) -> UsageRepo
     fraction, resets_at = number(window.get("utilization")), number(window.get("resetsAt"))
     if window.get("status") == "rejected":
         fraction = max(1.0, fraction or 0.0)
-    if not isinstance(name, str) or fraction is None or not believable(fraction, resets_at, wall_s):
+    if not isinstance(name, str) or fraction is None or not is_believable(fraction, resets_at, wall_s):
         return None
     return UsageReport(name=SCOPES.get(name, name[:40]), fraction=fraction, at=wall_s, resets_at=resets_at)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flyball.core.signals import Certainty, Signal, SignalKind
+from flyball.core.signals import Certainty, End, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.host.exit_status import LIMITED
-from flyball.runtimes.port import Assignment, End, Ending, Launch, Progress
+from flyball.runtimes.port import Assignment, Ending, Launch, Progress
 from flyball.runtimes.stream_reader import by_exit
 
 

@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from flyball.core.durations import number
-from flyball.core.signals import Certainty, Signal, SignalKind
+from flyball.core.signals import Certainty, End, Signal, SignalKind
 from flyball.runtimes import error_text
 from flyball.runtimes import launch_arguments as command_line
-from flyball.runtimes.port import Assignment, End, Ending, Launch, Progress, Tokens
+from flyball.runtimes.port import Assignment, Ending, Launch, Progress, Tokens
 from flyball.runtimes.stream_reader import (
     Event,
     LineReader,

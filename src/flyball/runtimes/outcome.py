@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from flyball.core.pool.model import Outcome
-from flyball.core.signals import Signal
+from flyball.core.signals import End, Signal
 from flyball.errors import StoreError
-from flyball.runtimes.port import End, Ending, Progress
+from flyball.runtimes.port import Ending, Progress
 
 _OUTCOMES = {End.FINISHED: Outcome.FINISHED, End.FAILED: Outcome.FAILED}
 

@@ -22,24 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from flyball.core.signals import Signal
+from flyball.core.signals import End, Signal
 
 if TYPE_CHECKING:
     from flyball.core.budget.usage_windows import UsageReport
-
-
-class End(Enum):
-    """How a run ended, in one word."""
-
-    FINISHED = "finished"
-    LIMITED = "limited"
-    """The provider would not serve it now; nothing was wrong with the work."""
-    FAILED = "failed"
-    KILLED = "killed"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ import msgspec
 
 from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.durations import number, sensible_s
-from flyball.core.signals import LIMITING, Signal, SignalKind
+from flyball.core.signals import LIMITING, End, Signal, SignalKind
 from flyball.runtimes import error_text
-from flyball.runtimes.port import End, Ending, Progress, Tokens
+from flyball.runtimes.port import Ending, Progress, Tokens
 
 LINE_LIMIT = 1 << 20
 _STEP = 1 << 18

@@ -26,8 +26,8 @@ from flyball.core.share_lease.renewal import (
     Reply,
     ShareBudget,
     ShareLease,
+    enter_epoch,
     evict,
-    in_epoch,
     lease_name,
 )
 from flyball.core.share_lease.renewal import renew as renewed_by
@@ -119,7 +119,7 @@ def _current_budget(session: PoolSession) -> ShareBudget:
     if kept is None:
         budget = ShareBudget(cap=0, terms=terms, epoch=life.epoch, learning_until=life.since + terms.lease_s)
     else:
-        budget = in_epoch(replace(kept, terms=terms), life.epoch, now=session.now)
+        budget = enter_epoch(replace(kept, terms=terms), life.epoch, now=session.now)
     cap = cap_for(session, budget)
     return replace(budget, cap=cap, dirty=budget.dirty or cap != budget.cap)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from flyball.core.signals import Signal
-from flyball.runtimes.port import Assignment, End, Ending, Runtime
+from flyball.core.signals import End, Signal
+from flyball.runtimes.port import Assignment, Ending, Runtime
 from flyball.testing.store_checks.scenario import expect, expect_equal
 
 WALL_S = 1_794_728_000.0

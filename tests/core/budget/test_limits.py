@@ -13,12 +13,12 @@ from flyball.core.budget.limits import (
     BudgetAction,
     Level,
     Thresholds,
-    api_spend_refused,
-    guard_of,
-    level_of,
+    allowed_width,
+    api_spend_refusal,
+    budget_action,
     preflight,
-    width_of,
     worst,
+    worst_level,
 )
 from flyball.core.budget.usage_windows import (
     BUILT_IN,
@@ -29,7 +29,7 @@ from flyball.core.budget.usage_windows import (
     UsageReport,
     WindowTerms,
     WindowUsage,
-    stand,
+    measure_window,
 )
 from tests.cases import every
 
@@ -78,35 +78,38 @@ def full(
 )
 def test_the_worse_of_two_windows_decides(five: float, seven: float, level: Level, width: int) -> None:
     standings = [full(five), full(seven, "7d")]
-    assert level_of(standings, TERMS) is level
-    assert width_of(10, standings, TERMS) == width
+    assert worst_level(standings, TERMS) is level
+    assert allowed_width(10, standings, TERMS) == width
 
 
 def test_without_an_enforced_window_nothing_is_narrowed() -> None:
-    advisory = stand(BUILT_IN[0], None, spent(1e6), NOW)
+    advisory = measure_window(BUILT_IN[0], None, spent(1e6), NOW)
     assert not advisory.enforced
-    assert (level_of([advisory], TERMS), width_of(3, [advisory], TERMS)) == (Level.OK, 3)
+    assert (worst_level([advisory], TERMS), allowed_width(3, [advisory], TERMS)) == (Level.OK, 3)
     assert preflight([advisory], Asked(cost_usd=1e6), TERMS, NOW) is None
 
 
 def test_a_calibrated_window_that_cannot_be_measured_counts_as_full() -> None:
-    standing = stand(FIVE, None, None, NOW)
+    standing = measure_window(FIVE, None, None, NOW)
     assert standing.unmeasured
-    assert level_of([standing], TERMS) is Level.STOP
+    assert worst_level([standing], TERMS) is Level.STOP
     assert "cannot be measured" in standing.words()
 
 
 def test_a_ceiling_measured_with_everybody_s_spending_is_not_compared_with_ours_alone() -> None:
     everybody = replace(FIVE, whole=True)
-    assert stand(everybody, None, spent(1.0, whole=False), NOW).unmeasured
-    assert not stand(everybody, None, spent(1.0), NOW).unmeasured
-    assert not stand(FIVE, None, spent(1.0, whole=False), NOW).unmeasured
+    assert measure_window(everybody, None, spent(1.0, whole=False), NOW).unmeasured
+    assert not measure_window(everybody, None, spent(1.0), NOW).unmeasured
+    assert not measure_window(FIVE, None, spent(1.0, whole=False), NOW).unmeasured
 
 
 def test_calibrating_one_window_leaves_the_other_advisory() -> None:
-    standings = [stand(FIVE, None, spent(10.0), NOW), stand(BUILT_IN[1], None, spent(10.0), NOW)]
+    standings = [
+        measure_window(FIVE, None, spent(10.0), NOW),
+        measure_window(BUILT_IN[1], None, spent(10.0), NOW),
+    ]
     assert [each.enforced for each in standings] == [True, False]
-    assert level_of(standings, TERMS) is Level.OK
+    assert worst_level(standings, TERMS) is Level.OK
 
 
 dollars = st.floats(0, 500, allow_nan=False)
@@ -117,20 +120,20 @@ parts = st.floats(0, 1.5, allow_nan=False)
 def test_one_window_s_calibration_never_changes_another_s_level(
     ceiling: float | None, other: float, usd: float
 ) -> None:
-    seven = stand(replace(BUILT_IN[1], ceiling_usd=other), None, spent(usd), NOW)
-    five = stand(replace(BUILT_IN[0], ceiling_usd=ceiling), None, spent(usd), NOW)
-    assert stand(replace(BUILT_IN[1], ceiling_usd=other), None, spent(usd), NOW) == seven
+    seven = measure_window(replace(BUILT_IN[1], ceiling_usd=other), None, spent(usd), NOW)
+    five = measure_window(replace(BUILT_IN[0], ceiling_usd=ceiling), None, spent(usd), NOW)
+    assert measure_window(replace(BUILT_IN[1], ceiling_usd=other), None, spent(usd), NOW) == seven
     if ceiling is None:
-        assert level_of([five, seven], TERMS) is level_of([seven], TERMS)
-    assert level_of([five, seven], TERMS) >= level_of([seven], TERMS)
+        assert worst_level([five, seven], TERMS) is worst_level([seven], TERMS)
+    assert worst_level([five, seven], TERMS) >= worst_level([seven], TERMS)
 
 
 @given(less=dollars, more=dollars, width=st.integers(1, 50))
 def test_more_spending_never_means_more_width_or_a_lower_level(less: float, more: float, width: int) -> None:
     less, more = min(less, more), max(less, more)
-    before, after = (stand(FIVE, None, spent(usd), NOW) for usd in (less, more))
-    assert level_of([after], TERMS) >= level_of([before], TERMS)
-    assert width_of(width, [after], TERMS) <= width_of(width, [before], TERMS)
+    before, after = (measure_window(FIVE, None, spent(usd), NOW) for usd in (less, more))
+    assert worst_level([after], TERMS) >= worst_level([before], TERMS)
+    assert allowed_width(width, [after], TERMS) <= allowed_width(width, [before], TERMS)
 
 
 @given(part=parts, width=st.integers(1, 50), marks=st.tuples(parts, parts, parts).map(sorted))
@@ -169,7 +172,7 @@ def test_what_fits_no_window_at_all_starts_in_an_empty_one() -> None:
 def test_a_window_of_one_model_is_only_for_that_model() -> None:
     opus = replace(full(0.97, "7d opus"), model="opus")
     standings = [full(0.1), opus]
-    assert level_of(standings, TERMS) is Level.OK
+    assert worst_level(standings, TERMS) is Level.OK
     assert preflight(standings, Asked(model="sonnet"), TERMS, NOW) is None
     assert preflight(standings, Asked(model="claude-opus-4"), TERMS, NOW) is not None
     found = worst(standings, "opus")
@@ -182,36 +185,36 @@ def test_a_window_of_one_model_is_only_for_that_model() -> None:
 
 def test_a_report_is_believed_before_a_calibration_until_its_window_ends() -> None:
     report = UsageReport(name="5h", fraction=0.93, at=NOW - 60, resets_at=NOW + 600)
-    standing = stand(FIVE, report, spent(1.0, ago_s=120), NOW)
+    standing = measure_window(FIVE, report, spent(1.0, ago_s=120), NOW)
     assert standing.fraction == Figure(0.93, UsageCertainty.REPORTED)
     assert (standing.start, standing.end) == (NOW + 600 - 5 * HOUR, NOW + 600)
-    later = stand(FIVE, report, spent(1.0, ago_s=-650), NOW + 700)
+    later = measure_window(FIVE, report, spent(1.0, ago_s=-650), NOW + 700)
     assert later.fraction == Figure(0.01, UsageCertainty.MEASURED)
     assert later.start == NOW + 600, "and the grid goes through the reset that it told"
 
 
 def test_a_reported_window_needs_no_calibration_and_no_source() -> None:
     report = UsageReport(name="5h", fraction=0.96, at=NOW - 60, resets_at=NOW + 600)
-    assert level_of([stand(BUILT_IN[0], report, None, NOW)], TERMS) is Level.STOP
+    assert worst_level([measure_window(BUILT_IN[0], report, None, NOW)], TERMS) is Level.STOP
 
 
 def test_a_report_without_a_reset_is_over_with_its_window() -> None:
     report = UsageReport(name="5h", fraction=0.96, at=NOW - 60)
-    assert stand(BUILT_IN[0], report, None, NOW).enforced
-    assert not stand(BUILT_IN[0], report, None, NOW + 5 * HOUR).enforced
+    assert measure_window(BUILT_IN[0], report, None, NOW).enforced
+    assert not measure_window(BUILT_IN[0], report, None, NOW + 5 * HOUR).enforced
 
 
 def test_what_was_spent_since_a_report_is_added_to_it() -> None:
     report = UsageReport(name="5h", fraction=0.5, at=NOW - 600, resets_at=NOW + HOUR)
     pieces = [UsageItem(NOW - 1200, NOW - 1200, 10.0), UsageItem(NOW - 60, NOW - 60, 4.0)]
-    standing = stand(BUILT_IN[0], report, Spend("test", pieces), NOW)
+    standing = measure_window(BUILT_IN[0], report, Spend("test", pieces), NOW)
     assert standing.ceiling == Figure(20.0, UsageCertainty.ESTIMATED), "10 dollars were half of it"
     assert standing.fraction == Figure(0.7, UsageCertainty.ESTIMATED)
 
 
 def test_a_small_part_says_nothing_about_the_ceiling() -> None:
     report = UsageReport(name="5h", fraction=0.01, at=NOW - 600, resets_at=NOW + HOUR)
-    assert stand(BUILT_IN[0], report, spent(10.0, ago_s=1200), NOW).ceiling is None
+    assert measure_window(BUILT_IN[0], report, spent(10.0, ago_s=1200), NOW).ceiling is None
 
 
 # -- spending -----------------------------------------------------------------------------------------------
@@ -235,7 +238,7 @@ def test_what_is_known_for_certain_is_the_floor() -> None:
 
 def test_windows_stand_on_one_grid_for_everybody() -> None:
     day = WindowTerms(name="day", length_s=86400.0)
-    standing = stand(day, None, None, 86400.0 * 3 + 5)
+    standing = measure_window(day, None, None, 86400.0 * 3 + 5)
     assert (standing.start, standing.end) == (86400.0 * 3, 86400.0 * 4)
 
 
@@ -243,16 +246,16 @@ def test_windows_stand_on_one_grid_for_everybody() -> None:
 
 
 def test_the_run_s_word_the_project_s_the_baseline() -> None:
-    assert guard_of("off", "enforce") is BudgetAction.OFF
-    assert guard_of(None, "advisory") is BudgetAction.ADVISORY
-    assert guard_of(None, None) is BudgetAction.ENFORCE
+    assert budget_action("off", "enforce") is BudgetAction.OFF
+    assert budget_action(None, "advisory") is BudgetAction.ADVISORY
+    assert budget_action(None, None) is BudgetAction.ENFORCE
 
 
 @every("flag", [True, False])
 @every("setting", ["explicit", "never"])
 @every("env, there", [("WORK_KEY", True), ("WORK_KEY", False), ("", False)])
 def test_an_api_key_needs_all_three(flag: bool, setting: str, env: str, there: bool) -> None:
-    refused = api_spend_refused(flag=flag, setting=setting, key_env=env, key_there=there)
+    refused = api_spend_refusal(flag=flag, setting=setting, key_env=env, key_there=there)
     assert (refused == "") is (flag and setting == "explicit" and there)
 
 
@@ -261,10 +264,12 @@ def test_what_a_person_saw_spent_counts_until_that_window_is_over() -> None:
     ours = Spend(
         "ledger", [UsageItem(18_050.0, 18_050.0, 1.0), UsageItem(18_200.0, 18_200.0, 0.2)], whole=False
     )
-    now = stand(terms, None, ours, 18_300.0)
+    now = measure_window(terms, None, ours, 18_300.0)
     assert now.full == pytest.approx(0.98), "seen, and what was spent since"
     assert now.fraction is not None
     assert now.fraction.tag is UsageCertainty.ESTIMATED
-    assert stand(terms, None, ours, 36_001.0).full == 0.0
+    assert measure_window(terms, None, ours, 36_001.0).full == 0.0
     much = Spend("ledger", [UsageItem(18_050.0, 18_050.0, 12.0)], whole=False)
-    assert stand(terms, None, much, 18_300.0).full == pytest.approx(1.2), "what is measured may be more"
+    assert measure_window(terms, None, much, 18_300.0).full == pytest.approx(1.2), (
+        "what is measured may be more"
+    )

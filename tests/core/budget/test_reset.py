@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.budget.limits import Asked, SlowStart, Thresholds, preflight
-from flyball.core.budget.usage_windows import BUILT_IN, Spend, UsageItem, stand
+from flyball.core.budget.usage_windows import BUILT_IN, Spend, UsageItem, measure_window
 
 LENGTH = 18_000.0
 FIVE = replace(BUILT_IN[0], ceiling_usd=10.0)
@@ -16,7 +16,7 @@ FIVE = replace(BUILT_IN[0], ceiling_usd=10.0)
 
 def starts(now: float, spent: float, *, cost: float, duration_s: float) -> bool:
     spend = Spend("test", [UsageItem(1.0, 1.0, spent)])
-    standing = stand(FIVE, None, spend, now)
+    standing = measure_window(FIVE, None, spend, now)
     asked = Asked(cost_usd=cost, duration_s=duration_s)
     return preflight([standing], asked, Thresholds(), now) is None
 
@@ -53,4 +53,4 @@ def test_whoever_waits_as_told_may_start(started: int, now: float, step: float) 
     slow = SlowStart(0.0, started, step)
     wait_s = slow.wait_s(now)
     assert wait_s >= 0
-    assert started < slow.allowed(now + wait_s + 1e-6 * (1 + now))
+    assert started < slow.allowed_by(now + wait_s + 1e-6 * (1 + now))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flyball.core.pool.rate_window import learn
 from flyball.core.provider.http_response import from_http
-from flyball.core.provider.rate_limit_headers import told_buckets
+from flyball.core.provider.rate_limit_headers import parse_ratelimit
 from flyball.core.signals import Bucket, SignalKind
 from tests.cases import every
 
@@ -27,7 +27,7 @@ from tests.cases import every
     ],
 )
 def test_what_says_nothing_that_can_be_counted_is_left_out(field: str, policy: str) -> None:
-    assert told_buckets(field, policy) == {}
+    assert parse_ratelimit(field, policy) == {}
 
 
 @every(
@@ -48,7 +48,7 @@ def test_what_says_nothing_that_can_be_counted_is_left_out(field: str, policy: s
     ],
 )
 def test_a_field_is_read_as_far_as_it_makes_sense(field: str, policy: str, bucket: Bucket) -> None:
-    assert list(told_buckets(field, policy).values()) == [bucket]
+    assert list(parse_ratelimit(field, policy).values()) == [bucket]
 
 
 def test_of_several_policies_the_one_with_least_left_is_told() -> None:
@@ -86,7 +86,7 @@ def test_the_mirror_refills_as_the_policy_says() -> None:
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_nothing_raises_and_what_is_told_is_sane(field: str, policy: str) -> None:
-    for bucket in (*told_buckets(field, policy).values(), *from_http(200, {"ratelimit": field}).buckets):
+    for bucket in (*parse_ratelimit(field, policy).values(), *from_http(200, {"ratelimit": field}).buckets):
         assert bucket.remaining >= 0
         assert bucket.limit is None or bucket.remaining <= bucket.limit
         assert bucket.reset_s is None or bucket.reset_s >= 0
@@ -97,4 +97,4 @@ PIECES = ('"a"', ";r=5", ";t=1", ",", "=", '"', ";q=9", ";w=60", "\\", "limit=1"
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60))
 def test_a_field_of_broken_pieces_takes_no_time(pieces: list[str]) -> None:
-    told_buckets("".join(pieces), "".join(reversed(pieces)))
+    parse_ratelimit("".join(pieces), "".join(reversed(pieces)))

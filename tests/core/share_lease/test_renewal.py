@@ -12,9 +12,9 @@ from flyball.core.share_lease.renewal import (
     RenewedShare,
     ShareBudget,
     ShareLease,
+    enter_epoch,
     evict,
-    expired,
-    in_epoch,
+    is_expired,
     lease_name,
     renew,
 )
@@ -160,7 +160,7 @@ def test_an_expired_lease_that_was_not_evicted_is_renewed_as_if_nothing_had_happ
     row = replace(lease(3, target=3), expires_at=NOW - 1)
     done = renewed(row, renewal(3), pot(8, held=8))
     assert done.lease.slots == 3
-    assert not expired(done.lease, now=NOW)
+    assert not is_expired(done.lease, now=NOW)
 
 
 def test_eviction_takes_what_is_over_and_nothing_else() -> None:
@@ -227,8 +227,8 @@ def test_while_the_store_learns_a_fenced_holder_may_finish_and_not_refill() -> N
 def test_another_life_of_the_store_starts_by_learning_for_the_length_of_a_lease() -> None:
     terms = ShareTiming(grace_s=3)
     before = ShareBudget(cap=8, epoch="run 1", terms=terms)
-    assert in_epoch(before, "run 1", now=NOW) is before
-    after = in_epoch(before, "run 2", now=NOW)
+    assert enter_epoch(before, "run 1", now=NOW) is before
+    after = enter_epoch(before, "run 2", now=NOW)
     assert (after.epoch, after.learning_until) == ("run 2", NOW + 7)
 
 

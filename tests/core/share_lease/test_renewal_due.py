@@ -8,13 +8,13 @@ from flyball.core.share_lease.holder import (
     Due,
     HolderState,
     RenewalReason,
-    due,
     leave,
-    missed,
+    next_renewal,
+    note_reason,
     notice,
+    on_missed,
     receive,
     send,
-    sent_for,
 )
 from flyball.core.share_lease.renewal import Reply
 from flyball.core.share_lease.timing import ShareTiming
@@ -36,7 +36,7 @@ def answered(
 
 
 def next_due(holding: HolderState, *, in_flight: int = 0, wants: int = 0, now: float = 0.0) -> Due:
-    return due(holding, in_flight=in_flight, wants=wants, terms=TERMS, now=now)
+    return next_renewal(holding, in_flight=in_flight, wants=wants, terms=TERMS, now=now)
 
 
 def test_the_first_renewal_goes_out_at_once() -> None:
@@ -51,7 +51,7 @@ def test_in_a_steady_state_there_is_only_the_beat() -> None:
 
 def test_a_failed_renewal_is_tried_again_after_a_quarter_beat() -> None:
     after, renewal = send(answered(4), now=1.0, in_flight=0, wants=0)
-    assert next_due(missed(after, seq=renewal.seq, now=1.1)) == Due(1.35, RenewalReason.RETRY)
+    assert next_due(on_missed(after, seq=renewal.seq, now=1.1)) == Due(1.35, RenewalReason.RETRY)
 
 
 def test_one_that_hangs_is_waited_for_longer_each_time() -> None:
@@ -82,9 +82,9 @@ def test_work_that_ends_above_a_lowered_gate_is_pushed() -> None:
 
 
 def test_eager_renewals_are_a_twentieth_of_a_beat_apart() -> None:
-    lowered = sent_for(answered(5, gate=2), Due(float("-inf"), RenewalReason.PUSH), now=0.5)
+    lowered = note_reason(answered(5, gate=2), Due(float("-inf"), RenewalReason.PUSH), now=0.5)
     assert next_due(lowered, in_flight=3) == Due(0.55, RenewalReason.PUSH)
-    assert sent_for(lowered, Due(1.0, RenewalReason.BEAT), now=1.0) is lowered
+    assert note_reason(lowered, Due(1.0, RenewalReason.BEAT), now=1.0) is lowered
 
 
 def test_a_starved_holder_pulls_what_is_promised_and_doubles_the_wait_until_the_beat_is_sooner() -> None:
@@ -93,7 +93,7 @@ def test_a_starved_holder_pulls_what_is_promised_and_doubles_the_wait_until_the_
     for _ in range(8):
         pull = next_due(starved, in_flight=1, wants=9)
         waits.append(round(pull.at, 3))
-        starved = sent_for(starved, pull, now=pull.at)
+        starved = note_reason(starved, pull, now=pull.at)
     assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
     assert next_due(starved, in_flight=1, wants=9).why is RenewalReason.BEAT
 
@@ -105,7 +105,7 @@ def test_who_needs_no_more_does_not_pull() -> None:
 def test_new_hunger_is_told_once_and_a_flutter_not_at_every_turn() -> None:
     content = answered(2, wants=1)
     assert next_due(content, in_flight=2, wants=5) == Due(float("-inf"), RenewalReason.PULL)
-    told = sent_for(content, Due(float("-inf"), RenewalReason.PULL), now=0.5)
+    told = note_reason(content, Due(float("-inf"), RenewalReason.PULL), now=0.5)
     assert next_due(told, in_flight=2, wants=5) == Due(0.75, RenewalReason.PULL)
 
 

@@ -9,12 +9,12 @@ import pytest
 from flyball.core.share_lease.holder import (
     HolderState,
     OnOutage,
-    fenced,
-    gone,
+    has_left,
+    is_fenced,
     leave,
     limit,
-    missed,
     notice,
+    on_missed,
     receive,
     send,
 )
@@ -51,7 +51,7 @@ def holding(slots: int, *, now: float = 0.0) -> HolderState:
 
 
 def test_before_the_first_grant_nothing_is_admitted() -> None:
-    assert fenced(fresh(), now=0.0)
+    assert is_fenced(fresh(), now=0.0)
     assert limit(fresh(), now=0.0) == 0
 
 
@@ -99,7 +99,7 @@ def test_a_reply_counts_once() -> None:
 
 def test_a_reply_to_a_renewal_that_was_given_up_does_not_count() -> None:
     after, renewal = sent(holding(5), now=1.0)
-    given_up = missed(after, seq=renewal.seq, now=1.5)
+    given_up = on_missed(after, seq=renewal.seq, now=1.5)
     assert receive(given_up, told(renewal.seq, 9), now=1.6, terms=TERMS) is given_up
 
 
@@ -111,7 +111,7 @@ def test_a_stale_answer_says_nothing() -> None:
 def test_a_failure_of_an_older_renewal_is_no_news() -> None:
     after, renewal = sent(holding(5), now=1.0)
     newer, _ = sent(after, now=1.2)
-    assert missed(newer, seq=renewal.seq, now=1.3) is newer
+    assert on_missed(newer, seq=renewal.seq, now=1.3) is newer
 
 
 def test_a_reply_that_takes_what_was_declared_is_a_bug_of_the_store() -> None:
@@ -184,15 +184,15 @@ def test_leaving_admits_nothing_and_gives_back_bit_by_bit() -> None:
     assert limit(going, now=9.0, on_outage=OnOutage.LOCAL, local=3) == 0
     after, renewal = sent(going, now=0.1, in_flight=2)
     assert (renewal.holds, renewal.leaving) == (2, True)
-    assert not gone(receive(after, told(renewal.seq, 2, 0), now=0.2, terms=TERMS), in_flight=0)
+    assert not has_left(receive(after, told(renewal.seq, 2, 0), now=0.2, terms=TERMS), in_flight=0)
 
 
 def test_one_is_gone_when_the_store_knows_that_it_holds_nothing() -> None:
     going = leave(holding(0))
-    assert not gone(going, in_flight=0), "nobody was told yet"
+    assert not has_left(going, in_flight=0), "nobody was told yet"
     after, renewal = sent(going, now=0.1)
-    assert not gone(after, in_flight=0), "nobody has answered yet"
-    assert not gone(missed(after, seq=renewal.seq, now=0.2), in_flight=0)
+    assert not has_left(after, in_flight=0), "nobody has answered yet"
+    assert not has_left(on_missed(after, seq=renewal.seq, now=0.2), in_flight=0)
     heard = receive(after, told(renewal.seq, 0), now=0.2, terms=TERMS)
-    assert gone(heard, in_flight=0)
-    assert not gone(replace(heard, leaving=True), in_flight=1)
+    assert has_left(heard, in_flight=0)
+    assert not has_left(replace(heard, leaving=True), in_flight=1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.share_lease.timing import ShareTiming, terms_for
+from flyball.core.share_lease.timing import ShareTiming, timing_for
 from flyball.errors import UsageError
 
 
@@ -28,7 +28,7 @@ def test_a_holder_is_fenced_before_its_store_may_evict_it(beat_s: float, drift: 
 
 @given(st.floats(0.01, 100))
 def test_the_heartbeat_alone_makes_terms_with_room_for_a_miss(beat_s: float) -> None:
-    terms = terms_for(beat_s, grace_s=7)
+    terms = timing_for(beat_s, grace_s=7)
     assert terms.fence_s > 3 * beat_s
     assert terms.lease_s == terms.ttl_s + 7
 

@@ -13,7 +13,7 @@ from flyball.core.tasks.footprint import (
     Taken,
     check_footprint,
     conflict,
-    footprint_of,
+    effective_footprint,
 )
 from flyball.errors import UsageError
 from tests.cases import every
@@ -181,11 +181,11 @@ def test_an_answer_changes_when_something_is_taken() -> None:
 def test_a_footprint_is_declared_or_labelled_or_an_area(
     declared: Footprint | None, labels: list[str], expected: Footprint | None
 ) -> None:
-    assert footprint_of(declared, labels, AREAS) == expected
+    assert effective_footprint(declared, labels, AREAS) == expected
 
 
 def test_a_label_without_a_token_may_touch_anything() -> None:
-    found = footprint_of(None, ["fp:"], {})
+    found = effective_footprint(None, ["fp:"], {})
     assert conflict(found, reads("somewhere")) is not None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flyball.core.tasks.labels import POLICIES, LandingPolicy, Spelling, policy_of, retry_tier
+from flyball.core.tasks.labels import POLICIES, LandingPolicy, Spelling, landing_policy, retry_tier
 from flyball.core.tasks.task import Task
 from tests.cases import every
 
@@ -14,15 +14,15 @@ def task(*labels: str) -> Task:
 @every("label", ["merge:manuel", "merge:", "merge: auto", "merge:Auto", "MERGE:auto"])
 @every("others", [(), ("merge:auto",)])
 def test_a_policy_that_cannot_be_made_out_never_lands_by_itself(label: str, others: tuple[str, ...]) -> None:
-    assert policy_of([task(*others, label), task("merge:auto")], otherwise="auto") == LandingPolicy(
+    assert landing_policy([task(*others, label), task("merge:auto")], otherwise="auto") == LandingPolicy(
         "manual", label
     )
 
 
 def test_the_nearest_that_says_one_decides() -> None:
     lineage = [task("merged", "area:web"), task("merge:pr", "merge:auto"), task("merge:manuel")]
-    assert policy_of(lineage, otherwise="auto") == LandingPolicy("pr")
-    assert policy_of([task("quick")], otherwise="auto") == LandingPolicy("auto")
+    assert landing_policy(lineage, otherwise="auto") == LandingPolicy("pr")
+    assert landing_policy([task("quick")], otherwise="auto") == LandingPolicy("auto")
 
 
 def test_what_is_right_is_not_doubted() -> None:

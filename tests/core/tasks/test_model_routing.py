@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.tasks.model_routing import EXPLICIT_ONLY, STAGE_TIERS, TIERS, Routing, resolve, tier_of
+from flyball.core.tasks.model_routing import EXPLICIT_ONLY, STAGE_TIERS, TIERS, Routing, resolve, tier_in_name
 from flyball.errors import UsageError
 from tests.cases import every
 
@@ -39,7 +39,7 @@ def test_the_last_try_of_a_program_without_a_model_has_none_either() -> None:
         (Routing(stages={"docs": "haiku"}), "docs", [], "haiku", "the project's default for docs"),
         (Routing(run_default="opus", stages={"docs": "haiku"}), "docs", [], "opus", "--default-model opus"),
         (Routing(), "docs", [], "sonnet", "stage default (docs)"),
-        (Routing(runtime="command"), "implement", [], "", "nobody named a model"),
+        (Routing(runtime="command"), "implement", [], "", "no model was named"),
         (Routing(runtime="command"), "implement", LABELS, "haiku", "label model:haiku"),
         (Routing(runtime="command", names={"sonnet": "m-2"}), "docs", [], "m-2", "stage default (docs)"),
         (Routing(), "a stage of the project's own", [], "sonnet", "stage default (a stage of"),
@@ -134,6 +134,6 @@ def test_nothing_reaches_a_tier_that_is_not_allowed_and_no_recovery_one_that_mus
         return
     assert route.rationale
     assert not route.tier or route.tier in allowed
-    assert tier_of(route.model) in ("", route.tier)
+    assert tier_in_name(route.model) in ("", route.tier)
     if route.tier in EXPLICIT_ONLY:
         assert route.explicit

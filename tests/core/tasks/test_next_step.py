@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.core.signals import Signal, SignalKind
+from flyball.core.signals import End, Signal, SignalKind
 from flyball.core.tasks.next_step import (
     ATTEMPTS_BY_TIER,
     NO_RETRIES,
@@ -18,7 +18,7 @@ from flyball.core.tasks.next_step import (
     may_let_go,
     on_resume,
 )
-from flyball.core.tasks.task_run import FINAL, Cause, State, TaskRunState
+from flyball.core.tasks.task_run import FINAL, Cause, LandingResult, State, TaskRunState
 from tests.cases import every
 
 BUDGETS = Budgets()
@@ -29,7 +29,7 @@ def trip(state: State = State.ENDED, **fields: object) -> TaskRunState:
 
 
 def ended(slot: TaskRunState, end: str, *, signal: Signal | None = None, commits: bool = True) -> Decision:
-    return after_end(slot, BUDGETS, end=end, reason="it said so", signal=signal, commits=commits)
+    return after_end(slot, BUDGETS, end=End(end), reason="it said so", signal=signal, commits=commits)
 
 
 # -- after an agent's end ---------------------------------------------------------------------------------
@@ -116,25 +116,31 @@ def test_a_window_with_a_known_reset_is_waited_out() -> None:
 def test_a_red_gate_and_a_conflict_go_back_within_their_budgets(
     result: str, spent: dict[str, int], cause: Cause
 ) -> None:
-    back = after_landing(trip(State.LANDING), BUDGETS, result=result, why="why", detail="see")
+    back = after_landing(trip(State.LANDING), BUDGETS, result=LandingResult(result), why="why", detail="see")
     assert (back.move, back.cause, back.detail) == (Action.AGAIN, cause, "see")
-    blocked = after_landing(trip(State.LANDING, **spent), BUDGETS, result=result, why="why")
+    blocked = after_landing(trip(State.LANDING, **spent), BUDGETS, result=LandingResult(result), why="why")
     assert (blocked.move, blocked.why) == (Action.BLOCK, f"{result}: why")
 
 
 @pytest.mark.parametrize("result", ["protected", "dirty", "no-changes", "error"])
 def test_whatever_else_stops_a_landing_is_for_a_person(result: str) -> None:
-    found = after_landing(trip(State.LANDING), BUDGETS, result=result, why="why")
+    found = after_landing(trip(State.LANDING), BUDGETS, result=LandingResult(result), why="why")
     assert (found.move, found.why) == (Action.BLOCK, f"{result}: why")
 
 
 @pytest.mark.parametrize("result", ["gate-failed", "conflict"])
 def test_a_landing_by_hand_sends_nothing_back(result: str) -> None:
-    assert after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why").move is Action.BLOCK
+    assert (
+        after_landing(trip(State.LANDING), NO_RETRIES, result=LandingResult(result), why="why").move
+        is Action.BLOCK
+    )
 
 
 def test_what_landed_is_merged() -> None:
-    assert after_landing(trip(State.LANDING), BUDGETS, result="merged", why="abc").move is Action.MERGED
+    assert (
+        after_landing(trip(State.LANDING), BUDGETS, result=LandingResult.MERGED, why="abc").move
+        is Action.MERGED
+    )
 
 
 # -- after the engine was gone ----------------------------------------------------------------------------
@@ -199,38 +205,40 @@ def test_the_lowest_tier_asks_a_person_at_once() -> None:
     assert lowest.limited == 5, "a limit is nobody's failure"
 
 
-@pytest.mark.parametrize("result", ["manual", "pr-opened", "no-gh", "unapproved"])
+@pytest.mark.parametrize("result", ["pr-opened", "no-gh", "unapproved"])
 def test_work_that_is_as_good_as_it_was_waits_for_a_person(result: str) -> None:
-    found = after_landing(trip(State.LANDING), NO_RETRIES, result=result, why="why")
+    found = after_landing(trip(State.LANDING), NO_RETRIES, result=LandingResult(result), why="why")
     assert found.move is Action.PARK
     assert "why" in found.why
 
 
 @pytest.mark.parametrize("result", ["no-remote", "gate-broken", "error"])
 def test_a_failure_outside_leaves_an_open_pull_request_as_it_was(result: str) -> None:
-    opened = after_landing(trip(State.LANDING, pr_number=12), NO_RETRIES, result=result, why="why")
+    opened = after_landing(
+        trip(State.LANDING, pr_number=12), NO_RETRIES, result=LandingResult(result), why="why"
+    )
     assert (opened.move, opened.why) == (Action.PARK, f"{result}: why")
 
 
 @pytest.mark.parametrize("result", ["no-remote", "gate-broken"])
 def test_work_that_only_something_outside_kept_back_waits_and_lands_again(result: str) -> None:
-    found = after_landing(trip(State.LANDING, way="merge"), BUDGETS, result=result, why="why")
+    found = after_landing(trip(State.LANDING, way="merge"), BUDGETS, result=LandingResult(result), why="why")
     assert (found.move, found.cause) == (Action.PARK, None)
     assert found.why == f"{result}: why; once that is mended, flyball run lands it without an agent"
-    assert lands_again(trip(State.PARKED, result=result))
-    assert not lands_again(trip(State.PARKED, result=result, pr_number=12))
-    assert not lands_again(trip(State.BLOCKED, result=result))
+    assert lands_again(trip(State.PARKED, result=LandingResult(result)))
+    assert not lands_again(trip(State.PARKED, result=LandingResult(result), pr_number=12))
+    assert not lands_again(trip(State.BLOCKED, result=LandingResult(result)))
 
 
 @pytest.mark.parametrize("result", ["no-remote", "no-gh", "gate-broken", "error"])
 def test_what_is_outside_changes_nothing_about_what_work_was_blocked_for(result: str) -> None:
     blocked = trip(State.LANDING, blocked_for="failed once")
-    found = after_landing(blocked, NO_RETRIES, result=result, why="why")
+    found = after_landing(blocked, NO_RETRIES, result=LandingResult(result), why="why")
     assert (found.move, found.why, found.said) == (Action.BLOCK, "failed once", f"{result}: why")
 
 
 def test_what_no_agent_could_help_with_waits_for_a_person_whatever_its_word() -> None:
-    found = after_landing(trip(State.LANDING), BUDGETS, result="no-remote", why="why", waits=True)
+    found = after_landing(trip(State.LANDING), BUDGETS, result=LandingResult.NO_REMOTE, why="why", waits=True)
     assert (found.move, found.why) == (Action.PARK, "no-remote: why")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.tasks.review_report import ParsedReview, criteria_of, read_review
+from flyball.core.tasks.review_report import ParsedReview, parse_criteria, parse_review
 from tests.cases import every
 
 TWO = ("the page is there", "it has a title")
@@ -20,7 +20,7 @@ def answer(**fields: Any) -> dict[str, Any]:
 
 
 def read(**fields: Any) -> ParsedReview:
-    return read_review(json.dumps(answer(**fields)), TWO)
+    return parse_review(json.dumps(answer(**fields)), TWO)
 
 
 def finding(severity: str = "blocking", what: str = "it is empty", **more: Any) -> dict[str, Any]:
@@ -48,30 +48,30 @@ def wrong(**fields: Any) -> str:
 )
 def test_it_is_found_in_prose_and_fences(text: str) -> None:
     said = text.replace("{}", json.dumps(answer())).replace("{{", "{").replace("}}", "}")
-    assert read_review(said, TWO).review is not None
+    assert parse_review(said, TWO).review is not None
 
 
 def test_the_last_of_several_counts() -> None:
     first, last = answer(), answer(verdict="block", findings=[finding()])
-    reading = read_review(f"{json.dumps(first)}\nOn second thought:\n{json.dumps(last)}", TWO)
+    reading = parse_review(f"{json.dumps(first)}\nOn second thought:\n{json.dumps(last)}", TWO)
     assert reading.review is not None
     assert not reading.review.passed
 
 
 @every("text", ["", "Looks good to me!", "[]", "null", json.dumps(answer())[:-9], "{" * 9999])
 def test_prose_and_what_is_cut_off_are_no_review(text: str) -> None:
-    reading = read_review(text, TWO)
+    reading = parse_review(text, TWO)
     assert reading.review is None
     assert "cut off" in reading.problems[0]
 
 
 @given(st.text(max_size=300))
 def test_no_text_whatsoever_passes_by_accident(text: str) -> None:
-    assert read_review(text, TWO).review is None
+    assert parse_review(text, TWO).review is None
 
 
 def test_a_text_made_to_be_slow_is_given_up_on() -> None:
-    assert read_review('{"a":' * 60_000, TWO).review is None
+    assert parse_review('{"a":' * 60_000, TWO).review is None
 
 
 # -- what it means ----------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_a_block_says_what_is_against_it() -> None:
     unmet = {"criterion": 2, "met": False, "evidence": "no heading"}
     fields = answer(verdict="block", findings=[finding()])
     fields["criteria"][1] = unmet
-    review = read_review(json.dumps(fields), TWO).review
+    review = parse_review(json.dumps(fields), TWO).review
     assert review is not None
     assert review.why() == "its review has 1 of 2 criteria not met and 1 blocking finding"
     assert review.words() == "- not met: it has a title (no heading)\n- pages/a:1: it is empty"
@@ -99,7 +99,7 @@ def test_a_block_says_what_is_against_it() -> None:
 def test_a_criterion_is_named_by_number_or_words(named: object) -> None:
     fields = answer()
     fields["criteria"][0]["criterion"] = named
-    assert read_review(json.dumps(fields), TWO).review is not None
+    assert parse_review(json.dumps(fields), TWO).review is not None
 
 
 @every(
@@ -109,14 +109,14 @@ def test_a_criterion_is_named_by_number_or_words(named: object) -> None:
         ({"verdict": None}, '"verdict" is missing'),
         ({"criteria": []}, "no answer to criterion 1, 2"),
         ({"criteria": None}, '"criteria" is missing'),
-        ({"criteria": ["fine"]}, "it is no object"),
-        ({"criteria": [{"criterion": 3, "met": True, "evidence": "x"}]}, "3 is no criterion"),
-        ({"criteria": [{"criterion": True, "met": True, "evidence": "x"}]}, "true is no criterion"),
+        ({"criteria": ["fine"]}, "it is not an object"),
+        ({"criteria": [{"criterion": 3, "met": True, "evidence": "x"}]}, "3 is not a criterion"),
+        ({"criteria": [{"criterion": True, "met": True, "evidence": "x"}]}, "true is not a criterion"),
         ({"criteria": [{"criterion": 1, "met": "yes", "evidence": "x"}]}, '"met" is "yes"'),
         ({"criteria": [{"criterion": 1, "met": True, "evidence": " "}]}, '"evidence" is missing'),
         ({"criteria": answer()["criteria"] * 2}, "criterion 1 is answered twice"),
         ({"findings": None}, '"findings" is missing'),
-        ({"findings": ["none"]}, "it is no object"),
+        ({"findings": ["none"]}, "it is not an object"),
         ({"findings": [finding("major")]}, '"severity" is "major"'),
         ({"findings": [finding(what="")]}, '"what" is missing'),
         ({"findings": [finding(where=3)]}, '"where" is 3'),
@@ -144,4 +144,4 @@ def test_whatever_is_not_plainly_meant_is_refused_in_words(fields: dict[str, Any
     ],
 )
 def test_criteria_are_the_items_or_the_paragraphs(text: str, found: tuple[str, ...]) -> None:
-    assert criteria_of(text) == found
+    assert parse_criteria(text) == found

@@ -18,7 +18,7 @@ from flyball.core.tasks.task_run import (
     State,
     Step,
     TaskRunState,
-    fold,
+    apply_entry,
 )
 from flyball.errors import InvariantError
 from tests.cases import every
@@ -38,7 +38,7 @@ def entry(
 def told(*entries: LedgerEntry) -> TaskRunState:
     slot: TaskRunState | None = None
     for each in entries:
-        slot = fold(slot, each)
+        slot = apply_entry(slot, each)
     assert slot is not None
     return slot
 
@@ -59,7 +59,7 @@ LANDING = (*ENDED, entry(Step.LAND, RunPhase.BEGUN))
 
 def test_nothing_happens_to_a_task_before_it_is_claimed() -> None:
     with pytest.raises(InvariantError, match="before it was claimed"):
-        fold(None, entry(Step.WORKTREE))
+        apply_entry(None, entry(Step.WORKTREE))
 
 
 @every("state", State)
@@ -68,7 +68,7 @@ def test_what_the_table_does_not_list_cannot_happen(state: State) -> None:
     for step, mark in PAIRS:
         if (state, step, mark) not in TRANSITIONS:
             with pytest.raises(InvariantError, match=state.value):
-                fold(slot, entry(step, mark))
+                apply_entry(slot, entry(step, mark))
 
 
 def test_every_state_can_be_reached() -> None:
@@ -112,7 +112,7 @@ def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(
     for step, mark in pairs:
         before = slot
         try:
-            slot = fold(slot, entry(step, mark))
+            slot = apply_entry(slot, entry(step, mark))
         except InvariantError:
             continue
         if step is not Step.CLAIM:
@@ -167,7 +167,7 @@ def test_a_lesson_is_kept_through_limits_and_stops() -> None:
     again = (entry(Step.LAUNCH, RunPhase.BEGUN), entry(Step.LAUNCH), entry(Step.END))
     for cause in ("limited", "interrupted", "nudged"):
         for each in (*again, entry(Step.BACK, cause=cause, reason="a pause")):
-            slot = fold(slot, each)
+            slot = apply_entry(slot, each)
     assert (slot.lesson, slot.lesson_cause) == ("red\n\nline 3", Cause.GATE)
 
 
@@ -208,9 +208,9 @@ def test_a_source_is_untold_from_the_try_on_until_it_is_confirmed() -> None:
 
 def test_a_source_can_be_told_again_of_what_has_landed_and_that_changes_nothing_else() -> None:
     merged = told(*TELLING, entry(Step.MERGED, at=5.0))
-    again = fold(merged, entry(Step.TELL, RunPhase.BEGUN, at=9.0))
+    again = apply_entry(merged, entry(Step.TELL, RunPhase.BEGUN, at=9.0))
     assert (again.state, again.since, again.new, again.untold) == (State.MERGED, 5.0, "n", True)
-    assert not fold(again, entry(Step.TELL)).untold
+    assert not apply_entry(again, entry(Step.TELL)).untold
 
 
 def test_a_task_that_is_claimed_again_has_nothing_to_be_told() -> None:
@@ -220,4 +220,4 @@ def test_a_task_that_is_claimed_again_has_nothing_to_be_told() -> None:
 def test_since_is_the_last_change_of_state() -> None:
     slot = told(*RUNNING, entry(Step.SESSION, session="s", at=50.0))
     assert slot.since == 1.0
-    assert fold(slot, entry(Step.END, at=60.0)).since == 60.0
+    assert apply_entry(slot, entry(Step.END, at=60.0)).since == 60.0

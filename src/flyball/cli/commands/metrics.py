@@ -12,7 +12,7 @@ from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Tabl
 from flyball.cli.ui.units import counted, duration
 from flyball.core.budget.estimate import EstimateScore, score
 from flyball.core.pool.verdict import span_words
-from flyball.core.tasks.statistics import Measures, SpendTotals, measure, trips_of
+from flyball.core.tasks.statistics import Measures, SpendTotals, build_trips, measure
 from flyball.factory.budget.ledger_usage import Lessons
 from flyball.factory.project_view import open_ledger, open_project_at
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     project, now = open_project_at(Path.cwd()), time.time()
     lessons = Lessons()
     with open_ledger(project.state) as ledger:
-        trips = trips_of(ledger.entries()) if ledger is not None else []
+        trips = build_trips(ledger.entries()) if ledger is not None else []
         if ledger is not None:
             lessons.learn(ledger)
     estimates = {"cost_usd": score(lessons.costs), "duration_s": score(lessons.durations)}

@@ -11,11 +11,10 @@ from flyball.cli.parser import add_action
 from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.shared.pull_requests import waiting_pulls
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import LandingResult, State, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.landing.hosts.port import Pull, PullError, PullState
 from flyball.factory.landing.hosts.registry import find_host
-from flyball.factory.landing.result import LandingResult
 from flyball.factory.project_view import Project, find_task, last_run, open_project_at
 from flyball.factory.run.options import ManualMove
 from flyball.factory.run.session import running
@@ -57,7 +56,7 @@ def _open_pull(project: Project, task_id: str, as_json: bool) -> int:
         raise UsageError(f"{task_id} is {slot.state.value}; flyball board shows how it goes on")
     notes = land_by_hand(project, task_id, ManualMove.PULL_REQUEST, quiet=as_json)
     slot = last_run(project.state, task_id)
-    opened = slot is not None and slot.result == LandingResult.PR_OPENED.value
+    opened = slot is not None and slot.result is LandingResult.PR_OPENED
     why = slot.said or slot.reason if slot is not None else ""
     if as_json:
         number, url = (slot.pr_number, slot.pr_url) if slot is not None else (0, "")

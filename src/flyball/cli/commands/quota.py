@@ -17,8 +17,8 @@ from flyball.cli.parser import add_action
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, say, show
 from flyball.cli.ui.units import duration
 from flyball.core.budget.estimate import EstimateScore, score
-from flyball.core.budget.limits import Level, Thresholds, level_of
-from flyball.core.budget.usage_windows import Figure, WindowUsage, stand
+from flyball.core.budget.limits import Level, Thresholds, worst_level
+from flyball.core.budget.usage_windows import Figure, WindowUsage, measure_window
 from flyball.core.pool.verdict import span_words
 from flyball.errors import UsageError
 from flyball.governor.state_url import home
@@ -47,7 +47,7 @@ def quota_screen(
     lessons: Lessons | None,
     now: float,
 ) -> Iterator[Block]:
-    level = level_of(standings, thresholds)
+    level = worst_level(standings, thresholds)
     yield Line([Piece(payer.name, Style.STRONG), "  ", Piece(level.word + _MEANING[level], _STYLES[level])])
     columns = [Column("WINDOW"), Column("USED"), Column("SPENT"), Column("CEILING"), Column("ENDS IN")]
     yield Table([*columns, Column("", wraps=True)], [_row(each, thresholds, now) for each in standings])
@@ -100,7 +100,7 @@ def quota_record(
 ) -> dict[str, object]:
     return {
         "account": payer.name,
-        "level": level_of(standings, thresholds).word,
+        "level": worst_level(standings, thresholds).word,
         "source": seen.source,
         "silent": list(seen.silent),
         "windows": [_window_record(each, thresholds, now) for each in standings],
@@ -275,7 +275,7 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     spent, source = args.spent, A_PERSON
     if spent is None:
         seen = here.lookout.refresh_now()
-        standing = stand(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)
+        standing = measure_window(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)
         spent, source = _spent_usd(standing, terms.name), seen.source
     quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)
     words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"

@@ -25,7 +25,7 @@ from flyball.cli.ui.units import command, count
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.footprint import Footprint
 from flyball.core.tasks.next_step import may_let_go, may_send_back
-from flyball.core.tasks.readiness import NOT_DISPATCHED_TYPES, in_order
+from flyball.core.tasks.readiness import NOT_DISPATCHED_TYPES, dispatch_order
 from flyball.core.tasks.scheduler import choose
 from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus
 from flyball.core.tasks.task_run import State, TaskRunState
@@ -202,7 +202,7 @@ def _stdin() -> str:
 
 def _list(args: argparse.Namespace, _config: ProjectConfig, source: TaskSource) -> int:
     loaded = source.load()
-    tasks = in_order(task for task in loaded.tasks if args.all or task.status is not TaskStatus.CLOSED)
+    tasks = dispatch_order(task for task in loaded.tasks if args.all or task.status is not TaskStatus.CLOSED)
     if args.json:
         print_json({"tasks": [record(task, whole=False) for task in tasks], "problems": loaded.problems})
     else:

@@ -19,9 +19,9 @@ from flyball.cli.ui.pool_status import breaker_words
 from flyball.cli.ui.render import Block, Line, Piece, Style, plain_words, print_json, show
 from flyball.cli.ui.tasks import type_way_out
 from flyball.cli.ui.units import command, counted
-from flyball.core.budget.limits import BudgetAction, Level, guard_of, worst
+from flyball.core.budget.limits import BudgetAction, Level, budget_action, worst
 from flyball.core.pool.verdict import span_words
-from flyball.core.tasks.labels import policy_of
+from flyball.core.tasks.labels import landing_policy
 from flyball.core.tasks.next_step import lands_again
 from flyball.core.tasks.readiness import DeferReason
 from flyball.core.tasks.task import TaskStatus, ancestors
@@ -177,7 +177,7 @@ def _parked_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskRe
     review = known.slot is not None and known.slot.reviewed and not known.slot.passed
     tasks = {task.id: task for task in project.source.load().tasks}
     lineage = (known.task, *ancestors(known.task, tasks)) if known.task is not None else ()
-    unknown = policy_of(lineage, otherwise=project.config.merge.policy).unknown
+    unknown = landing_policy(lineage, otherwise=project.config.merge.policy).unknown
     why = f": {row.why}" if review else f": its label {unknown} names no policy" if unknown else ""
     return _reason(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
 
@@ -257,7 +257,7 @@ def _steps(known: TaskLookup, reason: str, blocker: str | None, tasks: set[str])
 def budget_words(project: Project) -> str:
     """How the account's fullest window stands, from where fewer agents run on; empty below."""
     budget = project.config.budget
-    if guard_of(None, budget.guard) is BudgetAction.OFF:
+    if budget_action(None, budget.guard) is BudgetAction.OFF:
         return ""
     with suppress(StoreError):
         lookout = UsageMonitor(

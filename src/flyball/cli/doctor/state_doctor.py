@@ -11,10 +11,11 @@ from pathlib import Path
 
 from flyball.cli.doctor import pool_checks, state_checks
 from flyball.cli.doctor.pool_checks import DoctorFinding, Severity
+from flyball.core.server_url import redacted
 from flyball.errors import StoreError, StoreFullError, StoreUnreadableError
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
-from flyball.governor.state_url import mail_home, on_server, open_reader, path_of, resolve, shown
+from flyball.governor.state_url import mail_home, on_server, open_reader, path_of, resolve
 from flyball.governor.status import Status, status_from
 from flyball.stores.port import Store
 from flyball.stores.sqlite.schema import Diagnosis, Examination, examine, set_aside
@@ -163,7 +164,7 @@ class ServerStateDoctor(StateDoctor):
         super().__init__(address, Path())
 
     def check(self) -> Checkup:
-        return Checkup(shown(self.address), True, tuple(self._check_state()))
+        return Checkup(redacted(self.address), True, tuple(self._check_state()))
 
     def _damage_findings(self, error: StoreUnreadableError) -> Iterable[DoctorFinding]:
         return [self._failure_finding(error)]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from flyball.cli.ui.endings import ending_record, ending_words
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import span_words
-from flyball.core.signals import Signal, SignalKind
+from flyball.core.signals import End, Signal, SignalKind
 from flyball.errors import StoreError
 from flyball.governor import inherited_lease
 from flyball.governor.internals import thread_mail
@@ -42,7 +42,7 @@ from flyball.host import exit_status
 from flyball.host.clock import boot_seconds
 from flyball.host.process import identify
 from flyball.runtimes.outcome import report_ending, report_signal
-from flyball.runtimes.port import End, Ending, Reader, Runtime
+from flyball.runtimes.port import Ending, Reader, Runtime
 from flyball.runtimes.registry import STREAMING
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flyball.core.pool.verdict import span_words
-from flyball.runtimes.port import End, Ending
+from flyball.core.signals import End
+from flyball.runtimes.port import Ending
 
 
 def ending_words(ending: Ending) -> str:

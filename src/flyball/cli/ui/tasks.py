@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
 from flyball.cli.ui.units import command, counted
-from flyball.core.tasks.readiness import Deferral, in_order
+from flyball.core.tasks.readiness import Deferral, dispatch_order
 from flyball.core.tasks.scheduler import Selection
 from flyball.core.tasks.task import DEFAULT_TYPE, Task, TaskStatus
 from flyball.factory.tasks.port import LoadedTasks, TaskProblem
@@ -148,7 +148,7 @@ def _details(task: Task, known: dict[str, Task]) -> Iterator[tuple[str, Words]]:
         yield "needs", ", ".join(_with_status(need, known) for need in task.needs)
     if task.parent:
         yield "part of", _with_status(task.parent, known)
-    children = in_order(other for other in known.values() if other.parent == task.id)
+    children = dispatch_order(other for other in known.values() if other.parent == task.id)
     if children:
         yield "parts", ", ".join(_with_status(child.id, known) for child in children)
     if task.labels:

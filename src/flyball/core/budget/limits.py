@@ -8,9 +8,8 @@
 The worst enforced window decides (``usage_windows.py`` says which are). What is about to start must fit
 *every* window that it draws on, below drain, with what already runs taken into account.
 
-Nothing here reads a clock or a file.
-
-The end of a window and the beginning of the next, without a rush at either.
+There is no rush at the end of a window nor at the beginning of the next. Nothing here reads a clock or a
+file.
 
 Near the end. What is started now spends until it is done, and what it spends after the reset is the next
 window's. So of its cost only the part that falls before the reset has to fit into what is left:
@@ -18,7 +17,7 @@ window's. So of its cost only the part that falls before the reset has to fit in
     it ends before the reset      all of its cost
     it goes on beyond it          the part of its time that lies before
 
-After it. All who were held back could start at once, and would be throttled together. They start in their
+After it. All that were held back could start at once, and would be throttled together. They start in their
 order instead, twice as many in every step:
 
     after 0 steps 1, after 1 step 3, after 2 steps 7 ...
@@ -52,16 +51,16 @@ def share_before(duration_s: float, left_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SlowStart:
-    """After a reset that somebody waited for."""
+    """Starts after a reset that agents waited for."""
 
     began: float
     started: int = 0
     step_s: float = STEP_S
 
-    def allowed(self, now: float) -> int:
+    def allowed_by(self, now: float) -> int:
         """How many may have started by now.
 
-        >>> [SlowStart(0.0, step_s=10.0).allowed(now) for now in (0.0, 9.0, 10.0, 25.0, 30.0)]
+        >>> [SlowStart(0.0, step_s=10.0).allowed_by(now) for now in (0.0, 9.0, 10.0, 25.0, 30.0)]
         [1, 1, 3, 7, 15]
         """
         return int(2 ** (min(_STEPS, self._steps(now)) + 1)) - 1
@@ -75,16 +74,16 @@ class SlowStart:
         >>> SlowStart(0.0, started=1, step_s=10.0).wait_s(4.0)
         6.0
         """
-        if self.started < self.allowed(now):
+        if self.started < self.allowed_by(now):
             return 0.0
         step = self._steps(now)
         while int(2 ** (step + 1)) - 1 <= self.started:
             step += 1
         return self.began + step * self.step_s - now
 
-    def over(self, now: float, width: int) -> bool:
-        """Nobody is held back by it any more."""
-        return self.allowed(now) - self.started >= width or self._steps(now) >= _STEPS
+    def is_over(self, now: float, width: int) -> bool:
+        """Whether it no longer holds anything back."""
+        return self.allowed_by(now) - self.started >= width or self._steps(now) >= _STEPS
 
 
 class Level(IntEnum):
@@ -104,10 +103,10 @@ class BudgetAction(Enum):
 BASELINE = BudgetAction.ENFORCE
 
 
-def guard_of(flag: str | None, project: str | None) -> BudgetAction:
+def budget_action(flag: str | None, project: str | None) -> BudgetAction:
     """The run's own word, else the project's, else to enforce.
 
-    >>> guard_of("off", "enforce"), guard_of(None, "advisory"), guard_of(None, None)
+    >>> budget_action("off", "enforce"), budget_action(None, "advisory"), budget_action(None, None)
     (<BudgetAction.OFF: 'off'>, <BudgetAction.ADVISORY: 'advisory'>, <BudgetAction.ENFORCE: 'enforce'>)
     """
     return BudgetAction(flag or project or BASELINE.value)
@@ -145,18 +144,18 @@ class Thresholds:
 
 
 def worst(standings: Iterable[WindowUsage], model: str | None = None) -> WindowUsage | None:
-    """The fullest enforced window: of those for everybody, or of those that concern a model."""
+    """The fullest enforced window: of those for all models, or of those that concern a model."""
     asked = [each for each in standings if each.enforced]
     concerned = [each for each in asked if (each.concerns(model) if model is not None else not each.model)]
     return max(concerned, key=lambda each: each.full, default=None)
 
 
-def level_of(standings: Iterable[WindowUsage], thresholds: Thresholds) -> Level:
+def worst_level(standings: Iterable[WindowUsage], thresholds: Thresholds) -> Level:
     found = worst(standings)
     return thresholds.level(found.full) if found is not None else Level.OK
 
 
-def width_of(width: int, standings: Iterable[WindowUsage], thresholds: Thresholds) -> int:
+def allowed_width(width: int, standings: Iterable[WindowUsage], thresholds: Thresholds) -> int:
     found = worst(standings)
     return thresholds.width(width, found.full) if found is not None else width
 
@@ -191,18 +190,21 @@ def preflight(
 ) -> Refusal | None:
     """None where it fits every window below drain; else the window that frees up last."""
     concerned = (each for each in standings if each.enforced and each.concerns(asked.model))
-    refused = [why for each in concerned if (why := _unfit(each, asked, thresholds, now)) is not None]
+    refused = [
+        why for each in concerned if (why := _window_refusal(each, asked, thresholds, now)) is not None
+    ]
     return max(refused, key=lambda each: each.until or 0.0, default=None)
 
 
-def _unfit(each: WindowUsage, asked: Asked, thresholds: Thresholds, now: float) -> Refusal | None:
+def _window_refusal(each: WindowUsage, asked: Asked, thresholds: Thresholds, now: float) -> Refusal | None:
     resets = f"it ends in {span_words(max(0.0, each.end - now))}"
     if thresholds.level(each.full) >= Level.DRAIN:
         return Refusal(words=f"{each.words()}; {resets}", window=each.name, until=each.end)
     if each.ceiling is None or each.ceiling.value <= 0:
         return None
     # What does not fit even an empty window starts in an empty one: it would wait for ever otherwise.
-    cost = min(asked.cost_usd * share_before(asked.duration_s, each.end - now), _most(each, thresholds))
+    most = 0.99 * thresholds.drain * each.ceiling.value
+    cost = min(asked.cost_usd * share_before(asked.duration_s, each.end - now), most)
     after = each.full + (asked.reserved_usd + cost) / each.ceiling.value
     if thresholds.level(after) < Level.DRAIN:
         return None
@@ -210,18 +212,13 @@ def _unfit(each: WindowUsage, asked: Asked, thresholds: Thresholds, now: float) 
     return Refusal(words=f"{expected}: {each.words()}; {resets}", window=each.name, until=each.end)
 
 
-def _most(each: WindowUsage, thresholds: Thresholds) -> float:
-    ceiling = each.ceiling.value if each.ceiling is not None else 0.0
-    return 0.99 * thresholds.drain * ceiling
-
-
 # -- paying for calls -------------------------------------------------------------------------------------
 
 
-def api_spend_refused(*, flag: bool, setting: str, key_env: str, key_there: bool) -> str:
+def api_spend_refusal(*, flag: bool, setting: str, key_env: str, key_there: bool) -> str:
     """Why an API key may not be charged; empty where all three switches say that it may.
 
-    >>> api_spend_refused(flag=True, setting="explicit", key_env="WORK_KEY", key_there=True)
+    >>> api_spend_refusal(flag=True, setting="explicit", key_env="WORK_KEY", key_there=True)
     ''
     """
     missing = []

@@ -11,7 +11,7 @@ over; what was spent since is added to it where a ceiling is known.
 What is enforced, and what is only said:
 
     reported, or with a ceiling      enforced
-    with a ceiling and no figure     enforced, and counts as full: nobody knows what is left
+    with a ceiling and no figure     enforced, and counts as full: it is not known what is left
     neither                          advisory: it has no fraction, no level, and no say in anything
 
 Every window stands for itself. Nothing here computes one window's fraction from another's figures, so
@@ -66,10 +66,10 @@ class WindowTerms:
     model: str = ""
     """Only what asks for such a model draws on it."""
     whole: bool = False
-    """Its ceiling was measured with everybody's spending in it; only such spending says how full it is."""
+    """Its ceiling was measured with all clients' spending in it; only such spending says how full it is."""
     seen_usd: float = 0.0
     seen_at: float | None = None
-    """A person saw so much spent by then, whoever can measure it: it counts while that window lasts."""
+    """A person saw so much spent by then, measured or not: it counts while that window lasts."""
 
 
 BUILT_IN = (WindowTerms(name="5h", length_s=5 * HOUR_S), WindowTerms(name="7d", length_s=7 * DAY_S))
@@ -85,7 +85,7 @@ class UsageReport:
     resets_at: float | None = None
 
     def holds(self, now: float) -> bool:
-        """Does it still speak of the window that is going on?"""
+        """Whether it still speaks of the window that is going on."""
         return self.resets_at is None or now < self.resets_at
 
 
@@ -115,7 +115,11 @@ class Spend:
         part, and then it is an estimate."""
         total, whole = 0.0, True
         for piece in self.pieces:
-            share = _share_within(piece, start, end)
+            if piece.end <= piece.start:
+                share = 1.0 if start <= piece.start < end else 0.0
+            else:
+                overlap_s = min(piece.end, end) - max(piece.start, start)
+                share = min(1.0, max(0.0, overlap_s / (piece.end - piece.start)))
             total += piece.usd * share
             whole = whole and share in (0.0, 1.0)
         found = Figure(total, self.tag if whole else UsageCertainty.ESTIMATED)
@@ -123,22 +127,15 @@ class Spend:
         return found if found.value >= least.value else least
 
 
-def _share_within(piece: UsageItem, start: float, end: float) -> float:
-    if piece.end <= piece.start:
-        return 1.0 if start <= piece.start < end else 0.0
-    overlap_s = min(piece.end, end) - max(piece.start, start)
-    return min(1.0, max(0.0, overlap_s / (piece.end - piece.start)))
-
-
-def span_of(terms: WindowTerms, report: UsageReport | None, now: float) -> tuple[float, float]:
+def window_span(terms: WindowTerms, report: UsageReport | None, now: float) -> tuple[float, float]:
     """When the window that is going on began, and when it ends.
 
     On a grid of whole lengths since 1970, UTC, unless the provider told a reset of its own: then on the grid
     that goes through it.
 
-    >>> span_of(BUILT_IN[0], None, 18_001.0)
+    >>> window_span(BUILT_IN[0], None, 18_001.0)
     (18000.0, 36000.0)
-    >>> span_of(BUILT_IN[0], UsageReport(name="5h", fraction=0.5, at=1.0, resets_at=20_000.0), 18_001.0)
+    >>> window_span(BUILT_IN[0], UsageReport(name="5h", fraction=0.5, at=1.0, resets_at=20_000.0), 18_001.0)
     (2000.0, 20000.0)
     """
     through = report.resets_at if report is not None and report.resets_at is not None else 0.0
@@ -160,7 +157,7 @@ class WindowUsage:
     fraction: Figure | None = None
     """None: uncalibrated, so only said."""
     unmeasured: bool = False
-    """It has a ceiling, and nobody can say what was spent: counts as full."""
+    """It has a ceiling, and it cannot be said what was spent: counts as full."""
 
     @property
     def enforced(self) -> bool:
@@ -182,14 +179,16 @@ class WindowUsage:
         return f"{self.name} window at {self.full:.0%} ({self.fraction.tag.value})"
 
 
-def stand(terms: WindowTerms, report: UsageReport | None, spend: Spend | None, now: float) -> WindowUsage:
+def measure_window(
+    terms: WindowTerms, report: UsageReport | None, spend: Spend | None, now: float
+) -> WindowUsage:
     """How one window stands, from its own terms, its own report, and what was spent."""
-    start, end = span_of(terms, report, now)
+    start, end = window_span(terms, report, now)
     # What was spent this very moment is spent.
     now = math.nextafter(now, math.inf)
     told = report if report is not None and report.holds(now) and start <= report.at <= now else None
     spend = spend if spend is not None and (spend.whole or not terms.whole) else None
-    spent = _spent(terms, spend, start, now) if spend is not None else None
+    spent = _spent_so_far(terms, spend, start, now) if spend is not None else None
     ceiling = _ceiling(terms, told, spend, start)
     fraction, unmeasured = _fraction(told, spend, spent, ceiling, now)
     return WindowUsage(
@@ -204,7 +203,7 @@ def stand(terms: WindowTerms, report: UsageReport | None, spend: Spend | None, n
     )
 
 
-def _spent(terms: WindowTerms, spend: Spend, start: float, now: float) -> Figure:
+def _spent_so_far(terms: WindowTerms, spend: Spend, start: float, now: float) -> Figure:
     spent = spend.within(start, now)
     if terms.seen_at is None or not start <= terms.seen_at <= now:
         return spent
@@ -238,17 +237,17 @@ def _fraction(
     return Figure(spent.value / ceiling.value, least_sure(spent.tag, ceiling.tag)), False
 
 
-def calibrated(spent_usd: float, fraction: float) -> float:
+def ceiling_from(spent_usd: float, fraction: float) -> float:
     """The ceiling of a window of which this part is used.
 
-    >>> calibrated(6.2, 0.62)
+    >>> ceiling_from(6.2, 0.62)
     10.0
     """
     return spent_usd / fraction
 
 
-def believable(fraction: float | None, resets_at: float | None, now: float) -> bool:
-    """Is this something that a provider would say about a window of its own?"""
+def is_believable(fraction: float | None, resets_at: float | None, now: float) -> bool:
+    """Whether a provider would say this about a window of its own."""
     if fraction is None or not 0 <= fraction <= 10:
         return False
     return resets_at is None or -DAY_S <= resets_at - now <= LONGEST_WAIT_S

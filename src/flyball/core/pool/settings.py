@@ -23,7 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from flyball.core.pool.rate_window import parse_rate
-from flyball.core.share_lease.timing import AllotRule, FoldRule, ShareTiming, terms_for
+from flyball.core.share_lease.timing import AllotRule, FoldRule, ShareTiming, timing_for
 from flyball.errors import UsageError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class PoolSettings:
 
     @property
     def share_terms(self) -> ShareTiming:
-        return terms_for(self.heartbeat_s, grace_s=self.grace_s)
+        return timing_for(self.heartbeat_s, grace_s=self.grace_s)
 
     @property
     def adapts(self) -> bool:
@@ -343,7 +343,9 @@ class Setting:
         if self.value_type in (bool, str):
             return isinstance(value, self.value_type)
         return (
-            _is_number(value)
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
             and (self.above is None or value > self.above)
             and (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
@@ -604,10 +606,6 @@ def _check_windows(windows: Mapping[str, str]) -> None:
             raise UsageError(f"window {name!r} of {text!r} is out of range", settings=("windows",))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _check_whole(name: str, value: object, *, setting: str = "") -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} must be a whole number, not {value!r}", settings=(setting or name,))
@@ -632,9 +630,15 @@ class MachineSettings:
     resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in (("ceiling", self.ceiling), ("memory_floor_bytes", self.memory_floor_bytes)):
-            if value is not None:
-                _whole_or_bytes(name, value)
+        limits: dict[str, object] = {
+            "ceiling": self.ceiling,
+            "memory_floor_bytes": self.memory_floor_bytes,
+        }
+        for name, value in limits.items():
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name} must be a whole number above 0, not {value!r}")
         for kind, capacity in self.resources.items():
             _check_whole(f"capacity of resource {kind!r}", capacity)
             if capacity < 1:
@@ -653,11 +657,6 @@ def merge_machine(old: MachineSettings, new: MachineChanges) -> MachineSettings:
         memory_floor_bytes=new.get("memory_floor_bytes", old.memory_floor_bytes),
         resources={kind: count for kind, count in resources.items() if count != 0},
     )
-
-
-def _whole_or_bytes(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} must be a whole number above 0, not {value!r}")
 
 
 def check_machine(machine: MachineSettings) -> None:

@@ -52,28 +52,29 @@ class ErrorBody:
 
 def read_error(body: Body) -> ErrorBody | None:
     """The error in a body, or None where there is none to be understood."""
-    whole = _decoded(body)
+    whole = _decode(body)
     if whole is None:
         return None
     inner = _mapping(whole.get("error"))
     error = whole if inner is None else inner
     details = list(_details(error))
     named = [name for part in (error, *details) for name in _names(part)]
+    resets_at, code = error.get("resets_at"), number(error.get("code"))
     violations = [each for part in details for each in _mappings(part.get("violations"))]
     return ErrorBody(
         names=frozenset(name.lower() for name in named),
         label=next((name for name in named if not name.isdigit()), ""),
         message=_message(error, whole),
-        resets_at_s=_moment(error.get("resets_at")),
+        resets_at_s=moment_s(resets_at) if isinstance(resets_at, str) else number(resets_at),
         resets_in_s=number(error.get("resets_in_seconds")),
         delay_s=longest_s(duration_s(text) for part in details for text in _texts(part, "retryDelay")),
-        code=_status(error.get("code")),
+        code=int(code) if code is not None and 400 <= code < 600 else None,
         quota_ids=tuple(text for each in violations for text in _texts(each, "quotaId")),
         quota_metrics=tuple(text for each in violations for text in _texts(each, "quotaMetric")),
     )
 
 
-def _decoded(body: object) -> Mapping[str, object] | None:
+def _decode(body: object) -> Mapping[str, object] | None:
     if isinstance(body, bytes):
         body = body[:BODY_CHARS].decode("utf-8", "replace")
     if isinstance(body, str):
@@ -107,15 +108,6 @@ def _message(error: Mapping[str, object], whole: Mapping[str, object]) -> str:
         for text in _texts(part, field):
             return text[:MESSAGE_CHARS]
     return ""
-
-
-def _status(value: object) -> int | None:
-    found = number(value)
-    return int(found) if found is not None and 400 <= found < 600 else None
-
-
-def _moment(value: object) -> float | None:
-    return moment_s(value) if isinstance(value, str) else number(value)
 
 
 def _texts(part: Mapping[str, object], field: str) -> Iterator[str]:

@@ -30,10 +30,10 @@ from flyball.core.provider.rate_limit_headers import HeaderLines, Headers
 from flyball.core.signals import Bucket, Certainty, Signal, SignalKind
 
 NEAR_LIMIT_REMAINING = 5
-"""Fewer calls than this left of a plain ``x-quota-remaining``, whose limit nobody tells."""
+"""Fewer calls than this left of a plain ``x-quota-remaining``, whose limit is not told."""
 NEAR_LIMIT_SHARE = 0.02
 """A bucket below this share of its limit. Those who pace themselves by the headers keep 10 % of a bucket in
-reserve; under a fifth of that, somebody else is drinking from it too."""
+reserve; under a fifth of that, another client draws on it too."""
 
 _DETAIL_CHARS = 120
 _LABEL_CHARS = 60
@@ -85,7 +85,7 @@ _BY_STATUS = {
     504: SignalKind.TIMEOUT,
     529: SignalKind.OVERLOADED,
 }
-# What the providers put into words only. The last one can never fit, whoever waits how long.
+# What the providers put into words only. The last one can never fit, however long it waits.
 _BY_WORDS = tuple(
     (kind, re.compile(rf"\s*{words}", re.IGNORECASE))
     for kind, words in (
@@ -134,12 +134,15 @@ def from_http(
     >>> from_http(400, body='{"error": {"type": "overloaded_error", "message": "Overloaded"}}').detail
     'HTTP 400 overloaded_error: Overloaded'
     """
-    if not _is_final(status):
-        return Signal(SignalKind.UNKNOWN, detail=_no_status(status), certainty=Certainty.GUESSED)
+    # An interim answer (1xx) says nothing yet; anything else outside is not an HTTP status.
+    given: object = status
+    if not isinstance(given, int) or not 200 <= given < 600:
+        detail = f"HTTP {given}" if isinstance(given, int) and 0 <= given < 1000 else "no HTTP status"
+        return Signal(SignalKind.UNKNOWN, detail=detail, certainty=Certainty.GUESSED)
     heads = Headers(headers, wall_s=wall_s)
     if status >= 400:
         return _refusal(status, heads, read_error(body))
-    return _plain(status) if heads.silent else _success(status, heads)
+    return _plain_success(status) if heads.silent else _success(status, heads)
 
 
 def from_event(event: Mapping[str, object], *, wall_s: float | None = None) -> Signal | None:
@@ -157,21 +160,12 @@ def from_event(event: Mapping[str, object], *, wall_s: float | None = None) -> S
     if error is None:
         return None
     status = error.code or (400 if error.names & _CLIENTS_OWN else 500)
-    kind, scope, certainty = _judged(status, heads, error)
+    kind, scope, certainty = _classify(status, heads, error)
     return Signal(kind, _wait_s(kind, heads, error), _detail("mid-stream", heads, error), scope, certainty)
 
 
-def _is_final(status: object) -> bool:
-    """An interim answer (1xx) says nothing yet; anything else outside is no HTTP status."""
-    return isinstance(status, int) and 200 <= status < 600
-
-
-def _no_status(status: object) -> str:
-    return f"HTTP {status}" if isinstance(status, int) and 0 <= status < 1000 else "no HTTP status"
-
-
 @lru_cache(maxsize=64)
-def _plain(status: int) -> Signal:
+def _plain_success(status: int) -> Signal:
     return Signal(SignalKind.OK, detail=f"HTTP {status}")
 
 
@@ -192,7 +186,7 @@ def _is_low(bucket: Bucket) -> bool:
 
 
 def _refusal(status: int, heads: Headers, error: ErrorBody | None) -> Signal:
-    kind, scope, certainty = _judged(status, heads, error)
+    kind, scope, certainty = _classify(status, heads, error)
     return Signal(
         kind,
         _wait_s(kind, heads, error),
@@ -203,31 +197,23 @@ def _refusal(status: int, heads: Headers, error: ErrorBody | None) -> Signal:
     )
 
 
-def _judged(status: int, heads: Headers, error: ErrorBody | None) -> tuple[SignalKind, str, Certainty]:
-    named = None if error is None else _named(error)
+def _classify(status: int, heads: Headers, error: ErrorBody | None) -> tuple[SignalKind, str, Certainty]:
+    names = error.names if error is not None else frozenset()
+    named = next((kind for kind, known in _BY_NAME if not known.isdisjoint(names)), None)
     if status == 402 or named is SignalKind.CREDIT_GONE:
         return SignalKind.CREDIT_GONE, "", Certainty.STATED
     window = _window(status, named, heads, error)
     if window is not None:
         return SignalKind.WINDOW_USED_UP, window, Certainty.STATED
-    worded = None if error is None else _worded(error)
+    message = error.message if error is not None else ""
+    worded = next((kind for kind, words in _BY_WORDS if words.match(message)), None)
     if worded is not None:
         return worded, "", Certainty.WORDED
-    kind = named or _BY_STATUS.get(status) or _by_class(status)
+    kind = named or _BY_STATUS.get(status)
+    if kind is None:
+        kind = SignalKind.CLIENT_ERROR if status < 500 else SignalKind.SERVER_ERROR
     scope = _scope(error) if kind is SignalKind.THROTTLED and error is not None else ""
     return kind, scope, Certainty.STATED
-
-
-def _named(error: ErrorBody) -> SignalKind | None:
-    return next((kind for kind, names in _BY_NAME if not names.isdisjoint(error.names)), None)
-
-
-def _worded(error: ErrorBody) -> SignalKind | None:
-    return next((kind for kind, words in _BY_WORDS if words.match(error.message)), None)
-
-
-def _by_class(status: int) -> SignalKind:
-    return SignalKind.CLIENT_ERROR if status < 500 else SignalKind.SERVER_ERROR
 
 
 def _window(status: int, named: SignalKind | None, heads: Headers, error: ErrorBody | None) -> str | None:
@@ -269,14 +255,10 @@ def _wait_s(kind: SignalKind, heads: Headers, error: ErrorBody | None) -> float 
         waits.append(worded_s(error.message) if kind in _WORDED_WAITS else None)
     told_s = first_s(waits)
     daily = kind is SignalKind.WINDOW_USED_UP and error is not None and _is_daily(error)
-    return _new_day_s(told_s, heads.now_s) if daily else told_s
-
-
-def _new_day_s(told_s: float | None, now_s: float | None) -> float | None:
-    """Google's short delays are about the minute, also where the day is used up: that lasts till midnight."""
-    if told_s is not None and told_s >= _ABOUT_THE_DAY_S:
+    if not daily or (told_s is not None and told_s >= _ABOUT_THE_DAY_S):
         return told_s
-    return None if now_s is None else until_midnight_s(now_s)
+    # Google's short delays are about the minute, also where the day is used up: that lasts till midnight.
+    return None if heads.now_s is None else until_midnight_s(heads.now_s)
 
 
 def _detail(said: str, heads: Headers, error: ErrorBody | None) -> str:

@@ -1,4 +1,4 @@
-"""Is a kind of call slower than it used to be? Smoothed, per class, and slow to say so.
+"""Whether a kind of call has become slower than it used to be. Smoothed, per class, and slow to say so.
 
 A single slow answer means nothing: a long answer takes long. So answer times are compared within a class
 (one path, one model), the recent average against the long one, and only a rise that lasts is told.
@@ -14,7 +14,7 @@ SHORT, LONG = 0.25, 0.02
 """How much one answer moves the recent and the long average."""
 TIMES_SLOWER = 2.0
 LEAST_ANSWERS = 30
-"""Before so many nobody knows what is usual."""
+"""Before so many it is not known what is usual."""
 LASTING = 8
 """So many answers in a row must find the recent average too high."""
 CLASSES_KEPT = 256

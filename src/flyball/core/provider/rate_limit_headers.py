@@ -14,15 +14,14 @@ microseconds, because that is what most answers are.
 
 Moments are counted from the answer's own ``Date``: the resets were written by the same clock.
 
-``RateLimit`` and ``RateLimit-Policy``, the fields of the IETF draft, in the two forms they have had.
+``RateLimit`` and ``RateLimit-Policy`` are the fields of the IETF draft, in the two forms they have had:
 
     "day";r=50;t=30, ...     with "day";q=100;w=60;qu="requests", ...     draft 8 and later
     limit=100, remaining=50, reset=30     with 100;w=60                   draft 7
 
-Before, there were three plain headers (``ratelimit-remaining`` and its like); ``rate_limit_headers.py`` reads
-them as it reads everybody's. A policy counts requests unless it says otherwise; one in a unit that no call is
-counted in (bytes, calls at once) is left out. Of several in the same unit the one with least left is told: it
-is the one that will refuse.
+Before, there were three plain headers (``ratelimit-remaining`` and its like). A policy counts requests unless
+it says otherwise; one in a unit that no call is counted in (bytes, calls at once) is left out. Of several in
+the same unit the one with least left is told: it is the one that will refuse.
 
 Liberal in shape: names may be quoted or not, order and unknown parameters mean nothing. Nothing raises.
 """
@@ -72,10 +71,10 @@ def _bare(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[:1] == '"' else text
 
 
-def told_buckets(field: str, policy: str) -> dict[str, Bucket]:
+def parse_ratelimit(field: str, policy: str) -> dict[str, Bucket]:
     """The quotas of a ``RateLimit`` field, by what they count.
 
-    >>> told_buckets('"default";r=50;t=30', '"default";q=100;w=60')["requests"]
+    >>> parse_ratelimit('"default";r=50;t=30', '"default";q=100;w=60')["requests"]
     Bucket(name='requests', limit=100.0, remaining=50.0, reset_s=30.0, window_s=60.0)
     """
     rules = {rule.name: rule.parameters for rule in members(policy)}
@@ -86,7 +85,14 @@ def told_buckets(field: str, policy: str) -> dict[str, Bucket]:
         width = rules.get(whole.get("limit", ""), {})
         said = [
             HeaderMember(
-                "", "", {"r": whole["remaining"], "q": whole.get("limit", ""), **_times(whole, width)}
+                "",
+                "",
+                {
+                    "r": whole["remaining"],
+                    "q": whole.get("limit", ""),
+                    "t": whole.get("reset", ""),
+                    "w": width.get("w", ""),
+                },
             )
         ]
     for member in said:
@@ -95,10 +101,6 @@ def told_buckets(field: str, policy: str) -> dict[str, Bucket]:
             before = found.get(bucket.name, bucket)
             found[bucket.name] = min(bucket, before, key=lambda each: each.remaining)
     return found
-
-
-def _times(whole: Mapping[str, str], width: Mapping[str, str]) -> dict[str, str]:
-    return {"t": whole.get("reset", ""), "w": width.get("w", "")}
 
 
 def _bucket(name: str, said: Mapping[str, str]) -> Bucket | None:
@@ -189,7 +191,9 @@ class Headers:
 
     def retry_after_s(self) -> float | None:
         """The wait asked for. Milliseconds win: beside them, ``retry-after`` is the same wait rounded up."""
-        millis = longest_s(_thousandth(number(part)) for part in self.parts("retry-after-ms"))
+        millis = longest_s(
+            None if (value := number(part)) is None else value / 1000 for part in self.parts("retry-after-ms")
+        )
         if millis is not None:
             return millis
         return longest_s(until_s(part, self.now_s) for part in self.parts("retry-after"))
@@ -215,7 +219,7 @@ class Headers:
             if bucket is not None:
                 found.setdefault(name, bucket)
         if "ratelimit" in self.values:
-            told = told_buckets(self.values["ratelimit"], self.values.get("ratelimit-policy", ""))
+            told = parse_ratelimit(self.values["ratelimit"], self.values.get("ratelimit-policy", ""))
             found = {**told, **found}
         quota = self._bucket("quota", "", "x-quota-remaining", "")
         return (*found.values(), quota) if quota is not None else tuple(found.values())
@@ -227,12 +231,10 @@ class Headers:
             return None
         limit = _least(self.parts(limit_at), at_least=1)
         remaining = max(0.0, remaining if limit is None else min(remaining, limit))
-        return Bucket(name, limit, remaining, self._reset_s(reset_at))
-
-    def _reset_s(self, name: str) -> float | None:
-        """Until the bucket is full. Past means full now, which is an answer; too far away means nothing."""
-        spans = [span for part in self.parts(name) if (span := until_s(part, self.now_s)) is not None]
-        return max((max(0.0, span) for span in spans if span <= LONGEST_WAIT_S), default=None)
+        # Until it is full. Past means full now, which is an answer; too far away means nothing.
+        spans = [span for part in self.parts(reset_at) if (span := until_s(part, self.now_s)) is not None]
+        reset_s = max((max(0.0, span) for span in spans if span <= LONGEST_WAIT_S), default=None)
+        return Bucket(name, limit, remaining, reset_s)
 
     def subscription(self) -> Subscription | None:
         """How the windows of an Anthropic subscription stand, if this is one."""
@@ -240,13 +242,13 @@ class Headers:
         status = next((word for word in ("rejected", "allowed_warning", *words) if word in words), "")
         if not status:
             return None
-        scope = self._claimed() or self._scope_with(status)
+        scope = self._representative_claim() or self._scope_with(status)
         # The reset without a window's name belongs to the claim that represents the others.
         names = (f"{_UNIFIED}reset", f"{_UNIFIED}{scope}-reset")
         waits = (longest_s(until_s(part, self.now_s) for part in self.parts(name)) for name in names)
         return Subscription(status, scope, next((wait for wait in waits if wait is not None), None))
 
-    def _claimed(self) -> str:
+    def _representative_claim(self) -> str:
         for claim in self.words(f"{_UNIFIED}representative-claim"):
             for long, short in _WINDOW_PREFIXES:
                 if claim.startswith(long):
@@ -296,14 +298,10 @@ def _pairs(lines: HeaderLines | None) -> Iterable[tuple[object, object]]:
 
 
 def _text(raw: object) -> str:
-    """Empty for what is neither text nor bytes, and so is no header."""
+    """Empty for what is neither text nor bytes, and so is not a header."""
     if isinstance(raw, str):
         return raw
     return raw.decode("latin-1") if isinstance(raw, bytes) else ""
-
-
-def _thousandth(millis: float | None) -> float | None:
-    return None if millis is None else millis / 1000
 
 
 def _least(parts: list[str], *, at_least: float | None) -> float | None:

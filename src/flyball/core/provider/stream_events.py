@@ -9,10 +9,10 @@ A stream has its 200 long before the work is done. What goes wrong after that co
 
 ``SseErrorScanner`` is fed the bytes as they come and cut as they come. It keeps the event that is not over
 yet, and of one that is longer than ``EVENT_BYTES`` nothing: errors are short. Whether an event is an error is
-decided by its fields; the word in somebody's text is escaped there and is not even parsed. On the way it
-notes what the answer says that it used (``core/provider/stream_events.py``).
+decided by its fields; the same word in a text is escaped there and is not even parsed.
 
-What a call really used, as the provider's own answer says: a whole body, or the events of a stream.
+``TokenCounter`` notes what a call really used, as the provider's own answer says: a whole body, or the events
+of a stream.
 
     Anthropic   "usage": {"input_tokens", "cache_creation_input_tokens", "output_tokens"}; in a stream first
                 inside "message", then with the output so far
@@ -130,16 +130,16 @@ class SseErrorScanner:
         found, start, event = None, 0, self._event
         for end in _BLANK_LINE.finditer(event):
             if not (self._overlong and start == 0):
-                found = self._judged(bytes(event[start : end.start()])) if found is None else found
+                found = self._read_event(bytes(event[start : end.start()])) if found is None else found
             start = end.end()
         return found, start
 
     def end(self) -> Signal | None:
         """The stream is over: its last event may lack the blank line."""
         event, self._event = bytes(self._event), bytearray()
-        return None if self._overlong else self._judged(event)
+        return None if self._overlong else self._read_event(event)
 
-    def _judged(self, event: bytes) -> Signal | None:
+    def _read_event(self, event: bytes) -> Signal | None:
         if _MARK not in event and MARK not in event:
             return None
         lines = (line.removeprefix(b"data:") for line in _LINE_END.split(event) if line.startswith(b"data:"))

@@ -1,12 +1,12 @@
-"""Who should get how much of the slots that share leases divide. Part of the plan: it asks, renewals move.
+"""Which node should get how much of the slots that share leases divide. Part of the plan: renewals move them.
 
     even     every node the same for its weight, used or not; remainders go to the lowest names
-    demand   weighted max-min over what the nodes want; what nobody wants stays where it is, and a node that
+    demand   weighted max-min over what the nodes want; what no node wants stays where it is, and a node that
              has nothing keeps one slot to begin with where there is room
 
-Nobody starves: who wants something is asked to go to one slot at least. With fewer slots than nodes they take
-turns: one that has had its slot for a turn yields to the one that has waited longest, and that one keeps its
-place in line until it was served, however long the other's work takes to end.
+No node starves: one that wants something is asked to go to one slot at least. With fewer slots than nodes
+they take turns: one that has had its slot for a turn yields to the one that has waited longest, and that one
+keeps its place in line until it was served, however long the other's work takes to end.
 
 Slots of leases that drain, and of holders that have been silent for two beats, cannot be asked for: the
 others divide the rest. Costs O(n log n) in the number of leases.
@@ -28,7 +28,7 @@ SILENT_BEATS = 2
 @dataclass(frozen=True, slots=True)
 class Allotment:
     targets: Mapping[str, int]
-    """By name of the lease."""
+    """The target of each lease, by its name."""
     until: float
     """Time alone changes nothing before this."""
 
@@ -38,10 +38,11 @@ def allot(
 ) -> Allotment:
     """The target of every lease. Those that can be asked are never asked for more, in sum, than is left."""
     ordered = sorted(leases, key=lambda lease: lease.name)
-    asked = [lease for lease in ordered if not lease.draining and not silent(lease, terms, now=now)]
+    asked = [lease for lease in ordered if not lease.draining and not is_silent(lease, terms, now=now)]
     apart = {lease.name: 0 if lease.draining else lease.slots for lease in ordered}
     room = max(0, cap - sum(lease.slots for lease in ordered) + sum(lease.slots for lease in asked))
-    wants = {lease.name: _want(lease, rule, room) for lease in asked}
+    even = rule is AllotRule.EVEN
+    wants = {lease.name: room if even else min(room, lease.wants) for lease in asked}
     wanting = [lease for lease in asked if wants[lease.name]]
     short = room < len(wanting)
     targets = _turns(wanting, room, terms, now) if short else _levels(wanting, wants, room)
@@ -49,13 +50,9 @@ def allot(
     return Allotment(apart | spared, _until(ordered, short=short, terms=terms, now=now))
 
 
-def silent(lease: ShareLease, terms: ShareTiming, *, now: float) -> bool:
-    """Not heard for two beats: it may be dead, and is promised nothing."""
+def is_silent(lease: ShareLease, terms: ShareTiming, *, now: float) -> bool:
+    """It has not renewed for two beats: it may be dead, and is promised nothing."""
     return lease.expires_at - now < terms.lease_s - SILENT_BEATS * terms.heartbeat_s
-
-
-def _want(lease: ShareLease, rule: AllotRule, room: int) -> int:
-    return room if rule is AllotRule.EVEN else min(room, lease.wants)
 
 
 def _levels(wanting: Sequence[ShareLease], wants: Mapping[str, int], room: int) -> dict[str, int]:
@@ -99,7 +96,7 @@ def _turns(wanting: Sequence[ShareLease], room: int, terms: ShareTiming, now: fl
 
 
 def _spread(asked: Sequence[ShareLease], targets: Mapping[str, int], left: int) -> dict[str, int]:
-    """What nobody wants: one slot for who has none, then as it is now, then the same for all."""
+    """What no node wants: one slot for those that have none, then as it is now, then the same for all."""
     got = {lease.name: targets.get(lease.name, 0) for lease in asked}
     for up_to in (dict.fromkeys(got, 1), {lease.name: lease.slots for lease in asked}):
         for name, aim in up_to.items():

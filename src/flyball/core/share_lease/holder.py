@@ -2,7 +2,7 @@
 
     send      "I hold at most so many": the gate, or what still runs if that is more. Said once it is true.
     receive   the reply to the *latest* renewal, once; every other reply is dropped. Sets gate and fence.
-    fenced    time is up: nothing is admitted until a renewal sent from now on has been answered
+    fence     time is up: nothing is admitted until a renewal sent from now on has been answered
 
 Why the latest reply only: a renewal says what its holder uses from then on, so an older reply may speak of
 slots that have been given back since. Why the fence counts from the send: the store handled the renewal later
@@ -11,10 +11,10 @@ renewal from before the fence cannot lift it: the store may have given the slots
 have forgotten that too.
 
 Between replies the gate only goes down. All times are of the holder's own monotonic clock, which must go on
-while the machine sleeps. The work is counted by whoever drives this: one lock must cover the gate, the count
+while the machine sleeps. The driver counts the work: one lock must cover the gate, the count
 and ``send``, so that a renewal never declares less than is running.
 
-When a holder should renew, and why then.
+``next_renewal`` says when a holder should renew, and why then:
 
     first     nothing was ever sent: at once
     beat      one heartbeat after the last renewal
@@ -22,10 +22,10 @@ When a holder should renew, and why then.
     confirm   we were asked for less and use no more than that: say so, others wait for it
     push      we were asked for less and some of the work beyond it has ended
     pull      we are starved while more is promised, or our hunger is news to the store
-    noticed   somebody told us to look
+    noticed   the store woke us
 
 The last four do not wait for the beat: they are *eager*. They are at least ``eager_s`` apart, a pull in vain
-doubles the wait for the next until the beat is sooner, and where everybody has its target none of them
+doubles the wait for the next until the beat is sooner, and where every holder has its target none of them
 happens. Nothing here matters for the bound: a renewal is safe at any time.
 """
 
@@ -83,7 +83,7 @@ class HolderState:
     noticed: bool = False
 
 
-def fenced(holding: HolderState, *, now: float) -> bool:
+def is_fenced(holding: HolderState, *, now: float) -> bool:
     """Whether the time of the last answered renewal is up; also before there was one."""
     return now >= holding.fence_at
 
@@ -92,7 +92,7 @@ def limit(holding: HolderState, *, now: float, on_outage: OnOutage = OnOutage.RE
     """How much may be in flight for one more to start. ``local`` is what this process believes by itself."""
     if holding.leaving:
         return 0
-    if fenced(holding, now=now):
+    if is_fenced(holding, now=now):
         return local if on_outage is OnOutage.LOCAL else 0
     return holding.gate
 
@@ -104,7 +104,7 @@ def send(
 
     Whatever was unused above the gate is given back by this, and is gone even if the renewal gets lost.
     """
-    over = fenced(holding, now=now)
+    over = is_fenced(holding, now=now)
     gate = 0 if over or holding.leaving else holding.gate
     holds = max(gate, in_flight)
     after = replace(
@@ -139,7 +139,7 @@ def receive(holding: HolderState, reply: Reply, *, now: float, terms: ShareTimin
     if reply.stale or reply.seq != holding.seq or not holding.pending:
         return holding
     if holding.sent_at < holding.fence_at <= now:
-        return missed(holding, seq=reply.seq, now=now)
+        return on_missed(holding, seq=reply.seq, now=now)
     invariant(reply.slots >= holding.slots, "a reply to a renewal takes nothing of what it declared")
     moved = (reply.gate, reply.target) != (holding.gate, holding.target)
     return replace(
@@ -148,22 +148,22 @@ def receive(holding: HolderState, reply: Reply, *, now: float, terms: ShareTimin
         slots=reply.slots,
         gate=reply.gate,
         target=reply.target,
-        fence_at=holding.sent_at + terms.fence_of(reply.ttl_s),
+        fence_at=holding.sent_at + terms.fence_for(reply.ttl_s),
         misses=0,
         trip_s=now - holding.sent_at,
         pulls=0 if moved else holding.pulls,
     )
 
 
-def missed(holding: HolderState, *, seq: int, now: float) -> HolderState:
-    """The renewal ``seq`` failed, or nobody waits for its reply any more. It may still reach the store."""
+def on_missed(holding: HolderState, *, seq: int, now: float) -> HolderState:
+    """The renewal ``seq`` failed, or its reply is no longer waited for. It may still reach the store."""
     if seq != holding.seq or not holding.pending:
         return holding
     return replace(holding, pending=False, misses=holding.misses + 1, missed_at=now)
 
 
 def notice(holding: HolderState, *, target: int) -> HolderState:
-    """Word from outside a reply that the target moved: it closes the gate and makes us ask; opens nothing."""
+    """The target moved, as told outside a reply: it closes the gate and makes us ask; it opens nothing."""
     return replace(
         holding, gate=min(holding.gate, target), target=min(holding.target, target), pulls=0, noticed=True
     )
@@ -174,7 +174,7 @@ def leave(holding: HolderState) -> HolderState:
     return replace(holding, leaving=True)
 
 
-def gone(holding: HolderState, *, in_flight: int) -> bool:
+def has_left(holding: HolderState, *, in_flight: int) -> bool:
     """Whether a holder that leaves has nothing left to say: the store knows that it holds nothing."""
     answered = not holding.pending and not holding.misses
     return holding.told and answered and not holding.slots and not in_flight
@@ -205,7 +205,7 @@ class Due:
     why: RenewalReason
 
 
-def due(holding: HolderState, *, in_flight: int, wants: int, terms: ShareTiming, now: float) -> Due:
+def next_renewal(holding: HolderState, *, in_flight: int, wants: int, terms: ShareTiming, now: float) -> Due:
     """The next renewal as things stand; ask again after a reply, a notice, an end of work or a new ask."""
     if holding.seq == 0:
         return Due(now, RenewalReason.FIRST)
@@ -213,7 +213,7 @@ def due(holding: HolderState, *, in_flight: int, wants: int, terms: ShareTiming,
         return Due(holding.sent_at + _patience_s(holding, terms), RenewalReason.RETRY)
     if holding.misses:
         return Due(holding.missed_at + terms.retry_s, RenewalReason.RETRY)
-    if fenced(holding, now=now):
+    if is_fenced(holding, now=now):
         # Answered too late. The next answer may be quicker.
         return Due(holding.sent_at + terms.retry_s, RenewalReason.RETRY)
     beat = Due(holding.sent_at + terms.heartbeat_s, RenewalReason.BEAT)
@@ -221,7 +221,7 @@ def due(holding: HolderState, *, in_flight: int, wants: int, terms: ShareTiming,
     return eager if eager is not None and eager.at < beat.at else beat
 
 
-def sent_for(holding: HolderState, due: Due, *, now: float) -> HolderState:
+def note_reason(holding: HolderState, due: Due, *, now: float) -> HolderState:
     """Note why a renewal goes out, right before ``send``."""
     if not due.why.eager:
         return holding

@@ -13,8 +13,8 @@ The rule. A lease changes only in its own holder's renewal, which says "from now
 * A renewal not newer than the last one seen changes nothing and is answered with nothing to act on.
 * What a holder declares beyond what it was granted is true and is counted, but *owed*: it may be finished,
   not refilled, while more is held than the cap. It is work that outlived a fence or began without the store.
-* A store that lost its memory *learns* for the length of a lease: holders declare, nobody grows. Whoever was
-  not heard by then has fenced itself.
+* A store that lost its memory *learns* for the length of a lease: holders declare, and no lease grows. A
+  holder that was not heard by then has fenced itself.
 
 So what is held passes the cap only where the cap was lowered or running work came to light, never by a grant;
 and no holder uses more than its lease has. What a holder does is in holder.py, who should get how much in
@@ -71,13 +71,13 @@ class Renewal:
     peak: int = 0
     """The most that was in flight at once since the last renewal that was answered."""
     hold_s: float = 0.0
-    """How long a piece of its work usually takes; 0 where nobody knows yet."""
+    """How long a piece of its work usually takes; 0 while that is not known."""
     refused_age_s: float | None = None
     """How long ago the last piece of work was begun that was refused since the last renewal."""
     estimate: float | None = None
     """What this process believes by itself that the whole pool can take."""
     mailbox: str = ""
-    """Where it hears that it should renew."""
+    """The address that wakes it to renew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class ShareLease:
 
     @property
     def busy(self) -> int:
-        """What of the cap it keeps from others: an idle holder all it has, whoever works what it uses."""
+        """What of the cap it keeps from others: an idle holder all it has, a working one what it uses."""
         return self.peak if self.wants or self.draining else self.slots
 
     @property
@@ -201,12 +201,13 @@ def renew(lease: ShareLease | None, renewal: Renewal, pot: ShareBudget, *, now: 
         return RenewedShare(lease=lease, reply=Reply(seq=renewal.seq, stale=True))
     row = lease if lease is not None else _first_row(renewal, pot, now)
     draining = row.draining or renewal.leaving
-    target = _asked_for(row, renewal, pot, draining=draining, now=now)
+    target = _present_target(row, renewal, pot, draining=draining, now=now)
     held_by_others = pot.held - row.slots
-    slots = renewal.holds + _growth(renewal.holds, held_by_others, target, pot, now)
-    owed = _owed(
-        row, renewal, slots, excess=held_by_others + slots - pot.cap, learning=now < pot.learning_until
-    )
+    learning, slots = now < pot.learning_until, renewal.holds
+    if not learning:
+        room = pot.cap - held_by_others - slots
+        slots += max(0, min(target - slots, room))
+    owed = _owed_slots(row, renewal, slots, excess=held_by_others + slots - pot.cap, learning=learning)
     after = replace(
         row,
         seq=renewal.seq,
@@ -230,39 +231,34 @@ def renew(lease: ShareLease | None, renewal: Renewal, pot: ShareBudget, *, now: 
         gate=min(target, slots - owed),
         target=target,
         ttl_s=pot.terms.ttl_s,
-        learning=now < pot.learning_until,
+        learning=learning,
     )
-    return _told(lease, after, reply, change=slots - row.slots)
+    return _renewed_share(lease, after, reply, change=slots - row.slots)
 
 
-def _growth(holds: int, held_by_others: int, target: int, pot: ShareBudget, now: float) -> int:
-    if now < pot.learning_until:
-        return 0
-    room = pot.cap - held_by_others - holds
-    return max(0, min(target - holds, room))
-
-
-def _owed(row: ShareLease, renewal: Renewal, slots: int, *, excess: int, learning: bool) -> int:
+def _owed_slots(row: ShareLease, renewal: Renewal, slots: int, *, excess: int, learning: bool) -> int:
     """How many of the slots were declared and not granted, while more is held than the cap."""
     if learning:
-        # Nobody knows yet how much is held. Up to its gate a holder declares what the store granted before it
-        # forgot; what runs beyond that may have been given to others in between.
+        # It is not known yet how much is held. Up to its gate a holder declares what the store granted before
+        # it forgot; what runs beyond that may have been given to others in between.
         return min(max(row.owed, renewal.beyond), slots)
     return min(row.owed + max(0, renewal.holds - row.slots), max(0, excess), slots)
 
 
-def _asked_for(row: ShareLease, renewal: Renewal, pot: ShareBudget, *, draining: bool, now: float) -> int:
+def _present_target(
+    row: ShareLease, renewal: Renewal, pot: ShareBudget, *, draining: bool, now: float
+) -> int:
     if draining:
         return 0
     held = pot.held - row.slots + renewal.holds
     if now < pot.learning_until and held <= pot.cap:
-        # While others may still be unheard nobody is asked for what could not be given to anyone.
+        # While others may still be unheard no holder is asked for slots that could not be given on.
         return max(row.target, renewal.holds)
     return row.target
 
 
 def _first_row(renewal: Renewal, pot: ShareBudget, now: float) -> ShareLease:
-    """A lease nobody knows: a joiner, one that was evicted, or one the store forgot."""
+    """A lease that the store does not know: a joiner, one that was evicted, or one that was forgotten."""
     fair = pot.cap // (pot.nodes + 1)
     return ShareLease(
         node=renewal.node,
@@ -277,9 +273,11 @@ def _first_row(renewal: Renewal, pot: ShareBudget, now: float) -> ShareLease:
     )
 
 
-def _told(before: ShareLease | None, after: ShareLease, reply: Reply, *, change: int) -> RenewedShare:
+def _renewed_share(
+    before: ShareLease | None, after: ShareLease, reply: Reply, *, change: int
+) -> RenewedShare:
     joined = before is None and not after.draining
-    # Whoever nobody knew has an end of its own that the plan must look at, even one that is only leaving.
+    # An unknown lease has an expiry of its own that the plan must look at, even one that is only leaving.
     unknown = before is None
     left = before is not None and after.draining and not before.draining
     hunger_changed = before is not None and before.hungry != after.hungry
@@ -296,7 +294,7 @@ def _told(before: ShareLease | None, after: ShareLease, reply: Reply, *, change:
     )
 
 
-def expired(lease: ShareLease, *, now: float) -> bool:
+def is_expired(lease: ShareLease, *, now: float) -> bool:
     """Whether it may be evicted: its holder, if it lives, has fenced itself before."""
     return lease.expires_at <= now
 
@@ -306,11 +304,11 @@ def evict(leases: Iterable[ShareLease], *, now: float) -> tuple[list[ShareLease]
     stay: list[ShareLease] = []
     gone: list[ShareLease] = []
     for lease in leases:
-        (gone if expired(lease, now=now) else stay).append(lease)
+        (gone if is_expired(lease, now=now) else stay).append(lease)
     return stay, gone
 
 
-def in_epoch(pot: ShareBudget, epoch: str, *, now: float) -> ShareBudget:
+def enter_epoch(pot: ShareBudget, epoch: str, *, now: float) -> ShareBudget:
     """The pot as it is once the store has looked at its own life: another one begins by learning."""
     if pot.epoch == epoch:
         return pot

@@ -10,8 +10,8 @@ long as the two clocks run at nearly the same rate. They are never compared: onl
 margin between fence and expiry pays for the difference in rate (``drift``) and for a timer that fires late (a
 quarter beat).
 
-``grace_s`` is for work that nobody can interrupt: the store keeps the slots that much longer after the fence,
-so work which ends within the grace never runs beside its successor.
+``grace_s`` is for work that cannot be interrupted: the store keeps the slots that much longer after the
+fence, so work which ends within the grace never runs beside its successor.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class ShareTiming:
     @property
     def margin_s(self) -> float:
         """Between the fence and the end of the TTL."""
-        return self.margin_of(self.ttl_s)
+        return self.margin_for(self.ttl_s)
 
     @property
     def fence_s(self) -> float:
         """After the send of an answered renewal its holder admits for this long."""
-        return self.fence_of(self.ttl_s)
+        return self.fence_for(self.ttl_s)
 
     @property
     def lease_s(self) -> float:
@@ -99,18 +99,18 @@ class ShareTiming:
         """Between two plans of who should get how much."""
         return max(self.eager_s, PLAN_PER_NODE_S * nodes)
 
-    def margin_of(self, ttl_s: float) -> float:
+    def margin_for(self, ttl_s: float) -> float:
         return self.heartbeat_s / 4 + ttl_s * self.drift
 
-    def fence_of(self, ttl_s: float) -> float:
+    def fence_for(self, ttl_s: float) -> float:
         """As ``fence_s``, for a TTL that came with a reply: the store's word counts."""
-        return ttl_s - self.margin_of(ttl_s)
+        return ttl_s - self.margin_for(ttl_s)
 
 
-def terms_for(heartbeat_s: float, *, grace_s: float = 0.0) -> ShareTiming:
+def timing_for(heartbeat_s: float, *, grace_s: float = 0.0) -> ShareTiming:
     """Terms of which only the heartbeat was chosen.
 
-    >>> terms = terms_for(0.5)
+    >>> terms = timing_for(0.5)
     >>> terms.ttl_s, round(terms.margin_s, 3), round(terms.fence_s, 3)
     (2.0, 0.145, 1.855)
     """

@@ -1,13 +1,13 @@
-"""What a task waits for before anybody may start it: other tasks, and its own children.
+"""What a task waits for before it may start: other tasks, and its own children.
 
 * A task waits for each of its ``needs`` to be closed or merged.
-* A child waits for the needs of its parents too, at any depth: who says that an epic comes after t-9 means
-  the work beneath it.
+* A child waits for the needs of its parents too, at any depth: an epic that comes after t-9 means the work
+  beneath it.
 * A parent waits for its open children. It may name what is beneath it among its needs; that says nothing new,
   and no child waits for it.
 
-So "waits for" is a graph, and a circle in it is work that nobody can ever start. A circle is told to those
-who are on it; whoever merely waits for one of them is told that its need is not merged.
+So "waits for" is a graph, and a circle in it is work that can never start. A circle is told to the tasks
+that are on it; one that merely waits for one of them is told that its need is not merged.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DependencyCycle:
 
 
 class DependencyGraph:
-    """Who waits for whom. Which of several reasons is told follows the order in which tasks are given."""
+    """Which task waits for which. The order in which tasks are given decides which reason is told."""
 
     def __init__(self, tasks: Iterable[Task], *, merged: Collection[str] = ()) -> None:
         self._tasks = {task.id: task for task in tasks}
@@ -74,12 +74,16 @@ class DependencyGraph:
         self._unmet = {
             name: self._all_unmet(task) for name, task in self._open.items() if task.needs or task.parent
         }
+        graph: dict[str, Sequence[str]] = dict(self.children)
+        for name, found in self._unmet.items():
+            if name not in self.children:
+                graph[name] = [unmet.need for unmet in found if not unmet.missing]
         self._circles = {
-            name: DependencyCycle(ring, at) for ring in _rings(self._graph()) for at, name in enumerate(ring)
+            name: DependencyCycle(ring, at) for ring in _rings(graph) for at, name in enumerate(ring)
         }
 
-    def anybody(self) -> set[str]:
-        """All who wait for something, and perhaps others."""
+    def waiting_ids(self) -> set[str]:
+        """All tasks that wait for something, and perhaps others."""
         return {*self.children, *self._unmet, *self._circles}
 
     def unmet(self, task_id: str) -> UnmetDependency | None:
@@ -142,13 +146,6 @@ class DependencyGraph:
             task = self._tasks[task.parent]
             yield task
 
-    def _graph(self) -> dict[str, Sequence[str]]:
-        graph: dict[str, Sequence[str]] = dict(self.children)
-        for name, found in self._unmet.items():
-            if name not in self.children:
-                graph[name] = [unmet.need for unmet in found if not unmet.missing]
-        return graph
-
 
 def _by_parent(tasks: Iterable[Task]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
@@ -161,7 +158,7 @@ def _by_parent(tasks: Iterable[Task]) -> dict[str, list[str]]:
 def _rings(graph: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, ...]]:
     """Circles in a graph, no two with a member in common, and at least one wherever there are any.
 
-    Whoever is stuck waits for somebody who is stuck too: following the first of these leads into a circle.
+    A stuck task waits for another stuck one: following the first of these leads into a circle.
     """
     stuck = _stuck(graph)
     seen: set[str] = set()
@@ -176,7 +173,7 @@ def _rings(graph: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, ...]]:
 
 
 def _stuck(graph: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Who would wait for ever: what is left when all that waits for nobody is taken away, again and again."""
+    """What would wait for ever: the rest when all that waits for nothing is taken away, again and again."""
     left = {name: len(others) for name, others in graph.items()}
     waiters: dict[str, list[str]] = defaultdict(list)
     for name, others in graph.items():

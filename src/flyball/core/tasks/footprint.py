@@ -2,8 +2,8 @@
 
 Tokens have the meaning of a read-write lock: two footprints clash if a token of one meets a token of the
 other (globs.py says when) and at least one of the two is written. A token named as read and as written
-counts as written. None is a task of which nobody said what it touches: it may touch anything, so it clashes
-with every other, also with another None. A footprint without tokens was declared by somebody: it touches
+counts as written. None is a task that does not say what it touches: it may touch anything, so it clashes
+with every other, also with another None. A footprint without tokens was declared: it touches
 nothing and clashes with None only.
 
 Where the footprint of a task comes from, in this order:
@@ -77,7 +77,7 @@ def conflict(a: Footprint | None, b: Footprint | None) -> Clash | None:
 
 
 def overlap(a: str, b: str) -> bool:
-    """Could some path belong to both tokens?"""
+    """Whether some path could belong to both tokens."""
     return conflict(Footprint(write=(a,)), Footprint(write=(b,))) is not None
 
 
@@ -92,26 +92,28 @@ def check_footprint(footprint: Footprint) -> Footprint:
     )
 
 
-def footprint_of(
+def effective_footprint(
     declared: Footprint | None, labels: Iterable[str], areas: Mapping[str, Sequence[str]]
 ) -> Footprint | None:
     """What a task touches, from what it declares, its labels and the project's map of areas.
 
-    >>> footprint_of(None, ["area:api", "fp:read:lib"], {"api": ["src/api/**"]})
+    >>> effective_footprint(None, ["area:api", "fp:read:lib"], {"api": ["src/api/**"]})
     Footprint(write=('src/api/**',), read=('lib',))
     """
     said = [label for label in labels if label.startswith(FOOTPRINT_PREFIXES)]
     if not said:
         return declared
-    write, read, named = _labelled(said)
+    write, read, named = _parse_labels(said)
     if declared is not None:
         return Footprint(declared.write + write, declared.read + read) if write or read else declared
     if not write and named:
-        return _through(areas, named, read)
+        if not all(areas.get(area) for area in named):
+            return None
+        return Footprint(tuple(token for area in named for token in areas[area]), read)
     return Footprint(write, read) if write or read else None
 
 
-def _labelled(labels: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _parse_labels(labels: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Tokens written, tokens read, areas."""
     write, read, named = [], [], []
     for label in labels:
@@ -124,28 +126,20 @@ def _labelled(labels: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...], 
     return tuple(write), tuple(read), tuple(named)
 
 
-def _through(
-    areas: Mapping[str, Sequence[str]], named: Sequence[str], read: tuple[str, ...]
-) -> Footprint | None:
-    if not all(areas.get(area) for area in named):
-        return None
-    return Footprint(tuple(token for area in named for token in areas[area]), read)
-
-
 class Taken:
     """The footprints of all that runs or is about to, each with its owner."""
 
-    __slots__ = ("_anybody", "_read", "_undeclared", "_written")
+    __slots__ = ("_first_owner", "_read", "_undeclared", "_written")
 
     def __init__(self) -> None:
         self._written = PatternTree()
         self._read = PatternTree()
-        self._anybody: str | None = None
+        self._first_owner: str | None = None
         self._undeclared: str | None = None
 
     def add(self, footprint: Footprint | None, *, owner: str) -> None:
-        if self._anybody is None:
-            self._anybody = owner
+        if self._first_owner is None:
+            self._first_owner = owner
         if footprint is None:
             if self._undeclared is None:
                 self._undeclared = owner
@@ -156,9 +150,9 @@ class Taken:
             self._read.add(token, owner=owner)
 
     def clash(self, footprint: Footprint | None) -> tuple[str, Clash] | None:
-        """Somebody who is in the way of this footprint, and how."""
+        """The owner of a footprint that is in the way of this one, and how."""
         if footprint is None:
-            return None if self._anybody is None else (self._anybody, _I_SAY_NOTHING)
+            return None if self._first_owner is None else (self._first_owner, _I_SAY_NOTHING)
         if self._undeclared is not None:
             return self._undeclared, _THEY_SAY_NOTHING
         for token in footprint.write:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flyball.core.tasks.globs import DEEP, Glob, Place, fits, meets, pattern_of
+from flyball.core.tasks.globs import DEEP, Glob, Place, fits, meets, parse_pattern
 
 Entry = tuple[str, str]
 """An owner and its token."""
@@ -28,7 +28,7 @@ class PatternTree:
         entry = (owner, token)
         node = self._root
         node.first = node.first or entry
-        pattern = pattern_of(token)
+        pattern = parse_pattern(token)
         for name in pattern[:-1]:
             node = node.step(name, entry)
         if pattern[-1] is DEEP:
@@ -43,11 +43,11 @@ class PatternTree:
             return None
         if token in self._answers:
             return self._answers[token]
-        found = self._answers[token] = self._descend(pattern_of(token))
+        found = self._answers[token] = self._descend(parse_pattern(token))
         return found
 
     def _descend(self, pattern: Sequence[Place]) -> Entry | None:
-        """Along plain names as far as they go: whoever ends on the way, or goes on where they end, is met.
+        """Along plain names as far as they go: what ends on the way, or goes on where they end, is met.
 
         Where a wildcard of the tree offers another way, or the pattern has one itself, the search begins.
         """
@@ -83,7 +83,7 @@ def _search(start: _Node, begin: int, pattern: Sequence[Place]) -> Entry | None:
             continue
         name = pattern[at]
         if name is DEEP and at == last:
-            return node.first  # all beneath: whoever passed here
+            return node.first  # all beneath: any entry that passed here
         if name is DEEP or node.loops:  # only here can two ways come together again
             if (node, at) in seen:
                 continue

@@ -11,11 +11,11 @@ A token stands for a set of paths. Two tokens meet if some path could be in both
                      ``src/core/x`` do not meet
 
 Two tokens meet as well if one leads by name through the whole other: ``conf.d/x`` says that ``conf.d`` is a
-folder, whatever it looks like. To say so where nobody else does, write ``conf.d/``.
+folder, whatever it looks like. To say so where no other token does, write ``conf.d/``.
 
 Case matters, ``./x`` and ``x//y`` are ``x`` and ``x/y``, and text is compared in Unicode's NFC.
-``check_token`` refuses what nobody can mean. Comparing never raises: a token that would be refused meets
-every other, for who does not know what is touched must not guess less.
+``check_token`` refuses what cannot be meant. Comparing never raises: a token that would be refused meets
+every other, for where it is not known what is touched, guessing less would be wrong.
 
 Comparing is a walk over pairs of positions, so its cost is at most the product of two lengths; nothing
 backtracks. Here are tokens and their single names; glob_index.py compares whole tokens, many at once.
@@ -87,7 +87,7 @@ def check_token(token: str) -> str:
 
 
 @lru_cache(maxsize=1 << 15)
-def pattern_of(token: str) -> tuple[Place, ...]:
+def parse_pattern(token: str) -> tuple[Place, ...]:
     """A token ready to compare; its last place is DEEP where all beneath belongs to it."""
     easy = len(token) < 2 * NAMES_LIMIT and _EASY.fullmatch(token)
     if easy and "*" not in token and "?" not in token:
@@ -99,7 +99,7 @@ def pattern_of(token: str) -> tuple[Place, ...]:
 
 
 def meets(a: Glob, b: Glob) -> bool:
-    """Could one name match both?"""
+    """Whether one name could match both."""
     if not (a.prefix.startswith(b.prefix) or b.prefix.startswith(a.prefix)):
         return False
     if not (a.suffix.endswith(b.suffix) or b.suffix.endswith(a.suffix)):
@@ -110,7 +110,7 @@ def meets(a: Glob, b: Glob) -> bool:
 
 
 def fits(glob: Glob, name: str) -> bool:
-    """Does a plain name match?"""
+    """Whether a plain name matches."""
     text, prefix, suffix, middle = glob
     if text == "*":  # a part of every a/**, so it is by far the most frequent
         return True

@@ -7,8 +7,8 @@
     res:<kind>, res:<kind>=<units>       what it uses of the machine
     area:<name>, fp:<path>               what it touches
 
-Any other label is the project's own. One of these with a value that nobody knows was most likely misspelt. It
-is told, never passed over: whoever wrote ``merge:manuel`` did not mean that work lands by itself. So a policy
+Any other label is the project's own. One of these with an unknown value was most likely misspelt. It is
+told, never passed over: ``merge:manuel`` does not mean that work lands by itself. So a policy
 that cannot be made out is read as ``manual``, which costs a person a command and nothing else.
 """
 
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from flyball.core.suggestions import nearest
-from flyball.core.tasks.model_routing import DEFAULT_ALLOWED, STAGE_TIERS, TIERS, tier_of
-from flyball.core.tasks.readiness import resources_of
+from flyball.core.tasks.model_routing import DEFAULT_ALLOWED, STAGE_TIERS, TIERS, tier_in_name
+from flyball.core.tasks.readiness import parse_resources
 from flyball.core.tasks.task import Task
 from flyball.errors import UsageError
 
@@ -44,10 +44,10 @@ class LandingPolicy:
     """The label that could not be made out, so that the policy is ``manual``."""
 
 
-def policy_of(lineage: Iterable[Task], *, otherwise: str) -> LandingPolicy:
+def landing_policy(lineage: Iterable[Task], *, otherwise: str) -> LandingPolicy:
     """``lineage``: the task, its parent, and so on; ``otherwise``: what holds where none of them says.
 
-    >>> policy_of([Task(id="t-1", title="x", labels=("merge:manuel",))], otherwise="auto")
+    >>> landing_policy([Task(id="t-1", title="x", labels=("merge:manuel",))], otherwise="auto")
     LandingPolicy(name='manual', unknown='merge:manuel')
     """
     claimed = False
@@ -80,7 +80,11 @@ class Spelling:
     def problems(self, labels: Iterable[str]) -> Iterator[str]:
         """What is wrong with each that cannot be made out, with the way out."""
         for label in labels:
-            words = _policy(label) or _retry(label) or self._model(label) or _resource(label)
+            words = _policy(label) or _retry(label) or self._model(label)
+            try:
+                parse_resources([label])
+            except UsageError as error:
+                words = words or f"cannot start: {error}"
             if words:
                 yield words
 
@@ -92,10 +96,10 @@ class Spelling:
         known = sorted({*STAGE_TIERS, *self.stages})
         if colon and stage not in known:
             return _unknown(label, "stage", stage, known, f"{_MODEL}{{}}:{name}")
-        tier = tier_of(name)
+        tier = tier_in_name(name)
         if tier and tier not in self.allowed:
             return f"its label {label} asks for {tier}, and models.allowed does not have it; add it there"
-        # Runtimes have names of their own, which nobody here can know: only what is almost a tier is doubted.
+        # Runtimes have names of their own, which are not known here: only what is almost a tier is doubted.
         doubtful = not name.strip() or not label.startswith(_MODEL) or (not tier and nearest(name, TIERS))
         return _unknown(label, "tier", name, TIERS, f"{_MODEL}{stage}{colon}{{}}") if doubtful else ""
 
@@ -112,14 +116,6 @@ def _retry(label: str) -> str:
     if value is None or label.removeprefix(_RETRY) in _RETRY_TIERS:
         return ""
     return _unknown(label, "retry tier", value, _RETRY_TIERS, f"{_RETRY}{{}}")
-
-
-def _resource(label: str) -> str:
-    try:
-        resources_of([label])
-    except UsageError as error:
-        return f"cannot start: {error}"
-    return ""
 
 
 def _value(label: str, prefix: str) -> str | None:

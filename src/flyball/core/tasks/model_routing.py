@@ -1,8 +1,8 @@
 """Which model a launch asks for, and why.
 
 A *tier* is a size of model without a maker's name: haiku, sonnet, opus, fable. A project speaks of tiers;
-what a runtime calls them is in ``models.names``. Each *stage* of the work has a tier of its own, and whoever
-is more explicit wins:
+what a runtime calls them is in ``models.names``. Each *stage* of the work has a tier of its own, and the
+more explicit wins:
 
     flag > model:<stage>:<tier> > model:<tier> > the run's default > the project's for the stage > the stage's
 
@@ -10,10 +10,10 @@ Two rules bound that. A tier outside the project's allowlist is refused with its
 silence: a task that asks for more than it may get is a person's to settle. And the tiers that must be named
 (fable) come from a flag or a label alone; no default and no recovery reaches them.
 
-A runtime that may be any program (``command``) has no model unless somebody named one: a tier that only the
+A runtime that may be any program (``command``) has no model unless one was named: a tier that only the
 stage suggests means nothing to it.
 
-A name that is no tier is given to the runtime as it stands. It still counts as the tier whose word it
+A name that is not a tier is given to the runtime as it stands. It still counts as the tier whose word it
 contains (``claude-opus-4-1`` is an opus), so that no spelling gets around the allowlist.
 """
 
@@ -77,7 +77,7 @@ class Route:
     model: str
     """What the runtime is asked for; empty leaves it its own choice."""
     tier: str = ""
-    """Empty where nobody can tell."""
+    """Empty where that cannot be told."""
     rationale: str = ""
     explicit: bool = False
     """A flag or a label said so."""
@@ -91,17 +91,20 @@ def resolve(routing: Routing, stage: str, labels: Sequence[str] = (), *, last_tr
     >>> resolve(Routing(), "review", ["model:haiku", "model:review:opus"]).rationale
     'label model:review:opus'
     """
-    route = _named(routing, stage, labels)
+    route = _requested_route(routing, stage, labels)
     if last_try and routing.upgrade and not route.explicit:
-        route = _upgraded(routing, route)
+        top = recovery_tier(routing.allowed)
+        if top and route.tier and TIERS.index(top) > TIERS.index(route.tier):
+            why = f"the last try, upgraded from {route.tier} ({route.rationale})"
+            route = replace(route, model=top, tier=top, rationale=why)
     _check(routing, route)
-    return _called(routing, route)
+    return _with_runtime_name(routing, route)
 
 
-def tier_of(name: str) -> str:
+def tier_in_name(name: str) -> str:
     """The tier whose word is in a model's name.
 
-    >>> tier_of("claude-opus-4-1"), tier_of("gpt-5-codex")
+    >>> tier_in_name("claude-opus-4-1"), tier_in_name("gpt-5-codex")
     ('opus', '')
     """
     words = set(_WORD.findall(name.lower()))
@@ -113,7 +116,7 @@ def recovery_tier(allowed: Collection[str]) -> str:
     return next((tier for tier in reversed(TIERS) if tier in allowed and tier not in EXPLICIT_ONLY), "")
 
 
-def _named(routing: Routing, stage: str, labels: Sequence[str]) -> Route:
+def _requested_route(routing: Routing, stage: str, labels: Sequence[str]) -> Route:
     if routing.flag:
         return _route(routing.flag, f"--model {routing.flag}", explicit=True)
     for prefix in (f"{_LABEL}{stage}:", _LABEL):
@@ -126,20 +129,12 @@ def _named(routing: Routing, stage: str, labels: Sequence[str]) -> Route:
     if stage in routing.stages:
         return _route(routing.stages[stage], f"the project's default for {stage}")
     if routing.runtime == ANY_PROGRAM and not routing.names:
-        return Route(model="", rationale="nobody named a model")
+        return Route(model="", rationale="no model was named")
     return _route(STAGE_TIERS.get(stage, UNKNOWN_STAGE_TIER), f"stage default ({stage})")
 
 
 def _route(name: str, why: str, *, explicit: bool = False) -> Route:
-    return Route(model=name, tier=tier_of(name), rationale=why, explicit=explicit)
-
-
-def _upgraded(routing: Routing, route: Route) -> Route:
-    top = recovery_tier(routing.allowed)
-    if not top or not route.tier or TIERS.index(top) <= TIERS.index(route.tier):
-        return route
-    why = f"the last try, upgraded from {route.tier} ({route.rationale})"
-    return replace(route, model=top, tier=top, rationale=why)
+    return Route(model=name, tier=tier_in_name(name), rationale=why, explicit=explicit)
 
 
 def _check(routing: Routing, route: Route) -> None:
@@ -158,13 +153,13 @@ def _check(routing: Routing, route: Route) -> None:
         )
 
 
-def _called(routing: Routing, route: Route) -> Route:
+def _with_runtime_name(routing: Routing, route: Route) -> Route:
     """As the runtime calls it. A runtime without a name for the tier makes its own choice."""
     if route.model not in TIERS:
         return route
     name = routing.names.get(route.model) or RUNTIME_NAMES.get(routing.runtime, {}).get(route.model, "")
     if name:
-        _check(routing, replace(route, tier=tier_of(name) or route.tier))
+        _check(routing, replace(route, tier=tier_in_name(name) or route.tier))
         return replace(route, model=name)
     why = f"{route.rationale}; {routing.runtime} has no name for it in models.names and chooses itself"
     return replace(route, model="", rationale=why)

@@ -1,7 +1,7 @@
 """What happens next to a trip: after its agent ended, after a stage or a review of its work, after its
 landing, after the engine itself was gone.
 
-A question, a pure function each; one answer type. Every answer carries its sentence, because it goes into the
+Each question is a pure function; all give a ``Decision``. It carries its sentence, because that goes into the
 ledger and onto the board.
 
 After an agent's end:
@@ -45,8 +45,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from flyball.core.signals import Signal, SignalKind
-from flyball.core.tasks.task_run import OUTSIDE, Cause, State, TaskRunState
+from flyball.core.signals import End, Signal, SignalKind
+from flyball.core.tasks.task_run import OUTSIDE, Cause, LandingResult, State, TaskRunState
 
 ATTEMPTS_BY_TIER: Mapping[int, int] = {0: 1, 1: 2, 2: 3, 3: 5}
 """Recovery tier: how often work that failed is tried again by itself. 0 asks a person at once."""
@@ -78,7 +78,7 @@ class Decision:
     move: Action
     why: str = ""
     detail: str = ""
-    """What there is to see, for whoever tries again."""
+    """What there is to see, for the agent that tries again."""
     said: str = ""
     """What a landing had to say that changes nothing about why it stands where it stands."""
     cause: Cause | None = None
@@ -129,24 +129,28 @@ def budgets_for(
 
 
 def after_end(
-    slot: TaskRunState, budgets: Budgets, *, end: str, reason: str, signal: Signal | None, commits: bool
+    slot: TaskRunState, budgets: Budgets, *, end: End, reason: str, signal: Signal | None, commits: bool
 ) -> Decision:
     """``commits``: the branch has something that its base has not, left-over changes included."""
-    if end == "limited":
+    if end is End.LIMITED:
         return after_limit(budgets, limits=slot.limited, reason=reason, signal=signal)
-    if keyless(signal):
+    if is_keyless(signal):
         return Decision(move=Action.BLOCK, why=f"{reason}; {_KEYLESS}")
-    if end == "finished":
+    if end is End.FINISHED:
         return Decision(move=Action.CHECK) if commits else Decision(move=Action.BLOCK, why=_NO_CHANGES)
-    return _failed(slot, budgets, reason or end, commits)
+    tried, why = slot.failures + 1, reason or end.value
+    if tried >= budgets.attempts or slot.launches >= _LAUNCHES_LIMIT:
+        times = "once" if tried == 1 else f"{tried} times"
+        return Decision(move=Action.BLOCK, why=f"failed {times}, the last time: {why}")
+    return Decision(move=Action.AGAIN, cause=Cause.FAILED, why=why, fresh=not commits)
 
 
 _KEYLESS = "trying again cannot help, check the login or the key"
 _NO_CHANGES = "no-changes: the agent finished without changing anything; make the task clearer, or close it"
 
 
-def keyless(signal: Signal | None) -> bool:
-    """Nobody gets in with this login or key: trying again cannot help."""
+def is_keyless(signal: Signal | None) -> bool:
+    """Whether the provider refuses this login or key: trying again cannot help."""
     return signal is not None and signal.kind is SignalKind.AUTH
 
 
@@ -167,30 +171,22 @@ def after_limit(budgets: Budgets, *, limits: int, reason: str, signal: Signal | 
     )
 
 
-def _failed(slot: TaskRunState, budgets: Budgets, reason: str, commits: bool) -> Decision:
-    tried = slot.failures + 1
-    if tried >= budgets.attempts or slot.launches >= _LAUNCHES_LIMIT:
-        times = "once" if tried == 1 else f"{tried} times"
-        return Decision(move=Action.BLOCK, why=f"failed {times}, the last time: {reason}")
-    return Decision(move=Action.AGAIN, cause=Cause.FAILED, why=reason, fresh=not commits)
-
-
 def after_stage(
     slot: TaskRunState,
     budgets: Budgets,
     *,
     stage: str,
     required: bool,
-    end: str,
+    end: End,
     reason: str,
     signal: Signal | None = None,
 ) -> Decision:
     """A stage's agent has ended for good; a limit that comes here was waited out too often."""
-    if end == "finished" or not required:
+    if end is End.FINISHED or not required:
         return Decision(move=Action.CHECK)
-    why = f"the stage {stage} failed: {reason or end}"
-    if keyless(signal) or end == "limited":
-        return Decision(move=Action.BLOCK, why=f"{why}; {_KEYLESS}" if keyless(signal) else why)
+    why = f"the stage {stage} failed: {reason or end.value}"
+    if is_keyless(signal) or end is End.LIMITED:
+        return Decision(move=Action.BLOCK, why=f"{why}; {_KEYLESS}" if is_keyless(signal) else why)
     if slot.review_backs < budgets.review:
         return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why)
     return Decision(move=Action.BLOCK, why=f"{why}{_so_often(slot)}")
@@ -223,63 +219,65 @@ def pull_words(slot: TaskRunState) -> str:
     return f"{where}; flyball land {slot.task} once it is approved{before}"
 
 
-_LANDS_AGAIN = OUTSIDE - {"error"}
-"""Somebody has to mend something outside; then it lands as it is, and no agent is paid for it."""
-_WAITS = frozenset({"manual", "pr-opened", "unapproved"}) | _LANDS_AGAIN
-"""It is as good as it was, and a person's turn."""
+_LANDS_AGAIN = OUTSIDE - {LandingResult.ERROR}
+"""A person mends something outside; then the work lands as it is, and no agent is paid for it."""
+_WAITS = _LANDS_AGAIN | {LandingResult.PR_OPENED, LandingResult.UNAPPROVED}
+"""The work is as good as it was, and it is a person's turn."""
 
 
 def after_landing(
-    slot: TaskRunState, budgets: Budgets, *, result: str, why: str, detail: str = "", waits: bool = False
+    slot: TaskRunState,
+    budgets: Budgets,
+    *,
+    result: LandingResult,
+    why: str,
+    detail: str = "",
+    waits: bool = False,
 ) -> Decision:
-    """``result`` is a word of the landing: merged, gate-failed, conflict, protected, ...
+    """``waits``: whatever the result, no agent could help; it is a person's turn.
 
-    ``waits``: whatever the word, no agent could help; it is a person's turn. Where a person had blocked work
-    landed and something outside was in the way, it stays blocked for what it was blocked for.
+    Where a person had blocked work landed and something outside was in the way, it stays blocked for what it
+    was blocked for.
     """
     if result in OUTSIDE and slot.blocked_for and not slot.pr_number:
-        return Decision(move=Action.BLOCK, why=slot.blocked_for, said=f"{result}: {why}")
-    if result == "merged":
+        return Decision(move=Action.BLOCK, why=slot.blocked_for, said=f"{result.value}: {why}")
+    if result is LandingResult.MERGED:
         return Decision(move=Action.MERGED, why=why)
-    if result == "gate-failed" and slot.gate_backs < budgets.gate:
+    if result is LandingResult.GATE_FAILED and slot.gate_backs < budgets.gate:
         return Decision(move=Action.AGAIN, cause=Cause.GATE, why=why, detail=detail)
-    if result == "conflict" and slot.conflict_backs < budgets.conflict:
+    if result is LandingResult.CONFLICT and slot.conflict_backs < budgets.conflict:
         return Decision(move=Action.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
     if waits or result in _WAITS or (result in OUTSIDE and slot.pr_number):
-        again = (
-            "; once that is mended, flyball run lands it without an agent" if _is_merged(slot, result) else ""
-        )
-        said = why if result in ("manual", "pr-opened") else f"{result}: {why}{again}"
-        return Decision(move=Action.PARK, why=said)
-    return Decision(move=Action.BLOCK, why=f"{result}: {why}")
+        if result is LandingResult.PR_OPENED:
+            return Decision(move=Action.PARK, why=why)
+        merging = slot.way == MERGE and result in (LandingResult.NO_REMOTE, LandingResult.DIVERGED)
+        # Where a pull request is to be opened, its landing says by itself how that is done after all.
+        mended = not slot.pr_number and (merging or result is LandingResult.GATE_BROKEN)
+        again = "; once that is mended, flyball run lands it without an agent" if mended else ""
+        return Decision(move=Action.PARK, why=f"{result.value}: {why}{again}")
+    return Decision(move=Action.BLOCK, why=f"{result.value}: {why}")
 
 
 def wants_pull(slot: TaskRunState) -> bool:
-    """Does finished work wait because its pull request could not be opened?"""
-    outside = slot.result in ("no-gh", "no-remote") and slot.way != MERGE
+    """Whether finished work waits because its pull request could not be opened."""
+    outside = slot.result in (LandingResult.NO_GH, LandingResult.NO_REMOTE) and slot.way != MERGE
     return slot.state is State.PARKED and outside and not slot.pr_number
 
 
 def lands_again(slot: TaskRunState) -> bool:
-    """Does finished work wait only because something outside was in the way of its landing?"""
+    """Whether finished work waits only because something outside was in the way of its landing."""
     return slot.state is State.PARKED and slot.result in _LANDS_AGAIN and not slot.pr_number
 
 
-def _is_merged(slot: TaskRunState, result: str) -> bool:
-    """Its landing says by itself how a pull request is opened after all."""
-    merging = slot.way == MERGE and result in ("no-remote", "diverged")
-    return not slot.pr_number and (result == "gate-broken" or merging)
-
-
 def may_let_go(slot: TaskRunState) -> bool:
-    """May a trip be let go because its task is closed? A landing that has begun may be what closed it, and a
-    pull request that is open is for people to settle."""
+    """Whether a trip may be let go because its task is closed. A landing that has begun may be what closed
+    it, and a pull request that is open is for people to decide."""
     reviewed = slot.state is State.CHECKING and slot.pr_number
     return not (slot.final or slot.state is State.LANDING or reviewed)
 
 
 def may_send_back(slot: TaskRunState) -> bool:
-    """May a person send its work back to an agent? Not what is under way, nor what landed."""
+    """Whether a person may send its work back to an agent: not what is under way, nor what landed."""
     return slot.state in (State.PARKED, State.BLOCKED)
 
 

@@ -1,4 +1,4 @@
-"""Which paths no agent may change: whoever changes them decides what agents may do next.
+"""Which paths no agent may change, because they decide what agents may do next.
 
 Patterns are as people write them, from the project's root: ``secrets`` and ``secrets/`` are the path and all
 beneath it, ``*`` and ``?`` stay within a name, and ``**`` crosses folders. Case, Unicode form and letters
@@ -113,7 +113,7 @@ def protected_among(
 
 def _match(path: str, patterns: Sequence[str]) -> str | None:
     plain = _plain(path)
-    return next((pattern for pattern in patterns if _compiled(pattern).fullmatch(plain)), None)
+    return next((pattern for pattern in patterns if _compile(pattern).fullmatch(plain)), None)
 
 
 def _link_match(path: str, target: str, patterns: Sequence[str]) -> str | None:
@@ -139,13 +139,13 @@ def _plain(path: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """
-    >>> bool(_compiled("secrets").fullmatch("secrets/a/b")), bool(_compiled("*.pem").fullmatch("x/k.pem"))
+    >>> bool(_compile("secrets").fullmatch("secrets/a/b")), bool(_compile("*.pem").fullmatch("x/k.pem"))
     (True, False)
     """
     # Always the path itself too: a file or a link may take a folder's place.
-    return re.compile(_expression(_rooted(pattern)) + "(/.*)?", re.DOTALL)
+    return re.compile(_expression(_without_root(pattern)) + "(/.*)?", re.DOTALL)
 
 
 @lru_cache(maxsize=1024)
@@ -158,12 +158,12 @@ def _ways(pattern: str) -> tuple[re.Pattern[str], ...]:
     >>> [way.pattern for way in _ways("a/b/c")], _ways("**/CLAUDE.md")
     (['a', 'a/b'], ())
     """
-    names = _rooted(pattern).split("/")
+    names = _without_root(pattern).split("/")
     ways = ["/".join(names[:count]) for count in range(1, len(names))]
     return tuple(re.compile(_expression(way), re.DOTALL) for way in ways if way != "**")
 
 
-def _rooted(pattern: str) -> str:
+def _without_root(pattern: str) -> str:
     return _plain(pattern).removeprefix("./").strip("/")
 
 

@@ -6,14 +6,11 @@ not asked for it, its type, a label, what the caller says, its status, a circle,
 label that cannot be read.
 
 A run looks at the same tasks whenever something has moved. What follows from the tasks alone is found out
-once, in ``TaskIndex``; ``Ready`` knows the moment.
+once, in ``TaskIndex``; ``Ready`` knows the moment. A ``Deferral`` says why a task does not start now.
 
-Why a task does not start now: a reason for scripts, the blocker by name, a sentence for people.
-
-What tasks use of the machine beside an agent: units of a kind, such as ``docker=2``.
-
-A task says so with a label, ``res:docker=2`` or ``res:docker`` for one unit. ``ResourcePool`` is what is left
-of each kind within one project; a kind without a capacity has no limit here, the governor decides about it.
+A task may use the machine beside an agent: units of a kind, by a label such as ``res:docker=2`` or
+``res:docker`` for one unit. ``ResourcePool`` is what is left of each kind within one project; a kind without
+a capacity has no limit here, the governor decides about it.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from flyball.core.tasks.dependencies import DependencyGraph
-from flyball.core.tasks.footprint import FOOTPRINT_PREFIXES, Footprint, footprint_of
+from flyball.core.tasks.footprint import FOOTPRINT_PREFIXES, Footprint, effective_footprint
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import UsageError, invariant
 
@@ -53,7 +50,7 @@ class DeferReason(Enum):
     RESOURCE = "resource"
     FOOTPRINT = "footprint"
     TURN = "turn"
-    """Somebody who was passed over too often comes first."""
+    """A task that was passed over too often comes first."""
 
 
 class Deferral(NamedTuple):
@@ -78,10 +75,10 @@ class Shortage:
     words: str
 
 
-def resources_of(labels: Iterable[str]) -> dict[str, int]:
+def parse_resources(labels: Iterable[str]) -> dict[str, int]:
     """Units by kind, from the labels of a task; of one kind the largest number counts.
 
-    >>> resources_of(["res:docker=2", "res:gpu", "backend"])
+    >>> parse_resources(["res:docker=2", "res:gpu", "backend"])
     {'docker': 2, 'gpu': 1}
     """
     found: dict[str, int] = {}
@@ -110,7 +107,7 @@ class ResourcePool:
             kind.promised[owner] = units
             kind.wanted += units
 
-    def never(self, resources: Mapping[str, int]) -> Shortage | None:
+    def lacks_forever(self, resources: Mapping[str, int]) -> Shortage | None:
         """What is asked for and can never be had. Ask this first."""
         for name, units in resources.items():
             kind = self._kinds.get(name)
@@ -124,13 +121,13 @@ class ResourcePool:
             kind = self._kinds.get(name)
             if kind is not None and kind.used + units > kind.limit:
                 verb = "is" if kind.used == 1 else "are"
-                holders = _listed(list(kind.held))
+                holders = _few_names(list(kind.held))
                 words = f"needs {units} {name}: {kind.used} of {kind.limit} {verb} held by {holders}"
                 return Shortage(next(iter(kind.held)), words)
         return None
 
-    def promised(self, resources: Mapping[str, int]) -> Shortage | None:
-        """What is asked for and free now, but promised to somebody else."""
+    def lacks_unpromised(self, resources: Mapping[str, int]) -> Shortage | None:
+        """What is asked for and free now, but promised to another task."""
         for name, units in resources.items():
             kind = self._kinds.get(name)
             if kind is not None and kind.promised and kind.used + kind.wanted + units > kind.limit:
@@ -151,10 +148,10 @@ class _Kind:
     promised: dict[str, int] = field(default_factory=dict)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _few_names(names: Sequence[str]) -> str:
     """A few names, and how many more there are.
 
-    >>> _listed(["t-1", "t-2"]), _listed(["a", "b", "c", "d", "e"])
+    >>> _few_names(["t-1", "t-2"]), _few_names(["a", "b", "c", "d", "e"])
     ('t-1, t-2', 'a, b, c and 2 more')
     """
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -169,18 +166,18 @@ NO_RESOURCES: Final[Mapping[str, int]] = MappingProxyType({})
 NO_AREAS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _DIGITS = re.compile(r"[0-9]+")
 _STATUS_WORDS = {
-    TaskStatus.IN_PROGRESS: "is in progress: somebody else works on it",
+    TaskStatus.IN_PROGRESS: "is in progress: a person or another run works on it",
     TaskStatus.BLOCKED: "is marked as blocked where it is kept",
     TaskStatus.DEFERRED: "is marked as deferred where it is kept",
 }
 
 
-def in_order(tasks: Iterable[Task]) -> list[Task]:
+def dispatch_order(tasks: Iterable[Task]) -> list[Task]:
     """Sorted by the last key first: each sort is stable, and its keys are cheap to compare."""
-    found = sorted(tasks, key=_id)
-    found.sort(key=_natural)
-    found.sort(key=_age)
-    found.sort(key=_priority)
+    found = sorted(tasks, key=lambda task: task.id)
+    found.sort(key=lambda task: natural(task.id))
+    found.sort(key=lambda task: math.inf if task.created is None else task.created)
+    found.sort(key=lambda task: task.priority)
     return found
 
 
@@ -191,29 +188,13 @@ def natural(name: str) -> str:
     >>> sorted(["t-10", "t-2", "t-1b"], key=natural)
     ['t-1b', 't-2', 't-10']
     """
-    return _DIGITS.sub(_counted, name)
+    return _DIGITS.sub(_sortable_number, name)
 
 
-def _counted(digits: re.Match[str]) -> str:
+def _sortable_number(digits: re.Match[str]) -> str:
     """The longer number is larger; of equally long ones text decides."""
     number = digits[0].lstrip("0")
     return f"{len(number):04}{number}"
-
-
-def _id(task: Task) -> str:
-    return task.id
-
-
-def _natural(task: Task) -> str:
-    return natural(task.id)
-
-
-def _age(task: Task) -> float:
-    return math.inf if task.created is None else task.created
-
-
-def _priority(task: Task) -> int:
-    return task.priority
 
 
 class ReadyTask(NamedTuple):
@@ -228,31 +209,30 @@ class TaskIndex:
     """All tasks of one load of a source, in order, with what can be said of them whatever else runs."""
 
     def __init__(self, tasks: Iterable[Task], *, areas: Mapping[str, Sequence[str]] = NO_AREAS) -> None:
-        self.tasks = in_order(tasks)
-        self.items = {task.id: _item(task, areas) for task in self.tasks}
+        self.tasks = dispatch_order(tasks)
+        self.items: dict[str, ReadyTask] = {}
+        for task in self.tasks:
+            terms, footprint = _parse_labels(task.labels), task.footprint
+            if terms.touches:
+                footprint = effective_footprint(footprint, task.labels, areas)
+            self.items[task.id] = ReadyTask(task, footprint, terms.resources)
         invariant(len(self.items) == len(self.tasks), "two tasks have the same id")
-        self.unfit = _told(self.tasks, _unfit)
+        self.unfit = _deferrals(self.tasks, _unfit)
         """Those that no agent is ever given; ``unread``: those with a label that cannot be read."""
-        self.unread = _told(self.tasks, _unread)
+        self.unread = _deferrals(self.tasks, _unread)
         self.not_open = {task.id for task in self.tasks if task.status is not TaskStatus.OPEN}
         self._merged: frozenset[str] | None = None
         self._waits = DependencyGraph(())
 
     def waits(self, merged: Collection[str]) -> DependencyGraph:
-        """Who waits for whom. It is asked for at every look, and changes only with what is merged."""
+        """Which task waits for which. Asked for at every look, it changes only with what is merged."""
         merged = frozenset(merged)
         if merged != self._merged:
             self._merged, self._waits = merged, DependencyGraph(self.tasks, merged=merged)
         return self._waits
 
 
-def _item(task: Task, areas: Mapping[str, Sequence[str]]) -> ReadyTask:
-    said = _said(task.labels)
-    footprint = footprint_of(task.footprint, task.labels, areas) if said.touches else task.footprint
-    return ReadyTask(task, footprint, said.resources)
-
-
-def _told(tasks: Iterable[Task], why: Callable[[Task], Deferral | None]) -> dict[str, Deferral]:
+def _deferrals(tasks: Iterable[Task], why: Callable[[Task], Deferral | None]) -> dict[str, Deferral]:
     return {task.id: deferral for task in tasks if (deferral := why(task)) is not None}
 
 
@@ -260,7 +240,7 @@ def _unfit(task: Task) -> Deferral | None:
     if task.type in NOT_DISPATCHED_TYPES:
         words = f"is of type {task.type}, which is not dispatched"
         return Deferral(task.id, DeferReason.TYPE, None, words)
-    label = _said(task.labels).bar
+    label = _parse_labels(task.labels).bar
     if label is None:
         return None
     words = f"carries the label {label}, which keeps it from being dispatched"
@@ -268,11 +248,11 @@ def _unfit(task: Task) -> Deferral | None:
 
 
 def _unread(task: Task) -> Deferral | None:
-    problem = _said(task.labels).problem
+    problem = _parse_labels(task.labels).problem
     return Deferral(task.id, DeferReason.LABEL, None, f"cannot start: {problem}") if problem else None
 
 
-class _Said(NamedTuple):
+class _LabelTerms(NamedTuple):
     """What the labels of a task say about its start."""
 
     bar: str | None
@@ -284,7 +264,7 @@ class _Said(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 12)
-def _said(labels: tuple[str, ...]) -> _Said:
+def _parse_labels(labels: tuple[str, ...]) -> _LabelTerms:
     """Remembered, as many tasks carry the same few labels."""
     bars = (
         each for each in labels if each in NOT_DISPATCHED_LABELS or each.startswith(NOT_DISPATCHED_PREFIX)
@@ -292,10 +272,10 @@ def _said(labels: tuple[str, ...]) -> _Said:
     touches = any(each.startswith(FOOTPRINT_PREFIXES) for each in labels)
     resources, problem = NO_RESOURCES, ""
     try:
-        resources = MappingProxyType(resources_of(labels))
+        resources = MappingProxyType(parse_resources(labels))
     except UsageError as error:
         problem = str(error)
-    return _Said(next(bars, None), touches, resources, problem)
+    return _LabelTerms(next(bars, None), touches, resources, problem)
 
 
 class Ready:
@@ -321,7 +301,14 @@ class Ready:
         self._parent = parent
         self._beneath = waits.beneath(parent) if parent is not None else None
         self._all_asked = only is None and parent is None
-        self._doubtful = {*active, *held, *lineup.unfit, *lineup.unread, *lineup.not_open, *waits.anybody()}
+        self._doubtful = {
+            *active,
+            *held,
+            *lineup.unfit,
+            *lineup.unread,
+            *lineup.not_open,
+            *waits.waiting_ids(),
+        }
 
     def forbids(self, task: Task) -> Deferral | None:
         name = task.id

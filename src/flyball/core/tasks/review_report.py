@@ -97,12 +97,12 @@ class ParsedReview:
 # -- what is asked ----------------------------------------------------------------------------------------
 
 
-def criteria_of(acceptance: str) -> tuple[str, ...]:
+def parse_criteria(acceptance: str) -> tuple[str, ...]:
     """The criteria of a task: the items of its list, else its paragraphs, else the task as a whole.
 
-    >>> criteria_of("- the page is there\\n- it has a title\\n  in large letters")
+    >>> parse_criteria("- the page is there\\n- it has a title\\n  in large letters")
     ('the page is there', 'it has a title in large letters')
-    >>> criteria_of("")
+    >>> parse_criteria("")
     ('the task is done as it is written, completely',)
     """
     items: list[str] = []
@@ -126,13 +126,14 @@ def criteria_of(acceptance: str) -> tuple[str, ...]:
 # -- what is answered -------------------------------------------------------------------------------------
 
 
-def read_review(text: str, criteria: Sequence[str]) -> ParsedReview:
+def parse_review(text: str, criteria: Sequence[str]) -> ParsedReview:
     """The review in a text."""
-    found = _last_object(text[-TEXT_LIMIT:])
-    if found is None:
+    objects = [each for each in _objects(text[-TEXT_LIMIT:]) if "verdict" in each]
+    if not objects:
         return ParsedReview(None, ("there is no JSON object with a verdict in it, or it is cut off",))
-    answered, wrong = _criteria(found.get("criteria"), criteria)
-    findings, more = _findings(found.get("findings"))
+    found = objects[-1]
+    answered, wrong = _parse_answers(found.get("criteria"), criteria)
+    findings, more = _parse_findings(found.get("findings"))
     wrong += more
     verdict = found.get("verdict")
     if verdict not in (PASS, BLOCK):
@@ -148,14 +149,6 @@ def read_review(text: str, criteria: Sequence[str]) -> ParsedReview:
             None, ("it says block, and names no criterion that is not met and nothing blocking",)
         )
     return ParsedReview(review)
-
-
-def _last_object(text: str) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = None
-    for each in _objects(text):
-        if "verdict" in each:
-            found = each
-    return found
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
@@ -174,13 +167,13 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
             yield value
 
 
-def _criteria(given: Any, criteria: Sequence[str]) -> tuple[list[CriterionAnswer], list[str]]:
+def _parse_answers(given: Any, criteria: Sequence[str]) -> tuple[list[CriterionAnswer], list[str]]:
     if not isinstance(given, list):
         return [], ['"criteria" is missing; it is a list with an answer to each criterion']
     found: dict[int, CriterionAnswer] = {}
     wrong: list[str] = []
     for number, each in enumerate(given, 1):
-        index, words = _answered(each, criteria, found)
+        index, words = _parse_answer(each, criteria, found)
         if isinstance(words, CriterionAnswer):
             found[index] = words
         else:
@@ -191,15 +184,15 @@ def _criteria(given: Any, criteria: Sequence[str]) -> tuple[list[CriterionAnswer
     return [found[index] for index in sorted(found)], wrong
 
 
-def _answered(
+def _parse_answer(
     each: Any, criteria: Sequence[str], before: Mapping[int, CriterionAnswer]
 ) -> tuple[int, CriterionAnswer | str]:
     if not isinstance(each, dict):
-        return -1, "it is no object"
+        return -1, "it is not an object"
     index = _which(each.get("criterion"), criteria)
     met, evidence = each.get("met"), each.get("evidence")
     if index is None:
-        return -1, f"{_shown(each.get('criterion'))} is no criterion of the task; give its number"
+        return -1, f"{_shown(each.get('criterion'))} is not a criterion of the task; give its number"
     if index in before:
         return -1, f"criterion {index + 1} is answered twice"
     if not isinstance(met, bool):
@@ -224,13 +217,13 @@ def _which(given: Any, criteria: Sequence[str]) -> int | None:
     return given - 1 if 0 < given <= len(criteria) else None
 
 
-def _findings(given: Any) -> tuple[list[ReviewFinding], list[str]]:
+def _parse_findings(given: Any) -> tuple[list[ReviewFinding], list[str]]:
     if not isinstance(given, list):
         return [], ['"findings" is missing; it is a list, empty if there is nothing']
     found: list[ReviewFinding] = []
     wrong: list[str] = []
     for number, each in enumerate(given, 1):
-        words = _finding(each)
+        words = _parse_finding(each)
         if isinstance(words, ReviewFinding):
             found.append(words)
         else:
@@ -238,9 +231,9 @@ def _findings(given: Any) -> tuple[list[ReviewFinding], list[str]]:
     return found, wrong
 
 
-def _finding(each: Any) -> ReviewFinding | str:
+def _parse_finding(each: Any) -> ReviewFinding | str:
     if not isinstance(each, dict):
-        return "it is no object"
+        return "it is not an object"
     severity, where, what = each.get("severity"), each.get("where", ""), each.get("what")
     if severity not in (BLOCKING, NOTE):
         return f'"severity" is {_shown(severity)}; it is "{BLOCKING}" or "{NOTE}"'

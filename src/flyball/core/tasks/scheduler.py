@@ -1,11 +1,11 @@
-"""Which tasks start now: a batch in which nobody is in anybody's way, and for every other task why not.
+"""Which tasks start now: a batch without clashes, and for every other task why not.
 
 Tasks are looked at in one order, and each is picked if nothing forbids it. What could be done at all and in
 which order is said in readiness.py; here is what depends on others: room, resources, footprints.
 
 Picking is greedy: a task that clashes with one in flight, or picked before it, is passed over, and those
 after it may start. Under rolling refill that alone would starve a task with a wide footprint, above all one
-that declares none: while one of two neighbours runs the other is replaced, for ever. So whoever has been
+that declares none: while one of two neighbours runs the other is replaced, for ever. So a task that was
 passed over in ``patience`` refills is next in turn: later tasks that clash with it, or want a resource that
 it waits for, do not start either. Only what comes before it in the order can still get in its way, so it
 starts when that and what is in flight have ended. ``Selection.passed`` counts; the next call wants it back.
@@ -78,13 +78,13 @@ def choose(
 ) -> Selection:
     """Pick at most ``room`` tasks to start beside what is in flight.
 
-    ``tasks`` is all that the source knows, closed ones included: they satisfy needs. Who looks at them again
-    and again gives a ``TaskIndex`` of them, which has the ``areas`` already. ``merged`` are closed whatever
-    their status says; ``held`` are kept back with the caller's own sentence; ``ours`` may start though their
-    status is in progress, for it was this factory that said so. ``only`` and ``parent`` (all beneath it) are
-    what this run is for. A kind of resource without a ``capacity`` has no limit here.
+    ``tasks`` is all that the source knows, closed ones included: they satisfy needs. A caller that looks
+    again and again gives a ``TaskIndex`` of them, which has the ``areas`` already. ``merged`` are closed
+    whatever their status says; ``held`` are kept back with the caller's own sentence; ``ours`` may start
+    though their status is in progress, for it was this factory that said so. ``only`` and ``parent`` (all
+    beneath it) are what this run is for. A kind of resource without a ``capacity`` has no limit here.
     """
-    invariant(not (areas and isinstance(tasks, TaskIndex)), "a lineup has its areas already")
+    invariant(not (areas and isinstance(tasks, TaskIndex)), "a TaskIndex has its areas already")
     lineup = tasks if isinstance(tasks, TaskIndex) else TaskIndex(tasks, areas=areas)
     waits = lineup.waits(merged)
     ready = Ready(
@@ -128,11 +128,11 @@ class _Selector:
         for each in active:
             self._stock.take(each.resources, owner=each.task_id)
         self._footprints = tuple((each.task_id, each.footprint) for each in active)
-        self._taken = _remembered(self._footprints)
+        self._taken = _cached_taken(self._footprints)
         self._next_in_turn = Taken()
         self._turns = False
         self._waiting: list[str] = []
-        """In somebody's way, and nobody was picked since."""
+        """Passed over, and no task was picked since."""
         self._overtaken: set[str] = set()
         self._full = ""
         """The words for all that come when there is no room left."""
@@ -162,7 +162,7 @@ class _Selector:
 
     def _pick(self, item: ReadyTask) -> None:
         if not self._items:
-            self._taken = _taken(self._footprints)  # one of our own, as it will change
+            self._taken = _build_taken(self._footprints)  # one of our own, as it will change
         self._items.append(item)
         if item.resources:
             self._stock.take(item.resources, owner=item.task.id)
@@ -179,16 +179,19 @@ class _Selector:
             self._next_in_turn.add(item.footprint, owner=name)
 
     def _beyond_reach(self, item: ReadyTask) -> Deferral | None:
-        never = self._stock.never(item.resources) if item.resources else None
+        never = self._stock.lacks_forever(item.resources) if item.resources else None
         if never is not None:
             return Deferral(item.task.id, DeferReason.RESOURCE, never.blocker, never.words)
         if len(self._items) >= self._room:
-            self._full = self._full or self._no_room()
+            if not self._full:
+                busy = [f"{len(self._in_flight)} in flight"] if self._in_flight else []
+                picked = [f"{len(self._items)} picked before it"] if self._items else []
+                self._full = f"no room: {', '.join(busy + picked) or 'nothing may start now'}"
             return Deferral(item.task.id, DeferReason.ROOM, None, self._full)
         return None
 
     def _in_the_way(self, item: ReadyTask) -> Deferral | None:
-        """Of what is in flight or has been picked."""
+        """A clash with what is in flight or has been picked."""
         shortage = self._stock.lacks(item.resources) if item.resources else None
         if shortage is not None:
             return Deferral(item.task.id, DeferReason.RESOURCE, shortage.blocker, shortage.words)
@@ -200,8 +203,8 @@ class _Selector:
         return Deferral(item.task.id, DeferReason.FOOTPRINT, owner, clash.words(f"{owner} ({where})"))
 
     def _out_of_turn(self, item: ReadyTask) -> Deferral | None:
-        """Nothing but the patience of somebody else is against it."""
-        shortage = self._stock.promised(item.resources) if item.resources else None
+        """Only a task that is next in turn is against it."""
+        shortage = self._stock.lacks_unpromised(item.resources) if item.resources else None
         if shortage is not None:
             return Deferral(item.task.id, DeferReason.TURN, shortage.blocker, shortage.words)
         found = self._next_in_turn.clash(item.footprint)
@@ -211,13 +214,8 @@ class _Selector:
         turn = f"next in turn, passed over {self._passed.get(owner, 0)} times"
         return Deferral(item.task.id, DeferReason.TURN, owner, clash.words(f"{owner} ({turn})"))
 
-    def _no_room(self) -> str:
-        busy = [f"{len(self._in_flight)} in flight"] if self._in_flight else []
-        picked = [f"{len(self._items)} picked before it"] if self._items else []
-        return f"no room: {', '.join(busy + picked) or 'nothing may start now'}"
 
-
-def _taken(footprints: Iterable[tuple[str, Footprint | None]]) -> Taken:
+def _build_taken(footprints: Iterable[tuple[str, Footprint | None]]) -> Taken:
     taken = Taken()
     for owner, footprint in footprints:
         taken.add(footprint, owner=owner)
@@ -225,9 +223,9 @@ def _taken(footprints: Iterable[tuple[str, Footprint | None]]) -> Taken:
 
 
 @lru_cache(maxsize=1)
-def _remembered(footprints: tuple[tuple[str, Footprint | None], ...]) -> Taken:
+def _cached_taken(footprints: tuple[tuple[str, Footprint | None], ...]) -> Taken:
     """What is in flight is mostly the same as at the last look, and so is all that was asked about it.
 
     Nothing may be added to it.
     """
-    return _taken(footprints)
+    return _build_taken(footprints)

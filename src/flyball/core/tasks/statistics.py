@@ -4,7 +4,7 @@ Every figure is about *trips*: from one claim of a task to its end. What an agen
 was launched in, stages and reviews included; a trip that ended merged carries its spend to the merged side,
 every other to the side of work that never merged. A trip that is still under way is on neither side.
 
-The time of a trip is divided among what it stood for: between two entries it waited for whatever the second
+The time of a trip is divided among what it stood for: between two entries it waited for what the second
 one needed, or worked. ``_STRETCHES`` says which stretch is which; what is not in it is flyball's own time.
 """
 
@@ -56,6 +56,10 @@ class SpendTotals:
             tokens=self.tokens + other.tokens, usd=None if unpriced and not usd else usd, unpriced=unpriced
         )
 
+    def divided_by(self, count: int) -> SpendTotals:
+        usd = self.usd / count if self.usd is not None else None
+        return replace(self, tokens=round(self.tokens / count), usd=usd)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trip:
@@ -105,7 +109,7 @@ class Measures:
     models: Mapping[str, ByModel]
 
 
-def spend_of(entry: LedgerEntry) -> SpendTotals | None:
+def agent_spend(entry: LedgerEntry) -> SpendTotals | None:
     """What an agent used that ends with this entry; None: no agent ends with it."""
     told = not entry.fields.keys().isdisjoint(_TOLD_AT_ITS_END)
     # The agent of a stage or a review is over before it is known what comes of it.
@@ -117,17 +121,17 @@ def spend_of(entry: LedgerEntry) -> SpendTotals | None:
     return SpendTotals(tokens=int(entry.fields.get("tokens") or 0), usd=usd, unpriced=int(usd is None))
 
 
-def trips_of(entries: Iterable[LedgerEntry]) -> list[Trip]:
+def build_trips(entries: Iterable[LedgerEntry]) -> list[Trip]:
     """Every trip, in the order of its beginning. Entries come in the order of the ledger."""
-    books: dict[str, _Book] = {}
-    found: list[_Book] = []
+    books: dict[str, _TripBuilder] = {}
+    found: list[_TripBuilder] = []
     for entry in entries:
         if entry.step is Step.CLAIM or entry.task not in books:
-            books[entry.task] = book = _Book(entry)
+            books[entry.task] = book = _TripBuilder(entry)
             found.append(book)
         else:
-            books[entry.task].note(entry)
-    return [book.trip() for book in found]
+            books[entry.task].add(entry)
+    return [book.build() for book in found]
 
 
 def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) -> Measures:
@@ -136,7 +140,10 @@ def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) ->
     over = [trip for trip in inside if trip.ended is not None]
     merged = [trip for trip in over if trip.end == "merged"]
     first = since if since is not None else min((trip.began for trip in inside), default=now)
-    spend = sum((trip.spend for trip in inside), SpendTotals())
+    waits: dict[str, float] = defaultdict(float)
+    for trip in inside:
+        for what, seconds in trip.waits.items():
+            waits[what] += seconds
     lengths = [trip.ended - trip.began for trip in merged if trip.ended is not None]
     return Measures(
         since=since,
@@ -148,27 +155,16 @@ def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) ->
         over_s=now - first,
         merged_per_hour=len(merged) / max((now - first) / 3600.0, 1 / 3600.0) if merged else 0.0,
         median_trip_s=median(lengths) if lengths else None,
-        spend=spend,
-        spend_per_merged=_each(sum((trip.spend for trip in merged), SpendTotals()), len(merged)),
-        wasted=sum((trip.spend for trip in over if trip.end != "merged"), SpendTotals()),
-        waits=_waits(inside),
+        spend=_total_spend(inside),
+        spend_per_merged=_total_spend(merged).divided_by(len(merged)) if merged else None,
+        wasted=_total_spend(trip for trip in over if trip.end != "merged"),
+        waits=dict(sorted(waits.items(), key=lambda item: -item[1])),
         models=_models(inside),
     )
 
 
-def _each(spend: SpendTotals, count: int) -> SpendTotals | None:
-    if not count:
-        return None
-    usd = spend.usd / count if spend.usd is not None else None
-    return replace(spend, tokens=round(spend.tokens / count), usd=usd)
-
-
-def _waits(trips: Iterable[Trip]) -> dict[str, float]:
-    total: dict[str, float] = defaultdict(float)
-    for trip in trips:
-        for what, seconds in trip.waits.items():
-            total[what] += seconds
-    return dict(sorted(total.items(), key=lambda item: -item[1]))
+def _total_spend(trips: Iterable[Trip]) -> SpendTotals:
+    return sum((trip.spend for trip in trips), SpendTotals())
 
 
 def _models(trips: Iterable[Trip]) -> dict[str, ByModel]:
@@ -188,7 +184,7 @@ def _models(trips: Iterable[Trip]) -> dict[str, ByModel]:
     return dict(sorted(found.items(), key=lambda item: (-(item[1].spend.usd or 0.0), item[0])))
 
 
-class _Book:
+class _TripBuilder:
     """A trip while its entries are read."""
 
     def __init__(self, first: LedgerEntry) -> None:
@@ -199,13 +195,17 @@ class _Book:
         self.waits: dict[str, float] = defaultdict(float)
         self.cause = ""
 
-    def note(self, entry: LedgerEntry) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         self._spend_time(entry)
         if entry.step is Step.LAUNCH and entry.mark is RunPhase.DONE:
             self.launches += 1
             self.model = entry.fields.get("model") or UNKNOWN_MODEL
-        if (spent := spend_of(entry)) is not None:
-            self._spend(entry, spent)
+        if (spent := agent_spend(entry)) is not None:
+            # What the runtime says it used is surer than what it was asked for.
+            model = entry.fields.get("model") or self.model or UNKNOWN_MODEL
+            self.by_model[model] += spent
+            if entry.step is Step.END:
+                self.model = model
         if entry.step is Step.BACK:
             self.cause = str(entry.fields.get("cause", "sent back"))
         if entry.step is not Step.TELL:  # which may come after the end
@@ -214,7 +214,7 @@ class _Book:
 
     def _spend_time(self, entry: LedgerEntry) -> None:
         if self.ended is not None:
-            # A person let it wait; that is nobody's figure.
+            # A person let it wait; that counts for no stretch.
             self.last = entry.at
             return
         # A clock that was set back takes nothing away.
@@ -225,14 +225,7 @@ class _Book:
         if seconds:
             self.waits[what] += seconds
 
-    def _spend(self, entry: LedgerEntry, spent: SpendTotals) -> None:
-        # What the runtime says it used is surer than what it was asked for.
-        model = entry.fields.get("model") or self.model or UNKNOWN_MODEL
-        if entry.step is Step.END:
-            self.model = model
-        self.by_model[model] += spent
-
-    def trip(self) -> Trip:
+    def build(self) -> Trip:
         return Trip(
             task=self.task,
             began=self.began,

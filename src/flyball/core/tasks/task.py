@@ -6,11 +6,10 @@ of the factory: a task knows nothing about agents, attempts or branches.
 An id is also a branch (``agent/<id>``), a folder and a word on a command line, so it is letters and digits of
 any script with ``. _ -`` among them, in a form that git takes for a branch.
 
-What a project may be called; accounts and windows of an account are named by the same rule.
-
-An id is a file name in the registry, a folder name for worktrees, and the project's name in every pool. So
-it is letters and digits of any script with ``. _ -`` between them, and short enough for every file system.
-Two ids that some file system would take for one (``Blog`` and ``blog``) have the same ``same_id_key``.
+A project's id (and the name of an account or of its window) follows a rule of its own. It is a file name in
+the registry, a folder name for worktrees, and the project's name in every pool. So it is letters and digits
+of any script with ``. _ -`` between them, and short enough for every file system. Two ids that some file
+system would take for one (``Blog`` and ``blog``) have the same ``same_id_key``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ID_BYTES_LIMIT = 100
 class TaskStatus(Enum):
     OPEN = "open"
     IN_PROGRESS = "in_progress"
-    """Somebody works on it: a person, or a factory that said so in the source."""
+    """A person works on it, or a factory that said so in the source."""
     BLOCKED = "blocked"
     DEFERRED = "deferred"
     CLOSED = "closed"
@@ -53,7 +52,7 @@ class Task:
     """The parent is named by a text that the task's author may edit, not by those who label tasks."""
     labels: tuple[str, ...] = ()
     footprint: Footprint | None = None
-    """None: nobody said what it touches, so it may touch anything."""
+    """None: it is not said what it touches, so it may touch anything."""
     acceptance: str = ""
     body: str = ""
     created: float | None = None
@@ -63,7 +62,7 @@ class Task:
 
 
 def ancestors(task: Task, tasks: Mapping[str, Task]) -> Iterator[Task]:
-    """Its parent, that one's parent, and so on. Nobody is above themselves, whatever is written down."""
+    """Its parent, that one's parent, and so on. No task is above itself, whatever is written down."""
     seen = {task.id}
     while task.parent is not None and task.parent in tasks and task.parent not in seen:
         seen.add(task.parent)
@@ -83,7 +82,7 @@ def check_task_id(value: str) -> str:
 
 
 def _why_no_id(value: str) -> str:
-    odd = next((char for char in value if not _usable(char)), None)
+    odd = next((char for char in value if not _is_id_char(char)), None)
     if not value:
         return "it is empty"
     if odd is not None:
@@ -97,8 +96,8 @@ def _why_no_id(value: str) -> str:
     return ""
 
 
-def _usable(char: str) -> bool:
-    return char in "._-" or unicodedata.category(char)[0] in "LNM"
+def _is_id_char(char: str) -> bool:
+    return char in _BETWEEN or unicodedata.category(char)[0] in "LNM"
 
 
 ID_LIMIT = 60
@@ -144,22 +143,14 @@ def id_from(name: str) -> str:
     ('My-site-old', 'etc', '')
     """
     composed = unicodedata.normalize("NFC", name)
-    kept = "".join(char if _is_usable_id(char) else " " for char in composed)
+    kept = "".join(char if _is_id_char(char) else " " for char in composed)
     joined = "-".join(part for part in (part.strip(_BETWEEN) for part in kept.split()) if part)
-    return _without_leading_marks(joined)[:ID_LIMIT].rstrip(_BETWEEN)
+    # An accent with no letter in front of it would attach itself to whatever is printed before it.
+    while joined and unicodedata.category(joined[0])[0] not in "LN":
+        joined = joined[1:]
+    return joined[:ID_LIMIT].rstrip(_BETWEEN)
 
 
 def same_id_key(value: str) -> str:
     """Equal for ids that a file system which ignores case would store as one file."""
     return unicodedata.normalize("NFC", value.casefold())
-
-
-def _is_usable_id(char: str) -> bool:
-    return char in _BETWEEN or unicodedata.category(char)[0] in "LNM"
-
-
-def _without_leading_marks(text: str) -> str:
-    """An accent with no letter in front of it would attach itself to whatever is printed before it."""
-    while text and unicodedata.category(text[0])[0] not in "LN":
-        text = text[1:]
-    return text

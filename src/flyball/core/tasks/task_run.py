@@ -1,14 +1,13 @@
-"""One task's trip through the factory, as a fold (task_run.py) over what the ledger says.
+"""One task's trip through the factory: where it stands, made from the entries of its ledger.
 
 A trip is a row of *entries*. Each names a step and whether it is about to be done (``BEGUN``) or has been
-done (``DONE``). An entry is written before its effect and confirmed after it, so whoever finds the last
-entry of somebody who was killed knows what may or may not have happened since, and looks at the world for
-the rest.
+done (``DONE``). An entry is written before its effect and confirmed after it. So the last entry of a run that
+was killed says what may or may not have happened since; the next run looks at the world for the rest.
 
-The table below is the whole life of a trip. Steps inside a state (a session learned, a landing's own
-steps) do not leave it. What is not listed cannot happen.
-
-What each entry of the ledger makes of a trip: the fold behind task_run.py.
+``TRANSITIONS`` is the whole life of a trip. Steps inside a state (a session learned, a landing's own steps)
+do not leave it. What is not listed cannot happen. ``apply_entry`` makes the state after one more entry: the
+table says where the trip stands, ``_COPIED`` what is taken from the entry as it is, and ``_FURTHER`` what a
+step changes beyond that.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from enum import Enum
 from typing import Any
 
 from flyball.core.pool.model import Holder
+from flyball.core.signals import End
 from flyball.errors import InvariantError
 
 
@@ -88,14 +88,44 @@ class Cause(Enum):
     REVIEW = "review"
     """Its reviewer found something that must not land, or a stage could not be done."""
     INTERRUPTED = "interrupted"
-    """Stopped by a person or by the end of the engine; nobody's fault."""
+    """Stopped by a person or by the end of the engine; it counts against no budget."""
     NUDGED = "nudged"
     REJECTED = "rejected"
     """A person looked at what it came to, and said what is wrong with it."""
 
 
-OUTSIDE = frozenset({"no-remote", "diverged", "no-gh", "gate-broken", "error"})
-"""What a landing may come to that says nothing about the work."""
+class LandingResult(Enum):
+    """What a landing came to. The ledger keeps the text."""
+
+    MERGED = "merged"
+    PR_OPENED = "pr-opened"
+    CONFLICT = "conflict"
+    GATE_FAILED = "gate-failed"
+    GATE_BROKEN = "gate-broken"
+    """One of its commands could not be run at all, and the work has nothing to do with that."""
+    PROTECTED = "protected"
+    UNSIGNED = "unsigned"
+    UNAPPROVED = "unapproved"
+    DIRTY = "dirty"
+    NO_CHANGES = "no-changes"
+    NO_REMOTE = "no-remote"
+    DIVERGED = "diverged"
+    """The default branch here and origin's clash, and landings are pushed."""
+    NO_GH = "no-gh"
+    """The program that opens pull requests is missing, or does not answer."""
+    ERROR = "error"
+
+
+OUTSIDE = frozenset(
+    {
+        LandingResult.NO_REMOTE,
+        LandingResult.DIVERGED,
+        LandingResult.NO_GH,
+        LandingResult.GATE_BROKEN,
+        LandingResult.ERROR,
+    }
+)
+"""Results of a landing that say nothing about the work."""
 FINAL = frozenset({State.MERGED, State.PARKED, State.BLOCKED})
 
 _S, _B, _D = State, RunPhase.BEGUN, RunPhase.DONE
@@ -214,7 +244,7 @@ class TaskRunState:
     """Of its agents together; None: none of them said what it cost."""
     denials: tuple[str, ...] = ()
     """What its agents wanted to do and were not permitted to, each once."""
-    end: str = ""
+    end: End | None = None
     reason: str = ""
     cause: Cause | None = None
     lesson: str = ""
@@ -222,7 +252,7 @@ class TaskRunState:
     lesson_cause: Cause | None = None
     until: float = 0.0
     """Wall clock before which it is not launched again."""
-    result: str = ""
+    result: LandingResult | None = None
     """What the last landing came to."""
     way: str = ""
     """How it was to land: ``merge``, into the default branch; ``pr``, as a pull request."""
@@ -250,39 +280,35 @@ class TaskRunState:
         return self.state in FINAL
 
 
-_KEPT = frozenset(
-    {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "end", "reason", "until"}
-    | {
-        "result",
-        "way",
-        "new",
-        "old",
-        "said",
-        "rationale",
-        "identity",
-        "pr_url",
-        "pr_number",
-        "reviewed",
-        "passed",
-    }
+_COPIED = frozenset(
+    {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "rationale", "identity"}
+    | {"reason", "until", "way", "new", "old", "said", "pr_url", "pr_number", "reviewed", "passed"}
 )
+"""Fields of an entry that go into the state as they are."""
+_ENDS = {end.value: end for end in End}
+_RESULTS = {result.value: result for result in LandingResult}
 
 
-def fold(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
+def apply_entry(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
     """The trip after one more entry."""
     if slot is None or entry.step is Step.CLAIM:
-        return _claimed(slot, entry)
+        return _claim(slot, entry)
     to = TRANSITIONS.get((slot.state, entry.step, entry.mark))
     if to is None:
         raise InvariantError(f"{entry.task}: {entry.step.value} {entry.mark.value} after {slot.state.value}")
-    changes: dict[str, Any] = {key: value for key, value in entry.fields.items() if key in _KEPT}
+    changes: dict[str, Any] = {key: value for key, value in entry.fields.items() if key in _COPIED}
+    # A word that this version does not know is not known.
+    for key, words in (("end", _ENDS), ("result", _RESULTS)):
+        if key in entry.fields:
+            changes[key] = words.get(entry.fields[key])
     if to is not slot.state:
         changes["since"] = entry.at
     changed = replace(slot, state=to, run=entry.run, **changes)
-    return _WITH.get(entry.step, _unchanged)(changed, entry)
+    further = _FURTHER.get(entry.step)
+    return changed if further is None else further(changed, entry)
 
 
-def _claimed(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
+def _claim(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
     """A new trip. What was committed and said in an earlier one is still worth going on from."""
     if entry.step is not Step.CLAIM:
         raise InvariantError(f"{entry.task}: {entry.step.value} before it was claimed")
@@ -302,9 +328,9 @@ def _claimed(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
     )
 
 
-def _launched(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_launch(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     if entry.mark is RunPhase.BEGUN:
-        return replace(slot, holder=None, keeper=None, end="")
+        return replace(slot, holder=None, keeper=None, end=None)
     return replace(
         slot,
         launches=slot.launches + 1,
@@ -313,48 +339,50 @@ def _launched(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     )
 
 
-def _ended(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_end(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd")
     known = slot.cost_usd if cost is None else (slot.cost_usd or 0.0) + cost
     denials = tuple(dict.fromkeys((*slot.denials, *(entry.fields.get("denials") or ()))))
     return replace(slot, tokens=slot.tokens + tokens, cost_usd=known, denials=denials)
 
 
-def _kept(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_keep(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     """Stages that are done stay done only while the work is what they saw."""
     tip = entry.fields.get("tip")
     return slot if tip is None or tip == slot.checked else replace(slot, stages=(), checked="")
 
 
-def _stage(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
-    slot = _errand(slot, entry)
+def _on_stage(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+    slot = _on_check_agent(slot, entry)
     if entry.mark is RunPhase.BEGUN:
         return slot
     stages = dict.fromkeys((*slot.stages, entry.fields["stage"]))
     return replace(slot, stages=tuple(stages), checked=entry.fields.get("tip", ""))
 
 
-def _review(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_review(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     """What an earlier one came to counts no more as soon as another has begun."""
-    slot = _errand(slot, entry)
+    slot = _on_check_agent(slot, entry)
     return replace(slot, passed=None) if entry.mark is RunPhase.BEGUN else slot
 
 
-def _errand(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_check_agent(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     """What a stage or a review costs counts for its task; its process is known while it may run."""
     return replace(
-        _ended(slot, entry),
+        _on_end(slot, entry),
         errand=_holder(entry.fields.get("errand")),
         errand_keeper=_holder(entry.fields.get("errand_keeper")),
         errand_folder=entry.fields.get("errand_folder", ""),
     )
 
 
-def _sent_back(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_back(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     cause = Cause(entry.fields["cause"])
     counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW, Cause.REJECTED)
     if cause is Cause.REJECTED:
-        slot = _anew(slot)
+        # A person's word: budgets start anew. What they saw is over, a pull request of it included.
+        slot = replace(slot, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
+        slot = replace(slot, reviewed="", passed=None, result=None, pr_url="", pr_number=0)
     if counted:
         said = (entry.fields.get("reason"), entry.fields.get("detail"))
         slot = replace(slot, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
@@ -377,49 +405,39 @@ def _sent_back(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     )
 
 
-def _anew(slot: TaskRunState) -> TaskRunState:
-    """A person's word: budgets start anew. What they saw is over, a pull request of it included."""
-    slot = replace(slot, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
-    return replace(slot, reviewed="", passed=None, result="", pr_url="", pr_number=0)
-
-
-def _landed_a_step(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_landing_step(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     gate = _holder(entry.fields.get("gate"))
     if gate is not None or entry.step is not Step.GATE:
         slot = replace(slot, gate=gate, gate_folder=entry.fields.get("folder_of_gate", ""))
     return replace(slot, landing=entry.step, landing_done=entry.mark is RunPhase.DONE)
 
 
-def _told(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
-    return replace(_landed_a_step(slot, entry), untold=entry.mark is RunPhase.BEGUN)
+def _on_tell(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+    return replace(_on_landing_step(slot, entry), untold=entry.mark is RunPhase.BEGUN)
 
 
-def _blocked(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
-    about_work = entry.fields.get("result") not in OUTSIDE
-    return _over(replace(slot, blocked_for=slot.reason) if about_work else slot, entry)
+def _on_block(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+    about_work = _RESULTS.get(entry.fields.get("result", "")) not in OUTSIDE
+    return _on_final(replace(slot, blocked_for=slot.reason) if about_work else slot, entry)
 
 
-def _over(slot: TaskRunState, _entry: LedgerEntry) -> TaskRunState:
+def _on_final(slot: TaskRunState, _entry: LedgerEntry) -> TaskRunState:
     return replace(slot, holder=None, keeper=None, errand=None, errand_keeper=None)
 
 
-def _unchanged(slot: TaskRunState, _entry: LedgerEntry) -> TaskRunState:
-    return slot
-
-
-_WITH = {
-    Step.LAUNCH: _launched,
-    Step.END: _ended,
-    Step.KEEP: _kept,
-    Step.STAGE: _stage,
-    Step.REVIEW: _review,
-    Step.BACK: _sent_back,
-    Step.LAND: _landed_a_step,
-    **dict.fromkeys(LANDING_STEPS, _landed_a_step),
-    Step.TELL: _told,
-    Step.MERGED: _over,
-    Step.PARK: _over,
-    Step.BLOCK: _blocked,
+_FURTHER = {
+    Step.LAUNCH: _on_launch,
+    Step.END: _on_end,
+    Step.KEEP: _on_keep,
+    Step.STAGE: _on_stage,
+    Step.REVIEW: _on_review,
+    Step.BACK: _on_back,
+    Step.LAND: _on_landing_step,
+    **dict.fromkeys(LANDING_STEPS, _on_landing_step),
+    Step.TELL: _on_tell,
+    Step.MERGED: _on_final,
+    Step.PARK: _on_final,
+    Step.BLOCK: _on_block,
 }
 
 

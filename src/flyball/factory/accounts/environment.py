@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flyball.core.server_url import shown
+from flyball.core.server_url import redacted
 from flyball.errors import AccountError, UsageError
 from flyball.factory.accounts.profile import CONFIG_DIRS, Profile, credential_variables, provider_prefixes
 
@@ -93,7 +93,7 @@ def gate_environment(ambient: Mapping[str, str], *, names: Iterable[str] = ()) -
 
 
 def _passes(key: str, value: str) -> bool:
-    if "://" in value and shown(value) != value:
+    if "://" in value and redacted(value) != value:
         return False
     if key in _HARMLESS or key in _NEEDED or key in _FLYBALL:
         return True

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 
 from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.pool.verdict import span_words
-from flyball.core.signals import Signal
+from flyball.core.signals import End, Signal
 from flyball.factory.agents.process import Process, ProcessWatch
 from flyball.governor.launch.supervisor import STDERR, STDOUT
 from flyball.host.atomic_file import replace_file
 from flyball.host.growing_file import GrowingFile
-from flyball.runtimes.port import End, Ending, Progress, Reader
+from flyball.runtimes.port import Ending, Progress, Reader
 
 _PIECES = 64
 _BATCH_S = 0.03

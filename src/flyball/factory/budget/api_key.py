@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from flyball.core.budget.limits import api_spend_refused
+from flyball.core.budget.limits import api_spend_refusal
 from flyball.errors import UsageError
 from flyball.factory.budget.port import API_KEYS, BillingAccount
 from flyball.factory.project.config import ProjectConfig
@@ -45,7 +45,7 @@ def api_key_for(
     """UsageError where a run asks for it and a switch says no."""
     around = os.environ if environ is None else environ
     value = around.get(payer.key_env, "") if payer.key_env else ""
-    refused = api_spend_refused(
+    refused = api_spend_refusal(
         flag=wanted, setting=config.account.api_spend, key_env=payer.key_env, key_there=bool(value)
     )
     variable = API_KEYS.get(payer.runtime, "")

@@ -35,15 +35,15 @@ from flyball.core.budget.limits import (
     Refusal,
     SlowStart,
     Thresholds,
-    guard_of,
-    level_of,
+    allowed_width,
+    budget_action,
     preflight,
-    width_of,
     worst,
+    worst_level,
 )
 from flyball.core.budget.usage_windows import UsageReport, WindowUsage
 from flyball.core.pool.verdict import span_words
-from flyball.core.tasks.statistics import SpendTotals, spend_of
+from flyball.core.tasks.statistics import SpendTotals, agent_spend
 from flyball.factory.budget.api_key import ApiKey
 from flyball.factory.budget.ledger_usage import Lessons
 from flyball.factory.budget.monitor import UsageMonitor
@@ -102,7 +102,7 @@ class BudgetGuard:
     ) -> None:
         """``lookout`` None: nobody looks at the windows."""
         self.payer, self._budget, self._ledger, self._wall = payer, budget, ledger, wall
-        self.guard = guard_of(guard, budget.guard)
+        self.guard = budget_action(guard, budget.guard)
         self.thresholds = budget_thresholds(budget)
         self.api_key = api_key or ApiKey()
         self.lessons = Lessons()
@@ -190,13 +190,13 @@ class BudgetGuard:
 
     @property
     def level(self) -> Level:
-        return level_of(self.standings, self.thresholds)
+        return worst_level(self.standings, self.thresholds)
 
     def width(self, width: int) -> int:
         """How many agents at once the money allows."""
         if not self.enforces or self.api_key.allowed:
             return width
-        return width_of(width, self.standings, self.thresholds)
+        return allowed_width(width, self.standings, self.thresholds)
 
     @property
     def pause(self) -> str:
@@ -279,7 +279,7 @@ class BudgetGuard:
         self._running[task] = _Running(expected.cost_usd.p50)
         if self._slow is not None:
             slow = replace(self._slow, started=self._slow.started + 1)
-            self._slow = None if slow.over(self._wall(), _WIDEST) else slow
+            self._slow = None if slow.is_over(self._wall(), _WIDEST) else slow
 
     def release(self, task: str, cost_usd: float | None = None) -> None:
         """It is over, and its cost is in the ledger or will be in a moment."""
@@ -316,7 +316,7 @@ class BudgetGuard:
         """What those agents of this run used that are over."""
         for entry in self._ledger.launches(after=self._after):
             self._after = entry.id
-            spent = spend_of(entry) if entry.run == self._ledger.run else None
+            spent = agent_spend(entry) if entry.run == self._ledger.run else None
             self._run_spend += spent if spent is not None else SpendTotals()
         return self._run_spend
 

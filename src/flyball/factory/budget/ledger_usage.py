@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flyball.core.budget.estimate import Estimate, ForecastOutcome, PastRun, Quantiles, RunHistory
 from flyball.core.budget.usage_windows import Spend, UsageCertainty, UsageItem
+from flyball.core.signals import End
 from flyball.core.tasks.task_run import LedgerEntry, Step
 from flyball.errors import FlyballError
 from flyball.factory.budget.port import KEPT_S
@@ -22,7 +23,7 @@ from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
 
-_COUNTED_ENDS = frozenset({"finished", "failed"})
+_COUNTED_ENDS = frozenset({End.FINISHED.value, End.FAILED.value})
 """What a limit or a person cut short says nothing about what such work takes."""
 API_KEY = "api-key"
 """How a launch is marked that drew on no window, because its calls were paid for one by one."""

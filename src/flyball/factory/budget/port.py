@@ -23,7 +23,7 @@ from flyball.core.budget.usage_windows import (
     UsageReport,
     WindowTerms,
     WindowUsage,
-    stand,
+    measure_window,
 )
 from flyball.errors import FlyballError
 from flyball.factory.accounts.account import Account
@@ -111,7 +111,7 @@ def measure_windows(
     reported = [
         _terms_from_report(each) for each in reports.values() if each.name not in known and each.holds(now)
     ]
-    return tuple(stand(each, reports.get(each.name), spend, now) for each in (*terms, *reported))
+    return tuple(measure_window(each, reports.get(each.name), spend, now) for each in (*terms, *reported))
 
 
 def _terms_from_report(report: UsageReport) -> WindowTerms:

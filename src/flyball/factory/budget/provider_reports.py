@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flyball.core.budget.usage_windows import UsageReport, believable
+from flyball.core.budget.usage_windows import UsageReport, is_believable
 from flyball.host.atomic_file import replace_file
 
 FOLDER = "usage"
@@ -80,5 +80,5 @@ def _believable_reports(records: Iterable[dict[str, Any]], now: float) -> Iterab
     for record in records:
         report = UsageReport(**record)
         # A clock that was set back makes a report of the future; it would hold for as long as that is away.
-        if believable(float(report.fraction), report.resets_at, now) and report.at <= now + _SAME_RESET_S:
+        if is_believable(float(report.fraction), report.resets_at, now) and report.at <= now + _SAME_RESET_S:
             yield report

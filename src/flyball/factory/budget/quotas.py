@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from flyball.core.budget.usage_windows import BUILT_IN, DAY_S, WindowTerms, calibrated
+from flyball.core.budget.usage_windows import BUILT_IN, DAY_S, WindowTerms, ceiling_from
 from flyball.core.durations import moment_s
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import check_id
@@ -106,7 +106,7 @@ class QuotaBook:
         quota = AccountQuota(
             name=name,
             length_s=terms.length_s,
-            ceiling_usd=calibrated(spent_usd, used),
+            ceiling_usd=ceiling_from(spent_usd, used),
             set_by="calibrated",
             at=_now(),
             used=used,

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import RunPhase, Step
+from flyball.core.tasks.task_run import LandingResult, RunPhase, Step
 from flyball.errors import GitError, SourceError
 from flyball.factory.git.git import format_paths
 from flyball.factory.git.repository import BRANCHES
@@ -36,7 +36,7 @@ from flyball.factory.git.worktree_setup import BootstrapError
 from flyball.factory.landing.default_branch import DefaultBranch, Eligibility, RuledOut
 from flyball.factory.landing.gate import GateFailure, GateRunner, named_in
 from flyball.factory.landing.landing_worktree import LandingWorktree
-from flyball.factory.landing.result import Landed, LandingResult, Refused
+from flyball.factory.landing.result import Landed, Refused
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
 from flyball.host.off_loop import finish

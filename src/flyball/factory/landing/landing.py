@@ -28,7 +28,7 @@ from pathlib import Path
 
 from flyball.core.tasks.next_step import MERGE
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
+from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRunState
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Repository
 from flyball.factory.git.worktree import Worktrees
@@ -36,7 +36,7 @@ from flyball.factory.landing.batch import BatchMember, LandingBatch, Rebaser
 from flyball.factory.landing.default_branch import DefaultBranch, Eligibility
 from flyball.factory.landing.gate import GateRunner
 from flyball.factory.landing.queue import LandingQueue
-from flyball.factory.landing.result import Landed, LandingResult, Refused
+from flyball.factory.landing.result import Landed, Refused
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.locks import RunLock

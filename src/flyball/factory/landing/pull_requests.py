@@ -21,14 +21,14 @@ from pathlib import Path
 from flyball.core.tasks.labels import PR
 from flyball.core.tasks.next_step import pull_words
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import RunPhase, Step
+from flyball.core.tasks.task_run import LandingResult, RunPhase, Step
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.landing.batch import TRIES, WAITS, conflict, gate_refusal
 from flyball.factory.landing.default_branch import push_words
 from flyball.factory.landing.hosts.port import Pull, PullError, PullHost, PullState
 from flyball.factory.landing.hosts.registry import NoOriginError
 from flyball.factory.landing.landing import Landing, catch_refusal
-from flyball.factory.landing.result import Landed, LandingResult, Refused
+from flyball.factory.landing.result import Landed, Refused
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.host.off_loop import finish
 

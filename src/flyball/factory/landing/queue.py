@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
+from flyball.core.tasks.task_run import LandingResult
 from flyball.errors import GitError
 from flyball.factory.landing.batch import WAITS, BatchMember
-from flyball.factory.landing.result import Landed, LandingResult, Refused
+from flyball.factory.landing.result import Landed, Refused
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,27 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
-
-class LandingResult(Enum):
-    MERGED = "merged"
-    PR_OPENED = "pr-opened"
-    CONFLICT = "conflict"
-    GATE_FAILED = "gate-failed"
-    GATE_BROKEN = "gate-broken"
-    """One of its commands could not be run at all, and the work has nothing to do with that."""
-    PROTECTED = "protected"
-    UNSIGNED = "unsigned"
-    UNAPPROVED = "unapproved"
-    DIRTY = "dirty"
-    NO_CHANGES = "no-changes"
-    NO_REMOTE = "no-remote"
-    DIVERGED = "diverged"
-    """The default branch here and origin's clash, and landings are pushed."""
-    NO_GH = "no-gh"
-    """The program that opens pull requests is missing, or does not answer."""
-    ERROR = "error"
+from flyball.core.tasks.task_run import LandingResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import get_args
 from flyball.core.pool.settings import check_name
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.globs import check_token
-from flyball.core.tasks.model_routing import EXPLICIT_ONLY, IMPLEMENT, REVIEW, TIERS, tier_of
+from flyball.core.tasks.model_routing import EXPLICIT_ONLY, IMPLEMENT, REVIEW, TIERS, tier_in_name
 from flyball.core.tasks.task import check_project_id
 from flyball.errors import UsageError
 from flyball.factory.project.config import AgentPart, BudgetPart, ProjectConfig, Runtime
@@ -105,7 +105,7 @@ def _check_models(config: ProjectConfig) -> Iterator[ConfigProblem]:
                 yield ConfigProblem(f"models.names.{runtime}.{tier}", f"is no tier; {', '.join(TIERS)} are")
     wanted = [(f"models.stages.{stage}", name) for stage, name in models.stages.items()]
     for key, name in [*wanted, ("agent.model", config.agent.model)]:
-        if (tier := tier_of(name)) in EXPLICIT_ONLY:
+        if (tier := tier_in_name(name)) in EXPLICIT_ONLY:
             way_out = f"give tasks the label model:{tier}, or flyball run --model {tier}"
             yield ConfigProblem(key, f"is {name!r}, and {tier} is never a default; {way_out}")
         elif tier and tier not in models.allowed:

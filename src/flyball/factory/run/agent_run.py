@@ -31,6 +31,7 @@ from pathlib import Path
 
 from flyball.core.budget.limits import Refusal
 from flyball.core.pool.model import Holder, Outcome
+from flyball.core.signals import End
 from flyball.core.tasks.model_routing import Route
 from flyball.core.tasks.next_step import Action, Decision, after_limit
 from flyball.core.tasks.task import Task
@@ -53,7 +54,7 @@ from flyball.governor.launch.supervised_child import exit_code
 from flyball.governor.launch.supervisor import STDERR, STDOUT
 from flyball.governor.lease import Lease, note_answer
 from flyball.runtimes.outcome import report_ending, report_signal
-from flyball.runtimes.port import Assignment, End, Ending
+from flyball.runtimes.port import Assignment, Ending
 from flyball.runtimes.registry import COMMAND, TELLING
 
 _GIT_COMMANDS = tuple(f"git {verb}" for verb in ("status", "diff", "log", "add", "commit", "rebase"))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flyball.core.budget.limits import BudgetAction, guard_of
+from flyball.core.budget.limits import BudgetAction, budget_action
 from flyball.core.tasks.protected_paths import DEFAULT_PROTECTED
 from flyball.core.tasks.task import Task
 from flyball.errors import UsageError
@@ -253,7 +253,7 @@ def open_run(root: Path, config: ProjectConfig, options: RunOptions, *, run: str
     account = open_account(config, home())
     payer = billing_account(account)
     api_key = api_key_for(config, payer, wanted=options.allow_api_spend)
-    quiet = guard_of(options.guard, config.budget.guard) is BudgetAction.OFF
+    quiet = budget_action(options.guard, config.budget.guard) is BudgetAction.OFF
     project = open_project_state(root, config, run=run)
     launcher = open_launcher(config, project, account)
     return RunContext(

@@ -31,12 +31,12 @@ from flyball.core.tasks.next_step import (
     pull_words,
 )
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
+from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRunState
 from flyball.errors import GitError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import compile_stage
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.landing.result import Landed, LandingResult, Refused
+from flyball.factory.landing.result import Landed, Refused
 from flyball.factory.project.config import StagePart
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Instructions, Purpose, Stopped
 from flyball.factory.run.context import LandingTools, ProjectState
@@ -106,7 +106,7 @@ class Finish:
             )
         except Refused as refused:
             landed, budgets = refused.landed, self.policy.budgets_for(self.task)
-            return after_landing(self.slot, budgets, result=landed.result.value, why=landed.why)
+            return after_landing(self.slot, budgets, result=landed.result, why=landed.why)
         return None
 
     async def _stage(self, name: str, part: StagePart) -> Decision:
@@ -143,7 +143,7 @@ class Finish:
             self.policy.budgets_for(self.task),
             stage=name,
             required=part.required,
-            end=ran.ending.end.value,
+            end=ran.ending.end,
             reason=ran.ending.reason,
             signal=ran.ending.signal,
         )
@@ -205,7 +205,7 @@ class Finish:
         return after_landing(
             self.slot,
             budgets,
-            result=landed.result.value,
+            result=landed.result,
             why=landed.commit[:12] if landed.result is LandingResult.MERGED else landed.why,
             detail=landed.detail,
             waits=landed.waits,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flyball.core.tasks.labels import LandingPolicy, policy_of, retry_tier
+from flyball.core.tasks.labels import LandingPolicy, landing_policy, retry_tier
 from flyball.core.tasks.model_routing import IMPLEMENT, Route, Routing, resolve
 from flyball.core.tasks.next_step import Budgets, budgets_for
 from flyball.core.tasks.task import Task, ancestors
@@ -58,7 +58,7 @@ class RunPolicy:
     def landing_policy(self, task: Task, tasks: Mapping[str, Task]) -> LandingPolicy:
         """How green work lands: as its own label says, one of its parents, or the project."""
         lineage = (task, *ancestors(task, tasks))
-        return policy_of(lineage, otherwise=self.config.merge.policy)
+        return landing_policy(lineage, otherwise=self.config.merge.policy)
 
     def agent_limits(self, left: Left | None) -> AgentLimits:
         """Of one agent. ``left``: what the budgets of its task and of the run leave it."""

@@ -15,16 +15,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from flyball.core.signals import End
 from flyball.core.tasks.model_routing import REVIEW
-from flyball.core.tasks.next_step import Decision, after_review, keyless
+from flyball.core.tasks.next_step import Decision, after_review, is_keyless
 from flyball.core.tasks.review_report import (
     TEXT_LIMIT,
     CriterionAnswer,
     ParsedReview,
     Review,
     ReviewFinding,
-    criteria_of,
-    read_review,
+    parse_criteria,
+    parse_review,
 )
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunState
@@ -38,7 +39,6 @@ from flyball.factory.run.context import ProjectState
 from flyball.factory.run.policy import RunPolicy
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor.launch.supervised_child import refusal
-from flyball.runtimes.port import End
 
 FILE_VARIABLE = "FLYBALL_REVIEW_FILE"
 KEPT = "review.json"
@@ -148,7 +148,7 @@ class Reviewing:
 
     async def _ask(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
         place = ReviewWorktree(self.project.worktrees, self.task.id)
-        criteria, part = criteria_of(self.task.acceptance), self.policy.config.review
+        criteria, part = parse_criteria(self.task.acceptance), self.policy.config.review
         base = self.slot.base or self.project.repository.default
         try:
             desk = await run_in_thread(lambda: place.make(base=base, commit=tip))
@@ -198,7 +198,7 @@ def why_unreviewed(repository: Repository, slot: TaskRunState) -> str:
 def _is_hopeless(ran: Completed) -> bool:
     """Asking again cannot help."""
     ending = ran.ending
-    return ending.end is End.LIMITED or keyless(ending.signal) or bool(refusal(ran.folder))
+    return ending.end is End.LIMITED or is_keyless(ending.signal) or bool(refusal(ran.folder))
 
 
 def _parse_answer(ran: Completed, file: Path, criteria: tuple[str, ...]) -> ParsedReview:
@@ -214,7 +214,7 @@ def _parse_answer(ran: Completed, file: Path, criteria: tuple[str, ...]) -> Pars
         (ran.folder / KEPT).write_text(text + "\n", encoding="utf-8")
     elif not ran.ending.last_words.strip():
         return ParsedReview(None, (f"the reviewer left nothing in ${FILE_VARIABLE}",))
-    return read_review(text or ran.ending.last_words, criteria)
+    return parse_review(text or ran.ending.last_words, criteria)
 
 
 def _answer_text(file: Path) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flyball.core.budget.limits import BudgetAction, guard_of
+from flyball.core.budget.limits import BudgetAction, budget_action
 from flyball.errors import UsageError
 from flyball.factory.accounts.account import open_account
 from flyball.factory.budget.unmeasurable import check_measurable, unmeasurable
@@ -159,7 +159,7 @@ def check_start(config: ProjectConfig, options: RunOptions) -> None:
     measured? Before anything is touched."""
     open_account(config, home()).verify()
     check_sandbox(config.guard.sandbox)
-    check_measurable(config, home(), guard_of(options.guard, config.budget.guard))
+    check_measurable(config, home(), budget_action(options.guard, config.budget.guard))
 
 
 def run_project(

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from flyball.core.signals import End
 from flyball.core.tasks.labels import PR
 from flyball.core.tasks.model_routing import IMPLEMENT
 from flyball.core.tasks.next_step import Action, Decision, after_end, may_let_go, on_resume
@@ -39,7 +40,7 @@ from flyball.factory.run.waiting import Waits
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor.launch.supervised_child import exit_code, refusal
 from flyball.host.process import alive
-from flyball.runtimes.port import End, Ending
+from flyball.runtimes.port import Ending
 from flyball.runtimes.registry import COMMAND
 
 _OPENINGS: Mapping[Cause | None, str] = {
@@ -333,7 +334,7 @@ class TaskRun:
         return after_end(
             self.slot,
             self.policy.budgets_for(self.task),
-            end=ending.end.value,
+            end=ending.end,
             reason=ending.reason,
             signal=ending.signal,
             commits=commits,
@@ -372,7 +373,7 @@ class TaskRun:
         slot = self.slot
         if slot.state is State.RUNNING:
             return await self._judge(await self.agents.read_from_files())
-        if slot.end == End.FINISHED.value:
+        if slot.end is End.FINISHED:
             return await self._next_after(Ending(end=End.FINISHED, reason=slot.reason))
         why = slot.reason or "the run ended before this was judged"
         return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why)

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from flyball.core.tasks.task_run import LedgerEntry, RunPhase, State, Step, TaskRunState, fold
+from flyball.core.tasks.task_run import LedgerEntry, RunPhase, State, Step, TaskRunState, apply_entry
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
 from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome
 
@@ -97,7 +97,7 @@ class Ledger:
             entry = LedgerEntry(
                 id=0, at=time.time(), run=self.run, task=task, step=step, mark=mark, fields=kept
             )
-            slot = fold(self.slots.get(task), entry)
+            slot = apply_entry(self.slots.get(task), entry)
             self._insert(
                 "INSERT INTO entry (at, run, task, step, mark, fields) VALUES (?, ?, ?, ?, ?, ?)",
                 (entry.at, self.run, task, step.value, mark.value, _json(kept)),
@@ -213,7 +213,7 @@ class Ledger:
         try:
             for row in self._rows(sql, values):
                 entry = _entry(row)
-                found[entry.task] = fold(found.get(entry.task), entry)
+                found[entry.task] = apply_entry(found.get(entry.task), entry)
         except (InvariantError, ValueError, TypeError, KeyError) as error:
             words = f"{self.path} cannot be understood ({error})"
             raise StoreUnreadableError(

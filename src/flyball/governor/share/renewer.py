@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from flyball.core.pool.verdict import span_words
 from flyball.core.share_lease import holder
 from flyball.core.share_lease.holder import HolderState, OnOutage
-from flyball.core.share_lease.timing import BEATS_PER_TTL, ShareTiming, terms_for
+from flyball.core.share_lease.timing import BEATS_PER_TTL, ShareTiming, timing_for
 from flyball.errors import FlyballError, StoreError
 from flyball.host.background_thread import start_thread
 
@@ -143,7 +143,7 @@ class ShareRenewer:
         return f"its share was not renewed for {span_words(now - self.answered_at)}{why}"
 
     def _due(self) -> holder.Due:
-        return holder.due(
+        return holder.next_renewal(
             self.holding,
             in_flight=self.desk.minted,
             wants=self.desk.wants,
@@ -189,7 +189,7 @@ class ShareRenewer:
     def _is_gone(self) -> bool:
         with self.desk.lock:
             holding = self.holding
-            if holder.gone(holding, in_flight=self.desk.minted):
+            if holder.has_left(holding, in_flight=self.desk.minted):
                 return True
             # The store cannot be told that we leave, and nothing runs: what is left expires by itself.
             return holding.leaving and not self.desk.minted and (holding.misses > 1 or not holding.seq)
@@ -236,7 +236,7 @@ class ShareRenewer:
 
     def _declare(self, due: holder.Due) -> tuple[Renewal, list[Signal], float | None]:
         desk, now = self.desk, self.desk.clock()
-        self.holding = holder.sent_for(self.holding, due, now=now)
+        self.holding = holder.note_reason(self.holding, due, now=now)
         self._limit(now)
         self.holding, renewal = holder.send(
             self.holding, now=now, in_flight=desk.minted, wants=desk.wants, tally=desk.tally
@@ -265,7 +265,7 @@ class ShareRenewer:
             if not self.holding.pending and not self.holding.misses:
                 self.renewals += 1
                 self.learning, self.error, self.answered_at = reply.learning, None, now
-                self.fenced = holder.fenced(self.holding, now=now)
+                self.fenced = holder.is_fenced(self.holding, now=now)
             elif refused_at is not None and self.desk.refused_at is None:
                 self.desk.refused_at = refused_at
             self._after(now)
@@ -273,7 +273,7 @@ class ShareRenewer:
     def _failed(self, renewal: Renewal, signals: list[Signal], error: FlyballError) -> None:
         with self.changed:
             now = self.desk.clock()
-            self.holding = holder.missed(self.holding, seq=renewal.seq, now=now)
+            self.holding = holder.on_missed(self.holding, seq=renewal.seq, now=now)
             self.desk.outbox.extendleft(reversed(signals))
             self.error = error
             self._after(now)
@@ -311,7 +311,7 @@ class ShareRenewer:
 
 def _terms(known: ShareTiming, ttl_s: float) -> ShareTiming:
     """The holder's terms follow the store's word: all of them derive from the heartbeat."""
-    return known if ttl_s == known.ttl_s else terms_for(ttl_s / BEATS_PER_TTL)
+    return known if ttl_s == known.ttl_s else timing_for(ttl_s / BEATS_PER_TTL)
 
 
 def _nobody() -> None:

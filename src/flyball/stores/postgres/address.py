@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from flyball.core.server_url import check_server, shown
+from flyball.core.server_url import check_server, redacted
 from flyball.errors import UsageError
 
 SPACE = "flyball"
@@ -51,7 +51,7 @@ def parse(url: str) -> Address:
     host = options.get("host", "")
     return Address(
         conninfo=f"postgresql://{place}",
-        words=f"{shown(url).partition('?')[0]} (at {host})" if host else shown(url).partition("?")[0],
+        words=f"{redacted(url).partition('?')[0]} (at {host})" if host else redacted(url).partition("?")[0],
         space=_space(options.get("space") or SPACE),
         answer_s=_seconds(options.get("socket_timeout", "")),
         connections=_number(options.get("connections", "")),

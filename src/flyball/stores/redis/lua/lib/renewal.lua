@@ -30,7 +30,7 @@ end
 
 -- The budget as it stands now, made where there was none. False where the plan has not said the terms yet.
 -- twin: stores/shares.py _current_budget
--- twin: core/share_lease/renewal.py in_epoch
+-- twin: core/share_lease/renewal.py enter_epoch
 -- twin: stores/redis/records.py parse_budget
 function renewal.read_budget()
   local v = call('HMGET', PREFIX .. 'pool', 'beat_s', 'ttl_s', 'lease_s', 'eager_s', 'bound_oks', 'hold_mean_s',
@@ -87,7 +87,7 @@ function renewal.first_row(r)
 end
 
 -- The lease after ``r``, from ``row`` as it was. Returns the target it is told.
--- twin: core/share_lease/renewal.py renew, _growth, _owed, _asked_for
+-- twin: core/share_lease/renewal.py renew, _owed_slots, _present_target
 function renewal.apply(row, r)
   local s = {name = r.name, seq = r.seq, target = row.target, wants = r.wants, peak = r.peak}
   s.draining, s.mailbox = row.draining or r.leaving, r.mailbox
@@ -163,7 +163,7 @@ function renewal.take(row, r)
 end
 
 -- May who should get how much have changed?
--- twin: core/share_lease/renewal.py _told
+-- twin: core/share_lease/renewal.py _renewed_share
 function renewal.replans(row, s, known)
   return not known or s.draining ~= row.draining or (row.wants > row.slots) ~= (s.wants > s.slots) or row.since ~= s.since
     or (s.draining and s.slots < row.slots)
