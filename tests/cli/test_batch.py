@@ -140,7 +140,7 @@ def test_a_provider_that_refuses_or_is_gone_is_told_in_a_sentence(
 ) -> None:
     missing = cli("batch", "show", "msgbatch_9")
     assert (missing.code, "(404): no batch msgbatch_9" in missing.err) == (1, True)
-    assert "is no batch" in cli("batch", "show", "../x").err
+    assert "is not the id of a batch" in cli("batch", "show", "../x").err
     monkeypatch.setenv("FLYBALL_BATCH_URL", "http://127.0.0.1:1")
     assert "cannot reach 127.0.0.1" in cli("batch", "list").err
     monkeypatch.setenv("FLYBALL_BATCH_URL", "nowhere")

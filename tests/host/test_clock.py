@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.pool.verdict import Reason
-from flyball.host.clock import OFF_LIMIT_S, boot_seconds, rebased
+from flyball.host.clock import OFF_LIMIT_S, boot_seconds, clock_offset
 from flyball.stores.sqlite.clock import SEEN_EVERY_S, StoreClock
 from flyball.stores.sqlite.store import SqliteStore
 from flyball.testing import FakeWorld, Scene
@@ -160,7 +160,7 @@ def test_the_moment_is_noted_now_and_then_not_at_every_step(machine: Machine) ->
 def test_whatever_the_wall_says_time_goes_on_within_reason(
     seen_at: float, seen_wall: float, wall: float, boot_s: float
 ) -> None:
-    now = rebased(seen_at=seen_at, seen_wall=seen_wall, wall=wall, boot_s=boot_s) + boot_s
+    now = clock_offset(seen_at=seen_at, seen_wall=seen_wall, wall=wall, boot_s=boot_s) + boot_s
     assert seen_at - 1e-3 <= now <= seen_at + OFF_LIMIT_S + 1e-3
 
 

@@ -57,7 +57,7 @@ def test_a_full_mailbox_takes_no_more_and_does_not_block(box: Mailbox) -> None:
 
 
 def test_nobody_listens_where_nobody_ever_did(home: Path) -> None:
-    assert send(str(home / "nothing"), 1) is Delivery.NOBODY
+    assert send(str(home / "nothing"), 1) is Delivery.MISSING
 
 
 def test_a_socket_whose_owner_is_gone_refuses(box: Mailbox, home: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_socket_whose_owner_is_gone_refuses(box: Mailbox, home: Path) -> None:
 
 
 def test_an_address_that_is_too_long_reaches_nobody() -> None:
-    assert send("/tmp/" + "x" * 300, 1) is Delivery.NOBODY
+    assert send("/tmp/" + "x" * 300, 1) is Delivery.MISSING
 
 
 def test_nonsense_in_the_mail_is_ignored(box: Mailbox) -> None:
@@ -83,7 +83,7 @@ def test_closing_removes_the_socket(home: Path) -> None:
     box = Mailbox(mail_folder(home))
     box.close()
     assert not os.path.exists(box.address)
-    assert send(box.address, 1) is Delivery.NOBODY
+    assert send(box.address, 1) is Delivery.MISSING
 
 
 def test_a_process_may_have_many(home: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_mailbox_whose_file_and_folder_were_removed_is_reachable_again_under_i
     home: Path, box: Mailbox
 ) -> None:
     shutil.rmtree(folder_for(home))
-    assert send(box.address, 7) is Delivery.NOBODY
+    assert send(box.address, 7) is Delivery.MISSING
     assert box.mend()
     assert send(box.address, 8) is Delivery.SENT
     assert box.drain() == [8]
@@ -179,4 +179,4 @@ def test_a_mailbox_is_not_put_back_where_somebody_else_could_listen_in(home: Pat
     folder_for(home).mkdir()
     folder_for(home).chmod(0o777)
     assert not box.mend()
-    assert send(box.address, 7) is Delivery.NOBODY
+    assert send(box.address, 7) is Delivery.MISSING

@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from flyball.errors import UsageError
 from flyball.observe.metrics import HTTP_DECISION, HTTP_REFUSALS, METRICS, POOL_CAP, MetricRegistry
-from flyball.observe.otel import Telemetry, dotted, from_environment
-from flyball.observe.otel_wanted import wanted
+from flyball.observe.otel import Telemetry, from_environment, otel_name
+from flyball.observe.otel_wanted import is_wanted
 
 
 class Ears:
@@ -71,7 +71,7 @@ def test_histograms_have_the_buckets_of_the_list(ears: Ears) -> None:
 
 
 def test_every_name_is_its_own() -> None:
-    names = [dotted(metric) for metric in METRICS]
+    names = [otel_name(metric) for metric in METRICS]
     assert len(set(names)) == len(names)
 
 
@@ -119,7 +119,7 @@ def test_none_exports_nothing() -> None:
 
 
 def test_nobody_asks_nothing_is_imported() -> None:
-    assert not wanted({"PATH": "/bin", "OTEL_SERVICE_NAME": "x"})
+    assert not is_wanted({"PATH": "/bin", "OTEL_SERVICE_NAME": "x"})
     code = (
         "import sys, flyball.service.app, flyball.service.server, flyball.cli.commands.serve; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"

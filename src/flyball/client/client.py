@@ -47,7 +47,7 @@ class _Common:
         self._beating = httpx2.Client(base_url=self.url, headers=self._headers, timeout=10.0)
         self._renewer = LeaseRenewer(lambda lease: _send(self._beating, lease.renewing()).status)
 
-    def _decided(self) -> Policy | None:
+    def _known_policy(self) -> Policy | None:
         """The policy, if it is known without asking the server."""
         named = self._policy or named_policy()
         if named is None and time.monotonic() - self._told_at < POLICY_KEPT_S:
@@ -139,7 +139,7 @@ class Client(_Common):
     @property
     def policy(self) -> Policy:
         """How it tries again now."""
-        return self._decided() or self._hear_policy(_send(self._http, Send("GET", "/v1/policy")))
+        return self._known_policy() or self._hear_policy(_send(self._http, Send("GET", "/v1/policy")))
 
     def _perform(self, effect: Send | Nap) -> ServiceResponse | None:
         if isinstance(effect, Send):
@@ -210,7 +210,7 @@ class AsyncClient(_Common):
 
     async def policy(self) -> Policy:
         """How it tries again now."""
-        return self._decided() or self._hear_policy(await self._send(Send("GET", "/v1/policy")))
+        return self._known_policy() or self._hear_policy(await self._send(Send("GET", "/v1/policy")))
 
     async def _perform(self, effect: Send | Nap) -> ServiceResponse | None:
         if isinstance(effect, Send):

@@ -1,4 +1,4 @@
-"""Slots in somebody's hands, and the ``with`` block that gets and returns them."""
+"""Slots that are held, and the ``with`` block that gets and returns them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Held:
         self.slots: int = told["slots"]
         self.ttl_s: float = told["ttl_s"]
         self.lost = False
-        """The server took it back: it was not renewed in time, or somebody released it."""
+        """The server took it back: it was not renewed in time, or it was released elsewhere."""
         self._token: str = told["token"]
         self._on_lost = on_lost
         self._released = False
@@ -41,7 +41,7 @@ class Held:
             self._on_lost(self)
 
     def take_release(self) -> bool:
-        """True exactly once: whoever gets it sends the release."""
+        """True exactly once: that caller sends the release."""
         first, self._released = not self._released, True
         return first
 
@@ -106,7 +106,7 @@ class AsyncRemoteLease(Held):
 
 
 def throttle_in(error: BaseException | None) -> Signal | None:
-    """What a ``Throttled`` that ends the block says and nobody else could read."""
+    """What a ``Throttled`` that ends the block says; only the block could read it."""
     if isinstance(error, Throttled):
         return Signal(SignalKind.THROTTLED, error.retry_after_s, detail=str(error))
     return None

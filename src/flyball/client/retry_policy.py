@@ -61,14 +61,14 @@ def named_policy() -> Policy | None:
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return None
-    return policy_of(f'{{"retry": "{text}"}}'.encode() if text in _KINDS else text.encode(), VARIABLE)
+    return parse_policy(f'{{"retry": "{text}"}}'.encode() if text in _KINDS else text.encode(), VARIABLE)
 
 
-def policy_of(text: bytes, where: str) -> Policy:
+def parse_policy(text: bytes, where: str) -> Policy:
     try:
         return msgspec.json.decode(text, type=Policy)
     except msgspec.MsgspecError as error:
         raise UsageError(
-            f"{where} is no policy ({error}); it is none, fixed, jittered, or JSON such as "
+            f"{where} is not a retry policy ({error}); write none, fixed, jittered, or JSON such as "
             '{"retry": "fixed", "base_s": 1}'
         ) from error

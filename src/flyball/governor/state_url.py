@@ -147,16 +147,16 @@ def open_box(address: str, store: Store) -> Box | None:
     """A mailbox that every process that works on this state can reach; None where none can be had."""
     if not on_server(address):
         return open_mailbox(mail_home(address))
-    from flyball.wake.pubsub import switchboard
+    from flyball.wake.pubsub import open_subscriptions
 
     if _on_postgres(address):
         from flyball.stores.postgres import store as postgres
         from flyball.stores.postgres import transaction
 
-        return switchboard(address, postgres.listener_factory(store), transaction.CHANNEL).open_box()
+        return open_subscriptions(address, postgres.listener_factory(store), transaction.CHANNEL).open_box()
     from flyball.stores.redis.store import channel_prefix, listener_factory
 
-    return switchboard(address, listener_factory(store), channel_prefix(store)).open_box()
+    return open_subscriptions(address, listener_factory(store), channel_prefix(store)).open_box()
 
 
 def mail_home(address: str) -> Path:

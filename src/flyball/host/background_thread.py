@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 
 def start_thread(run: Callable[[], object], *, name: str) -> threading.Thread:
-    """Start a daemon thread. Its signals are blocked before it begins: there is no moment to catch one."""
+    """Start a daemon thread. Its signals are blocked before it begins, so that it never catches one."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

@@ -1,7 +1,7 @@
 """A clock that counts a laptop's sleep and cannot be set back.
 
 Boot time on Linux; on macOS the monotonic clock, which counts sleep there. Both start at zero with
-each boot, so a store that outlives a reboot keeps an offset beside it (``rebased``).
+each boot, so a store that outlives a reboot keeps an offset beside it (``clock_offset``).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ boot_seconds = partial(time.clock_gettime, CLOCK)
 """Seconds since boot, sleep included."""
 
 
-def rebased(*, seen_at: float, seen_wall: float, wall: float, boot_s: float) -> float:
+def clock_offset(*, seen_at: float, seen_wall: float, wall: float, boot_s: float) -> float:
     """The offset that lets a store's clock go on after a reboot.
 
     The wall clock only says how long the machine was off, and only within reason: set back, it counts
     as no time at all; set far ahead, as the limit.
 
-    >>> rebased(seen_at=500.0, seen_wall=1000.0, wall=1060.0, boot_s=20.0) + 20.0
+    >>> clock_offset(seen_at=500.0, seen_wall=1000.0, wall=1060.0, boot_s=20.0) + 20.0
     560.0
-    >>> rebased(seen_at=500.0, seen_wall=1000.0, wall=400.0, boot_s=20.0) + 20.0
+    >>> clock_offset(seen_at=500.0, seen_wall=1000.0, wall=400.0, boot_s=20.0) + 20.0
     500.0
     """
     off_s = min(max(0.0, wall - seen_wall), OFF_LIMIT_S)

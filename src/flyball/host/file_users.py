@@ -8,28 +8,24 @@ last written. One that was started later cannot have made it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 _SLACK_S = 2.0
 """Between the clock of file systems and that of processes."""
 
 
-def users_of(path: Path, *, program: str, folders: Sequence[Path]) -> list[int] | None:
+def find_users(path: Path, *, program: str, folders: Sequence[Path]) -> list[int] | None:
     """Their pids; None where this system does not tell. FileNotFoundError if the file is gone."""
     if not os.path.exists("/proc/self/stat"):
         return None
     written_at, name = path.lstat().st_mtime, os.path.realpath(path)
     return [
         pid
-        for pid in _pids()
-        if _has_open(pid, name) or _works_beside(pid, program, folders, before=written_at + _SLACK_S)
+        for pid in (int(each) for each in os.listdir("/proc") if each.isdigit())
+        if pid != os.getpid()
+        and (_has_open(pid, name) or _works_beside(pid, program, folders, before=written_at + _SLACK_S))
     ]
-
-
-def _pids() -> Iterator[int]:
-    mine = os.getpid()
-    return (int(each) for each in os.listdir("/proc") if each.isdigit() and int(each) != mine)
 
 
 def _has_open(pid: int, name: str) -> bool:

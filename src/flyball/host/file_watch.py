@@ -1,7 +1,7 @@
 """Being told that a file has grown or a folder has changed, without asking again and again.
 
 inotify on Linux, through the C library that Python itself stands on. Elsewhere, and where the system has
-run out of watches, there are no notices: ``fd`` is None or ``watch`` says False, and the caller looks now
+run out of watches, no notices come: ``fd`` is None or ``watch`` says False, and the caller looks now
 and then.
 """
 

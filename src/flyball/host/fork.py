@@ -21,7 +21,7 @@ class Forkable(Protocol):
         """Go on."""
 
     def after_fork_in_child(self) -> None:
-        """Go on as somebody else: what was open is the parent's."""
+        """Go on as another process: what was open is the parent's."""
 
 
 _registered: weakref.WeakKeyDictionary[Forkable, int] = weakref.WeakKeyDictionary()

@@ -37,10 +37,10 @@ _FLOCK = "@hhqqi0q" if _KIND_FIRST else "@qqihh0q"
 
 
 class LockProgress(NamedTuple):
-    """How far a lock that somebody else has got."""
+    """How far the lock of another process has got."""
 
     pid: int = 0
-    """Whose it is; 0 for a process of another namespace."""
+    """The process that holds it; 0 for one of another namespace."""
     stamp: bytes = b""
 
     @property
@@ -65,7 +65,7 @@ class LockFile:
             raise StoreReadOnlyError(words) from error
         self._signed_at = self._let_go_at = 0.0
         # The kernel's lock belongs to the whole process: between its threads this one decides. It knows its
-        # owner, so that whoever is interrupted gives back what it has, and nothing else.
+        # owner, so that a thread that is interrupted gives back what it has, and nothing else.
         self._threads = threading.RLock()
         self._is_mine: Callable[[], bool] = self._threads._is_owned  # type: ignore[attr-defined]
         """Has this thread got it? A method of the lock's own: each acquire asks."""
@@ -83,7 +83,7 @@ class LockFile:
         return found if found is not None else _open.setdefault(key, LockFile(path, stuck_after_s))
 
     def _is_there(self) -> bool:
-        """A lock on a file that was removed or replaced keeps nobody out who comes later."""
+        """A lock on a file that was removed or replaced does not keep out a process that comes later."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
         except OSError:
@@ -103,7 +103,7 @@ class LockFile:
             raise
 
     def acquire_at_once(self) -> bool:
-        """``acquire``, if nobody has it; False without waiting where somebody does."""
+        """``acquire``, if it is free; False without waiting where it is not."""
         try:
             if self._is_mine() or not self._threads.acquire(blocking=False):
                 return False
@@ -128,13 +128,13 @@ class LockFile:
     def _sign(self) -> None:
         """Show now and then that the lock moves on, where the kernel names the same process each time.
 
-        Whoever comes back later than that left it to the others in between.
+        A process that comes back later than that left it to the others in between.
         """
         now = time.monotonic()
         if now - self._let_go_at > _SIGN_EVERY_S or now - self._signed_at < _SIGN_EVERY_S:
             return
         self._signed_at = now
-        # That is for the message only: a full disk must not keep anybody from letting go of a slot.
+        # This is for the message only: a full disk must not keep a slot from being released.
         with contextlib.suppress(OSError):
             os.pwrite(self._fd, b"%-20d" % (now * 1e6), 0)
 
@@ -157,7 +157,8 @@ class LockFile:
             if seen != last:
                 last, since = seen, now
             elif now - since > self.stuck_after_s and self._helper.stop_waiting():
-                raise StoreBusyError(self._stuck(last))
+                words = f"{last.holder} has held the lock {self.path} for over {self.stuck_after_s:.0f} s"
+                raise StoreBusyError(f"{words} without progress; if it is stopped, {last.way_out}")
 
     def _try(self) -> bool:
         try:
@@ -199,18 +200,12 @@ class LockFile:
             raise
         self._threads.release()
 
-    def _stuck(self, seen: LockProgress) -> str:
-        return (
-            f"{seen.holder} has held the lock {self.path} for over {self.stuck_after_s:.0f} s "
-            f"without progress; if it is stopped, {seen.way_out}"
-        )
-
 
 class _Helper:
     """A thread that may block in the kernel where the caller must be able to give up.
 
-    Whoever gives up leaves it blocked; if the lock comes after all, it is let go at once, or kept if by then
-    somebody waits again. One caller at a time.
+    A caller that gives up leaves it blocked; if the lock comes after all, it is let go at once, or kept if by
+    then a caller waits again. One caller at a time.
     """
 
     def __init__(self, fd: int) -> None:
@@ -235,7 +230,7 @@ class _Helper:
         return self._done.acquire(timeout=within_s)
 
     def stop_waiting(self) -> bool:
-        """True if nobody got the lock for us in the meantime."""
+        """True if the helper did not get the lock in the meantime."""
         with self._state:
             if not self.blocked:
                 return False

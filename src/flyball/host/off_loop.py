@@ -77,8 +77,8 @@ class Threads:
         return await finish(self.begin(partial(run, *args, **kwargs)))
 
     def begin(self, run: Callable[[], R]) -> asyncio.Future[R]:
-        """Run it in a thread. Who stops awaiting the future lets go of the call: a thread that has begun it
-        goes on."""
+        """Run it in a thread. A caller that stops awaiting the future lets go of the call: a thread that has
+        begun it goes on."""
         return asyncio.wrap_future(self.submit(run))
 
     def close(self) -> None:
@@ -116,7 +116,9 @@ class WorkerThreads:
     def put(self, future: UncancellableFuture[R], run: Callable[[], R]) -> None:
         """Run it in a thread; the future is told how it went."""
         if self._loop is None:
-            self._start()
+            self._loop = asyncio.get_running_loop()
+            for each in range(self._number):
+                self._threads.append(start_thread(self._work, name=f"{self._name}-{each}"))
         self.busy += 1
         self._jobs.put((future, run))
 
@@ -125,12 +127,8 @@ class WorkerThreads:
         self._done.append(run)
         if not self._told:
             self._told = True
-            self._wake()
-
-    def _start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        for each in range(self._number):
-            self._threads.append(start_thread(self._work, name=f"{self._name}-{each}"))
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._hand_over)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -152,10 +150,6 @@ class WorkerThreads:
             future.set_result(result)
         if not self.busy:
             self.idle()
-
-    def _wake(self) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._hand_over)
 
     def _hand_over(self) -> None:
         # First this, then the queue: what is added in between wakes us again.

@@ -31,29 +31,32 @@ class Sighting:
 
 @lru_cache(maxsize=1)
 def pid_namespace() -> int:
-    """The one of this process; 0 where there is no such thing."""
+    """The pid namespace of this process; 0 where the system has none."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
 
 
-def sight(holder: Holder, start_of: Callable[[int], int | None]) -> Sighting:
-    """Look for a process of another namespace. ``start_of``: when the process with a pid of ours started."""
+def sight(holder: Holder, start_time: Callable[[int], int | None]) -> Sighting:
+    """Look for a process of another namespace. ``start_time``: when the process of a pid here started."""
     above, hidden = pid_namespace() == FIRST_NAMESPACE, False
-    pids = [int(name) for name in _entries() if name.isdigit()]
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        pids = []
     for pid in pids:
         try:
-            namespace = _namespace_of(pid, "pid")
+            namespace = _namespace(pid, "pid")
             if namespace is None:
-                hidden = hidden or len(_pids_of(pid)) != 1
+                hidden = hidden or len(_pids(pid)) != 1
             elif namespace == holder.pidns:
                 above = True
-                if _pids_of(pid)[-1:] == [holder.pid]:
-                    if start_of(pid) == holder.start:
+                if _pids(pid)[-1:] == [holder.pid]:
+                    if start_time(pid) == holder.start:
                         return Sighting(pid, sure=True)
                     # Another one that has its pid now; or the same, on a clock that is not ours.
-                    hidden = hidden or _namespace_of(pid, "time") != _namespace_of(os.getpid(), "time")
+                    hidden = hidden or _namespace(pid, "time") != _namespace(os.getpid(), "time")
         except (FileNotFoundError, ProcessLookupError):
             # It ended while we looked.
             continue
@@ -62,14 +65,7 @@ def sight(holder: Holder, start_of: Callable[[int], int | None]) -> Sighting:
     return Sighting(None, sure=above and not hidden and 1 in pids)
 
 
-def _entries() -> list[str]:
-    try:
-        return os.listdir("/proc")
-    except OSError:
-        return []
-
-
-def _namespace_of(pid: int, kind: str) -> int | None:
+def _namespace(pid: int, kind: str) -> int | None:
     """None where we may not know."""
     try:
         return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
@@ -77,7 +73,7 @@ def _namespace_of(pid: int, kind: str) -> int | None:
         return None
 
 
-def _pids_of(pid: int) -> list[int]:
+def _pids(pid: int) -> list[int]:
     """The pids of a process, from our namespace down to its own."""
     with open(f"/proc/{pid}/status", "rb") as file:
         for line in file:

@@ -56,7 +56,7 @@ def host_name() -> str:
 def identify(pid: int) -> Holder:
     """The process that has this pid now. Raises UsageError if there is none."""
     try:
-        start = _start_of(pid)
+        start = _start_time(pid)
     except OSError as error:
         raise StoreError(f"cannot look at process {pid}: {error.strerror}") from error
     if start is None:
@@ -87,16 +87,16 @@ def beside_us(holder: Holder) -> bool:
 def alive(holder: Holder) -> bool | None:
     """Does the holder still run? None where that cannot be known from here."""
     if beside_us(holder):
-        seen = sight(holder, _start_of)
+        seen = sight(holder, _start_time)
         return True if seen.pid is not None else False if seen.sure else None
     if holder.host != host_name():
         return None
     if holder.boot != boot_id():
         return False
     try:
-        return _start_of(holder.pid) == holder.start
+        return _start_time(holder.pid) == holder.start
     except OSError:
-        # Without a descriptor left, say: nobody is taken for dead because we cannot look.
+        # No descriptor may be left: a process is not taken for dead because we cannot look.
         return _answers(holder.pid)
 
 
@@ -104,7 +104,7 @@ def exists(pid: int) -> bool:
     """Is there a process of this number now, here, that is not a zombie? Whether it is the same is not
     asked."""
     try:
-        return _start_of(pid) is not None
+        return _start_time(pid) is not None
     except OSError:
         return _answers(pid)
 
@@ -145,7 +145,7 @@ def _answers(pid: int) -> bool:
     return True
 
 
-def _start_of(pid: int) -> int | None:
+def _start_time(pid: int) -> int | None:
     """When the process started, in its system's unit; None if it is gone or a zombie.
 
     Raises OSError where that cannot be found out now.
@@ -190,7 +190,7 @@ def _start_from_psutil(pid: int) -> int | None:
 def _pid_here(holder: Holder) -> int | None:
     """The pid that a holder has for us; None where it cannot be known."""
     if beside_us(holder):
-        return sight(holder, _start_of).pid
+        return sight(holder, _start_time).pid
     return holder.pid if here(holder) else None
 
 

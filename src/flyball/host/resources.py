@@ -77,18 +77,14 @@ def _mount_type(path: str) -> str:
         fields, described = before.split(), after.split()
         if len(fields) < 5 or not described:
             continue
-        point = _unescaped(fields[4])
+        point = fields[4]
+        for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            point = point.replace(code, char)
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         # Later mounts cover earlier ones of the same length.
         if inside and len(point) >= len(best):
             best, kind = point, described[0]
     return kind
-
-
-def _unescaped(text: str) -> str:
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, char)
-    return text
 
 
 def free_bytes() -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 from flyball.errors import RefusedError
 from flyball.integrations.gate import Gate, SlotOptions, gate_for
 from flyball.integrations.held_slot import AsyncHold
-from flyball.integrations.shedding import refusal, signal_of
+from flyball.integrations.shedding import refusal, status_signal
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -42,23 +42,23 @@ class Shed:
             return
         status: int | None = None
 
-        async def watched(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, send_and_note)
         except BaseException as error:
             try:
                 if isinstance(error, Exception):  # being cancelled says nothing about the application
-                    await hold.tell(signal_of(None), news=True)
+                    await hold.tell(status_signal(None), news=True)
             finally:
                 await hold.free(error)
             raise
         try:
-            await hold.tell(signal_of(status), news=True)
+            await hold.tell(status_signal(status), news=True)
         finally:
             await hold.free()
 

@@ -1,4 +1,4 @@
-"""What a client needs of whoever lets it in: a slot for a while, and an ear.
+"""What a client needs of a gate: a slot for a while, and a place to report to.
 
     gate      anything with ``slot()``: a ``Limiter``, a ``Pool`` of a governor, your own
     slot      a ``with`` and an ``async with`` block that yields a ticket
@@ -105,5 +105,5 @@ POOLS_BY_HOST = {
 
 
 def pool_of_host(host: str) -> str:
-    """The pool that a provider's calls count against where nobody named one; others use their host's name."""
+    """The pool that a provider's calls count against where none was named; others use their host's name."""
     return POOLS_BY_HOST.get(host) or host or "unknown"

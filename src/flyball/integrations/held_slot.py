@@ -1,4 +1,4 @@
-"""A slot in hand, given back exactly once: by whoever is first, from any thread, or by the garbage collector.
+"""A slot in hand, given back exactly once: by its user, from any thread, or by the garbage collector.
 
 An answer that streams keeps its slot long after the call returned, so a ``with`` block cannot do it. What
 is dropped without being closed is given back too, but never on the spot: the collector may run in the middle
@@ -157,13 +157,13 @@ def warn_lost(lost: object) -> None:
     )
 
 
-class _Deaf:
+class _NoTicket:
     def report(self, status: Signal, /) -> None:
-        """Nobody to tell."""
+        """There is no pool to tell."""
 
 
 class NoGate:
-    """The gate that is always open, for calls that nobody governs here."""
+    """The gate that is always open, for calls that are not governed here."""
 
-    def slot(self) -> nullcontext[_Deaf]:
-        return nullcontext(_Deaf())
+    def slot(self) -> nullcontext[_NoTicket]:
+        return nullcontext(_NoTicket())

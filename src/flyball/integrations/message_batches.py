@@ -60,8 +60,8 @@ class MessageBatch:
         return self.status == "ended"
 
 
-def key_of(environ: Mapping[str, str]) -> str:
-    """The key that was made for this; UsageError where there is none, or only somebody else's."""
+def read_key(environ: Mapping[str, str]) -> str:
+    """The key that was made for this; UsageError where there is none, or only one of another use."""
     key = environ.get(KEY_VARIABLE, "").strip()
     if not key:
         raise UsageError(
@@ -130,17 +130,17 @@ class Batches:
         return _batch(self._ask("POST", "", {"requests": requests}))
 
     def look(self, batch_id: str) -> MessageBatch:
-        return _batch(self._ask("GET", f"/{_checked(batch_id)}"))
+        return _batch(self._ask("GET", f"/{_check_id(batch_id)}"))
 
     def cancel(self, batch_id: str) -> MessageBatch:
-        return _batch(self._ask("POST", f"/{_checked(batch_id)}/cancel"))
+        return _batch(self._ask("POST", f"/{_check_id(batch_id)}/cancel"))
 
     def all(self) -> list[MessageBatch]:
         return [_batch(each) for each in self._ask("GET", "?limit=100").get("data", [])]
 
     def results(self, batch_id: str) -> Iterator[dict[str, Any]]:
         """One record per prompt, as they come."""
-        with _Open(self, "GET", f"/{_checked(batch_id)}/results") as answer:
+        with _Open(self, "GET", f"/{_check_id(batch_id)}/results") as answer:
             for line in answer:
                 if line.strip():
                     yield json.loads(line)
@@ -150,9 +150,11 @@ class Batches:
             try:
                 found = json.loads(answer.read())
             except ValueError as error:
-                raise AgentError(f"{self._parts.hostname} answered with something that is no JSON") from error
+                raise AgentError(
+                    f"{self._parts.hostname} answered with something that is not JSON"
+                ) from error
         if not isinstance(found, dict):
-            raise AgentError(f"{self._parts.hostname} answered with something that is no object")
+            raise AgentError(f"{self._parts.hostname} answered with something that is not a JSON object")
         return found
 
     def connect(self) -> http.client.HTTPConnection:
@@ -202,9 +204,9 @@ def _words(body: bytes) -> str:
         return body[:200].decode(errors="replace") or "it does not say why"
 
 
-def _checked(batch_id: str) -> str:
+def _check_id(batch_id: str) -> str:
     if not batch_id or not _ID_CHARS.issuperset(batch_id):
-        raise UsageError(f"{batch_id!r} is no batch; flyball batch list shows them")
+        raise UsageError(f"{batch_id!r} is not the id of a batch; flyball batch list shows them")
     return batch_id
 
 
@@ -218,4 +220,4 @@ def _batch(record: Mapping[str, Any]) -> MessageBatch:
             created_at=str(record.get("created_at") or ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise AgentError(f"the provider's answer is no batch ({error})") from error
+        raise AgentError(f"the provider's answer is not a batch ({error})") from error

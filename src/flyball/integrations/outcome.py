@@ -36,12 +36,12 @@ def judge_http(status: int, headers: HeaderLines | None, body: Body = None) -> J
     return JudgedResponse(from_http(status, headers, body, wall_s=time.time()), forbidden)
 
 
-def unanswered(error: Exception) -> Signal:
+def no_answer_signal(error: Exception) -> Signal:
     """No answer came, or not in time. Only our side knows, and it cannot tell whose fault it is."""
     return Signal(SignalKind.TIMEOUT, detail=_words(error), certainty=Certainty.GUESSED)
 
 
-def broken_off(error: Exception) -> Signal:
+def broken_signal(error: Exception) -> Signal:
     """The connection broke while it was used: no sign of load."""
     return Signal(SignalKind.SERVER_ERROR, detail=_words(error), certainty=Certainty.GUESSED)
 
@@ -65,12 +65,12 @@ def judge(thing: object) -> JudgedResponse | None:
     if not isinstance(thing, Exception):
         return None
     names = {cls.__name__ for cls in type(thing).__mro__}
-    return JudgedResponse(unanswered(thing)) if names & (_SLOW_NAMES | _LOST_NAMES) else None
+    return JudgedResponse(no_answer_signal(thing)) if names & (_SLOW_NAMES | _LOST_NAMES) else None
 
 
 def _body(thing: object, source: object) -> Body:
     for holder, name in ((thing, "body"), (source, "content")):
-        # A stream that nobody has read yet raises here, and is not ours to read.
+        # A stream that was not read yet raises here, and is not ours to read.
         with suppress(Exception):
             found = getattr(holder, name, None)
             if isinstance(found, bytes | str | Mapping):

@@ -2,13 +2,13 @@
 
 In a stream of events an error can follow a 200 (``core/provider/stream_events.py``), and a stream as well as
 a whole JSON body says what the call used (``core/provider/stream_events.py``). What is encoded with gzip or
-deflate is decoded for the ear alone, a bounded piece at a time; another encoding is not understood, and
+deflate is decoded for the listener alone, a bounded piece at a time; another encoding is not understood, and
 nothing is heard.
 
 An answer's body on its way to the caller, with a slot that is free when the body is over.
 
 Over means read to the end, closed, broken, or dropped and collected, whichever is first. Bytes pass as they
-come. An ear listens to them; what it makes out is told before the caller, who gives up on an error, has it.
+come. A listener reads along; what it makes out is told before the caller, who gives up on an error, has it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any, Generic, Protocol, TypeVar
 from flyball.core.provider.stream_events import MARK, SseErrorScanner, TokenCounter
 from flyball.core.signals import Signal
 from flyball.integrations.held_slot import AsyncHold, Hold
-from flyball.integrations.outcome import unanswered
+from flyball.integrations.outcome import no_answer_signal
 
 _PLAIN = ("", "identity")
 _ZIPPED = ("gzip", "x-gzip", "deflate")
 _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _PIECE_BYTES = 64 * 1024
 _BODY_BYTES = 4 * 1024 * 1024
-"""Of a JSON body that is longer nothing is heard: somebody's file, no answer of a model."""
+"""A longer JSON body is not read: it is a file, and not an answer of a model."""
 
 
 class ResponseListener(Protocol):
@@ -134,7 +134,7 @@ class _BufferedListener:
 DEAF: ResponseListener = _NullListener()
 
 
-def ear_for(headers: Mapping[str, str]) -> ResponseListener:
+def listener_for(headers: Mapping[str, str]) -> ResponseListener:
     """For the body of a good answer with these headers."""
     encoding = headers.get("content-encoding", "").strip().lower()
     kind = headers.get("content-type", "").lower()
@@ -199,24 +199,24 @@ class Relay:
         source: Any,
         hold: Hold,
         late: type[Exception],
-        ear: ResponseListener,
+        listener: ResponseListener,
     ) -> None:
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
-        self._ear = ear
+        self._listener = listener
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._opening.head
         try:
             for part in self._opening.rest or ():
-                _tell(self._hold, self._ear.hear(part))
+                _tell(self._hold, self._listener.hear(part))
                 yield part
         except Exception as error:
             if isinstance(error, self._late):
-                self._hold.tell(unanswered(error), news=True)
+                self._hold.tell(no_answer_signal(error), news=True)
             self._hold.free(error)
             raise
-        _tell(self._hold, self._ear.end())
-        self._hold.settle(self._ear.used)
+        _tell(self._hold, self._listener.end())
+        self._hold.settle(self._listener.used)
         self._hold.free()
 
     def close(self) -> None:
@@ -238,10 +238,10 @@ class AsyncRelay:
         source: Any,
         hold: AsyncHold,
         late: type[Exception],
-        ear: ResponseListener,
+        listener: ResponseListener,
     ) -> None:
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
-        self._ear = ear
+        self._listener = listener
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self._opening.head:
@@ -249,15 +249,15 @@ class AsyncRelay:
         try:
             if self._opening.rest is not None:
                 async for part in self._opening.rest:
-                    await _tell_async(self._hold, self._ear.hear(part))
+                    await _tell_async(self._hold, self._listener.hear(part))
                     yield part
         except Exception as error:
             if isinstance(error, self._late):
-                await self._hold.tell(unanswered(error), news=True)
+                await self._hold.tell(no_answer_signal(error), news=True)
             await self._hold.free(error)
             raise
-        await _tell_async(self._hold, self._ear.end())
-        self._hold.settle(self._ear.used)
+        await _tell_async(self._hold, self._listener.end())
+        self._hold.settle(self._listener.used)
         await self._hold.free()
 
     async def aclose(self) -> None:

@@ -1,45 +1,39 @@
-"""Whether to try again, and after how long. Pure: what was said, the clock and chance are arguments.
-
-    never      credit gone, auth, a client's error, "x-should-retry: false"
-    reset      a window that is used up, if it opens again within ``max_wait_s``
-    back off   throttled, overloaded, timed out, a server's error
-
-The wait is full jitter: chance times ``base_s`` doubled per attempt, up to ``cap_s``. Whoever was told to
-come back in 7 s waits 7 s and then its jitter, so that a thousand who were told the same do not come back
-together. A Retry-After longer than ``max_wait_s`` is not waited out.
-
-Retries have a budget (``governor/limiter/retry_budget.py``), because attempts alone multiply: five attempts
-against a dead provider are five times the load. Behind a limiter it is the limiter's own, so that all who use
-the limiter spend the same one. A throttle behind a gate costs nothing of it: the gate has heard it, lets
-fewer in, and waits as long as it was told, so that these retries are paced already.
-
-An ``Episode`` is the run of bad answers to one call. Each kind of signal is told to the pool once in it,
-however often the call is tried: a retry that is throttled again is the same news and must not cut the cap
-twice.
-
-Put any function through the same attempts: ``retry``, ``retry_async`` and the decorator ``retried``.
+"""One call, tried until its answer may be handed over: ``retry``, ``retry_async``, the decorator ``retried``.
 
     answer = flyball.retry(lambda: client.post(url, json=question), gate=limiter)
 
     @flyball.retried(gate="anthropic")
     async def ask(question): ...
 
-The function neither takes a slot nor reports: that is done here, once per call, and the slot is free while it
-waits. What an answer or an error means is read from its shape; bring a ``judge`` for other shapes. Without a
-``gate`` nothing is taken or told, which is right where the client underneath is governed already.
-
-Calls that share a policy share its budget. Use one policy per provider.
-
-One call, tried until its answer may be handed over. Written once for threads and event loops.
+The order of things is one flow (``pursue``) for threads and event loops. It yields what its hands did: in a
+thread the result itself, on an event loop something to await.
 
     take a slot -> try -> tell the pool, if it is news -> good or hopeless: hand the answer over, slot in hand
                                                        -> else free the slot, sleep, and from the start
 
-The slot is free while the call waits, so that somebody else can use it. Nobody but this flow talks to the
-ticket, and it tells each kind of trouble once per call: reporting twice is not possible from outside.
+Whether to try again, and after how long, is pure (``decide``): what was said and chance are arguments.
 
-A flow is a generator that yields what its hands did: in a thread the result itself, on an event loop
-something to await. Either way it gets the result, or the error, at the ``yield``.
+    never      credit gone, auth, a client's error, "x-should-retry: false"
+    reset      a window that is used up, if it opens again within ``max_wait_s``
+    back off   throttled, overloaded, timed out, a server's error
+
+The wait is full jitter: chance times ``base_s`` doubled per attempt, up to ``cap_s``. A call that was told to
+come back in 7 s waits 7 s and then its jitter, so that a thousand that were told the same do not come back
+together. A Retry-After longer than ``max_wait_s`` is not waited out.
+
+Retries have a budget (``governor/limiter/retry_budget.py``), because attempts alone multiply: five attempts
+against a dead provider are five times the load. Behind a limiter it is the limiter's own, so that all calls
+through the limiter spend the same one; elsewhere calls that share a policy share its budget: use one policy
+per provider. A throttle behind a gate costs nothing of it: the gate has heard it, lets fewer in, and waits as
+long as it was told, so that these retries are paced already.
+
+An ``Episode`` is the run of bad answers to one call. Each kind of signal is told to the pool once in it,
+however often the call is tried: a retry that is throttled again is the same news and must not cut the cap
+twice. Only the flow talks to the ticket, so reporting twice is not possible from outside.
+
+The function that is tried neither takes a slot nor reports: that is done here, and the slot is free while the
+call waits. What an answer or an error means is read from its shape; bring a ``judge`` for other shapes.
+Without a ``gate`` nothing is taken or told, which is right where the client underneath is governed already.
 """
 
 from __future__ import annotations
@@ -146,7 +140,7 @@ class Episode:
     __slots__ = ("_told",)
 
     def __init__(self, *, repeats: bool = False) -> None:
-        """``repeats``: somebody above tries this call again, and its congestion was told before."""
+        """``repeats``: a caller above tries this call again, and its congestion was told before."""
         self._told: set[SignalKind] = set(CONGESTION) if repeats else set()
 
     def is_news(self, signal: Signal) -> bool:
@@ -237,7 +231,7 @@ def pursue(
                 return answer, hold
             yield drop(answer)
         except GeneratorExit:
-            hold.lose()  # the event loop is gone: there is nobody left to wait for
+            hold.lose()  # the event loop is gone: nothing can be awaited
             raise
         except BaseException as error:
             yield hold.free(error)
@@ -295,7 +289,7 @@ def retry(
     environment: RetryEnvironment = REAL,
 ) -> T:
     """Call, and call again while that makes sense. Returns or raises what the last attempt did."""
-    return cast(T, run_sync(_tried(call, gate, policy, judge, thread_hands(environment), environment)))
+    return cast(T, run_sync(_attempts(call, gate, policy, judge, thread_hands(environment), environment)))
 
 
 async def retry_async(
@@ -307,7 +301,9 @@ async def retry_async(
     environment: RetryEnvironment = REAL,
 ) -> T:
     """``retry`` for an event loop."""
-    return cast(T, await run_async(_tried(call, gate, policy, judge, loop_hands(environment), environment)))
+    return cast(
+        T, await run_async(_attempts(call, gate, policy, judge, loop_hands(environment), environment))
+    )
 
 
 @overload
@@ -365,7 +361,7 @@ def retried(
     return wrap if function is None else wrap(function)
 
 
-def _tried(
+def _attempts(
     call: Callable[[], Any],
     gate: Gate | str | None,
     policy: RetryPolicy,

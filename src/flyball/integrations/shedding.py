@@ -37,7 +37,7 @@ def refusal(error: RefusedError) -> tuple[list[tuple[str, str]], bytes]:
     return headers, body
 
 
-def signal_of(status: int | None) -> Signal:
+def status_signal(status: int | None) -> Signal:
     """What an application's own answer means; None: it raised, or began none."""
     if status is None:
         return Signal(SignalKind.SERVER_ERROR, detail="no answer", certainty=Certainty.GUESSED)

@@ -40,13 +40,13 @@ from flyball.core.signals import SignalKind
 from flyball.errors import UsageError
 from flyball.host.install_hints import extra_command
 from flyball.integrations.gate import Gate, SlotOptions, gate_for, pool_of_host
-from flyball.integrations.outcome import JudgedResponse, broken_off, judge_http, unanswered
+from flyball.integrations.outcome import JudgedResponse, broken_signal, judge_http, no_answer_signal
 from flyball.integrations.response_stream import (
     DEAF,
     AsyncRelay,
     Relay,
     StreamHead,
-    ear_for,
+    listener_for,
     read_opening,
     read_opening_async,
 )
@@ -148,8 +148,8 @@ class Family:
         if isinstance(error, self.our_own):
             return None
         if isinstance(error, (self.late, self.refused)):
-            return JudgedResponse(unanswered(error))
-        return JudgedResponse(broken_off(error)) if isinstance(error, self.broken) else None
+            return JudgedResponse(no_answer_signal(error))
+        return JudgedResponse(broken_signal(error)) if isinstance(error, self.broken) else None
 
     def judge_answer(self, response: Any, body: Body) -> JudgedResponse:
         status, headers = response.status_code, response.headers
@@ -157,12 +157,12 @@ class Family:
         if status >= 400:
             raw = b"".join(body.head)
             try:
-                plain = response.content if response.is_closed else self._decoded(status, headers, raw)
+                plain = response.content if response.is_closed else self._decode(status, headers, raw)
             except Exception:  # an encoding that the library cannot read, or one cut short
                 plain = raw
         return judge_http(status, headers.multi_items(), plain)
 
-    def _decoded(self, status: int, headers: Any, raw: bytes) -> bytes:
+    def _decode(self, status: int, headers: Any, raw: bytes) -> bytes:
         content: bytes = self._response(status, headers=headers, content=raw).content
         return content
 
@@ -234,15 +234,15 @@ class Exchange:
         if answer.error is not None:
             yield hold.free(answer.error)
         response, body = answer.unwrap()
-        ear = ear_for(response.headers) if response.status_code < 400 else DEAF
+        listener = listener_for(response.headers) if response.status_code < 400 else DEAF
         if response.is_closed and response.status_code < 400:
-            ear.hear(response.content)
-            ear.end()
-            hold.settle(ear.used)
+            listener.hear(response.content)
+            listener.end()
+            hold.settle(listener.used)
         if response.is_closed or body.rest is None:
             yield hold.free()
         if not response.is_closed:
-            response.stream = reading.relay(body, response.stream, hold, self._family.late, ear)
+            response.stream = reading.relay(body, response.stream, hold, self._family.late, listener)
         return response
 
     def _attempt(
@@ -268,10 +268,10 @@ class Exchange:
                 yield reading.close(response.stream)
                 judged = self._family.judge_answer(response, body)
             return AttemptResult(judged, error=error, final=final)
-        judged = self._watched(request, self._family.judge_answer(response, body), took_s)
+        judged = self._judge_time(request, self._family.judge_answer(response, body), took_s)
         return AttemptResult(judged, Got(response, body), final=final)
 
-    def _watched(self, request: Any, judged: JudgedResponse, took_s: float) -> JudgedResponse:
+    def _judge_time(self, request: Any, judged: JudgedResponse, took_s: float) -> JudgedResponse:
         """A class of calls whose first byte comes later and later asks for no more of them."""
         if judged.signal.kind is not SignalKind.OK:
             return judged
@@ -335,7 +335,7 @@ def httpx_client(gate: Gate | str | None = None, *, library: Library | None = No
 
     Options are those of ``govern`` (``retry``, ``only``, ``slot_timeout_s``) and of the library's client.
     """
-    return _made("Client", gate, library, options)
+    return _make_client("Client", gate, library, options)
 
 
 @overload
@@ -350,15 +350,15 @@ def httpx_async_client(
     gate: Gate | str | None = None, *, library: Library | None = None, **options: Any
 ) -> Any:
     """``httpx_client`` for an event loop."""
-    return _made("AsyncClient", gate, library, options)
+    return _make_client("AsyncClient", gate, library, options)
 
 
-def _made(kind: str, gate: Gate | str | None, library: Library | None, options: dict[str, Any]) -> Any:
+def _make_client(kind: str, gate: Gate | str | None, library: Library | None, options: dict[str, Any]) -> Any:
     if library not in (None, "httpx", "httpx2"):
         raise UsageError(f"library must be httpx2 or httpx, not {library!r}")
     if gate is not None and not isinstance(gate, str) and not hasattr(gate, "slot"):
         raise UsageError(f"expected a pool's name, a Limiter or a Pool, not {gate!r}")
-    lib: Any = import_module(library or _installed())
+    lib: Any = import_module(library or _installed_library())
     rules: Any = {name: options.pop(name) for name in _RULES if name in options}
     options.setdefault("timeout", lib.Timeout(_ANSWER_S, connect=_CONNECT_S))
     options.setdefault("follow_redirects", True)
@@ -367,7 +367,7 @@ def _made(kind: str, gate: Gate | str | None, library: Library | None, options: 
     return govern(getattr(lib, kind)(**options), gate, **rules)
 
 
-def _installed() -> Library:
+def _installed_library() -> Library:
     if find_spec("httpx2") is not None:
         return "httpx2"
     if find_spec("httpx") is not None:

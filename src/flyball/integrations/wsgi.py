@@ -14,7 +14,7 @@ from typing import Any
 from flyball.errors import RefusedError
 from flyball.integrations.gate import Gate, SlotOptions, gate_for
 from flyball.integrations.held_slot import Hold
-from flyball.integrations.shedding import refusal, signal_of
+from flyball.integrations.shedding import refusal, status_signal
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
@@ -49,12 +49,12 @@ class _Answer:
         self._parts: Iterable[bytes] = ()
 
     def run(self, app: App, environ: Environ, start_response: StartResponse) -> None:
-        def watched(status: str, headers: Any, *exc_info: Any) -> Callable[[bytes], object]:
+        def start_and_note(status: str, headers: Any, *exc_info: Any) -> Callable[[bytes], object]:
             self._status = int(status[:3]) if status[:3].isdecimal() else None
             return start_response(status, headers, *exc_info)
 
         try:
-            self._parts = app(environ, watched)
+            self._parts = app(environ, start_and_note)
         except BaseException as error:
             self._fail(error)
             raise
@@ -75,12 +75,12 @@ class _Answer:
             self._fail(error)
             raise
         if self._hold.held:
-            self._hold.tell(signal_of(self._status), news=True)
+            self._hold.tell(status_signal(self._status), news=True)
             self._hold.free()
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, Exception) and self._hold.held:
-            self._hold.tell(signal_of(None), news=True)
+            self._hold.tell(status_signal(None), news=True)
         self._hold.free(error)
 
     def __del__(self) -> None:

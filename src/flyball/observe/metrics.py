@@ -3,7 +3,7 @@
 Two families, told apart by who knows:
 
     flyball_http_...   what this server was asked and what it answered; exact
-    flyball_pool_...   what the watch sees of the store once a second, whoever caused it: this server,
+    flyball_pool_...   what the watch sees of the store once a second, whatever caused it: this server,
                        ``exec``, ``slot()``, another one. What begins and ends between two looks is not seen
 
 Labels are bounded: a tenant, pool or reason that comes after the first ``MOST`` of its label is ``other``.
@@ -26,7 +26,7 @@ from enum import Enum
 from flyball.errors import invariant
 
 OTHER = "other"
-NOBODY = "-"
+UNKNOWN_TENANT = "-"
 """The tenant of a request that is about none."""
 MOST = {"pool": 100, "tenant": 50, "endpoint": 60, "reason": 40, "status": 60, "phase": 3}
 """How many values of a label are told apart."""
@@ -219,7 +219,7 @@ class MetricRegistry:
             self._numbers[metric.name] = numbers
 
     def number(self, metric: Metric, **labels: str) -> float:
-        """What a counter or a gauge says now; 0 for a series that nobody has seen."""
+        """What a counter or a gauge says now; 0 for a series that was never seen."""
         with self._lock:
             return self._numbers[metric.name].get(tuple(labels[name] for name in metric.labels), 0.0)
 
@@ -243,9 +243,9 @@ class MetricRegistry:
     ) -> Values:
         fits = metric.kind is kind and at_least_0 >= 0 and labels.keys() == set(metric.labels)
         invariant(fits, f"{metric.name} is a {metric.kind.value} with the labels {metric.labels}")
-        return tuple(self._bounded(name, labels[name]) for name in metric.labels)
+        return tuple(self._bound(name, labels[name]) for name in metric.labels)
 
-    def _bounded(self, label: str, value: str) -> str:
+    def _bound(self, label: str, value: str) -> str:
         known = self._known[label]
         if value in known:
             return value

@@ -100,7 +100,7 @@ class _Instruments:
             self._make(meter, metric)
 
     def _make(self, meter: Meter, metric: Metric) -> None:
-        name = dotted(metric)
+        name = otel_name(metric)
         if metric.kind is MetricKind.HISTOGRAM:
             self._histograms[metric.name] = meter.create_histogram(
                 name, "s", metric.help, explicit_bucket_boundaries_advisory=list(metric.buckets)
@@ -121,11 +121,11 @@ class _Instruments:
         return read
 
 
-def dotted(metric: Metric) -> str:
+def otel_name(metric: Metric) -> str:
     """A metric's name as OpenTelemetry writes names.
 
     >>> from flyball.observe.metrics import HTTP_DECISION
-    >>> dotted(HTTP_DECISION)
+    >>> otel_name(HTTP_DECISION)
     'flyball.http.decision'
     """
     return metric.name.removesuffix("_total").removesuffix("_seconds").replace("_", ".")

@@ -13,11 +13,11 @@ _ASKING = (
 )
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
+def is_wanted(environment: Mapping[str, str]) -> bool:
     """
-    >>> wanted({}), wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"})
+    >>> is_wanted({}), is_wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"})
     (False, True)
-    >>> wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_SDK_DISABLED": "true"})
+    >>> is_wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_SDK_DISABLED": "true"})
     False
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":

@@ -27,7 +27,7 @@ from litestar import Request, get, put
 from litestar.di import NamedDependency
 from litestar.params import RawBody, SkipValidation
 
-from flyball.client.retry_policy import Policy, policy_of
+from flyball.client.retry_policy import Policy, parse_policy
 from flyball.core.pool.verdict import Verdict
 from flyball.errors import StoreError
 from flyball.governor.internals import internals
@@ -262,7 +262,7 @@ async def get_policy(admission: Admitting) -> Policy:
     """How clients should try again after a refusal."""
     store = internals(admission.service.governor).store
     said = (await admission.remote.call(partial(store.notes, _NOTE))).get(_NOTE)
-    return policy_of(said.encode(), "the policy in the store") if said is not None else Policy()
+    return parse_policy(said.encode(), "the policy in the store") if said is not None else Policy()
 
 
 @put(

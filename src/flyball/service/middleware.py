@@ -143,7 +143,7 @@ class _RequestScope:
         state = self.scope["state"]
         end_turn()
         spent_s = time.perf_counter() - self._began - state.get("waited_s", 0.0)
-        tenant = state.get("tenant", metrics.NOBODY)
+        tenant = state.get("tenant", metrics.UNKNOWN_TENANT)
         self._registry.observe(metrics.HTTP_DECISION, spent_s, endpoint=self._endpoint, tenant=tenant)
         self._registry.add(metrics.HTTP_ANSWERS, endpoint=self._endpoint, status=str(status))
         if "refusal" in state:

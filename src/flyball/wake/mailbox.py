@@ -35,10 +35,10 @@ class Delivery(Enum):
     FULL = "full"
     REFUSED = "refused"
     """Its socket is there and was closed: the process that made it has ended."""
-    NOBODY = "nobody"
-    """There is no such socket: it may have been removed under a process that lives."""
+    MISSING = "missing"
+    """Its socket does not exist: it may have been removed under a process that lives."""
     PUBLISHED = "published"
-    """The store itself told it; whether anybody heard is not known."""
+    """The store itself told it; whether a waiter heard is not known."""
 
 
 class Box(Protocol):
@@ -75,7 +75,7 @@ class Mailbox:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.address)
         self._socket = _listening(self.address)
-        # Left to the garbage collector, the socket may go before whoever would have closed it.
+        # Left to the garbage collector, the socket may go before the object that would have closed it.
         self._forget = weakref.finalize(self, self._socket.close)
 
     def fileno(self) -> int:
@@ -87,7 +87,7 @@ class Mailbox:
         return self._pid == os.getpid()
 
     def receive(self) -> int | None:
-        """The next claim we were told to look at; None if there is no mail."""
+        """The next claim we were told to look at; None if no mail has come."""
         while True:
             try:
                 return int(self._socket.recv(32))
@@ -104,7 +104,7 @@ class Mailbox:
         return found
 
     def mend(self) -> bool:
-        """A cleaner, or a person, may have removed the file: the socket lives on, and nobody can reach it."""
+        """A cleaner, or a person, may have removed the file: the socket lives on, and cannot be reached."""
         if os.path.exists(self.address):
             return False
         try:
@@ -162,7 +162,7 @@ def runtime_folder() -> Path:
 
 
 def mail_folder(home: Path) -> Path:
-    """The folder for sockets, made private; refused if somebody else could listen in."""
+    """The folder for sockets, made private; refused if another user could listen in."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     return _private(folder_for(home))
 
@@ -173,7 +173,7 @@ def _private(folder: Path) -> Path:
     for part in (folder, folder.parent):
         owned = part.stat()
         if owned.st_uid != os.getuid() or stat.S_IMODE(owned.st_mode) & 0o022:
-            raise PermissionError(errno.EPERM, "somebody else may write to the mail folder", str(part))
+            raise PermissionError(errno.EPERM, "another user may write to the mail folder", str(part))
     return folder
 
 
@@ -187,7 +187,7 @@ def send(address: str, claim_id: int) -> Delivery:
         return Delivery.FULL
     except OSError as error:
         known = {errno.ENOBUFS: Delivery.FULL, errno.ECONNREFUSED: Delivery.REFUSED}
-        return known.get(error.errno or 0, Delivery.NOBODY)
+        return known.get(error.errno or 0, Delivery.MISSING)
     return Delivery.SENT
 
 
@@ -216,13 +216,13 @@ def discard(address: str) -> None:
 
 
 def abandoned(folder: Path) -> list[Path]:
-    """Sockets nobody listens on."""
+    """Sockets on which no process listens."""
     found = sorted(folder.iterdir()) if folder.is_dir() else []
     return [path for path in found if path.is_socket() and send(str(path), 0) is Delivery.REFUSED]
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove sockets nobody listens on; says which."""
+    """Remove sockets on which no process listens; says which."""
     swept = [str(path) for path in abandoned(folder)]
     for address in swept:
         discard(address)

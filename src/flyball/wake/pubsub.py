@@ -1,10 +1,10 @@
-"""A mailbox for a store on a server: whoever hands out a slot publishes, and a thread of ours listens.
+"""A mailbox for a store on a server: the process that hands out a slot publishes, and a thread here listens.
 
 One connection per process and server hears one channel; what it hears goes into the mailbox it names. It
-says only "look at this claim". What is said while nobody listens is lost, so whenever listening begins, the
-first time and after every break, everybody is told to look (``LOOK``); and when it breaks off, so that
-whoever waits knows that its server is gone. The thread starts when somebody really waits: an ask that is
-granted at once needs no ears.
+says only "look at this claim". What is said while no process listens is lost, so whenever listening begins,
+the first time and after every break, all waiters are told to look (``LOOK``); and when it breaks off, so that
+they know that the server is gone. The thread starts with the first waiter: an ask that is granted at once
+does not need it.
 
 The connection is one of a store that is open; when the last one for this server is closed or forgotten, the
 thread ends, and its mailboxes are no longer good for anything. It also ends with the process, in silence.
@@ -39,7 +39,7 @@ _AGAIN_S = (0.1, 5.0)
 """How soon a lost connection is tried again: at first, and at last."""
 _WAYS_KEPT = 8
 _leaving = threading.Event()
-"""The process ends: nobody connects any more."""
+"""The process ends: no thread connects any more."""
 atexit.register(_leaving.set)
 
 
@@ -60,36 +60,36 @@ class ChannelBox:
 
     lossy = False
 
-    def __init__(self, board: Subscriptions, number: int) -> None:
-        self._board, self._number, self._pid = board, number, os.getpid()
-        self.address = f"{board.channel}#{number}"
+    def __init__(self, subscriptions: Subscriptions, number: int) -> None:
+        self._subscriptions, self._number, self._pid = subscriptions, number, os.getpid()
+        self.address = f"{subscriptions.channel}#{number}"
         self._mail: deque[int] = deque()
-        self._bell, self._ear = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ear.setblocking(False)
+        self._signal, self._readable = socket.socketpair()
+        self._signal.setblocking(False)
+        self._readable.setblocking(False)
         self._closed = False
-        self._forget = weakref.finalize(self, _close, self._bell, self._ear)
+        self._forget = weakref.finalize(self, _close, self._signal, self._readable)
 
     def fileno(self) -> int:
-        self._board.listen()
-        return self._ear.fileno()
+        self._subscriptions.listen()
+        return self._readable.fileno()
 
     @property
     def ours(self) -> bool:
-        """False in a forked child, which must not read its parent's mail, and once nobody puts mail in."""
-        return self._pid == os.getpid() and not self._closed and not self._board.closed
+        """False in a forked child, which must not read its parent's mail, and once no mail is put in."""
+        return self._pid == os.getpid() and not self._closed and not self._subscriptions.closed
 
     def put(self, claim_id: int) -> None:
         """Called by the listening thread."""
         self._mail.append(claim_id)
         with contextlib.suppress(OSError):
-            self._bell.send(b"!")
+            self._signal.send(b"!")
 
     def receive(self) -> int | None:
         if not self._mail:
-            # The bell first, then the mail again: what arrives in between is not missed.
+            # The socket first, then the mail again: what arrives in between is not missed.
             with contextlib.suppress(OSError):
-                self._ear.recv(4096)
+                self._readable.recv(4096)
         return self._mail.popleft() if self._mail else None
 
     def drain(self) -> list[int]:
@@ -104,7 +104,7 @@ class ChannelBox:
 
     def close(self) -> None:
         self._closed = True
-        self._board.forget(self._number)
+        self._subscriptions.forget(self._number)
         self._forget()
 
 
@@ -132,7 +132,8 @@ class Subscriptions:
 
     def reach_by(self, connect: Connect) -> None:
         """One more way to the server, as long as its store lives and is open."""
-        way = _way(connect)
+        # A method is held weakly: it would keep its store alive.
+        way = weakref.WeakMethod(connect) if isinstance(connect, MethodType) else lambda: connect
         with self._lock:
             if way not in self._ways:
                 self._ways.append(way)
@@ -146,7 +147,7 @@ class Subscriptions:
         self._boxes.pop(number, None)
 
     def listen(self) -> None:
-        """Begin to listen, if nobody does yet."""
+        """Start the listening thread, unless it runs."""
         if self._thread is not None or self.closed:
             return
         with self._lock:
@@ -156,12 +157,12 @@ class Subscriptions:
     # -- in the thread ------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Until nobody is left who could be told, or no way to the server."""
+        """Listen until there is no mailbox left, or no way to the server."""
         while (way := self._way_left()) is not None:
             try:
                 self._hear_all(way)
             except Exception as error:
-                # Waiters also look by themselves; ears come back when the server does.
+                # Waiters also look by themselves; the thread listens again when the server is back.
                 logging.getLogger("flyball").debug("not listening for wakes: %s", type(error).__name__)
                 if self._pause_s == _AGAIN_S[0]:
                     self._tell_all()
@@ -178,11 +179,15 @@ class Subscriptions:
         return None
 
     def _hear_all(self, way: Callable[[], Connect | None]) -> None:
-        """Listen until the connection is lost or not needed, or the way is none any more."""
+        """Listen until the connection is lost or not needed, or its store is closed."""
         listener: Listener | None = None
         try:
             # The store is not held on to meanwhile: one that is forgotten closes its connections.
-            listener = _connected(way)
+            connect = way()
+            if connect is None:
+                raise StoreClosedError("the store is gone")
+            listener = connect()
+            del connect
             listener.subscribe(self.channel)
             unheard = 0
             while self._boxes and unheard <= _SILENT_PINGS:
@@ -196,7 +201,7 @@ class Subscriptions:
                     listener.close()
 
     def _hear(self, listener: Listener) -> bool:
-        """One message, or a question whether anybody is there; False where nothing came."""
+        """Read one message, or ask whether the server is there; False where nothing came."""
         message = listener.get_message(timeout=_PING_S)
         if message is None:
             listener.ping()
@@ -216,28 +221,17 @@ class Subscriptions:
             box.put(LOOK)
 
 
-def _way(connect: Connect) -> Callable[[], Connect | None]:
-    return weakref.WeakMethod(connect) if isinstance(connect, MethodType) else lambda: connect
+_subscriptions: dict[tuple[int, str], Subscriptions] = {}
+_subscriptions_lock = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().update(_subscriptions_lock=threading.Lock()))
 
 
-def _connected(way: Callable[[], Connect | None]) -> Listener:
-    connect = way()
-    if connect is None:
-        raise StoreClosedError("the store is gone")
-    return connect()
-
-
-_boards: dict[tuple[int, str], Subscriptions] = {}
-_boards_lock = threading.Lock()
-os.register_at_fork(after_in_child=lambda: globals().update(_boards_lock=threading.Lock()))
-
-
-def switchboard(address: str, connect: Connect, prefix: str) -> Subscriptions:
-    """This process's own for a server; a forked child makes another."""
+def open_subscriptions(address: str, connect: Connect, prefix: str) -> Subscriptions:
+    """The subscriptions of this process to a server; a forked child makes its own."""
     key = (os.getpid(), address)
-    with _boards_lock:
-        if key not in _boards or _boards[key].closed:
-            _boards[key] = Subscriptions(prefix)
-        board = _boards[key]
-    board.reach_by(connect)
-    return board
+    with _subscriptions_lock:
+        if key not in _subscriptions or _subscriptions[key].closed:
+            _subscriptions[key] = Subscriptions(prefix)
+        found = _subscriptions[key]
+    found.reach_by(connect)
+    return found

@@ -24,8 +24,8 @@ from flyball.integrations.message_batches import (
     Batches,
     MessageBatch,
     Prompt,
-    key_of,
     prompts_in,
+    read_key,
     tokens_estimated,
 )
 
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    batches = Batches(key_of(os.environ), os.environ.get(URL_VARIABLE) or URL)
+    batches = Batches(read_key(os.environ), os.environ.get(URL_VARIABLE) or URL)
     if args.action == "results":
         return _results(batches, args.batch)
     if args.action == "list":

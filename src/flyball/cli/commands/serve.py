@@ -90,9 +90,9 @@ def _serve(args: argparse.Namespace) -> None:
 
 
 def _telemetry(registry: MetricRegistry) -> Telemetry | None:
-    from flyball.observe.otel_wanted import wanted
+    from flyball.observe.otel_wanted import is_wanted
 
-    if not wanted(os.environ):
+    if not is_wanted(os.environ):
         return None
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         raise UsageError(

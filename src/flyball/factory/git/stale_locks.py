@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.host.file_users import users_of
+from flyball.host.file_users import find_users
 
 _NAMES = frozenset(
     f"{name}.lock"
@@ -96,7 +96,7 @@ def _folders(common: Path, states: Sequence[Path]) -> list[Path]:
 
 def _inspect(path: Path, folders: Sequence[Path]) -> GitLockFile | None:
     try:
-        users = users_of(path, program="git", folders=folders)
+        users = find_users(path, program="git", folders=folders)
         age_s = time.time() - path.lstat().st_mtime
     except FileNotFoundError:
         return None

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 
-from flyball.host.clock import boot_seconds, rebased
+from flyball.host.clock import boot_seconds, clock_offset
 from flyball.host.process import boot_id
 
 SEEN_EVERY_S = 30.0
@@ -46,7 +46,7 @@ class StoreClock:
         """Go on from the last boot as ``enter`` would, writing nothing."""
         row = connection.execute("SELECT seen_at, seen_wall FROM clock").fetchone()
         if row is not None:
-            self._offset_s = rebased(
+            self._offset_s = clock_offset(
                 seen_at=row[0], seen_wall=row[1], wall=self._wall(), boot_s=self._boot_s()
             )
 
