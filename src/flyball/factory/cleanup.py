@@ -26,10 +26,9 @@ from flyball.core.tasks.next_step import wants_pull
 from flyball.core.tasks.task import Task, TaskStatus
 from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.errors import FlyballError, GitError
-from flyball.factory.git import review_worktree
 from flyball.factory.git.repository import BRANCHES, Checkout, Repository
-from flyball.factory.git.worktree import uncommitted_paths
-from flyball.factory.landing import landing_worktree
+from flyball.factory.git.worktree import REVIEW_PREFIX, uncommitted_paths
+from flyball.factory.landing.rebase import LANDING_WORKTREE
 from flyball.factory.project_view import Project, open_ledger
 from flyball.factory.run.context import worktrees_folder
 
@@ -161,19 +160,19 @@ class Survey:
     def _gone_words(self, checkout: Checkout) -> str:
         if not checkout.path.exists():
             return "its folder is gone"
-        if checkout.path.name == landing_worktree.NAME:
+        if checkout.path.name == LANDING_WORKTREE:
             return "the next landing makes it again"
-        if checkout.path.name.startswith(review_worktree.PREFIX):
+        if checkout.path.name.startswith(REVIEW_PREFIX):
             return "its review is over"
         return self._trips.over_words(checkout.path.name)
 
     def _keeps_worktree(self, checkout: Checkout) -> str:
         """Why it has to stay; empty if it can go."""
         name = checkout.path.name
-        if name == landing_worktree.NAME:
+        if name == LANDING_WORKTREE:
             landing = any(slot.state is State.LANDING for slot in self._trips.live.values())
             needed = "a run is going on" if self._going_on else "a landing is not over" if landing else ""
-        elif name.startswith(review_worktree.PREFIX):
+        elif name.startswith(REVIEW_PREFIX):
             needed = "a run is going on" if self._going_on else ""
         else:
             needed = self._trips.needed_by(name)
@@ -268,7 +267,7 @@ def unsaved_work(repository: Repository, checkout: Checkout, *, copied: list[str
     """What would be lost with a worktree, in words; empty if nothing."""
     path = checkout.path
     # What a reviewer does in its worktree is thrown away.
-    if not path.exists() or path.name.startswith(review_worktree.PREFIX):
+    if not path.exists() or path.name.startswith(REVIEW_PREFIX):
         return ""
     if not (path / ".git").is_file():
         return "its .git is gone, so nobody can tell what is in it; look at it"
@@ -279,7 +278,7 @@ def unsaved_work(repository: Repository, checkout: Checkout, *, copied: list[str
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         return f"it has uncommitted work: {', '.join(changed[:_NAMED])}{more}"
     # A landing works on copies of commits.
-    copies = path.name == landing_worktree.NAME
+    copies = path.name == LANDING_WORKTREE
     if not copies and not repository.git("for-each-ref", "--count=1", "--contains", checkout.head):
         return f"it stands on commits that no branch has: {checkout.head[:12]}"
     return ""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from flyball.errors import AccountError, StoreUnreadableError, UsageError
-from flyball.factory.accounts.environment import child_environment, verify_login
-from flyball.factory.accounts.profile import Profile, RuntimeName
-from flyball.factory.accounts.profiles import Profiles
+from flyball.factory.accounts.account import verify_login
+from flyball.factory.accounts.environment import child_environment
+from flyball.factory.accounts.profile import Profile, Profiles, RuntimeName
 from flyball.factory.project.registry import ProjectRegistry
 from flyball.factory.state.ledger import Ledger
 from tests.factory.kit import Project

@@ -15,8 +15,14 @@ import pytest
 import flyball
 from flyball.core.tasks.task_run import RunPhase, State, Step
 from flyball.errors import InvariantError, StoreFullError, StoreUnreadableError
-from flyball.factory.state.ledger import FILE_NAME, Ledger
-from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome, answer_done, answer_refused
+from flyball.factory.state.ledger import (
+    FILE_NAME,
+    Ledger,
+    RequestAnswer,
+    RequestOutcome,
+    answer_done,
+    answer_refused,
+)
 from flyball.host.process import me
 
 

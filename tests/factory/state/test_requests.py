@@ -8,8 +8,7 @@ import pytest
 
 from flyball.factory.run.options import RunVerb
 from flyball.factory.run.session import ask
-from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.request_answer import RequestOutcome
+from flyball.factory.state.ledger import Ledger, RequestOutcome
 from tests.factory.kit import Project
 
 WAITS = "(folder / 'up').touch()\nwait_for(folder / 'go')\nwrite(f'pages/{task}.txt', 'page')"

@@ -13,9 +13,8 @@ from flyball.cli.parser import add_action
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, say, show
 from flyball.cli.ui.units import shown_path
 from flyball.errors import AccountError
-from flyball.factory.accounts.environment import verify_login
-from flyball.factory.accounts.profile import Billing, Profile, RuntimeName
-from flyball.factory.accounts.profiles import BrokenProfile, Profiles
+from flyball.factory.accounts.account import verify_login
+from flyball.factory.accounts.profile import Billing, BrokenProfile, Profile, Profiles, RuntimeName
 from flyball.governor.state_url import home
 
 SUMMARY = """Add, list, show, verify or remove the profiles that say whose account agents use. A project names

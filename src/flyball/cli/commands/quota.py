@@ -239,7 +239,7 @@ def _here(named: str | None) -> _Here:
 
 def _payer_named(name: str) -> BillingAccount:
     """A profile of this machine, or the account that is logged in; any other is known from ledgers alone."""
-    from flyball.factory.accounts.profiles import Profiles
+    from flyball.factory.accounts.profile import Profiles
     from flyball.factory.budget.port import CLAUDE, DEFAULT, BillingAccount, default_folder
 
     if not name or "/" in name or name.startswith("."):

@@ -8,7 +8,7 @@ from pathlib import Path
 from flyball.cli.shared.run_requests import NOT_DONE, ask_run, tell
 from flyball.factory.project_view import find_task, open_project_at
 from flyball.factory.run.options import RunVerb
-from flyball.factory.state.request_answer import RequestOutcome
+from flyball.factory.state.ledger import RequestOutcome
 
 SUMMARY = """Pause the project's run: its agents are ended, their worktrees, branches and sessions are kept,
 and the next flyball run goes on from there. With a task, only that one: the run goes on with the others, and

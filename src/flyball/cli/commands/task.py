@@ -37,7 +37,7 @@ from flyball.factory.project_view import Project, TaskLookup, find_task, last_ru
 from flyball.factory.run.manual_actions import ManualAction
 from flyball.factory.run.options import ManualMove, RunOptions, RunRequest, RunVerb
 from flyball.factory.run.session import ask, run_project, running
-from flyball.factory.state.request_answer import RequestAnswer, answer_done
+from flyball.factory.state.ledger import RequestAnswer, answer_done
 from flyball.factory.tasks.port import LoadedTasks, NewTask, TaskSource
 from flyball.factory.tasks.registry import open_source
 

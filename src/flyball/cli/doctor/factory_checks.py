@@ -13,7 +13,7 @@ from flyball.cli.doctor.pool_checks import FIX, DoctorFinding
 from flyball.cli.ui.units import command
 from flyball.errors import AccountError, FlyballError, StoreError, UsageError
 from flyball.factory.accounts.account import open_account
-from flyball.factory.accounts.profiles import Profiles
+from flyball.factory.accounts.profile import Profiles
 from flyball.factory.guards.install import Guards
 from flyball.factory.guards.sandbox import sandbox_problem
 from flyball.factory.project.config import ProjectConfig

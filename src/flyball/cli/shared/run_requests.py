@@ -7,7 +7,7 @@ from flyball.errors import UsageError
 from flyball.factory.project_view import Project
 from flyball.factory.run.options import RunVerb
 from flyball.factory.run.session import ask, running
-from flyball.factory.state.request_answer import RequestAnswer
+from flyball.factory.state.ledger import RequestAnswer
 
 NOT_DONE = 1
 NOT_YET = "the run was asked and has not answered yet; flyball board shows what it does"

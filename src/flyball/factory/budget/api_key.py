@@ -5,11 +5,6 @@
     the profile's api_key_env is set   this account
 
 An ambient ``ANTHROPIC_API_KEY`` is none of them.
-
-What tokens weigh in dollars, where a transcript gives tokens only.
-
-List prices by tier, per million tokens. A window's ceiling is calibrated with the same weights, so what
-counts is how the models and kinds of tokens compare, not the last cent; the figure is tagged an estimate.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from flyball.core.budget.limits import api_spend_refusal
 from flyball.errors import UsageError
@@ -60,37 +54,3 @@ def api_key_for(
         f"{payer.key_env}"
     )
     return ApiKey(allowed=True, variable=variable, value=value, words=words)
-
-
-class Price(NamedTuple):
-    """Dollars per million tokens."""
-
-    sent: float
-    answered: float
-
-
-_WRITE, _READ = 1.25, 0.1
-"""Writing to the cache costs a quarter more than sending, reading from it a tenth."""
-_TIERS = {"haiku": Price(1.0, 5.0), "sonnet": Price(3.0, 15.0), "opus": Price(15.0, 75.0)}
-_UNKNOWN = _TIERS["sonnet"]
-
-
-def model_price(model: str) -> Price:
-    """
-    >>> model_price("claude-haiku-4-5"), model_price("something-new")
-    (Price(sent=1.0, answered=5.0), Price(sent=3.0, answered=15.0))
-    """
-    named = next((price for tier, price in _TIERS.items() if tier in model), None)
-    if named is None and "fable" in model:
-        return _TIERS["opus"]
-    return named or _UNKNOWN
-
-
-def cost_usd(model: str, *, sent: int, written: int, read: int, answered: int) -> float:
-    """
-    >>> round(cost_usd("claude-sonnet-4-5", sent=1000, written=0, read=0, answered=1000), 6)
-    0.018
-    """
-    price = model_price(model)
-    millionths = price.sent * (sent + _WRITE * written + _READ * read) + price.answered * answered
-    return millionths / 1e6

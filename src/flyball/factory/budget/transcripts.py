@@ -2,10 +2,14 @@
 
 A message is written once per block, and again in every session that goes on from another, so each is counted
 once, by its id and its request's, with the most that was said of it. Lines of many megabytes are normal
-(pictures, files) and lines that cannot be read are somebody else's.
+(pictures, files), and lines that cannot be read are passed over.
 
 A look is cheap because nothing is read twice: of every file we know how far we are. A line without its end is
 left for the next look. What is kept is a sum per minute, and the ids of the last days.
+
+Where a line gives tokens and no cost, they are priced by list prices per tier. A window's ceiling is
+calibrated with the same prices, so what counts is how the models and kinds of tokens compare, not the last
+cent; the figure is tagged an estimate.
 """
 
 from __future__ import annotations
@@ -14,13 +18,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from flyball.core.budget.usage_windows import Spend, UsageCertainty, UsageItem
 from flyball.core.durations import moment_s, number
-from flyball.factory.budget.api_key import cost_usd
 from flyball.factory.budget.port import KEPT_S, UsageUnknown
 
 _LONGEST_LINE = 256 << 20
@@ -163,3 +166,37 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
                     yield path, os.stat(path)
                 except OSError:
                     continue
+
+
+class Price(NamedTuple):
+    """Dollars per million tokens."""
+
+    sent: float
+    answered: float
+
+
+_WRITE, _READ = 1.25, 0.1
+"""Writing to the cache costs a quarter more than sending, reading from it a tenth."""
+_TIERS = {"haiku": Price(1.0, 5.0), "sonnet": Price(3.0, 15.0), "opus": Price(15.0, 75.0)}
+_UNKNOWN = _TIERS["sonnet"]
+
+
+def model_price(model: str) -> Price:
+    """
+    >>> model_price("claude-haiku-4-5"), model_price("something-new")
+    (Price(sent=1.0, answered=5.0), Price(sent=3.0, answered=15.0))
+    """
+    named = next((price for tier, price in _TIERS.items() if tier in model), None)
+    if named is None and "fable" in model:
+        return _TIERS["opus"]
+    return named or _UNKNOWN
+
+
+def cost_usd(model: str, *, sent: int, written: int, read: int, answered: int) -> float:
+    """
+    >>> round(cost_usd("claude-sonnet-4-5", sent=1000, written=0, read=0, answered=1000), 6)
+    0.018
+    """
+    price = model_price(model)
+    millionths = price.sent * (sent + _WRITE * written + _READ * read) + price.answered * answered
+    return millionths / 1e6

@@ -6,10 +6,22 @@
 
 A registered worktree is used again; a path that is something else is refused, never cleared. A worktree with
 uncommitted work is never removed. Where an agent deleted its folder, the branch still has its commits.
+
+A reviewer works in another one, at the commit to be reviewed and on no branch. What is changed or committed
+there never becomes part of the work: it is made for one review and removed after it. One that a killed engine
+left is replaced by the next.
+
+Repositories inside a worktree, submodules and those that an agent made, are entered with care. To see whether
+one has changed, ``git status``, ``git diff`` and ``git add`` run git in it, with its own settings, and
+settings name programs that git runs. So flyball has git look into one only where its settings are those that
+git itself writes when it makes or clones a repository.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +31,6 @@ from pathlib import Path
 from flyball.errors import GitError, UsageError
 from flyball.factory.git import stale_locks
 from flyball.factory.git.git import Git, format_paths
-from flyball.factory.git.inner_repositories import inner_repositories, untrusted_repositories
 from flyball.factory.git.repository import BRANCHES, Repository, same_folder
 from flyball.factory.git.worktree_setup import Preparation
 
@@ -305,3 +316,92 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
+
+
+REVIEW_PREFIX = ".review-"
+_DIFF_LIMIT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewFiles:
+    """Files in the worktree, for the reviewer."""
+
+    answer: Path
+    diff: Path
+    """What is to be reviewed: some agents may read files and not run git."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewWorktree:
+    worktrees: Worktrees
+    task_id: str
+
+    @property
+    def path(self) -> Path:
+        return self.worktrees.folder / f"{REVIEW_PREFIX}{self.task_id}"
+
+    def make(self, *, base: str, commit: str) -> ReviewFiles:
+        """A fresh one, with what a reviewer needs in it."""
+        self.remove()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        repository = self.worktrees.repository
+        self.worktrees.preparation.forget(self.path)
+        with repository.worktree_lock():
+            repository.git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), commit)
+        self.worktrees.fill(self.path, commit)
+        # Nobody can have committed files of these names: they are made up here.
+        name = f".flyball-review-{secrets.token_hex(8)}"
+        files = ReviewFiles(answer=self.path / f"{name}.json", diff=self.path / f"{name}.diff")
+        shown = repository.git_in(self.path).run(
+            "diff", "--no-ext-diff", "--no-textconv", f"{base}...{commit}"
+        )
+        files.diff.write_bytes(shown.out[:_DIFF_LIMIT_BYTES])
+        return files
+
+    def remove(self) -> None:
+        repository = self.worktrees.repository
+        with repository.worktree_lock():
+            # Twice forced: whatever was done in it, or to it.
+            removed = repository.git.ok("worktree", "remove", "--force", "--force", str(self.path))
+            if not removed and self.path.exists():
+                shutil.rmtree(self.path, ignore_errors=True)
+            if not removed:
+                repository.git("worktree", "prune")
+
+
+_GITLINK = "160000 "
+_HARMLESS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|worktree|symlinks|ignorecase"
+    r"|precomposeunicode)|remote\.[^.]+\.(url|fetch)|branch\..+\.(remote|merge)|submodule\..+\.(url|active)",
+    re.IGNORECASE,
+)
+
+
+def inner_repositories(git: Git) -> list[str]:
+    """Paths in the index that stand for a commit of another repository."""
+    listed = (line.partition("\t") for line in git.lines("ls-files", "-z", "--stage"))
+    return [path for staged, _, path in listed if staged.startswith(_GITLINK)]
+
+
+def untrusted_repositories(git: Git) -> list[str]:
+    """Those of them that git must not look into."""
+    return [path for path in inner_repositories(git) if not _is_plain(git.folder / path)]
+
+
+def _is_plain(folder: Path) -> bool:
+    """Is there no repository, or one with nothing but git's own settings and no further one inside?"""
+    state = folder / ".git"
+    if not os.path.lexists(state):
+        return True
+    if state.is_file():
+        state = Path(os.path.normpath(folder / state.read_text("utf-8", "replace").partition(":")[2].strip()))
+    config = state / "config"
+    odd = (state, config, state / "commondir", state / "config.worktree")
+    if not config.is_file() or any(each.is_symlink() for each in odd) or any(map(os.path.exists, odd[2:])):
+        return False
+    asked = ("config", "--file", str(config), "--no-includes", "--list", "--name-only", "-z")
+    # In the root folder, which is in no repository: settings are read there, and none of them is believed.
+    keys = Git(Path("/")).run(*asked)
+    if not keys.ok or not all(_HARMLESS.fullmatch(key) for key in keys.text.strip("\0").split("\0")):
+        return False
+    return not inner_repositories(Git(folder, pinned={"GIT_DIR": str(state), "GIT_WORK_TREE": str(folder)}))

@@ -1,8 +1,12 @@
-"""Several finished branches behind one run of the gate.
+"""Branches that wait to land, and several of them behind one run of the gate.
 
-They are put on top of each other, each with its task closed in its own commit, and the gate sees the whole
-stack. Green: the default branch moves to its top, once. Red: half of them are tried, and so on, until the
-ones that are red by themselves are found:
+A branch that comes alone is taken up at once. Those that come while another lands wait in the queue, and go
+together as soon as it is over. The landing belongs to none of them: where one is stopped, those that were
+with it begin again without it.
+
+The branches of a batch are put on top of each other, each with its task closed in its own commit, and the
+gate sees the whole stack. Green: the default branch moves to its top, once. Red: half of them are tried, and
+so on, until the ones that are red by themselves are found:
 
     a b c d e f g h   red
     a b c d           green: they land
@@ -12,9 +16,9 @@ ones that are red by themselves are found:
               g h     green: they land
 
 So only trees that the gate saw green ever become the default branch's tip; the commits below the top of a
-batch are in it untested, as the earlier commits of any branch are. Nobody is refused but by a gate that ran
-on their work alone: what one red batch says about the next only decides how many are tried together, and a
-gate that errs now and then costs time, and nobody's work.
+batch are in it untested, as the earlier commits of any branch are. A branch is refused only by a gate that
+ran on its work alone: what one red batch says about the next only decides how many are tried together, and a
+gate that errs now and then costs time and no work.
 
 A branch that clashes with those before it waits for the next stack; if it clashes with the default branch
 itself, it is refused. A default branch that moved meanwhile means starting over with what is left.
@@ -23,7 +27,8 @@ itself, it is refused. A default branch that moved meanwhile means starting over
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,11 +36,9 @@ from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import LandingResult, RunPhase, Step
 from flyball.errors import GitError, SourceError
 from flyball.factory.git.git import format_paths
-from flyball.factory.git.repository import BRANCHES
-from flyball.factory.git.worktree_setup import BootstrapError
-from flyball.factory.landing.default_branch import DefaultBranch, Eligibility, RuledOut
+from flyball.factory.landing.default_branch import DefaultBranch, RuledOut
 from flyball.factory.landing.gate import GateFailure, GateRunner, named_in
-from flyball.factory.landing.landing_worktree import LandingWorktree
+from flyball.factory.landing.rebase import LandingWorktree, Rebaser
 from flyball.factory.landing.result import Landed, Refused
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger
@@ -58,52 +61,6 @@ class BatchMember:
     done: asyncio.Future[Landed] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     new: str = ""
     """Its own commit in the stack."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebaser:
-    """Puts the work of tasks into the landing's worktree, step by step in the ledger."""
-
-    worktree: LandingWorktree
-    ledger: Ledger
-    eligibility: Eligibility
-    squash: bool = False
-
-    async def rebase(
-        self, task: Task, tip: str, base: str, *, first: bool = True, known: str = "", seen: str = ""
-    ) -> tuple[list[str] | None, str]:
-        """What clashes, None if nothing does; and the commit that is to land. Refused if it must not.
-
-        ``known``: what the branch has from there is not its own; empty: from ``base``. ``seen``: what was
-        found fit before.
-        """
-        self.ledger.note(task.id, Step.REBASE, RunPhase.BEGUN, onto=base)
-        repository, recorded = self.worktree.repository, self.ledger.slots[task.id].base
-        since = await run_in_thread(repository.own_since, tip, known=known or base, recorded=recorded)
-        clashing = await run_in_thread(
-            self.worktree.rebase if first else self.worktree.rebase_on_top, tip, base, since
-        )
-        if clashing is not None:
-            return clashing, ""
-        laid, branch = await run_in_thread(self.worktree.head), f"{BRANCHES}{task.id}"
-        await run_in_thread(self.eligibility.check_rebased, branch, base, laid, seen=seen)
-        if self.squash:
-            await run_in_thread(self.worktree.squash, task, base)
-        self.ledger.note(task.id, Step.REBASE)
-        self.ledger.note(task.id, Step.CLOSE, RunPhase.BEGUN)
-        _, new = await run_in_thread(self.worktree.close_task, task.id, base)
-        self.ledger.note(task.id, Step.CLOSE)
-        return None, new
-
-    async def prepare(self, base: str) -> GateFailure | None:
-        """Before the gate. Where it fails and the work changed nothing about it, the work is not at fault."""
-        try:
-            await run_in_thread(self.worktree.prepare)
-        except BootstrapError as error:
-            preparation, head = self.worktree.worktrees.preparation, await run_in_thread(self.worktree.head)
-            as_before = await run_in_thread(preparation.same_inputs, base, head)
-            return GateFailure(str(error), str(error), unrunnable=as_before)
-        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -238,3 +195,83 @@ def conflict(clashing: Sequence[str], onto: str) -> Landed:
         why=f"{paths} clashes with {onto}",
         detail=f"git rebase {onto} in the worktree shows it: {paths}",
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class LandingQueue:
+    lock: Callable[[str, Callable[[], None]], AbstractAsyncContextManager[None]]
+    """Holds the landing's lock, in this process and in all others, for a task; tells if it has to wait."""
+    land: Callable[[Sequence[BatchMember]], Awaitable[None]]
+    """Tells each of them how it ended, or raises."""
+    most: int = 1
+    _waiting: list[BatchMember] = field(default_factory=list)
+    _landing: list[BatchMember] = field(default_factory=list)
+    _runner: asyncio.Task[None] | None = None
+
+    async def join(self, member: BatchMember) -> Landed:
+        """Wait for one's turn, and for how it ended."""
+        if self._runner is not None:
+            member.say(WAITS)
+        self._waiting.append(member)
+        self._go_on()
+        try:
+            return await member.done
+        except asyncio.CancelledError:
+            await self._without(member)
+            raise
+
+    def _go_on(self) -> None:
+        if self._waiting and self._runner is None:
+            self._runner = asyncio.create_task(self._run(), name="landing")
+
+    async def _without(self, member: BatchMember) -> None:
+        waited = member in self._waiting
+        if waited:
+            self._waiting.remove(member)
+        needless = not self._waiting and not self._landing if waited else member in self._landing
+        if needless and self._runner is not None:
+            runner = self._runner
+            # Once: it may be busy ending a gate, and a second time would have it leave that behind.
+            if not runner.cancelling():
+                runner.cancel()
+            await asyncio.wait({runner})
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                async with self.lock(self._waiting[0].task.id, self._told):
+                    await self._next()
+        except Exception as error:
+            self._landing, self._waiting = [*self._landing, *self._waiting], []
+            self._fail_all(error)
+        finally:
+            self._waiting = [*self._left(), *self._waiting]
+            self._landing, self._runner = [], None
+            self._go_on()
+
+    def _told(self) -> None:
+        for member in self._waiting:
+            member.say(WAITS)
+
+    async def _next(self) -> None:
+        self._landing, self._waiting = self._waiting[: self.most], self._waiting[self.most :]
+        try:
+            await self.land(self._landing)
+        except Refused as refused:
+            self._tell_all(refused.landed)
+        except GitError as error:
+            self._tell_all(Landed(result=LandingResult.ERROR, why=str(error), detail=error.output))
+        except Exception as error:
+            self._fail_all(error)
+        self._landing = []
+
+    def _tell_all(self, landed: Landed) -> None:
+        for member in self._left():
+            member.done.set_result(landed)
+
+    def _fail_all(self, error: Exception) -> None:
+        for member in self._left():
+            member.done.set_exception(error)
+
+    def _left(self) -> list[BatchMember]:
+        return [member for member in self._landing if not member.done.done()]

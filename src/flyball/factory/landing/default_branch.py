@@ -28,9 +28,8 @@ from flyball.core.tasks.protected_paths import protected_among
 from flyball.core.tasks.task_run import LandingResult
 from flyball.errors import GitError, UsageError, invariant
 from flyball.factory.git.git import TIMEOUT_S, format_paths
-from flyball.factory.git.inner_repositories import untrusted_repositories
 from flyball.factory.git.repository import BRANCHES, Base, Repository, Tips, WorktreeChanges
-from flyball.factory.git.worktree import Worktrees
+from flyball.factory.git.worktree import Worktrees, untrusted_repositories
 from flyball.factory.landing.result import Refused
 from flyball.factory.landing.user_checkout import UserCheckout
 from flyball.factory.state.ledger import Ledger

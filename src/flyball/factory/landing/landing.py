@@ -32,10 +32,10 @@ from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRunSt
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Repository
 from flyball.factory.git.worktree import Worktrees
-from flyball.factory.landing.batch import BatchMember, LandingBatch, Rebaser
+from flyball.factory.landing.batch import BatchMember, LandingBatch, LandingQueue
 from flyball.factory.landing.default_branch import DefaultBranch, Eligibility
 from flyball.factory.landing.gate import GateRunner
-from flyball.factory.landing.queue import LandingQueue
+from flyball.factory.landing.rebase import Rebaser
 from flyball.factory.landing.result import Landed, Refused
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.factory.state.ledger import Ledger

@@ -35,13 +35,12 @@ from flyball.factory.git.worktree import Worktrees
 from flyball.factory.guards.guarded_launch import GuardedLauncher
 from flyball.factory.guards.install import Guards
 from flyball.factory.landing.base_gate import BaseGate
-from flyball.factory.landing.batch import Rebaser
 from flyball.factory.landing.default_branch import DefaultBranch, Eligibility
 from flyball.factory.landing.gate import GateRunner, named_files
 from flyball.factory.landing.hosts.registry import find_host
 from flyball.factory.landing.landing import Landing
-from flyball.factory.landing.landing_worktree import LandingWorktree
 from flyball.factory.landing.pull_requests import PullLanding
+from flyball.factory.landing.rebase import LandingWorktree, Rebaser
 from flyball.factory.landing.user_checkout import UserCheckout
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.run.options import RunOptions

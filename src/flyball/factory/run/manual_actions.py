@@ -17,7 +17,7 @@ from flyball.core.tasks.task_run import Cause, State, Step, TaskRunState
 from flyball.errors import UsageError
 from flyball.factory.run.options import ManualMove
 from flyball.factory.run.run import Run
-from flyball.factory.state.request_answer import RequestAnswer, answer_done, answer_refused, answer_unchanged
+from flyball.factory.state.ledger import RequestAnswer, answer_done, answer_refused, answer_unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,15 +30,15 @@ from flyball.factory.run.options import ManualMove, RunOptions, RunReport, RunRe
 from flyball.factory.run.run import Run
 from flyball.factory.run.single_run import OnlyRun
 from flyball.factory.state.blocking_calls import run_in_thread
-from flyball.factory.state.ledger import Ledger
-from flyball.factory.state.locks import RunLock, read_holder
-from flyball.factory.state.request_answer import (
+from flyball.factory.state.ledger import (
+    Ledger,
     RequestAnswer,
     RequestOutcome,
     answer_done,
     answer_refused,
     answer_unchanged,
 )
+from flyball.factory.state.locks import RunLock, read_holder
 from flyball.factory.state.run_folders import state_folder
 from flyball.governor import inherited_lease
 from flyball.governor.state_url import home

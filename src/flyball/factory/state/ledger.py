@@ -3,6 +3,8 @@
 An entry is on disk before the effect it announces, and another after it. Nothing is ever changed or
 removed, so the file can be read while a run goes on and after anything that happened to it. Commits
 outrank it: what the ledger says about work is checked against the repository before it is believed.
+
+Requests of people to a run go through it too, each with its answer: an outcome for code, words for people.
 """
 
 from __future__ import annotations
@@ -12,14 +14,51 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
+from enum import Enum
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from flyball.core.tasks.task_run import LedgerEntry, RunPhase, State, Step, TaskRunState, apply_entry
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
-from flyball.factory.state.request_answer import RequestAnswer, RequestOutcome
+
+
+class RequestOutcome(Enum):
+    """What became of a request. The ledger keeps the value."""
+
+    DONE = "done"
+    """It was done, or has begun."""
+    UNCHANGED = "unchanged"
+    """There was nothing to do: it is so already, or nothing is under way."""
+    REFUSED = "refused"
+    """It cannot be done as things stand; the words say why."""
+    LATE = "late"
+    """The run that it was meant for was over."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswer:
+    outcome: RequestOutcome
+    words: str
+
+    @property
+    def accepted(self) -> bool:
+        """Are things as they were asked to be, or on their way there?"""
+        return self.outcome in (RequestOutcome.DONE, RequestOutcome.UNCHANGED)
+
+
+def answer_done(words: str) -> RequestAnswer:
+    return RequestAnswer(RequestOutcome.DONE, words)
+
+
+def answer_unchanged(words: str) -> RequestAnswer:
+    return RequestAnswer(RequestOutcome.UNCHANGED, words)
+
+
+def answer_refused(words: str) -> RequestAnswer:
+    return RequestAnswer(RequestOutcome.REFUSED, words)
+
 
 FILE_NAME = "ledger.db"
 VERSION = 4

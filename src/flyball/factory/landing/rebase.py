@@ -13,16 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.core.tasks.task import Task
+from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.errors import GitError
 from flyball.factory.agents.process import Process
 from flyball.factory.git import stale_locks
 from flyball.factory.git.git import Git
-from flyball.factory.git.repository import Repository
+from flyball.factory.git.repository import BRANCHES, Repository
 from flyball.factory.git.worktree import Worktrees
+from flyball.factory.git.worktree_setup import BootstrapError
+from flyball.factory.landing.default_branch import Eligibility
 from flyball.factory.landing.gate import GateFailure, GateRunner
+from flyball.factory.state.blocking_calls import run_in_thread
+from flyball.factory.state.ledger import Ledger
 from flyball.factory.tasks.port import Closing, TaskSource
 
-NAME = ".landing"
+LANDING_WORKTREE = ".landing"
 _UNPROVEN = "flyball-unproven"
 """In git's own folder of it: work was prepared or judged there, and was not seen green."""
 
@@ -35,7 +40,7 @@ class LandingWorktree:
 
     @property
     def path(self) -> Path:
-        return self.worktrees.folder / NAME
+        return self.worktrees.folder / LANDING_WORKTREE
 
     def rebase(self, tip: str, base: str, since: str) -> list[str] | None:
         """A branch's own commits, those after ``since``, on top of ``base``; the paths that clash, or None if
@@ -179,6 +184,52 @@ class LandingWorktree:
             git("worktree", "prune")
             git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), tip)
         self.repository.git_in(self.path)("reset", "--quiet", "--hard")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebaser:
+    """Puts the work of tasks into the landing's worktree, step by step in the ledger."""
+
+    worktree: LandingWorktree
+    ledger: Ledger
+    eligibility: Eligibility
+    squash: bool = False
+
+    async def rebase(
+        self, task: Task, tip: str, base: str, *, first: bool = True, known: str = "", seen: str = ""
+    ) -> tuple[list[str] | None, str]:
+        """What clashes, None if nothing does; and the commit that is to land. Refused if it must not.
+
+        ``known``: what the branch has from there is not its own; empty: from ``base``. ``seen``: what was
+        found fit before.
+        """
+        self.ledger.note(task.id, Step.REBASE, RunPhase.BEGUN, onto=base)
+        repository, recorded = self.worktree.repository, self.ledger.slots[task.id].base
+        since = await run_in_thread(repository.own_since, tip, known=known or base, recorded=recorded)
+        clashing = await run_in_thread(
+            self.worktree.rebase if first else self.worktree.rebase_on_top, tip, base, since
+        )
+        if clashing is not None:
+            return clashing, ""
+        laid, branch = await run_in_thread(self.worktree.head), f"{BRANCHES}{task.id}"
+        await run_in_thread(self.eligibility.check_rebased, branch, base, laid, seen=seen)
+        if self.squash:
+            await run_in_thread(self.worktree.squash, task, base)
+        self.ledger.note(task.id, Step.REBASE)
+        self.ledger.note(task.id, Step.CLOSE, RunPhase.BEGUN)
+        _, new = await run_in_thread(self.worktree.close_task, task.id, base)
+        self.ledger.note(task.id, Step.CLOSE)
+        return None, new
+
+    async def prepare(self, base: str) -> GateFailure | None:
+        """Before the gate. Where it fails and the work changed nothing about it, the work is not at fault."""
+        try:
+            await run_in_thread(self.worktree.prepare)
+        except BootstrapError as error:
+            preparation, head = self.worktree.worktrees.preparation, await run_in_thread(self.worktree.head)
+            as_before = await run_in_thread(preparation.same_inputs, base, head)
+            return GateFailure(str(error), str(error), unrunnable=as_before)
+        return None
 
 
 def squashed_message(task: Task, messages: Sequence[str], others: Sequence[tuple[str, str]] = ()) -> str:
