@@ -41,7 +41,7 @@ def test_an_account_that_is_not_the_one_named_is_found(project: Project) -> None
     project.flyball("account", "add", "work", "--runtime", "claude", "--identity", "ann@example.org")
     project.configure(agent={"runtime": "claude"}, account={"profile": "work"})
     said = project.flyball("doctor")
-    assert (said.code, "nobody is logged in" in said.out) == (1, True)
+    assert (said.code, "no account is logged in" in said.out) == (1, True)
     login = project.place / "user" / ".claude.json"
     login.write_text(json.dumps({"oauthAccount": {"emailAddress": "Ann@example.org"}}))
     assert project.flyball("doctor").code == 0

@@ -144,7 +144,7 @@ def test_a_folder_that_is_no_worktree_of_ours_stays(here: Cli, site: Project) ->
 @pytest.mark.parametrize(
     ("noted", "words"),
     [
-        (LIVE, "its trip is not over (ready)"),
+        (LIVE, "its work is not over (ready)"),
         (BLOCKED, "it is blocked and its task is open"),
         ((), "is open"),
     ],
@@ -187,7 +187,7 @@ def test_while_a_run_is_going_on_nothing_is_removed(here: Cli, site: Project) ->
     assert f"a run of blog is going on (pid {run.pid})" in result.err
     looked = here("gc", "--dry-run", "--json")
     assert (looked.code, removed(looked.json)) == (0, [])
-    assert "its trip is not over (running)" in kept(looked.json)["t-1"]
+    assert "its work is not over (running)" in kept(looked.json)["t-1"]
     site.say("go")
     run.communicate(timeout=60)
 

@@ -215,7 +215,7 @@ def test_a_file_among_the_tasks_that_is_none_is_a_note(project: Project) -> None
         (project.root / "tasks" / name).write_text("# Fix the login\n")
     assert project.found() == {}
     assert project.found("note") == {
-        "tasks/fix-login.md": "has no front matter, so it is no task; flyball task add writes one"
+        "tasks/fix-login.md": "has no front matter, so it is not a task; flyball task add writes one"
     }
 
 

@@ -218,7 +218,7 @@ def test_what_somebody_else_pushed_to_its_branch_is_not_overwritten(opened: Open
     theirs = somebody_pushes(project, host, "agent/t-20", "pages/theirs.txt")
     ran = project.flyball("pr", "open", "t-20")
     assert ran.code == 1
-    assert "somebody else pushed" in ran.out
+    assert "which flyball did not push" in ran.out
     assert in_origin(project, host, "agent/t-20") == theirs
 
 

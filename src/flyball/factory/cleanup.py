@@ -1,12 +1,12 @@
-"""What nobody needs any more: worktrees, branches and run folders of work that is over.
+"""Leftovers: worktrees, branches and run folders of work that is over.
 
-Looking and removing are apart. A survey says of every thing whether it can go, and why or why not; removing
+Looking and removing are apart. A survey says of every one whether it can go, and why or why not; removing
 one, it looks again at what may have changed since. Always kept, with the reason:
 
     uncommitted work         whatever its task's state
-    commits of nobody else   a branch goes when the default branch has all that it changes, under whatever
+    commits of its own       a branch goes when the default branch has all that it changes, under whatever
                              name: landing rebases
-    trips that are not over  and what a run needs to go on with them
+    work that is not over    and what a run needs to go on with it
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class TaskStates:
-    """How the trips of all tasks stand, and the tasks themselves."""
+    """How far the work on every task has come, and the tasks themselves."""
 
     live: Mapping[str, TaskRunState] = field(default_factory=dict)
     parked: Mapping[str, TaskRunState] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class TaskStates:
         """Why a task's things are still needed, in words; empty if its work is over."""
         task = self.tasks.get(task_id)
         if task_id in self.live:
-            return f"its trip is not over ({self.live[task_id].state.value}); flyball run goes on with it"
+            return f"its work is not over ({self.live[task_id].state.value}); flyball run goes on with it"
         if task_id in self.unreadable:
             return "its task cannot be read; flyball validate says why"
         if task is None or task.status is TaskStatus.CLOSED or task_id in self.merged:
@@ -116,7 +116,7 @@ class Survey:
     """Everything the factory has left behind in one project."""
 
     def __init__(self, project: Project, *, older_than_s: float, now: float, going_on: bool) -> None:
-        """``older_than_s``: of run folders; ``inf`` for whoever does not ask about them."""
+        """``older_than_s``: of run folders; ``inf`` leaves them out."""
         self._project, self._going_on = project, going_on
         self._older_than_s, self._now = older_than_s, now
         self._repository = Repository(project.root, default_branch=project.config.project.default_branch)
@@ -270,7 +270,7 @@ def unsaved_work(repository: Repository, checkout: Checkout, *, copied: list[str
     if not path.exists() or path.name.startswith(REVIEW_PREFIX):
         return ""
     if not (path / ".git").is_file():
-        return "its .git is gone, so nobody can tell what is in it; look at it"
+        return "its .git is gone, so flyball cannot tell what is in it; look at it"
     if (repository.worktree_git_dir(path) / "locked").exists():
         return f"it is locked: git worktree unlock {path}"
     changed = uncommitted_paths(repository.git_in(path), copied=copied)
@@ -316,7 +316,7 @@ def _remove_run(folder: Path) -> None:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """Folders in it; links are nobody's but the user's."""
+    """Folders in it; links are left out, they are the user's."""
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,12 +1,10 @@
-"""A project seen from outside: its board, its tasks and its trips, whoever runs it. Looks, never touches.
+"""A project seen from outside: its board, its tasks and how far their work has come. It only reads.
 
-A run tells how it stands in a file. That file outlives the run, so it is believed only while the process that
-wrote it holds the project's lock; otherwise the ledger says how things stand, and the processes themselves
-say whether an agent still runs.
+A run writes how it stands to a file. That file outlives the run, so it is believed only while the process
+that wrote it holds the project's lock; otherwise the ledger says how things stand, and the processes
+themselves say whether an agent still runs.
 
-Ids of tasks that were begun once, whether or not their tasks are still there.
-
-A task that was deleted leaves things behind under its id: a branch, a worktree with uncommitted work, a trip
+A task that was deleted leaves things behind under its id: a branch, a worktree with uncommitted work, entries
 in the ledger. A new task of the same id would go on from them, so its number is not given out again.
 """
 
@@ -107,7 +105,7 @@ def find_task(project: Project, task_id: str) -> TaskLookup:
 
 
 def last_run(state: Path, task_id: str) -> TaskRunState | None:
-    """A task's last trip, over or not."""
+    """How far a task's last run came, over or not."""
     with open_ledger(state) as ledger:
         return ledger.load_task(task_id) if ledger is not None else None
 
@@ -120,7 +118,7 @@ def task_history(state: Path, task_id: str, *, after: int = 0) -> list[LedgerEnt
 
 
 def is_agent_alive(slot: TaskRunState) -> bool:
-    """Does the trip's agent still run, as far as can be seen from here?"""
+    """Does its agent still run, as far as can be seen from here?"""
     if slot.state is not State.RUNNING or exit_code(Path(slot.folder)) is not None:
         return False
     return any(each is not None and alive(each) is not False for each in (slot.holder, slot.keeper))
@@ -192,7 +190,7 @@ def _with_worktree(folder: Path) -> set[str]:
 
 
 def _in_ledger(state: Path) -> set[str]:
-    # What is wrong with a ledger is told by whoever needs it: a task can be written down without.
+    # A ledger that cannot be read is reported where it is needed: a task can be added without it.
     with suppress(StoreError), open_ledger(state) as ledger:
         return ledger.tasks() if ledger is not None else set()
     return set()

@@ -1,6 +1,6 @@
 """Everything that can be said about a project without running it.
 
-A *problem* would stop a run or block a task; a *note* is worth knowing and stops nobody.
+A *problem* would stop a run or block a task; a *note* is worth knowing and stops nothing.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _check_tasks(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
         yield ConfigFinding(problem.where, problem.words)
     for path in loaded.passed_over:
         yield ConfigFinding(
-            path, "has no front matter, so it is no task; flyball task add writes one", "note"
+            path, "has no front matter, so it is not a task; flyball task add writes one", "note"
         )
     yield from _check_dependencies(DependencyGraph(loaded.tasks))
     for task in loaded.tasks:

@@ -44,12 +44,12 @@ class Desk:
     def purse(
         self, *, api_key: ApiKey | None = None, guard: str | None = None, **budget: float
     ) -> BudgetGuard:
-        lookout = UsageMonitor(WORK, self.home, wall=lambda: self.now)
+        monitor = UsageMonitor(WORK, self.home, wall=lambda: self.now)
         return BudgetGuard(
             payer=WORK,
             budget=BudgetPart(**budget),  # type: ignore[arg-type]
             ledger=self.ledger,
-            lookout=lookout,
+            monitor=monitor,
             guard=guard,
             api_key=api_key,
             wall=lambda: self.now,

@@ -145,21 +145,21 @@ def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
 
 
 def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None:
-    lookout = UsageMonitor(BillingAccount(name="work", runtime="opencode"), tmp_path)
-    assert not lookout.has_limits
-    assert lookout.due_in_s is None
-    assert [each.enforced for each in lookout.standings] == [False, False]
+    monitor = UsageMonitor(BillingAccount(name="work", runtime="opencode"), tmp_path)
+    assert not monitor.has_limits
+    assert monitor.due_in_s is None
+    assert [each.enforced for each in monitor.standings] == [False, False]
 
 
 def test_what_an_agent_cost_counts_before_any_source_says_so(tmp_path: Path) -> None:
     QuotaBook(tmp_path, "work").declare("5h", usd=10.0)
     wall = [NOW]
-    lookout = UsageMonitor(BillingAccount(name="work", runtime="opencode"), tmp_path, wall=lambda: wall[0])
-    lookout.refresh_now()
-    assert lookout.standings[0].full == 0.0
+    monitor = UsageMonitor(BillingAccount(name="work", runtime="opencode"), tmp_path, wall=lambda: wall[0])
+    monitor.refresh_now()
+    assert monitor.standings[0].full == 0.0
     wall[0] += 1
-    lookout.add_cost(4.0)
+    monitor.add_cost(4.0)
     wall[0] += 1
-    assert lookout.standings[0].full == pytest.approx(0.4)
-    lookout.refresh_now()
-    assert lookout.standings[0].full == 0.0, "now the source is believed again"
+    assert monitor.standings[0].full == pytest.approx(0.4)
+    monitor.refresh_now()
+    assert monitor.standings[0].full == 0.0, "now the source is believed again"

@@ -212,7 +212,7 @@ def _number(text: str) -> float:
 @dataclass(frozen=True, slots=True)
 class _Here:
     payer: BillingAccount
-    lookout: UsageMonitor
+    monitor: UsageMonitor
     thresholds: Thresholds
     lessons: Lessons | None = None
 
@@ -233,8 +233,8 @@ def _here(named: str | None) -> _Here:
     with open_ledger(project.state) as ledger:
         if ledger is not None:
             lessons.learn(ledger)
-    lookout = UsageMonitor(payer, home(), own=project.state)
-    return _Here(payer, lookout, budget_thresholds(project.config.budget), lessons)
+    monitor = UsageMonitor(payer, home(), own=project.state)
+    return _Here(payer, monitor, budget_thresholds(project.config.budget), lessons)
 
 
 def _payer_named(name: str) -> BillingAccount:
@@ -257,8 +257,8 @@ def _payer_named(name: str) -> BillingAccount:
 
 
 def _show(args: argparse.Namespace, here: _Here) -> int:
-    seen, now = here.lookout.refresh_now(), time.time()
-    standings = here.lookout.standings
+    seen, now = here.monitor.refresh_now(), time.time()
+    standings = here.monitor.standings
     if args.json:
         print_json(quota_record(here.payer, standings, seen, here.thresholds, here.lessons, now))
     else:
@@ -270,12 +270,12 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     from flyball.factory.budget.quotas import A_PERSON
 
     _check_priced(here.payer, args.window)
-    book = here.lookout.book
+    book = here.monitor.book
     terms, now = book.window(args.window), time.time()
     spent, source = args.spent, A_PERSON
     if spent is None:
-        seen = here.lookout.refresh_now()
-        standing = measure_window(terms, here.lookout.told.reports.get(terms.name), seen.spend, now)
+        seen = here.monitor.refresh_now()
+        standing = measure_window(terms, here.monitor.told.reports.get(terms.name), seen.spend, now)
         spent, source = _spent_usd(standing, terms.name), seen.source
     quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)
     words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"
@@ -302,7 +302,7 @@ def _spent_usd(standing: WindowUsage, name: str) -> float:
 
 def _declare(args: argparse.Namespace, here: _Here) -> int:
     _check_priced(here.payer, args.window)
-    quota = here.lookout.book.declare(args.window, usd=args.usd, length_s=args.length)
+    quota = here.monitor.book.declare(args.window, usd=args.usd, length_s=args.length)
     words = f"the {quota.name} window ({span_words(quota.length_s)}) holds ${quota.ceiling_usd:.2f}"
     return _set(args, here, words)
 
@@ -310,7 +310,7 @@ def _declare(args: argparse.Namespace, here: _Here) -> int:
 def _forget(args: argparse.Namespace, here: _Here) -> int:
     if bool(args.window) == args.all:
         raise UsageError("name a window, or --all; for example: flyball quota forget 5h")
-    gone: Sequence[str] = here.lookout.book.forget(None if args.all else args.window)
+    gone: Sequence[str] = here.monitor.book.forget(None if args.all else args.window)
     if args.json:
         print_json({"account": here.payer.name, "forgotten": list(gone)})
     else:
@@ -321,7 +321,7 @@ def _forget(args: argparse.Namespace, here: _Here) -> int:
 
 def _set(args: argparse.Namespace, here: _Here, words: str) -> int:
     if args.json:
-        quotas = [each for each in here.lookout.book.quotas() if each.name == args.window]
+        quotas = [each for each in here.monitor.book.quotas() if each.name == args.window]
         print_json({"account": here.payer.name, "window": quotas[0]})
     else:
         say(f"{here.payer.name}: {words}")

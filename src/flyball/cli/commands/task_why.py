@@ -260,12 +260,12 @@ def budget_words(project: Project) -> str:
     if budget_action(None, budget.guard) is BudgetAction.OFF:
         return ""
     with suppress(StoreError):
-        lookout = UsageMonitor(
+        monitor = UsageMonitor(
             billing_account(open_account(project.config, home())), home(), own=project.state
         )
-        if lookout.has_limits:
-            lookout.refresh_now()
-        fullest = worst(lookout.standings)
+        if monitor.has_limits:
+            monitor.refresh_now()
+        fullest = worst(monitor.standings)
         if fullest is not None and budget_thresholds(budget).level(fullest.full) >= Level.WARN:
             return f"{fullest.words()}, ends in {span_words(max(0.0, fullest.end - time.time()))}"
     return ""

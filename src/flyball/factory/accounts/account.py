@@ -79,7 +79,7 @@ _LARGEST = 64 << 20
 
 def verify_login(profile: Profile, ambient: Mapping[str, str]) -> str:
     """Whose account agents under this profile will use, looked at now. AccountError if it is not the one
-    that the profile names, or if nobody can tell."""
+    that the profile names, or if that cannot be told."""
     if profile.billing == "api-key":
         api_key(profile, ambient)
     if not profile.identity:
@@ -87,8 +87,8 @@ def verify_login(profile: Profile, ambient: Mapping[str, str]) -> str:
     file, found = login_names(profile, ambient)
     if _plain(profile.identity) in map(_plain, found):
         return profile.identity
-    who = " and ".join(found) or "nobody"
-    words = f"profile {profile.name} is for {profile.identity}, and {file} says {who} is logged in"
+    who = " and ".join(found) or "no account"
+    words = f"profile {profile.name} is for {profile.identity}, and {file} says that {who} is logged in"
     raise AccountError(f"{words}; log in as {profile.identity} there, or run under another profile")
 
 
@@ -99,14 +99,18 @@ def _plain(identity: str) -> str:
 def login_names(profile: Profile, ambient: Mapping[str, str]) -> tuple[Path, list[str]]:
     """The file that says it, and every name that the account logged in there goes by."""
     if profile.runtime not in _READERS:
-        raise AccountError(f"profile {profile.name}: nobody can tell who a {profile.runtime} is logged in as")
+        raise AccountError(
+            f"profile {profile.name}: {profile.runtime} does not say who is logged in; leave its identity out"
+        )
     place, read = _READERS[profile.runtime]
     home = Path(ambient.get("HOME") or os.path.expanduser("~"))
     file = place(profile.folder, home)
     try:
         found = read(_read_json(file))
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise AccountError(f"profile {profile.name}: cannot tell from {file} who is logged in") from error
+        raise AccountError(
+            f"profile {profile.name}: cannot tell from {file} who is logged in; log in again"
+        ) from error
     return file, [name for name in found if isinstance(name, str) and name.strip()]
 
 
@@ -115,7 +119,7 @@ def _read_json(file: Path) -> Any:
         with file.open("rb") as opened:
             return json.loads(opened.read(_LARGEST))
     except FileNotFoundError:
-        raise AccountError(f"nobody is logged in: there is no {file}; log in first") from None
+        raise AccountError(f"no account is logged in: there is no {file}; log in first") from None
     except (OSError, ValueError, RecursionError) as error:
         # Not the error itself: it may quote the file, which has secrets.
         raise AccountError(f"cannot read {file} ({type(error).__name__}); log in again") from None

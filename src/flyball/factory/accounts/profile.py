@@ -31,10 +31,9 @@ import msgspec
 
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import check_id, same_id_key
-from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
-from flyball.factory.project.registry_history import RegistryHistory, git_words
+from flyball.errors import StoreError, StoreUnreadableError, UsageError
+from flyball.factory.project.registry_history import RegistryHistory
 from flyball.host.atomic_file import UNFINISHED, replace_file
-from flyball.host.lock_file import LockFile
 
 CONFIG_DIRS: Mapping[str, str] = {
     "claude": "CLAUDE_CONFIG_DIR",
@@ -99,7 +98,7 @@ _DEFAULTS: Mapping[str, str] = {
     "gemini": "~",
     "opencode": "~/.local/share",
 }
-"""Where a runtime looks when nobody says where."""
+"""Where a runtime looks by itself."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,8 +144,8 @@ def _name_problems(profile: Profile) -> Iterator[str]:
     named = (*profile.env, *([profile.api_key_env] if profile.api_key_env else []))
     for name in named:
         if not _VARIABLE.fullmatch(name):
-            # Whoever pastes a key here must not read it again in a message.
-            yield "--env and --api-key-env take names of variables, and one of them is none"
+            # A key that was pasted here must not be repeated in a message.
+            yield "--env and --api-key-env take names of variables, and one of these is not a name"
     for name in profile.env:
         if name in credential_variables(profile.runtime):
             yield f"{name} decides whose account is used; name it with --api-key-env, not --env"
@@ -195,7 +194,6 @@ def _toml(value: object) -> str:
 
 ACCOUNTS = "accounts"
 _LARGEST = 1 << 16
-_STUCK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +209,8 @@ class Profiles:
     """Safe to use from many processes at once."""
 
     def __init__(self, home: Path) -> None:
-        self.home, self.registry = home, home / "registry"
-        self.folder = self.registry / ACCOUNTS
-        self._history = RegistryHistory(self.registry, kind=ACCOUNTS)
+        self.folder = home / "registry" / ACCOUNTS
+        self._history = RegistryHistory(home / "registry", kind=ACCOUNTS)
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -223,7 +220,8 @@ class Profiles:
         except FileNotFoundError:
             return [], []
         except OSError as error:
-            raise StoreError(f"cannot read {self.folder} ({error.strerror})") from error
+            words = f"cannot read {self.folder} ({error.strerror}); set FLYBALL_HOME to a folder you own"
+            raise StoreError(words) from error
         read = [_read(self.folder / name) for name in names]
         good = [one for one in read if isinstance(one, Profile)]
         return good, [one for one in read if isinstance(one, BrokenProfile)]
@@ -244,7 +242,7 @@ class Profiles:
     # -- changing -------------------------------------------------------------------------------------
 
     def add(self, profile: Profile, *, replace: bool = False) -> None:
-        """Write a profile down. UsageError if its name is taken and nobody said to replace it."""
+        """Write a profile down. UsageError if its name is taken and ``replace`` is not set."""
         check_profile(profile)
         with self._changing():
             profiles, broken = self.list()
@@ -270,31 +268,15 @@ class Profiles:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        try:
-            for folder in (self.home, self.registry, self.folder):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = LockFile.of(str(self.home / "registry.lock"), stuck_after_s=_STUCK_S)
-            lock.acquire()
-            try:
-                for left in self.folder.glob(UNFINISHED):
-                    left.unlink()
-                yield
-            finally:
-                lock.release()
-        except OSError as error:
-            words = f"cannot write in {self.folder} ({error.strerror or error})"
-            raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
+        with self._history.changing():
+            for left in self.folder.glob(UNFINISHED):
+                left.unlink()
+            yield
 
     def _record(self, what: str, name: str) -> None:
-        """With everything that was only written before: by somebody killed in between, or by hand."""
-        self._history.audit(what, id=name)
+        """With everything that was only written before: by a process killed in between, or by hand."""
         bad = {f"{ACCOUNTS}/{one.file.name}" for one in self.list()[1]}
-        try:
-            paths = [path for path in self._history.uncommitted_paths() if path not in bad]
-            self._history.commit(f"{what} {name}", paths)
-        except GitError as error:
-            words = f"done and written to {self.registry}, but not to its git history: "
-            raise GitError(words + git_words(error, self.registry), output=error.output) from error
+        self._history.record(what, f"{what} {name}", skip=bad, id=name)
 
 
 def _read(file: Path) -> Profile | BrokenProfile:

@@ -1,11 +1,11 @@
 """What a run asks about money: may this start, how many at once, must it pause, what was spent.
 
-The purse knows; the run acts. How full the account's windows are comes from the lookout, what agents cost
+The guard answers; the run acts. How full the account's windows are comes from the monitor, what agents cost
 from the ledger and from the agents themselves; what follows is decided in ``core/budget/limits.py``.
 
     enforce    what it says is done
     advisory   it is only said
-    off        nobody looks
+    off        nothing is measured
 
 Three ceilings, three ways to meet them:
 
@@ -13,8 +13,8 @@ Three ceilings, three ways to meet them:
     budget.run_usd      the same, and no reset helps: it pauses
     budget.task_usd     an agent gets what is left of it as its own ceiling; then the task is blocked
 
-Whoever may start has its probable cost spoken for until it is over, so that three that fit one by one do not
-start together where only two fit.
+The probable cost of an agent that may start is reserved until it is over, so that three that fit one by one
+do not start together where only two fit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from flyball.factory.state.ledger import Ledger
 
 _LONGEST_WAIT_S = 30.0
 _WIDEST = 64
-"""A slow start that allows so many more holds nobody back."""
+"""A slow start that allows so many more holds nothing back."""
 
 
 def budget_thresholds(budget: BudgetPart) -> Thresholds:
@@ -95,18 +95,18 @@ class BudgetGuard:
         payer: BillingAccount,
         budget: BudgetPart,
         ledger: Ledger,
-        lookout: UsageMonitor | None,
+        monitor: UsageMonitor | None,
         guard: str | None = None,
         api_key: ApiKey | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``lookout`` None: nobody looks at the windows."""
+        """``monitor`` None: the windows are not measured."""
         self.payer, self._budget, self._ledger, self._wall = payer, budget, ledger, wall
         self.guard = budget_action(guard, budget.guard)
         self.thresholds = budget_thresholds(budget)
         self.api_key = api_key or ApiKey()
         self.lessons = Lessons()
-        self._lookout = lookout if self.guard is not BudgetAction.OFF else None
+        self._monitor = monitor if self.guard is not BudgetAction.OFF else None
         self._running: dict[str, _Running] = {}
         self._run_spend, self._after = SpendTotals(), 0
         self._slow: SlowStart | None = None
@@ -114,15 +114,15 @@ class BudgetGuard:
         self.standings: tuple[WindowUsage, ...] = ()
         self.told: Callable[[], None] = lambda: None
         """Called when something has become known."""
-        if self._lookout is not None:
-            self._lookout.changed = self._come_in
+        if self._monitor is not None:
+            self._monitor.changed = self._on_refresh
 
     # -- looking ----------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
         """How the windows stand. Nothing may start before the first look."""
-        if self._lookout is not None:
-            await self._lookout.refresh(busy=bool(self._running))
+        if self._monitor is not None:
+            await self._monitor.refresh(busy=bool(self._running))
             self._recount()
 
     def record_progress(self, task: str, cost_usd: float | None, reports: Iterable[UsageReport]) -> None:
@@ -134,33 +134,33 @@ class BudgetGuard:
             self.told()
 
     def record_reports(self, reports: Iterable[UsageReport]) -> bool:
-        new = self._lookout is not None and self._lookout.record_reports(reports)
+        new = self._monitor is not None and self._monitor.record_reports(reports)
         if new:
             self._recount()
             self._tell_waiters()
         return new
 
-    def _come_in(self) -> None:
+    def _on_refresh(self) -> None:
         self._recount()
         self._tell_waiters()
         self.told()
 
     def _recount(self) -> None:
-        if self._lookout is not None:
-            self.standings = self._lookout.standings
-            self._watch_resets(self._lookout)
+        if self._monitor is not None:
+            self.standings = self._monitor.standings
+            self._watch_resets(self._monitor)
 
-    def _watch_resets(self, lookout: UsageMonitor) -> None:
+    def _watch_resets(self, monitor: UsageMonitor) -> None:
         """After a reset that was waited for, all who waited must not start at once."""
         held, now = self.hold, self._wall()
         if held is not None:
-            if (held.until or 0.0) > lookout.told.held_until:
-                lookout.told.held_until = held.until or 0.0
-                lookout.save()
-        elif lookout.told.held_until and now >= lookout.told.held_until:
+            if (held.until or 0.0) > monitor.told.held_until:
+                monitor.told.held_until = held.until or 0.0
+                monitor.save()
+        elif monitor.told.held_until and now >= monitor.told.held_until:
             self._slow = SlowStart(now)
-            lookout.told.held_until = 0.0
-            lookout.save()
+            monitor.told.held_until = 0.0
+            monitor.save()
 
     def _tell_waiters(self) -> None:
         waited_for, self._news = self._news, asyncio.Event()
@@ -175,9 +175,9 @@ class BudgetGuard:
     @property
     def refresh_in_s(self) -> float | None:
         """When a run should look again though nothing has happened; None: never."""
-        if self._lookout is None:
+        if self._monitor is None:
             return None
-        due = [self._lookout.due_in_s] if self._lookout.due_in_s is not None else []
+        due = [self._monitor.due_in_s] if self._monitor.due_in_s is not None else []
         if self._slow is not None:
             due.append(self._slow.wait_s(self._wall()))
         return max(0.2, min(due)) if due else None
@@ -236,7 +236,7 @@ class BudgetGuard:
             spent = f"{task} has cost ${self.task_usd(task):.2f}"
             return Refusal(words=f"{spent}; budget.task_usd allows ${limit:g}", window=TASK)
         if run_limit is not None and self._run_left(run_limit) <= 0:
-            return Refusal(words=f"budget.run_usd (${run_limit:g}) is spoken for by what runs", window=RUN)
+            return Refusal(words=f"budget.run_usd (${run_limit:g}) is reserved by what runs", window=RUN)
         return None
 
     def _unfit(self, kind: str, model: str, beside_usd: float = 0.0) -> Refusal | None:
@@ -269,7 +269,7 @@ class BudgetGuard:
         return self.lessons.experience.estimate(kind, model)
 
     def admit(self, task: str, kind: str, model: str, *, finishing: bool = False) -> Refusal | None:
-        """None: it may start, and what it will probably cost is spoken for until ``ended``."""
+        """None: it may start, and its probable cost is reserved until ``release``."""
         expected, refused = self.estimate(kind, model), self.refusal(task, kind, model, finishing=finishing)
         if refused is None:
             self.reserve(task, expected)
@@ -284,8 +284,8 @@ class BudgetGuard:
     def release(self, task: str, cost_usd: float | None = None) -> None:
         """It is over, and its cost is in the ledger or will be in a moment."""
         self._running.pop(task, None)
-        if self._lookout is not None and cost_usd:
-            self._lookout.add_cost(cost_usd)
+        if self._monitor is not None and cost_usd:
+            self._monitor.add_cost(cost_usd)
         self._recount()
         self._tell_waiters()
 
@@ -295,14 +295,14 @@ class BudgetGuard:
         if budget.task_usd is not None:
             left.append(Left(budget.task_usd - self.task_usd(task), "budget.task_usd"))
         if budget.run_usd is not None:
-            # What was spoken for in its own name is its own.
+            # What was reserved for it is its own.
             own = self._running.get(task, _Running()).due_usd
             left.append(Left(self._run_left(budget.run_usd) + own, "budget.run_usd"))
         tightest = min(left, key=lambda each: each.usd, default=None)
         return replace(tightest, usd=max(0.01, tightest.usd)) if tightest and self.enforces else None
 
     def task_usd(self, task: str) -> float:
-        """What a task's trip has cost so far."""
+        """What a task has cost so far."""
         slot, running = self._ledger.slots.get(task), self._running.get(task, _Running())
         return ((slot.cost_usd if slot else None) or 0.0) + running.cost_usd
 

@@ -1,8 +1,8 @@
-"""How an account's windows stand now, kept up to date without ever being in anybody's way.
+"""How an account's windows stand now, kept up to date without holding a run up.
 
 Usage is looked at in a thread, and no more often than it has to be: where no window has a ceiling and no
-provider reported one, there is nothing to look for. What agents say while they run is heard at once, and
-kept for whoever comes next.
+provider reported one, there is nothing to look for. What agents report while they run counts at once, and
+is saved for the next run.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class UsageMonitor:
         return spend if spend.floor is None else replace(spend, floor=_with(spend.floor, self._since))
 
     def record_reports(self, reports: Iterable[UsageReport]) -> bool:
-        """What a provider said; True if it is new."""
+        """Take note of what a provider reported; True if it is new."""
         new = self.told.record(reports)
         if new:
             self.save()
@@ -83,7 +83,7 @@ class UsageMonitor:
     # -- looking ----------------------------------------------------------------------------------------
 
     def refresh_now(self) -> UsageReading:
-        """For whoever has time: blocks until the sources have answered."""
+        """Ask the sources, and block until they have answered."""
         now = self._wall()
         self._stale_at = now + self._rest_s
         seen = self._usage.look(now)

@@ -3,9 +3,8 @@
 Two accounts never mix: a profile with a folder of its own has its transcripts there, the personal one has
 them where the runtime looks by itself.
 
-What every source of usage is: somebody who is asked now and then, in a thread, and may fail.
-
-All windows of an account now: those that were set, and those that only the provider speaks of.
+A source of usage is asked now and then, in a thread, and may fail. The windows of an account are those that
+were set and those that only the provider reports.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class BillingAccount:
     """The profile; ``default:<runtime>`` where a project names none."""
     runtime: str
     folder: Path | None = None
-    """Where claude keeps its transcripts; None: it is another runtime, or nobody knows."""
+    """Where claude keeps its transcripts; None: it is another runtime, or not known."""
     key_env: str = ""
     """The variable with the API key that a person set aside for this account."""
 
@@ -64,7 +63,7 @@ class BillingAccount:
 
 
 def billing_account(account: Account, *, environ: Mapping[str, str] | None = None) -> BillingAccount:
-    """Who pays for a project's agents."""
+    """The account that pays for a project's agents."""
     config, profile = account.config, account.profile
     around = {} if profile is not None else os.environ if environ is None else environ
     named = config.agent.env.get(CONFIG_DIR)
@@ -80,7 +79,7 @@ def billing_account(account: Account, *, environ: Mapping[str, str] | None = Non
 
 
 def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where claude keeps what it did for whoever is logged in."""
+    """Where claude keeps what it did for the login that is there."""
     named = environ.get(CONFIG_DIR)
     return Path(os.path.expanduser(named or "~/.claude"))
 
@@ -115,7 +114,7 @@ def measure_windows(
 
 
 def _terms_from_report(report: UsageReport) -> WindowTerms:
-    """``7d opus`` is the seven days of that model; a name nobody knows is a window of a week."""
+    """``7d opus`` is the seven days of that model; an unknown name is a window of a week."""
     length, _, model = report.name.partition(" ")
     known_s = _LENGTHS_S.get(length)
     return WindowTerms(name=report.name, length_s=known_s or 7 * DAY_S, model=model if known_s else "")

@@ -1,6 +1,6 @@
-"""What providers said about an account's windows: ``FLYBALL_HOME/usage/<account>.json``.
+"""What providers reported about an account's windows: ``FLYBALL_HOME/usage/<account>.json``.
 
-Learned, not set: whoever removes the file loses nothing but until the next answer. A window only fills, so of
+Learned, not set: a file that is removed is made again with the next answer. A window only fills, so of
 two reports about one window the fuller counts, in whatever order they come. Which window held a run up is
 kept beside them: the run after its reset starts slowly.
 """

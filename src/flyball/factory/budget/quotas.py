@@ -1,7 +1,7 @@
 """The windows of an account as people set them: ``FLYBALL_HOME/registry/quotas/<account>.json``.
 
 Kept like the projects: an atomic write, a line of audit and a commit, under the registry's lock. A file that
-cannot be understood is an error with a way out, never "no limits": whoever set a ceiling meant it.
+cannot be understood is an error with a way out, never "no limits": a ceiling that was set was meant.
 """
 
 from __future__ import annotations
@@ -9,28 +9,24 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from flyball.core.budget.usage_windows import BUILT_IN, DAY_S, WindowTerms, ceiling_from
 from flyball.core.durations import moment_s
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import check_id
-from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
-from flyball.factory.project.registry_history import AUDIT, RegistryHistory, git_words
+from flyball.errors import StoreError, StoreUnreadableError, UsageError
+from flyball.factory.project.registry_history import RegistryHistory, now_text
 from flyball.host.atomic_file import replace_file
-from flyball.host.lock_file import LockFile
 
 QUOTAS = "quotas"
 _LARGEST = 1 << 16
-_STUCK_S = 60.0
 A_PERSON = "a person"
-"""Said by somebody who looked at the provider's own page: no source here has to know of it."""
+"""Read from the provider's own page: no source here has to know of it."""
 WHOLE = frozenset({"ccusage", "transcripts"})
-"""Sources that see everybody's spending from this machine, not only that of our agents."""
+"""Sources that see all spending from this machine, not only that of our agents."""
 LENGTHS_S = (60.0, 31 * DAY_S)
 
 
@@ -57,9 +53,9 @@ class QuotaBook:
 
     def __init__(self, home: Path, account: str) -> None:
         self.account = account
-        self.home, self.folder = home, home / "registry"
+        self.folder = home / "registry"
         self.file = self.folder / QUOTAS / f"{account}.json"
-        self._history = RegistryHistory(self.folder)
+        self._history = RegistryHistory(self.folder, kind=QUOTAS)
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -73,14 +69,9 @@ class QuotaBook:
         except OSError as error:
             raise StoreError(f"cannot read {self.file} ({error.strerror})") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise StoreUnreadableError(
-                f"cannot understand {self.file} ({error}); {self._way_out()}"
-            ) from error
-
-    def _way_out(self) -> str:
-        where = str(self.folder)
-        back = shlex.join(["git", "-C", where, "checkout", "--", f"{QUOTAS}/{self.file.name}"])
-        return f"bring it back with {back}, or remove it"
+            restore = ["git", "-C", str(self.folder), "checkout", "--", f"{QUOTAS}/{self.file.name}"]
+            way_out = f"bring it back with {shlex.join(restore)}, or remove it"
+            raise StoreUnreadableError(f"cannot understand {self.file} ({error}); {way_out}") from error
 
     def terms(self) -> tuple[WindowTerms, ...]:
         """Every window: those that come with us, with what was set for them, and those declared."""
@@ -108,7 +99,7 @@ class QuotaBook:
             length_s=terms.length_s,
             ceiling_usd=ceiling_from(spent_usd, used),
             set_by="calibrated",
-            at=_now(),
+            at=now_text(),
             used=used,
             spent_usd=spent_usd,
             source=source,
@@ -124,13 +115,15 @@ class QuotaBook:
         if length is None:
             raise UsageError(f"how long is {name!r}? for example: flyball quota declare {name} --length 1d")
         if not LENGTHS_S[0] <= length <= LENGTHS_S[1]:
-            raise UsageError("a window is between a minute and 31 days long")
+            raise UsageError(
+                f"a window is between a minute and 31 days long; choose another --length for {name!r}"
+            )
         quota = AccountQuota(
             name=check_id(name, "a window's name"),
             length_s=length,
             ceiling_usd=usd,
             set_by="declared",
-            at=_now(),
+            at=now_text(),
         )
         self._change("declare", name, lambda quotas: [*_without(quotas, name), quota])
         return quota
@@ -148,32 +141,15 @@ class QuotaBook:
     def _change(
         self, what: str, name: str, change: Callable[[Sequence[AccountQuota]], list[AccountQuota]]
     ) -> None:
-        with self._changing():
-            quotas = change(self.quotas())
-            record = {"account": self.account, "windows": [_record(quota) for quota in quotas]}
+        with self._history.changing():
+            quotas = [
+                {key: value for key, value in asdict(quota).items() if value is not None}
+                for quota in change(self.quotas())
+            ]
+            record = {"account": self.account, "windows": quotas}
             replace_file(self.file, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
-            self._history.audit(f"quota {what}", account=self.account, window=name)
-            try:
-                self._history.uncommitted_paths()
-                self._history.commit(f"quota {what} {self.account} {name}", [QUOTAS, AUDIT])
-            except GitError as error:
-                words = f"done and written to {self.file}, but not to its git history: "
-                raise GitError(words + git_words(error, self.folder), output=error.output) from error
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        try:
-            for folder in (self.home, self.folder, self.folder / QUOTAS):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = LockFile.of(str(self.home / "registry.lock"), stuck_after_s=_STUCK_S)
-            lock.acquire()
-            try:
-                yield
-            finally:
-                lock.release()
-        except OSError as error:
-            words = f"cannot write in {self.folder} ({error.strerror or error})"
-            raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
+            message = f"quota {what} {self.account} {name}"
+            self._history.record(f"quota {what}", message, account=self.account, window=name)
 
 
 def _terms(quota: AccountQuota) -> WindowTerms:
@@ -192,20 +168,10 @@ def _without(quotas: Sequence[AccountQuota], name: str) -> list[AccountQuota]:
     return [quota for quota in quotas if quota.name != name]
 
 
-def _record(quota: AccountQuota) -> dict[str, object]:
-    return {key: value for key, value in asdict(quota).items() if value is not None}
-
-
 def _quota(record: dict[str, object]) -> AccountQuota:
     quota = AccountQuota(**record)  # type: ignore[arg-type]
-    if not all(_is_positive(value) for value in (quota.length_s, quota.ceiling_usd)):
-        raise ValueError(f"{quota.name} has no length or no ceiling")
+    values: tuple[object, ...] = (quota.length_s, quota.ceiling_usd)
+    for value in values:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise ValueError(f"{quota.name} has no length or no ceiling")
     return quota
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

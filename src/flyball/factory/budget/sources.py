@@ -1,10 +1,11 @@
-"""Asking the sources in their order, and believing none that contradicts itself.
+"""What an account spent: the sources are asked in their order, and one that contradicts itself is not
+believed.
 
     ccusage -> transcripts -> the ledgers
 
-What was spent until the last look lies in the past: a source that now tells half of it, or twice, is lying
-or broken, and one that tells more since then than anybody could spend is as well. The next one is asked, and
-who could not be asked and why is said. The ledgers are the floor under whoever answers.
+What was spent until the last look lies in the past: a source that now tells half of it, or twice, is
+broken, and so is one that tells more since then than could be spent. The next one is asked, and each that
+could not be asked is named with the reason. The ledgers are the floor under every answer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from flyball.factory.budget.transcripts import Transcripts
 
 _SLACK_USD = 50.0
 _MOST_PER_MIN = 20.0
-"""Beyond this nobody spends, whatever the width."""
+"""No run spends more than this, whatever its width."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,12 @@
 
 Every command has a time limit, never asks a person, speaks English, and is kept from the caller's own
 ``GIT_*`` variables: flyball may itself have been started by a hook. What flyball commits of its own runs
-no hooks, since the gate is what decides, and has an author even where nobody has configured one.
+no hooks, since the gate is what decides, and has an author even where none is configured.
 
-git commands that outlived a killed engine, and waiting until they are gone.
-
-kill -9 ends the engine and not the git it has just started: that one would check out, commit or delete in the
-middle of what the next engine does. So every git command holds a descriptor of one locked file. The lock
-belongs to the open file, which children share: it is free when the engine *and* its last git are gone.
+A git command can outlive its engine: kill -9 ends the engine and not the git it has just started: that one
+would check out, commit or delete in the middle of what the next engine does. So every git command holds a
+descriptor of one locked file. The lock belongs to the open file, which children share: it is free when the
+engine *and* its last git are gone.
 
 What talks to a remote is left out: credential helpers stay behind on purpose, and a push that goes out late
 is found out by looking. Patience has an end all the same.
@@ -35,16 +34,15 @@ OWN = tuple(
     word
     for setting in (
         "core.hooksPath=/dev/null",
-        # Files that nobody has committed yet must be seen before a worktree is removed.
+        # Files that are not committed yet must be seen before a worktree is removed.
         "status.showUntrackedFiles=normal",
         "advice.detachedHead=false",
         # A daemon per worktree, which would outlive it.
         "core.fsmonitor=false",
-        # Housekeeping in the middle of a landing is nobody's wish, and asking whether it is due costs a
-        # process.
+        # Housekeeping in the middle of a landing is not wanted, and asking whether it is due costs a process.
         "gc.auto=0",
         "maintenance.auto=false",
-        # Somebody else's housekeeping may hold the lock of all branches for longer than git's one second.
+        # Housekeeping by another git may hold the lock of all branches for longer than git's one second.
         "core.packedRefsTimeout=20000",
         "core.filesRefLockTimeout=5000",
     )
@@ -54,7 +52,7 @@ _KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOB
 _OUTPUT_LIMIT = 4000
 _REMOTE = frozenset({"fetch", "push", "ls-remote"})
 inherited: set[int] = set()
-"""Descriptors that every local git command is given, for whoever waits for its end without being its
+"""Descriptors that every local git command is given, for processes that wait for its end without being its
 parent."""
 
 
@@ -124,7 +122,7 @@ class Git:
             raise GitError("git was not found; install it and try again") from error
         said = done.stderr.decode("utf-8", "replace")
         if done.returncode and _FULL in said:
-            # Nobody's fault, and no conflict: whoever asked can go on once there is room.
+            # A full disk is not a conflict: the caller can go on once there is room.
             raise StoreFullError(f"{full_words(self.folder)} (git {args[0]})")
         return Done(done.returncode, done.stdout, said)
 

@@ -1,4 +1,4 @@
-"""The project's repository: its default branch, its commits, and who has what checked out.
+"""The project's repository: its default branch, its commits, and what is checked out where.
 
 Questions and single steps; the order of a landing is in factory/landing/landing.py. Paths come from git with
 ``-z``, so that no name is quoted, and renames are never followed: a file that was moved away was also
@@ -143,7 +143,7 @@ class Repository:
         try:
             self.fetch_ref(self.default, timeout_s=timeout_s)
         except GitError as error:
-            # An origin that nobody has pushed to yet has nothing to say.
+            # An origin without a push yet has no such branch.
             if "couldn't find remote ref" not in error.output:
                 raise
 
@@ -165,7 +165,7 @@ class Repository:
         with self.worktree_lock():
             # None of ours is on its way now; a person's own may be.
             for state in (self.common / "worktrees").glob("*"):
-                # git's own words for "not there yet": nobody can have worked in it.
+                # git's own words for "not there yet": no work can be in it.
                 made = _text(state / "locked").strip() != "initializing" or set(
                     _text(state / "HEAD").strip()
                 ) != {"0"}
@@ -283,7 +283,7 @@ class Repository:
             return self.common.parent
         for state in sorted((self.common / "worktrees").glob("*")):
             folder = _worktree_folder(state)
-            # git still lists what somebody deleted.
+            # git still lists a folder that was deleted.
             there = folder is not None and folder.is_dir()
             if there and _text(state / "HEAD") == wanted and not _is_below(folder, outside):
                 return folder

@@ -96,7 +96,7 @@ class Worktrees:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
                 return False
-            raise UsageError(f"{path} exists and is no worktree of {self.repository.root}; move it away")
+            raise UsageError(f"{path} exists and is not a worktree of {self.repository.root}; move it away")
         self.repository.check_plain(branch)
         self._undo_rebase(path, branch)
         stands_on = self._head_branch(path)
@@ -105,7 +105,7 @@ class Worktrees:
         return True
 
     def _undo_rebase(self, path: Path, branch: str) -> None:
-        """Undo what somebody was killed in the middle of: the branch still stands where it stood before."""
+        """Undo a rebase whose git was killed: the branch still stands where it stood before."""
         stale_locks.clear(self.repository.common)
         git, state = self.repository.git_in(path), self.repository.worktree_git_dir(path)
         if _is_rebasing(state, branch):
@@ -122,7 +122,7 @@ class Worktrees:
         return text.removeprefix("ref: refs/heads/") if text.startswith("ref: refs/heads/") else None
 
     def _back_onto(self, path: Path, branch: str, found: str | None) -> None:
-        """The agent, or somebody, left the branch. Its own commits come along if they build on it."""
+        """The agent, or a person, left the branch. Its own commits come along if they build on it."""
         git = self.repository.git_in(path)
         tip, head = self.repository.tip(branch), git("rev-parse", "HEAD")
         builds = tip is None or self.repository.contains(head, tip)
@@ -238,7 +238,7 @@ class Worktrees:
         """``git add --all``, but git never enters a repository in the worktree to see whether it has changed:
         its settings are the agent's."""
         inside = inner_repositories(git)
-        # What we copied in is the user's own and secret as like as not: it is no part of the work.
+        # What we copied in is the user's own and secret as like as not: it is not part of the work.
         # git refuses a pathspec that names what is ignored anyway, also one that leaves it out.
         copied = [name for name in self.copy if not git.ok("check-ignore", "--quiet", "--", name)]
         kept_out = [f":(exclude,literal){name}" for name in (*copied, *inside)]
@@ -253,7 +253,7 @@ class Worktrees:
         return bool(self._uncommitted(tree))
 
     def _uncommitted(self, tree: Worktree) -> set[str]:
-        """Paths with work that is not committed; what we copied in is none."""
+        """Paths with work that is not committed, without what we copied in."""
         return set(uncommitted_paths(self.repository.git_in(tree.path), copied=self.copy))
 
     def refresh(self, tree: Worktree, *, pull: bool = False) -> Worktree:
@@ -349,7 +349,7 @@ class ReviewWorktree:
         with repository.worktree_lock():
             repository.git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), commit)
         self.worktrees.fill(self.path, commit)
-        # Nobody can have committed files of these names: they are made up here.
+        # No commit can have files of these names: they are made up here.
         name = f".flyball-review-{secrets.token_hex(8)}"
         files = ReviewFiles(answer=self.path / f"{name}.json", diff=self.path / f"{name}.diff")
         shown = repository.git_in(self.path).run(

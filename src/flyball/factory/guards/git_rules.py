@@ -3,7 +3,7 @@
 Values in, a refusal in words or None out. What cannot be told from the words alone (is this a branch, what
 does this alias stand for, which repository is it) is asked of the real git through ``Asks``.
 
-Verbs that nobody listed pass: the wall inside git (``guard.py``) stands behind this.
+Verbs that are not listed pass: the wall inside git (``guard.py``) stands behind this.
 """
 
 from __future__ import annotations

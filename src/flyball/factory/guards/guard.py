@@ -6,7 +6,7 @@
     guard.py reference-transaction STATE
 
 The wall hangs on git settings in the environment. So it also stands in front of a git that is called by its
-full path, from a script, under another name: whoever moves a ref or pushes asks here. flyball's own git runs
+full path, from a script, under another name: what moves a ref or pushes asks here. flyball's own git runs
 without that environment.
 
 Whatever goes wrong in here is a no.
@@ -32,7 +32,7 @@ _GIT_S = 20.0
 
 
 class Guard:
-    """For one ward and one folder."""
+    """For one policy and one folder."""
 
     def __init__(self, policy: GuardPolicy, *, environ: Mapping[str, str], cwd: str) -> None:
         self.policy, self.cwd = policy, cwd

@@ -1,4 +1,4 @@
-"""A launch with its guards: the command line, the environment and the ward of one agent.
+"""A launch with its guards: the command line, the environment and the policy of one agent.
 
 Everything here is done before the agent's process is started, and again for each one.
 """
@@ -30,7 +30,7 @@ class GuardedLaunch:
     argv: Sequence[str]
     env: Mapping[str, str]
     mended: Sequence[str] = ()
-    """Files of the guards that somebody had changed."""
+    """Files of the guards that had been changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class GuardedLauncher:
         ]
 
     def _own_hooks(self, tree: Path, asked: _GitSettings) -> str:
-        """Where the project's own hooks are, for whoever commits in this worktree."""
+        """Where the project's own hooks are, for commits in this worktree."""
         named = [value for key, value in asked if key == "core.hookspath"]
         return str(tree / Path(named[-1]).expanduser()) if named else str(self.repository.common / "hooks")
 

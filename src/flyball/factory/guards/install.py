@@ -3,11 +3,11 @@
     lib/    the guard itself, a copy of these modules
     bin/    shims, in front of everything else on an agent's PATH
     hooks/  git's hooks: the wall, and for every other hook the project's own
-    wards/  what each agent is kept to
+    wards/  the policy of each agent
     claude.json   settings that make Claude Code ask the guard
 
-Everything but the wards is made of the installed flyball alone, so it can be compared: a file that differs,
-is missing, or does not belong there is put right, and said.
+Everything but the policies is made of the installed flyball alone, so it can be compared: a file that
+differs, is missing, or does not belong there is put right, and said.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Guards:
         return sorted([*found, *self._foreign_files(wanted)])
 
     def changed_files(self) -> list[str]:
-        """What somebody changed since this flyball put it there."""
+        """Files that were changed since this flyball put them there."""
         return self.wrong_files() if _is(self.folder / STAMP, self._stamp(), 0o600) else []
 
     def _stamp(self) -> bytes:
@@ -86,8 +86,8 @@ class Guards:
         return f"{digest.hexdigest()}\n".encode()
 
     def install(self) -> list[str]:
-        """Put right what is wrong; what somebody had changed. The guards of another flyball are no such
-        thing."""
+        """Put right what is wrong; the files that had been changed, those of another flyball's guards not
+        counted."""
         if not self.wrong_files():
             return []
         changed = self.changed_files()
@@ -177,7 +177,7 @@ class Guards:
         return path
 
     def _forget_old(self) -> None:
-        """Wards of worktrees that are gone, and what somebody killed while writing one left long ago."""
+        """Policies of worktrees that are gone, and what a process killed while writing one left long ago."""
         for path in self.policies.glob("*.json"):
             with suppress(OSError, ValueError, TypeError):
                 if not os.path.isdir(load_policy(str(path)).worktree):

@@ -2,7 +2,7 @@
 
 A policy is written at each launch as ``FLYBALL_HOME/guards/wards/<key>.json`` and named by ``FLYBALL_GUARD``.
 Where a tool in between dropped that variable it is found by the folder: the key is made of the worktree's
-path. Where there is none, nobody is guarded.
+path. Where there is none, nothing is guarded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GuardPolicy(NamedTuple):
     kept: list[str]
     """Flyball's own, the user's checkout and git's; never to be written, wherever they lie."""
     remotes: list[str]
-    """Addresses that nobody may push to."""
+    """Addresses that an agent may not push to."""
     settings: list[list[str]]
     """Git settings that stand for the wall."""
     bin: str
@@ -74,7 +74,7 @@ def policy_key(worktree: str) -> str:
 
 
 def find_policy(folder: str, *, environ: Mapping[str, str], cwd: str) -> GuardPolicy | None:
-    """The ward of whoever calls; ``folder`` is where wards lie."""
+    """The policy of the calling agent; ``folder`` is where policies lie."""
     named = environ.get(VARIABLE, "")
     if named:
         return load_policy(named)

@@ -1,4 +1,4 @@
-"""The agent in bubblewrap: it sees everything, and writes only where it may. A wall, not a fence.
+"""The agent in bubblewrap: it sees everything, and writes only where it may.
 
     read-only   everything
     its own     the worktree but for its ``.git``, the agent's own folders, ``guard.writable``, and of git
@@ -12,8 +12,9 @@
 The network stays: an agent without its provider is none. It has a process namespace of its own, so nothing of
 it outlives it and it cannot reach into processes outside.
 
-bubblewrap stands between the keeper and the agent and would end at the first TERM, taking the agent with it
-before it could tidy up. So it is started deaf to that (``signal_mask.py``), and the agent hears again.
+bubblewrap stands between the supervisor and the agent and would end at the first TERM, taking the agent with
+it before it could tidy up. So it is started with that ignored (``signal_mask.py``), and the agent gets it
+again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _OWN_FOLDERS: Mapping[str, tuple[str, ...]] = {
         "~/.cache/opencode",
     ),
 }
-"""What a runtime writes to, where nobody named another folder."""
+"""What a runtime writes to, where no other folder is named."""
 _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "claude": (
         *("settings.json", "settings.local.json", "CLAUDE.md"),

@@ -65,7 +65,7 @@ class BatchMember:
 
 @dataclass(slots=True, kw_only=True)
 class LandingBatch:
-    """Lands its members. Whoever holds the landing's lock has one."""
+    """Lands its members. Made under the landing's lock."""
 
     branch: DefaultBranch
     rebaser: Rebaser
@@ -78,7 +78,7 @@ class LandingBatch:
     _one_by_one: bool = False
 
     async def land(self, members: Sequence[BatchMember]) -> None:
-        """Until each of them has been told how it ended."""
+        """Land all of them; each has its result in ``done`` at the end."""
         self._waiting, moved = list(members), 0
         while self._waiting:
             trial = self._waiting[: self._size()]
@@ -114,7 +114,7 @@ class LandingBatch:
             try:
                 clashing, member.new = await self.rebaser.rebase(member.task, member.tip, on, first=not stack)
             except (GitError, SourceError, Refused) as error:
-                # Its own failure. Whatever it left half done is below nobody else.
+                # Its own failure. What it left half done is below no other branch.
                 self._suspects = 0
                 failed = Landed(result=LandingResult.ERROR, why=str(error))
                 self._finish(member, error.landed if isinstance(error, Refused) else failed)
@@ -144,7 +144,7 @@ class LandingBatch:
 
     async def _advance(self, stack: Sequence[BatchMember], old: str) -> bool:
         """Move the default branch; False if it is no longer where it stood before the gate. Being cancelled
-        waits for its end: whoever has landed is told so."""
+        waits for its end, so each branch that has landed is told so."""
         new, names = stack[-1].new, ", ".join(each.task.id for each in stack)
         await run_in_thread(self.branch.prepare, old=old, new=new)
         for member in stack:
@@ -209,7 +209,7 @@ class LandingQueue:
     _runner: asyncio.Task[None] | None = None
 
     async def join(self, member: BatchMember) -> Landed:
-        """Wait for one's turn, and for how it ended."""
+        """Wait for its turn and its end; how it ended."""
         if self._runner is not None:
             member.say(WAITS)
         self._waiting.append(member)

@@ -10,13 +10,12 @@ origin's branch and the work, and nothing else.
 People move it too, here and at origin, and that is fine. Only an agent's own commit must not come to stand
 there without a landing: nothing is built on top of that, landed or pushed before a person has looked.
 
-May a branch land at all? Asked before anything is rebased or run, and again of what is to land; the same
-for every way to land.
-
-It is there and has changes. Nothing in it is protected: no path, no symlink, no submodule, whose commit is a
-whole tree that nobody sees in the diff. Where the project asks for it, every commit is signed as it was made;
-landing rebases, and what it commits again is signed only where git's own configuration says so. And where a
-person lands it, nothing is left uncommitted: those edits are theirs.
+Whether a branch may land at all is asked before anything is rebased or run, and again of what is to land; it
+is the same for every way to land. It is there and has changes. Nothing in it is protected: no path, no
+symlink, no submodule, whose commit is a whole tree that the diff does not show. Where the project asks for
+it, every commit is signed as it was made; landing rebases, and what it commits again is signed only where
+git's own configuration says so. And where a person lands it, nothing is left uncommitted: those edits are
+theirs.
 """
 
 from __future__ import annotations
@@ -169,8 +168,8 @@ class DefaultBranch:
         raise kind(LandingResult.NO_REMOTE, f"could not push to origin: {push_words(done.err)}", done.err)
 
     def follow(self) -> str:
-        """Bring the checkout along. The branch has moved: what goes wrong from here on is told, and is no
-        reason to say otherwise."""
+        """Bring the checkout along. The branch has moved: what goes wrong from here on is reported, and the
+        landing stays a success."""
         try:
             return self.checkout.follow()
         except (GitError, OSError) as error:

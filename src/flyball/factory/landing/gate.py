@@ -1,15 +1,13 @@
 """The project's own green commands, run in the landing's worktree before anything lands.
 
-Each runs in a shell of its own under a keeper, with a time limit; what they print goes to ``gate.log`` as
+Each runs in a shell of its own under a supervisor, with a time limit; what they print goes to ``gate.log`` as
 it comes, and of what is endless the beginning and the end are kept. What they leave running is ended, what
 they change in the tree is thrown away. Where the project uses direnv, they run in its environment. They run
 what agents wrote: of the user's own environment they get no more than an agent does.
 
-A log that a command writes by itself, kept short while it does: of what is endless, the beginning and the
-end are worth reading.
-
-The command's descriptors append, so cutting the file makes it go on at the new end. What it prints between
-our last look at the end and the cut, one system call after the other, is lost with what lies in between.
+The log is kept short while a command writes it. The command's descriptors append, so cutting the file makes
+it go on at the new end. What it prints between our last look at the end and the cut, one system call after
+the other, is lost with what lies in between.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ _LOOK_EVERY_S = 0.5
 
 @contextlib.asynccontextmanager
 async def trim_log(log: Path) -> AsyncIterator[None]:
-    """Around the time in which somebody writes it."""
+    """Keep a log short while a command writes it."""
     looks = asyncio.create_task(_looking(log))
     try:
         yield
@@ -64,7 +62,7 @@ async def _looking(log: Path) -> None:
 
 
 def _trim(log: Path) -> None:
-    """A disk that is full, or a log that somebody took away, is no reason to stop a gate."""
+    """A disk that is full, or a log that was removed, is not a reason to stop a gate."""
     with contextlib.suppress(OSError), open(log, "r+b", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size <= LIMIT_BYTES:
@@ -218,7 +216,7 @@ class GateRunner:
     async def end(self, holder: Holder, folder: Path) -> None:
         """One that another engine started."""
         await Process(folder, holder, holder).stop(self.watch, grace_s=_GRACE_S)
-        # Its keeper ends what it left running, and says last how it ended; somebody may have killed it too.
+        # Its supervisor ends what it left running, and writes its status last; it may have been killed too.
         end = time.monotonic() + _GRACE_S
         while (folder / STARTED).exists() and exit_code(folder) is None and time.monotonic() < end:
             await asyncio.sleep(0.02)

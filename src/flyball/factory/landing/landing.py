@@ -102,7 +102,7 @@ class Landing:
         return await self._tell_source(task_id, slot.new) if slot is not None else ""
 
     async def catch_up(self) -> None:
-        """Bring along a checkout that was left behind, unless somebody lands just now and will do that."""
+        """Bring along a checkout that was left behind, unless a landing is going on that will do it."""
         lock = RunLock(self.state / LOCK)
         if self._one_at_a_time.locked() or not lock.take():
             return

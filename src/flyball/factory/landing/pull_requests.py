@@ -2,11 +2,11 @@
 
 *Opening* one shares all that a landing does up to moving the branch: may it land, fetch, rebase, close the
 task, gate. Then ``agent/<task>`` is pushed and a pull request opened, or the one that is open found again,
-and the task waits for people; worktree and branch stay. What somebody else pushed to that branch is never
+and the task waits for people; worktree and branch stay. What others pushed to that branch is never
 overwritten: only what we pushed ourselves, or nothing, may be replaced.
 
 *Landing* an approved one moves the default branch to just what was approved, here and at origin. The gate saw
-that tree when the request was opened; where the default branch has moved since, or somebody added commits, it
+that tree when the request was opened; where the default branch has moved since, or commits were added, it
 is rebased and the gate runs again.
 
 One that was merged at its host is *settled*: the default branch here follows origin, the task is closed.
@@ -64,7 +64,7 @@ class PullLanding:
             base, ours = await run_in_thread(self.landing.branch.fetch_pull_base)
             new = await self._rebase_and_gate(task, tip, base, folder, known=ours)
             left_out = await run_in_thread(self.landing.branch.own_commits, base, ours)
-        # Nobody else is concerned by what follows, and it may take its time.
+        # What follows concerns this task alone, and may take its time: the lock is released.
         self.landing.ledger.note(task.id, Step.PR, RunPhase.BEGUN, new=new)
         await run_in_thread(self._push, task.id, tip, new)
         pull = await run_in_thread(self._find_or_open, host, task)
@@ -94,7 +94,7 @@ class PullLanding:
         git, ref = self.landing.repository.git, f"refs/heads/{BRANCHES}{task_id}"
         there = git("ls-remote", "origin", ref).partition("\t")[0]
         if there and not self._is_ours(task_id, there, tip):
-            words = f"somebody else pushed {there[:12]} to {BRANCHES}{task_id} at origin"
+            words = f"{there[:12]}, which flyball did not push, is on {BRANCHES}{task_id} at origin"
             way_out = f"bring it into the worktree, or git push origin --delete {BRANCHES}{task_id}"
             raise Refused(LandingResult.ERROR, f"{words}; {way_out}, then flyball pr open {task_id}")
         done = git.run("push", "--quiet", f"--force-with-lease={ref}:{there}", "origin", f"{new}:{ref}")
@@ -126,7 +126,8 @@ class PullLanding:
         host, number = await run_in_thread(self.host), self.landing.ledger.slots[task.id].pr_number
         if not number:
             raise Refused(
-                LandingResult.UNAPPROVED, f"there is no pull request of {task.id}; flyball pr open {task.id}"
+                LandingResult.UNAPPROVED,
+                f"there is no pull request of {task.id}; flyball pr open {task.id} opens one",
             )
         pull = await run_in_thread(host.get, number)
         tip = await run_in_thread(self.landing.repository.tip, f"{BRANCHES}{task.id}")

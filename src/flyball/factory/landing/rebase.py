@@ -52,7 +52,7 @@ class LandingWorktree:
         return self._pick(tip, base, since)
 
     def rebase_on_top(self, tip: str, base: str, since: str) -> list[str] | None:
-        """The same on top of what was put here just now, where nobody has been since."""
+        """The same on top of what was put here just now, which is unchanged since."""
         clashing = self._pick(tip, base, since)
         if clashing is not None:
             self.repository.git_in(self.path)("checkout", "--quiet", "--force", "--detach", base)
@@ -105,7 +105,7 @@ class LandingWorktree:
         return not set(paths).isdisjoint(touched)
 
     def squash(self, task: Task, base: str) -> None:
-        """One commit of all that was put on top of ``base``, by whoever made the first of them."""
+        """One commit of all that was put on top of ``base``, by the author of the first of them."""
         git = self.repository.git_in(self.path)
         form = "--format=%an%x00%ae%x00%aI%x00%B%x00"
         parts = git.run("log", "--reverse", form, f"{base}..HEAD").out.decode("utf-8", "replace").split("\0")
@@ -131,7 +131,7 @@ class LandingWorktree:
         """Close the task in the very commit that brings its work; what is to land.
 
         Reverting that commit reopens the task. Where ``base`` has all of the work already, there is no such
-        commit, and what is there is nobody's to change.
+        commit, and what is there is not changed.
         """
         git = self.repository.git_in(self.path)
         closing = self.source.close_in(task_id, self.path)
@@ -177,7 +177,7 @@ class LandingWorktree:
 
     def _make(self, tip: str) -> None:
         git = self.repository.git
-        # Nobody works here but gates.
+        # Only gates work here.
         shutil.rmtree(self.path, ignore_errors=True)
         self.worktrees.preparation.forget(self.path)
         with self.repository.worktree_lock():

@@ -3,16 +3,8 @@
 Settings only; what the factory learns lives in its ledger. Every key says here, once, what it means and what
 it may be: the reference page, the JSON schema and the messages about a wrong value are made from these types
 (``config_reference.py``, ``config_reader.py``). What no type can say, such as a key that needs another one,
-is in ``config_checks.py``. The sections about finished work are in ``config.py``, those about accounts, money
-and guards in ``config.py``.
-
+is in ``config_checks.py``.
 Keys that end in ``_s`` are durations: a number of seconds, or text such as ``"10m"`` or ``"1h30m"``.
-
-The sections of ``flyball.toml`` about whose account is used, what it may cost, and what agents are kept
-from.
-
-The sections of ``flyball.toml`` about finished work: what is done with it before it lands, and how it
-lands.
 """
 
 from __future__ import annotations
@@ -34,7 +26,7 @@ class AccountPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         str,
         Meta(
             description="The profile whose identity is verified before anything is touched; "
-            "`flyball account` keeps them. Empty: whoever is logged in, unverified.",
+            "`flyball account` keeps them. Empty: the login that is there, unverified.",
             examples=["work"],
         ),
     ] = ""
@@ -82,7 +74,7 @@ class GuardPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Sandbox,
         Meta(
             description="`bwrap`: the agent sees everything but its worktree and its own folders as "
-            "read-only, by bubblewrap. `none`: the fence alone."
+            "read-only, by bubblewrap. `none`: hooks and commands alone."
         ),
     ] = "none"
     writable: Annotated[
@@ -184,7 +176,7 @@ class StagePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReviewPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether somebody else looks at finished work before it lands."""
+    """Whether another agent reviews finished work before it lands."""
 
     on: Annotated[
         bool, Meta(description="Review every task. Where it is on, nothing lands unreviewed by itself.")

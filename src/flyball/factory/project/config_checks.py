@@ -90,7 +90,7 @@ def _check_stages(config: ProjectConfig) -> Iterator[ConfigProblem]:
         yield from _check("stages", lambda given: check_name("stage", given), name)
         if name in (IMPLEMENT, REVIEW):
             section = "[agent]" if name == IMPLEMENT else "[review]"
-            yield ConfigProblem(f"stages.{name}", f"is no stage of its own; {section} is about it")
+            yield ConfigProblem(f"stages.{name}", f"is not a stage of its own; set it in {section}")
 
 
 def _check_models(config: ProjectConfig) -> Iterator[ConfigProblem]:
@@ -102,7 +102,9 @@ def _check_models(config: ProjectConfig) -> Iterator[ConfigProblem]:
     for runtime, names in models.names.items():
         for tier in names:
             if tier not in TIERS:
-                yield ConfigProblem(f"models.names.{runtime}.{tier}", f"is no tier; {', '.join(TIERS)} are")
+                yield ConfigProblem(
+                    f"models.names.{runtime}.{tier}", f"is not a tier; use one of {', '.join(TIERS)}"
+                )
     wanted = [(f"models.stages.{stage}", name) for stage, name in models.stages.items()]
     for key, name in [*wanted, ("agent.model", config.agent.model)]:
         if (tier := tier_in_name(name)) in EXPLICIT_ONLY:

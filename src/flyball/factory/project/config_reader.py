@@ -1,15 +1,12 @@
 """From the text of ``flyball.toml`` to a ``ProjectConfig``, or to words about all that is wrong with it.
 
 A person fixes a file in one go, so each key is judged by itself and all problems are found, not only the
-first.
-``load_config`` raises the first one and counts the others; ``flyball validate`` shows them all.
+first. ``load_config`` raises the first one and counts the others; ``flyball validate`` shows them all.
 
 The engine's version is looked at before anything else: to an old flyball the keys of a newer one are unknown,
 and "upgrade" is the better answer than "did you mean".
 
-A key of ``flyball.toml`` in words: what it may be, and what stands there instead.
-
-The oldest flyball that a project can be run with, and whether this one will do.
+The oldest flyball that a project can be run with is written as:
 
     engine = "0.2+"      at least 0.2
     engine = ">=0.2.3"   at least 0.2.3
@@ -267,7 +264,7 @@ def parse_config(document: Mapping[str, Any]) -> Reading:
 
 
 def check_runnable(config: ProjectConfig) -> None:
-    """Nothing lands unchecked by oversight: without a gate somebody must have said so."""
+    """Nothing lands unchecked by oversight: without a gate the project must say so."""
     if problem := gate_problem(config):
         raise UsageError(f"{FILE_NAME}: {problem}")
 

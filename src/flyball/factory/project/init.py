@@ -1,13 +1,8 @@
 """What ``flyball init`` would write, decided before anything is written.
 
-A project that has some of it already is adopted: what is there stays as it is, what is missing is added.
-
-What a repository gives away about itself: how it is tested, and what a fresh checkout needs first.
-
-Guesses, for a person to look at in ``flyball init`` before anything is written. Files that cannot be read say
-nothing.
-
-The files of a new project, as text.
+A project that has some of it already is adopted: what is there stays as it is, what is missing is added. How
+the project is tested and what a fresh checkout needs first is guessed from the repository, for a person to
+look at. Files that cannot be read say nothing.
 """
 
 from __future__ import annotations
@@ -255,7 +250,7 @@ def plan_init(
 
 
 def write_init(plan: InitPlan) -> list[str]:
-    """Write what was planned; the paths written. What somebody else wrote in the meantime stays."""
+    """Write what was planned; the paths written. A file that appeared meanwhile stays."""
     written = []
     for planned in plan.files:
         path = plan.root / planned.path

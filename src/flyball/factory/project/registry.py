@@ -1,10 +1,10 @@
 """Which projects there are on this machine: readable files, ``FLYBALL_HOME/registry/projects/<id>.json``.
 
 Every change is an atomic write, a line of audit and a commit, in this order and under one lock, so it can
-be undone and read about. Whoever is killed in between leaves a right file behind; the next change commits
-it. Reading takes no lock and writes nothing.
+be undone and read about. A process that is killed in between leaves a right file behind; the next change
+commits it. Reading takes no lock and writes nothing.
 
-A file that cannot be understood is told beside the good ones. It is never overwritten and never committed,
+A file that cannot be understood is named beside the good ones. It is never overwritten and never committed,
 so its last good version can be had back from git.
 """
 
@@ -13,21 +13,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.task import check_project_id, same_id_key
-from flyball.errors import GitError, StoreError, StoreReadOnlyError, StoreUnreadableError, UsageError
-from flyball.factory.project.registry_history import AUDIT, PROJECTS, RegistryHistory, git_words
+from flyball.errors import GitError, StoreError, StoreUnreadableError, UsageError
+from flyball.factory.project.registry_history import AUDIT, PROJECTS, RegistryHistory, git_words, now_text
 from flyball.host.atomic_file import UNFINISHED, replace_file
-from flyball.host.lock_file import LockFile
 
 _LARGEST = 1 << 16
-_STUCK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class ProjectRegistry:
 
     def add(self, project_id: str, path: Path) -> bool:
         """Register a project. False if it is registered already, exactly so."""
-        entry = Entry(check_project_id(project_id), Path(os.path.realpath(path)), _now())
+        entry = Entry(check_project_id(project_id), Path(os.path.realpath(path)), now_text())
         if self._is_there(entry):
             return False
         with self._changing():
@@ -131,16 +128,13 @@ class ProjectRegistry:
                 if broken.file.name in last.before:
                     raise StoreUnreadableError(broken.words)
             for name, content in last.before.items():
-                self._restore(self.folder / PROJECTS / name, content)
+                file = self.folder / PROJECTS / name
+                if content is None:
+                    file.unlink(missing_ok=True)
+                else:
+                    replace_file(file, content)
             self._record("undo", ", ".join(map(_entry_id, last.before)), commit=last.commit)
         return last.words
-
-    @staticmethod
-    def _restore(file: Path, content: bytes | None) -> None:
-        if content is None:
-            file.unlink(missing_ok=True)
-        else:
-            replace_file(file, content)
 
     def _is_there(self, entry: Entry) -> bool:
         """Is it registered exactly so? UsageError if its id or its path belongs to another."""
@@ -162,26 +156,17 @@ class ProjectRegistry:
 
     @contextmanager
     def _changing(self, *, needs_git: bool = False) -> Iterator[None]:
-        try:
-            for folder in (self.home, self.folder, self.folder / PROJECTS):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = LockFile.of(str(self.home / "registry.lock"), stuck_after_s=_STUCK_S)
-            lock.acquire()
-            try:
-                self._finish_what_others_began(needs_git=needs_git)
-                yield
-            finally:
-                lock.release()
-        except OSError as error:
-            words = f"cannot write in {self.folder} ({error.strerror or error})"
-            raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
+        with self._history.changing():
+            self._commit_leftovers(needs_git=needs_git)
+            yield
 
-    def _finish_what_others_began(self, *, needs_git: bool) -> None:
-        """Commit what was only written: by somebody killed in between, without git, or by hand."""
+    def _commit_leftovers(self, *, needs_git: bool) -> None:
+        """Commit what was only written: by a process killed in between, without git, or by hand."""
         for left in (self.folder / PROJECTS).glob(UNFINISHED):
             left.unlink()
         try:
-            paths = self._readable_paths(self._history.uncommitted_paths())
+            bad = self._broken_paths()
+            paths = [path for path in self._history.uncommitted_paths() if path not in bad]
             ids = ", ".join(_entry_id(path) for path in paths if path != AUDIT)
             if paths:
                 self._history.audit("recover", id=ids)
@@ -192,18 +177,12 @@ class ProjectRegistry:
                 raise GitError(git_words(error, self.folder), output=error.output) from error
 
     def _record(self, what: str, project_id: str, **fields: str) -> None:
-        self._history.audit(what, id=project_id, **fields)
         about = " ".join([what, project_id, *(json.dumps(value) for value in fields.values())])
-        try:
-            self._history.commit(about, self._readable_paths(self._history.uncommitted_paths()))
-        except GitError as error:
-            words = f"done and written to {self.folder}, but not to its git history: "
-            raise GitError(words + git_words(error, self.folder), output=error.output) from error
+        self._history.record(what, about, skip=self._broken_paths(), id=project_id, **fields)
 
-    def _readable_paths(self, paths: Sequence[str]) -> Sequence[str]:
-        """Without the files that cannot be understood: what is committed last must be good."""
-        bad = {f"{PROJECTS}/{broken.file.name}" for broken in self.list().broken}
-        return [path for path in paths if path not in bad]
+    def _broken_paths(self) -> set[str]:
+        """Files that cannot be understood are not committed: what is committed last must be good."""
+        return {f"{PROJECTS}/{broken.file.name}" for broken in self.list().broken}
 
 
 def _entry_id(path: str) -> str:
@@ -250,7 +229,3 @@ def _broken_entry(file: Path, why: str) -> Broken:
     return Broken(
         file.stem, file, f"cannot understand {file} ({why}); bring it back with {back}, or {forget}"
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

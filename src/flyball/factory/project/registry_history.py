@@ -5,7 +5,7 @@ when git fails the files are right all the same: what was not committed then is 
 change.
 
 The repository is named to git explicitly: a damaged one must not make git look for another further up,
-since the home may itself be in somebody's repository.
+since the home may itself be in a repository of the user.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flyball.errors import GitError, StoreError
+from flyball.errors import GitError, StoreError, StoreReadOnlyError
 from flyball.factory.git.git import Git
+from flyball.host.lock_file import LockFile
 
 AUDIT = "audit.jsonl"
 PROJECTS = "projects"
+_STUCK_S = 60.0
 _STALE_LOCK_S = 60.0
 """Our own git commands take milliseconds and are never run two at a time."""
 _ALWAYS = ("at", "user", "pid", "what")
@@ -43,8 +45,8 @@ class Change:
 
 
 class RegistryHistory:
-    """Of one kind of files in a registry's folder. Every method but ``audit`` may raise GitError. Call with
-    the registry's lock."""
+    """Of one kind of files in a registry's folder. Every method but ``audit`` may raise GitError. Call them
+    in ``changing``, which holds the registry's lock."""
 
     def __init__(self, folder: Path, *, kind: str = PROJECTS) -> None:
         self.folder, self._kind = folder, kind
@@ -56,9 +58,36 @@ class RegistryHistory:
             **{f"GIT_{who}_{key}": value for who in ("AUTHOR", "COMMITTER") for key, value in _NAME.items()},
         }
 
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """One change at a time, on this machine. StoreReadOnlyError where nothing can be written."""
+        home = self.folder.parent
+        try:
+            for folder in (home, self.folder, self.folder / self._kind):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = LockFile.of(str(home / "registry.lock"), stuck_after_s=_STUCK_S)
+            lock.acquire()
+            try:
+                yield
+            finally:
+                lock.release()
+        except OSError as error:
+            words = f"cannot write in {self.folder} ({error.strerror or error})"
+            raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
+
+    def record(self, what: str, message: str, *, skip: Container[str] = (), **fields: Any) -> None:
+        """Write a change down that was made: a line of audit, and a commit of all that is not committed yet
+        but for the paths to ``skip``."""
+        self.audit(what, **fields)
+        try:
+            self.commit(message, [path for path in self.uncommitted_paths() if path not in skip])
+        except GitError as error:
+            words = f"done and written to {self.folder}, but not to its git history: "
+            raise GitError(words + git_words(error, self.folder), output=error.output) from error
+
     def audit(self, what: str, **fields: Any) -> None:
         """Append who did what, and when."""
-        line = {"at": _now(), "user": _user(), "pid": os.getpid(), "what": what, **fields}
+        line = {"at": now_text("milliseconds"), "user": _user(), "pid": os.getpid(), "what": what, **fields}
         path = self.folder / AUDIT
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -92,12 +121,11 @@ class RegistryHistory:
         if not commit:
             return None
         shown = self._run("show", "-z", "--format=", "--no-renames", "--name-only", commit, "--", PROJECTS)
-        names = [os.path.basename(path) for path in shown.split("\0") if path]
-        return Change(commit, words, {name: self._before(commit, name) for name in names})
-
-    def _before(self, commit: str, name: str) -> bytes | None:
-        done = self._git.run("cat-file", "blob", f"{commit}^:{PROJECTS}/{name}", env=self._env)
-        return done.out if done.ok else None
+        before: dict[str, bytes | None] = {}
+        for path in filter(None, shown.split("\0")):
+            done = self._git.run("cat-file", "blob", f"{commit}^:{path}", env=self._env)
+            before[os.path.basename(path)] = done.out if done.ok else None
+        return Change(commit, words, before)
 
     def _open(self) -> None:
         self._drop_stale_locks()
@@ -159,7 +187,7 @@ def read_audit(folder: Path) -> tuple[list[AuditLine], int]:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """None for one that somebody was killed over."""
+    """None for a line whose writer was killed over it."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -175,7 +203,7 @@ def git_words(error: GitError, folder: Path) -> str:
 
 
 def _is_torn(file: Any) -> bool:
-    """Somebody was killed in the middle of a line."""
+    """Was a process killed in the middle of a line?"""
     size = file.seek(0, os.SEEK_END)
     if not size:
         return False
@@ -183,12 +211,13 @@ def _is_torn(file: Any) -> bool:
     return bool(file.read(1) != b"\n")
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def now_text(precision: str = "seconds") -> str:
+    """The wall clock, for people."""
+    return datetime.now(UTC).isoformat(timespec=precision)
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a uid that nobody named, as in many containers
+    except (OSError, KeyError):  # a uid without a name, as in many containers
         return str(os.getuid())

@@ -265,7 +265,7 @@ def open_run(root: Path, config: ProjectConfig, options: RunOptions, *, run: str
             payer=payer,
             budget=config.budget,
             ledger=project.ledger,
-            lookout=None if quiet else UsageMonitor(payer, home(), own=project.state),
+            monitor=None if quiet else UsageMonitor(payer, home(), own=project.state),
             guard=options.guard,
             api_key=api_key,
         ),

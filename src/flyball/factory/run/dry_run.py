@@ -183,15 +183,15 @@ class _Planner:
             payer=payer,
             budget=config.budget,
             ledger=self._ledger,
-            lookout=None,
+            monitor=None,
             guard=options.guard,
             api_key=api_key_for(config, payer, wanted=options.allow_api_spend),
         )
         if budget.guard is not BudgetAction.OFF:
-            lookout = UsageMonitor(payer, home(), own=self._root / STATE)
-            if lookout.has_limits:
-                lookout.refresh_now()
-            budget.standings = lookout.standings
+            monitor = UsageMonitor(payer, home(), own=self._root / STATE)
+            if monitor.has_limits:
+                monitor.refresh_now()
+            budget.standings = monitor.standings
         return budget
 
     # -- where it would land --------------------------------------------------------------------------------

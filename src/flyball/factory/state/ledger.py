@@ -66,8 +66,8 @@ _FINAL_STEPS = (Step.MERGED, Step.PARK, Step.BLOCK)
 COSTLY = (Step.END, Step.STAGE, Step.REVIEW)
 """What an agent's cost is written down with."""
 _LAST = "(SELECT task, step, max(id) FROM entry WHERE step <> 'tell' GROUP BY task)"
-"""Every task's last step. What its source is told says nothing about where a trip stands, and may come after
-it."""
+"""Every task's last step. What its source is told does not say how far its work has come, and may follow
+later."""
 _BUSY_S = 20.0
 _NOWHERE = ":memory:"
 
@@ -81,7 +81,7 @@ class Ledger:
         self.run = run
         self._lock = threading.Lock()
         self.slots: dict[str, TaskRunState] = {}
-        """Every trip that is not over, and those that ended since this ledger was opened."""
+        """Every task's run that is not over, and those that ended since this ledger was opened."""
         self._db = self._open(read_only)
 
     def _open(self, read_only: bool) -> sqlite3.Connection:
@@ -106,7 +106,7 @@ class Ledger:
             words = f"{self.path} was written by a newer flyball (layout {version}, this one knows {VERSION})"
             raise StoreUnreadableError(f"{words}; upgrade flyball")
         if version == 0 and read_only:
-            # Somebody is about to make it, or was killed before.
+            # Another process is about to make it, or was killed before.
             raise FileNotFoundError(self.path)
         if version == 0:
             script = (files("flyball.factory.state") / "ledger.sql").read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ class Ledger:
     # -- writing --------------------------------------------------------------------------------------
 
     def note(self, task: str, step: Step, mark: RunPhase = RunPhase.DONE, /, **fields: Any) -> TaskRunState:
-        """Write one entry down; the trip as it stands after it. Nothing is written that cannot be."""
+        """Write one entry; the state of the task's run after it. An entry that cannot follow is refused."""
         with self._lock:
             kept = {key: _plain(value) for key, value in fields.items() if value is not None}
             entry = LedgerEntry(
@@ -145,7 +145,7 @@ class Ledger:
         return slot
 
     def ask(self, verb: str, task: str = "", **fields: Any) -> int:
-        """A person's request to whoever runs the project, now or next."""
+        """A person's request to the run of the project, this one or the next."""
         with self._lock:
             return self._insert(
                 "INSERT INTO request (at, verb, task, fields) VALUES (?, ?, ?, ?)",
@@ -168,7 +168,7 @@ class Ledger:
     # -- reading --------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read every trip that is not over."""
+        """Read every task's run that is not over."""
         finals = ", ".join(f"'{step.value}'" for step in _FINAL_STEPS)
         self.slots = self._fold_rows(
             f"""SELECT * FROM entry WHERE task IN (
@@ -177,7 +177,7 @@ class Ledger:
         )
 
     def load_task(self, task: str) -> TaskRunState | None:
-        """Read one trip, over or not; it can be gone on with."""
+        """Read one task's run, over or not; it can be continued."""
         found = self._fold_rows("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,)).get(task)
         if found is not None:
             self.slots[task] = found
@@ -188,7 +188,7 @@ class Ledger:
         return {row[0] for row in self._rows("SELECT DISTINCT task FROM entry", ())}
 
     def merged_tasks(self) -> set[str]:
-        """Tasks whose last trip ended in the default branch."""
+        """Tasks whose last run ended in the default branch."""
         sql = f"SELECT task FROM {_LAST} WHERE step = ?"  # noqa: S608 - constants of ours
         return {row[0] for row in self._rows(sql, (Step.MERGED.value,))}
 
@@ -198,18 +198,18 @@ class Ledger:
         return bool(self._rows(sql, (Step.ADVANCE.value, commit)))
 
     def unreported_tasks(self) -> set[str]:
-        """Those of them that could not be closed in their source, as far as we know."""
+        """Merged tasks that could not be closed in their source, as far as we know."""
         sql = """SELECT task FROM (SELECT task, mark, max(id) FROM entry WHERE step = ? GROUP BY task)
                  WHERE mark = ?"""
         begun = {row[0] for row in self._rows(sql, (Step.TELL.value, RunPhase.BEGUN.value))}
         return begun & self.merged_tasks() if begun else begun
 
     def all_runs(self) -> dict[str, TaskRunState]:
-        """Every task's last trip."""
+        """Every task's last run."""
         return self._fold_rows("SELECT * FROM entry ORDER BY id")
 
     def runs_in(self, state: State) -> dict[str, TaskRunState]:
-        """Trips that are over in one way."""
+        """Last runs of tasks that are over in this state."""
         step = {State.BLOCKED: Step.BLOCK, State.PARKED: Step.PARK, State.MERGED: Step.MERGED}[state]
         sql = f"""SELECT * FROM entry WHERE task IN (SELECT task FROM {_LAST} WHERE step = ?)
                  ORDER BY id"""  # noqa: S608 - constants of ours
@@ -234,7 +234,7 @@ class Ledger:
         return [_entry(row) for row in self._rows(sql, (after,))]
 
     def requests(self, *, after: int = 0) -> list[tuple[int, str, str, dict[str, Any]]]:
-        """Requests nobody has answered: (id, verb, task, fields)."""
+        """Requests without an answer: (id, verb, task, fields)."""
         sql = """SELECT id, verb, task, fields FROM request
                  WHERE id > ? AND id NOT IN (SELECT request FROM answer) ORDER BY id"""
         return [(row[0], row[1], row[2], json.loads(row[3])) for row in self._rows(sql, (after,))]

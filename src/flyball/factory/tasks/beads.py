@@ -11,8 +11,6 @@ and turns the others away: such an answer is tried again a few times.
 
 What beads uses for its own machinery (gates, molecules, messages, ...) is kept, since tasks may wait for it,
 with the label ``no-dispatch``.
-
-What ``bd`` prints about an issue, and the task that it means. Nothing is run here.
 """
 
 from __future__ import annotations
@@ -137,7 +135,7 @@ def deferred_until(issue: BeadsIssue) -> float | None:
 
 
 def _status(issue: BeadsIssue, wall_s: float) -> TaskStatus:
-    """A status that the user made up is no invitation to start."""
+    """A status of the user's own does not start anything."""
     status = _STATUSES.get(issue.status, TaskStatus.BLOCKED)
     if status is TaskStatus.OPEN and (deferred_until(issue) or 0) > wall_s:
         return TaskStatus.DEFERRED
@@ -168,8 +166,8 @@ def footprint_labels(footprint: Footprint | None) -> list[str]:
 def _split(labels: Iterable[str]) -> tuple[Footprint | None, tuple[str, ...]]:
     """The footprint that labels spell out, and the other labels.
 
-    They stay labels where an area says what is written, or where they make no sense: whoever wants to know
-    what a task touches looks at its labels too.
+    They stay labels where an area says what is written, or where they make no sense: what a task
+    touches is read from its labels too.
     """
     reads = [label for label in labels if label.startswith("fp:read:")]
     writes = [label for label in labels if label.startswith("fp:") and label not in reads]
@@ -219,7 +217,7 @@ INSTALL = (
     "'go install github.com/steveyegge/beads/cmd/bd@latest'"
 )
 WORKER = "flyball"
-"""The assignee of a task that flyball works on and nobody else is assigned to."""
+"""The assignee of a task that flyball works on and that has no other assignee."""
 _LIST = ("list", "--all", "--limit", "0", "--include-gates", "--json")
 _NAPS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0)
 _TURNED_AWAY = re.compile(r"exclusive lock|database is locked|another process|SQLITE_BUSY|lock timeout")

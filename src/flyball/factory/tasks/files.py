@@ -5,7 +5,7 @@ its work: ``close_in`` takes the file as the checkout has it, changes its status
 into the landing's worktree. Nothing here writes into the checkout, except what a person asks for: ``add`` and
 ``drop``.
 
-Two files with one id: which of them is meant nobody can tell, so neither is used and both are named. Ids that
+Of two files with one id it cannot be told which is meant: neither is used and both are named. Ids that
 differ in case only count as one, since some file systems would make one branch of them.
 """
 
@@ -79,7 +79,7 @@ class FilesSource:
 
     def _add_numbered(self, new: NewTask, taken: set[str]) -> Task:
         number = 1 + max((_number(key) for key in taken), default=0)
-        # Somebody else may take a number between our look and our write; each try moves on by one.
+        # Another process may take a number between our look and our write; each try moves on by one.
         for candidate in range(number, number + _RACES):
             if (task := self._create(new, f"t-{candidate}")) is not None:
                 return task
@@ -134,11 +134,11 @@ class FilesSource:
         """Nothing: ``close_in`` has done it."""
 
     def drop(self, task_id: str, *, reason: str = "") -> None:
-        """In the checkout; whoever asked for it commits it."""
+        """In the checkout; the person who asked for it commits it."""
         _, look = self._look()
         found = [(path, read) for path in look.paths(task_id) if (read := self._read_at(path, task_id))]
         if len(found) != 1:
-            raise SourceError(f"there is no file that is task {task_id!r} and no other is")
+            raise SourceError(f"no file, or more than one, is task {task_id!r}; flyball validate shows which")
         path, (task, text) = found[0]
         if task.status is TaskStatus.CLOSED:
             return
@@ -176,7 +176,7 @@ class FilesSource:
         for path, text in mine:
             if theirs := _read_task_at(worktree, path, task_id):
                 return _put(worktree, path, text, theirs[0])
-        # The checkout has it elsewhere or not at all: whoever moved it commits that move, not this landing.
+        # The checkout has it elsewhere or not at all: the person who moved it commits that move.
         for path in sorted(scan(worktree, self._folder, FolderScan()).paths(task_id)):
             if theirs := _read_task_at(worktree, path, task_id):
                 return _put(worktree, path, theirs[1], theirs[0])
@@ -199,7 +199,7 @@ def _put(worktree: Path, path: str, text: bytes, there: Task | None) -> Closing:
 
 
 def _id_at(base: Path, path: str) -> str | None:
-    """Whose file this is, also where it cannot be used as a task; None if it is nobody's."""
+    """The id of the task that a file is, also where it cannot be used; None if it is not a task."""
     try:
         found = read_task(read_inside(base, path, limit=SIZE_LIMIT + 1), path)
     except OSError:
@@ -263,7 +263,7 @@ def _twice(group: Sequence[Task]) -> TaskProblem:
 
 
 def _check_folder(root: Path, folder: str) -> str:
-    """The folder without frills. It lies in the project and is no link: tasks are closed in it by commits."""
+    """Its plain path. It lies in the project and is not a link: tasks are closed in it by commits."""
     plain = os.path.normpath(folder)
     if os.path.isabs(plain) or plain.startswith("..") or plain == ".":
         raise SourceError(f"tasks.folder is {folder!r}; it must be a folder inside the project")

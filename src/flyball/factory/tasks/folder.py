@@ -6,12 +6,11 @@ without a new stamp, so it is read again the next time.
 
 Subfolders count like the folder itself. Passed over: names that begin with a dot, ``README.md``, files that
 do not end in ``.md``. Symbolic links are not followed; one in the place of a task or a folder is a problem.
-A file that vanishes while we look is gone, which is no problem. Closed tasks are kept without their body.
+A file that vanishes while we look is gone, which is not a problem. Closed tasks are kept without their body.
 
-Reading and writing a file inside a folder that somebody else may have filled.
-
-Paths are walked one folder at a time and no symbolic link is followed, so nothing outside can be read or
-written through a link that lies in the way, not even through one that appears while we walk.
+The folder may be filled by others. Paths are walked one folder at a time and no symbolic link is followed, so
+nothing outside can be read or written through a link that lies in the way, not even through one that appears
+while we walk.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from flyball.factory.tasks.port import TaskProblem
 from flyball.factory.tasks.task_text import SIZE_LIMIT, read_task, without_body
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a pipe that somebody put there would wait for its other end.
+# Without O_NONBLOCK, opening a pipe that lies there would wait for its other end.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -218,7 +217,7 @@ _LINK = "a symbolic link, which is not followed; put the file or folder itself h
 
 
 def _shown(path: str) -> str:
-    """Names are bytes to the file system; those that are no text are shown by their numbers."""
+    """Names are bytes to the file system; those that are not text are shown by their numbers."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

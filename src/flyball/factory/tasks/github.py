@@ -2,13 +2,11 @@
 
 An issue with the project's label is a task, and its id is ``gh-<number>``. An issue without it can be needed
 by one: it is looked up by itself, and never dispatched. A claim is the label ``flyball:in-progress``. Only
-people who may label issues make tasks, but whoever wrote an issue may go on editing it: in a public
-repository that is anybody's text in an agent's prompt.
+people who may label issues make tasks, but the author of an issue may go on editing it: in a public
+repository that is a stranger's text in an agent's prompt.
 
 With a label ``gh issue list`` asks GitHub's search: it knows 1000 issues at most and is some seconds behind.
 So open and closed issues are asked for separately, and one issue by its number, which is not behind.
-
-What ``gh`` prints about an issue, and the task that it means. Nothing is run here.
 
 What an issue cannot say by itself is written into its text, in a block that GitHub shows as code:
 
@@ -110,7 +108,7 @@ def parse_issues(out: bytes) -> Iterator[GithubIssue | TaskProblem]:
 def to_task(issue: GithubIssue, *, label: str) -> Task | TaskProblem:
     """``label`` is what makes an issue a task; one that lacks it is only waited for, and never dispatched.
 
-    Anybody may have written its text: one that cannot be read for whatever reason holds up no other.
+    Its text may come from a stranger: one that cannot be read, for whatever reason, holds up no other.
     """
     try:
         return _to_task(issue, label)
@@ -244,7 +242,7 @@ class GithubSource:
         self._said: tuple[bytes, ...] = ()
         self._loaded = LoadedTasks()
         self._closed: dict[int, GithubIssue] = {}
-        """Issues without the label that were closed when somebody needed them. They stay so."""
+        """Issues without the label that were closed when a task needed them. They stay so."""
 
     # -- reading ----------------------------------------------------------------------------------
 

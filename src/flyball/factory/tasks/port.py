@@ -87,7 +87,7 @@ class TaskSource(Protocol):
         ...
 
     def unclaim(self, task_id: str) -> None:
-        """Take ``claim`` back: the work stopped and nobody goes on by itself."""
+        """Take ``claim`` back: the work stopped and no run goes on with it."""
         ...
 
     def close_in(self, task_id: str, worktree: Path) -> Closing:
@@ -107,5 +107,5 @@ class TaskSource(Protocol):
         ...
 
     def watch_folders(self) -> Sequence[Path]:
-        """Folders whose change means that ``load`` may say something new; empty where nobody can tell."""
+        """Folders whose change means that ``load`` may say something new; empty where that cannot be told."""
         ...

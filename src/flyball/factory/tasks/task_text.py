@@ -34,7 +34,7 @@ SIZE_LIMIT = 1 << 20
 
 
 def read_task(data: bytes, where: str) -> Task | TaskProblem | None:
-    """What a file says. None: it has no front matter, so it is no task.
+    """What a file says. None: it has no front matter, so it is not a task.
 
     ``data`` may be cut off behind SIZE_LIMIT; a longer task is a problem.
     """

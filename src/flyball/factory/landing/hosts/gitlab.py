@@ -65,7 +65,7 @@ class GitlabPulls:
         )
 
     def _is_approved(self, number: int) -> bool:
-        """By somebody: where no approval is required, GitLab calls everything approved."""
+        """Has a person approved it? Where no approval is required, GitLab calls everything approved."""
         found: _Approvals = self._call_api(f"{_ALL}/{number}/approvals", kind=_Approvals)
         return found.approved and bool(found.approved_by)
 
