@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from flyball.core.pool.control.measured import REJECT_TIMES, MeasuredController
+from flyball.core.pool.control.default_measured import REJECT_TIMES, MeasuredController
 from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for
 from flyball.core.pool.learned import CapEvent, CapState, MeasuredState
 from flyball.core.pool.settings import PoolSettings, resolve_pool

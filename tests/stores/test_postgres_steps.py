@@ -19,7 +19,8 @@ from flyball.stores import handoff, rows
 from flyball.stores.port import Release
 from flyball.stores.postgres import queries as sql
 from flyball.stores.postgres.connection import Connection
-from flyball.stores.postgres.connection_pool import LAYOUT, ConnectionPool, scripts
+from flyball.stores.postgres.connection_pool import ConnectionPool
+from flyball.stores.postgres.migrations import LAYOUT, scripts
 from flyball.stores.postgres.store import PostgresStore
 from flyball.testing import FakeWorld, MakeStore, Scene, make_memory, make_postgres
 from tests.postgres_server import PostgresServer
@@ -388,7 +389,7 @@ def test_a_script_that_fails_leaves_nothing_behind(
     postgres_server: PostgresServer, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = [*scripts()[:-1], (LAYOUT, "CREATE TABLE half (id integer); SELECT 1 / 0")]
-    monkeypatch.setattr("flyball.stores.postgres.connection_pool.scripts", lambda: broken)
+    monkeypatch.setattr("flyball.stores.postgres.migrations.scripts", lambda: broken)
     store = make_postgres(FakeWorld(), postgres_server.url, space=fresh)
     with pytest.raises(StoreError, match="division by zero"):
         store.set_pool("p", {"cap": 1})

@@ -15,9 +15,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from flyball.core.pool.admission import Candidate
 from flyball.core.pool.model import (
     Ask,
+    Candidate,
     Claim,
     Fact,
     Holder,

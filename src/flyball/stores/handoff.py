@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from flyball.core.pool import plan as planning
 from flyball.core.pool import rate_window as windowing
-from flyball.core.pool.admission import Candidate, choose, judge, next_grant_at, start_of_turn, too_large
+from flyball.core.pool.admission import choose, judge, next_grant_at, too_large
 from flyball.core.pool.control.registry import controller_for
-from flyball.core.pool.model import Ask, Claim, Outcome, Phase, ProjectUse
+from flyball.core.pool.fairness import start_of_turn
+from flyball.core.pool.model import Ask, Candidate, Claim, Outcome, Phase, ProjectUse
 from flyball.core.pool.settings import CONFIRM_S, ShareRule
 from flyball.core.pool.verdict import Reason, span_words
 from flyball.core.signals import Signal, SignalKind

@@ -7,10 +7,10 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from flyball.core.pool.admission import Candidate
 from flyball.core.pool.model import (
     ASK_FACTS,
     Ask,
+    Candidate,
     Claim,
     Fact,
     Holder,

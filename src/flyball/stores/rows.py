@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from flyball.core.pool.admission import Candidate
 from flyball.core.pool.model import (
     Ask,
+    Candidate,
     Claim,
     Fact,
     Holder,

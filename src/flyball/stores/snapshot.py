@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flyball.core.pool import admission as fairness
-from flyball.core.pool.admission import Candidate
-from flyball.core.pool.model import Claim, Phase
+from flyball.core.pool import fairness
+from flyball.core.pool.model import Candidate, Claim, Phase
 from flyball.core.pool.settings import ShareRule
 from flyball.core.pool.verdict import VerdictKind
 from flyball.stores import codec, verdicts

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flyball.core.pool.admission import (
-    Candidate,
-    Denial,
-    estimate_s,
-    place_in_way,
-    rank_asks,
-    start_of_turn,
-    too_large,
-)
-from flyball.core.pool.model import Claim
+from flyball.core.pool.admission import Denial, estimate_s, place_in_way, too_large
+from flyball.core.pool.fairness import rank_asks, start_of_turn
+from flyball.core.pool.model import Candidate, Claim
 from flyball.core.pool.verdict import Blocker, Reason, Verdict, VerdictKind, granted_verdict
 from flyball.stores.pool_session import PoolSession, candidate
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.pool.admission import Candidate, Denial, estimate_s, judge, place_in_way, too_large
-from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.admission import Denial, estimate_s, judge, place_in_way, too_large
+from flyball.core.pool.model import Candidate, Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.settings import ShareRule
 from flyball.core.pool.verdict import Reason
 from tests.cases import every

@@ -8,8 +8,9 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flyball.core.pool.admission import Candidate, choose, judge, need, rank_asks
-from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.admission import choose, judge
+from flyball.core.pool.fairness import need, rank_asks
+from flyball.core.pool.model import Candidate, Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.settings import ShareRule
 from tests.core.kit import LIMITS, T0
 

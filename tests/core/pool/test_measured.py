@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flyball.core.pool.control.measured import BLIPS_MOST, DEEPER, OVERLOADS_TO_TRIP, PAUSE
+from flyball.core.pool.control.default_measured import BLIPS_MOST, DEEPER, OVERLOADS_TO_TRIP, PAUSE
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.settings import resolve_pool

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.pool.control.measured import FALLS_TO_TRIP, INTERVAL_MOST, OVERDUE_S, PAUSE
+from flyball.core.pool.control.default_measured import FALLS_TO_TRIP, INTERVAL_MOST, OVERDUE_S, PAUSE
 from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for
 from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
 from flyball.core.pool.plan import LearnedState

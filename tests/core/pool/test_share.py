@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.pool.admission import competing_weights, fair_shares, need, strict_shares
+from flyball.core.pool.fairness import competing_weights, fair_shares, need, strict_shares
 from flyball.core.pool.model import ProjectUse
 
 names = st.text("abcdefgh-_ü", min_size=1, max_size=4)

@@ -161,7 +161,7 @@ def test_a_mad_controller_exceeds_neither_the_maximum_nor_the_ceiling(
 ) -> None:
     from dataclasses import replace
 
-    from flyball.core.pool.control.measured import MeasuredController
+    from flyball.core.pool.control.default_measured import MeasuredController
 
     monkeypatch.setattr(
         MeasuredController, "on_usage", lambda self, state, s, usage: replace(state, level=1e9)

@@ -9,21 +9,9 @@ The first that does not fit becomes a ``Denial``; the store makes the ``Verdict`
 the blocker and ``estimate_s``. The breaker's trial is exempt from spacing and from the adaptive cap (work
 admitted before the breaker opened may hold more than the floor for hours), never from the ceiling.
 
-``choose`` orders the waiting: aged priority, then the neediest project, then arrival. Ageing lets a
-low ask catch up with the highest priority that waits, never overtake it, so a queue of equals is
-ordered by fairness alone. An ask too large for the free slots may be overtaken for one ageing
-period, then the slots collect for it; one too large for its project's strict share may then run alone.
-
-Projects share a cap by one of two rules:
-
-    strict   every demanding project owns its part, used or not; the remainder rotates, so with more
-             projects than slots each gets its turn. Parts always sum to the cap.
-    lend     idle parts are lent: any free slot may be taken, and the next freed one goes to the
-             project that has least for its weight. Over time that is weighted max-min fairness.
-
-Among projects that have equally little, turns decide (start-time fair queueing): every slot handed to a
-project moves its turn on by slots / weight, and the lowest turn is next. So a project with many processes,
-which always has the oldest ask in line, gets no more than its part even where only one slot is shared.
+``choose`` takes the first ask of the fair order (fairness.py) that fits. An ask too large for the free slots
+may be overtaken for one ageing period, then the slots collect for it; one too large for its project's strict
+share may then run alone.
 
 Spacing keeps a minimum, jittered time between two grants, so that a raised cap does not start a herd. Only a
 grant moves its clock: if a denial did, a busy queue would push the next grant away for ever.
@@ -31,95 +19,17 @@ grant moves its clock: if a denial did, a busy queue would push the next grant a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from flyball.core.pool import rate_window as windowing
-from flyball.core.pool.model import Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.fairness import rank_asks
+from flyball.core.pool.model import Candidate, Limits, MachineUse, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.settings import ShareRule
 from flyball.core.pool.verdict import Reason
 
-
-def strict_shares(cap: int, weights: Mapping[str, float], epoch: int) -> dict[str, int]:
-    """Split ``cap`` among the demanding projects. ``epoch`` counts rotation windows.
-
-    >>> strict_shares(8, {"a": 1, "b": 1, "c": 1}, epoch=0)
-    {'a': 3, 'b': 3, 'c': 2}
-    >>> strict_shares(8, {"a": 1, "b": 1, "c": 1}, epoch=1)
-    {'a': 3, 'b': 2, 'c': 3}
-    """
-    names = sorted(weights)
-    if not names:
-        return {}
-    total = sum(weights.values())
-    # The tiny addend keeps 8 * (0.1 / 0.1) from flooring to 7.
-    base = {name: int(cap * weights[name] / total + 1e-9) for name in names}
-    remainder = cap - sum(base.values())
-    for index, name in enumerate(names):
-        if (index + epoch) % len(names) < remainder:
-            base[name] += 1
-    return base
-
-
-def fair_shares(cap: int, wants: Mapping[str, tuple[int, float]]) -> dict[str, int]:
-    """Weighted max-min: no project gets more than it wants, and what is left over goes round again.
-
-    ``wants`` maps a project to (slots it could use, weight).
-
-    >>> fair_shares(8, {"a": (20, 1), "b": (1, 1), "c": (20, 1)})
-    {'a': 4, 'b': 1, 'c': 3}
-    """
-    level = _water_level(cap, wants)
-    got = {name: min(want, int(level * weight + 1e-9)) for name, (want, weight) in sorted(wants.items())}
-    for _ in range(cap - sum(got.values())):
-        hungry = [name for name in got if got[name] < wants[name][0]]
-        if not hungry:
-            break
-        got[min(hungry, key=lambda name: (got[name] / wants[name][1], name))] += 1
-    return got
-
-
-def _water_level(cap: int, wants: Mapping[str, tuple[int, float]]) -> float:
-    """Slots per unit of weight at which the cap is just used up."""
-    left, weights = float(cap), sum(weight for _, weight in wants.values())
-    for want, weight in sorted(wants.values(), key=lambda pair: pair[0] / pair[1]):
-        if want / weight * weights >= left:
-            return left / weights
-        left, weights = left - want, weights - weight
-    return float(cap)
-
-
-def need(use: ProjectUse, turn: float) -> tuple[float, float]:
-    """How much a project has for its weight, then whose turn it is: the lowest is the neediest."""
-    return use.in_use / use.weight, start_of_turn(use, turn)
-
-
-def start_of_turn(use: ProjectUse, turn: float) -> float:
-    """A project that was away does not get back the turns it did not want."""
-    return max(use.turn, turn)
-
-
-def competing_weights(projects: Iterable[ProjectUse], announced: Sequence[str]) -> dict[str, float]:
-    """Projects that compete now, with their weights: a waiting ask, a live lease or a heartbeat."""
-    with_heartbeat = set(announced)
-    return {p.name: p.weight for p in projects if p.in_use or p.waiting or p.name in with_heartbeat}
-
-
 MEMORY_LOOK_S = 5.0
 """Nothing tells us when memory becomes free: an ask that waits for it looks this often."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """The part of an ask that matters for admission."""
-
-    id: int
-    project: str
-    priority: int = 0
-    slots: int = 1
-    resources: Mapping[str, int] = field(default_factory=dict)
-    asked_at: float = 0.0
-    cost: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,35 +145,6 @@ def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | 
         detail = f"{available >> 20} MiB of memory free, the floor is {floor >> 20} MiB"
         return Denial(Reason.MEMORY, until=now + MEMORY_LOOK_S, detail=detail)
     return None
-
-
-def aged_priority(priority: int, waited_s: float, *, ageing_s: float, top: int) -> int:
-    """The priority after so long a wait: one more per ``ageing_s``, never above the highest that waits.
-
-    >>> [aged_priority(-1, waited_s, ageing_s=60, top=1) for waited_s in (59, 60, 7200)]
-    [-1, 0, 1]
-    """
-    return min(top, priority + int(max(0.0, waited_s) // ageing_s))
-
-
-def rank_asks(
-    waiting: Sequence[Candidate],
-    projects: Mapping[str, ProjectUse],
-    *,
-    turn: float,
-    ageing_s: float,
-    now: float,
-) -> list[Candidate]:
-    """The waiting, first in line first. ``turn`` is where the hand-out stands."""
-    if not waiting:
-        return []
-    top = max(ask.priority for ask in waiting)
-
-    def rank(ask: Candidate) -> tuple[int, tuple[float, float], int]:
-        risen = aged_priority(ask.priority, now - ask.asked_at, ageing_s=ageing_s, top=top)
-        return (-risen, need(projects[ask.project], turn), ask.id)
-
-    return sorted(waiting, key=rank)
 
 
 def choose(

@@ -77,6 +77,19 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """The part of an ask that matters for admission."""
+
+    id: int
+    project: str
+    priority: int = 0
+    slots: int = 1
+    resources: Mapping[str, int] = field(default_factory=dict)
+    asked_at: float = 0.0
+    cost: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class IdempotencyRecord:
     """What an ask under a key was answered, for the next ask under the same key."""
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flyball.core.pool import admission as fairness
+from flyball.core.pool import fairness
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool import token_quota as quotas
 from flyball.core.pool.breaker import BreakerEvent, BreakerState

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from flyball.core.pool import rate_window as windowing
-from flyball.core.pool.admission import aged_priority
+from flyball.core.pool.fairness import aged_priority
 from flyball.core.pool.local_pool import INFINITY, LocalPool
 from flyball.core.pool.model import Phase
 from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, VerdictKind

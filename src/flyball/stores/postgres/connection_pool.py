@@ -8,139 +8,25 @@ clock; one that arrives later, out of the buffer of a server that was stopped, c
 
 Whatever was opened is closed by ``close``, and without that call when the server is no longer used or
 the process ends. A thread that was in the middle of something then cannot open anything again.
-
-Our tables on the server, brought forward one numbered script at a time, each whole or not at all.
-
-Hearing channels: a LISTEN connection in the words of a listener (wake/pubsub.py).
-
-A step that hands out slots notifies, and the server passes that on when the step is committed: one message
-per process, with everything that it has to look at.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 import queue
-import select
-import socket
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib.resources import files
 
 import psycopg
-from psycopg import sql
 
 from flyball.errors import StoreBusyError, StoreClosedError, StoreUnreadableError
 from flyball.stores.postgres.address import Address, parse
 from flyball.stores.postgres.connection import Connection, connect, look_again
 from flyball.stores.postgres.errors import VANISHED, as_store_error
+from flyball.stores.postgres.migrations import LAYOUT, bring_forward, check
+from flyball.stores.postgres.notifications import NotificationListener, hang_up
 from flyball.stores.postgres.queries import CLOCK
-
-
-@cache
-def scripts() -> list[tuple[int, str]]:
-    """The numbered scripts beside this file, oldest first."""
-    found = sorted((f for f in files(__package__).iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [(int(script.name[:3]), script.read_text(encoding="utf-8")) for script in found]
-
-
-LAYOUT = 6
-
-
-def check(link: Connection, address: Address) -> None:
-    """Refuse what a newer flyball has written: it may mean other things by it."""
-    if link.layout > LAYOUT:
-        raise StoreUnreadableError(
-            f"the state on {address.words} is of a newer flyball (layout {link.layout}, this one knows "
-            f"{LAYOUT}); upgrade flyball here, or name another ?space= in FLYBALL_URL"
-        )
-
-
-def bring_forward(link: Connection, address: Address) -> None:
-    """Make the tables, or change them into ours. Of several who come at once one does it."""
-    if link.layout == LAYOUT:
-        return
-    space = sql.Identifier(address.space)
-    with link.transaction():
-        link.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(address.space),))
-        look_again(link, address.space)
-        check(link, address)
-        if not link.layout and not _exists(link, address.space):
-            link.execute(sql.SQL("CREATE SCHEMA {}").format(space))
-        for number, script in scripts()[link.layout :]:
-            link.execute(script.encode())
-            link.execute("UPDATE layout SET version = %s", (number,))
-            link.layout = number
-
-
-def _exists(link: Connection, space: str) -> bool:
-    """Asked first: who may not make schemas may still have been given one."""
-    found = link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (space,)).fetchone()
-    return found is not None
-
-
-def _lock(space: str) -> int:
-    """A number for the advisory lock of a space that has no tables yet."""
-    return int.from_bytes(hashlib.sha256(f"flyball {space}".encode()).digest()[:8], "big", signed=True)
-
-
-class NotificationListener:
-    """Implements ``Listener``, until its server is closed."""
-
-    def __init__(self, link: Connection, is_closed: Callable[[], bool]) -> None:
-        self._link, self._is_closed = link, is_closed
-        self._heard: deque[dict[str, str]] = deque()
-        # What comes along with the answer to something else.
-        link.add_notify_handler(lambda notify: self._take(notify.payload))
-
-    def subscribe(self, *channels: str) -> None:
-        for channel in channels:
-            self._check_open()
-            self._link.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-            self._heard.append({"type": "subscribe"})
-
-    def get_message(self, *, timeout: float) -> dict[str, str] | None:
-        self._check_open()
-        if not self._heard:
-            poller = select.poll()
-            poller.register(self._link.fileno(), select.POLLIN)
-            if poller.poll(timeout * 1000):
-                self._check_open()
-                self._take_notifications()
-        return self._heard.popleft() if self._heard else None
-
-    def _take_notifications(self) -> None:
-        self._link.pgconn.consume_input()
-        while (notify := self._link.pgconn.notifies()) is not None:
-            self._take(notify.extra.decode())
-
-    def _take(self, payload: str) -> None:
-        self._heard.extend({"type": "message", "data": words} for words in payload.split(","))
-
-    def ping(self) -> None:
-        """Raises where the server is gone; what came meanwhile is read next."""
-        self._link.execute("SELECT 1")
-        self._heard.append({"type": "pong"})
-
-    def close(self) -> None:
-        self._link.close()
-
-    def _check_open(self) -> None:
-        if self._is_closed():
-            raise StoreClosedError("the listener was closed with its store")
-
-
-def hang_up(link: Connection) -> None:
-    """Wakes the thread that waits on this connection."""
-    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(link.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)
-
 
 SPARE_S = 60.0
 """A connection beyond the first that was not needed for so long is closed."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from psycopg import Cursor
 
-from flyball.core.pool.admission import Candidate
 from flyball.core.pool.control.registry import controller_for
 from flyball.core.pool.model import (
     ASK_FACTS,
     Ask,
+    Candidate,
     Claim,
     Fact,
     Holder,

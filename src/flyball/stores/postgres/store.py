@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from flyball.core.pool.plan import LearnedState
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.stores.port import CountMismatch, Store
-    from flyball.stores.postgres.connection_pool import NotificationListener
+    from flyball.stores.postgres.notifications import NotificationListener
 
 
 R = TypeVar("R")

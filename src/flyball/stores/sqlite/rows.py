@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flyball.core.pool.admission import Candidate
 from flyball.core.pool.model import (
     ASK_FACTS,
     Ask,
+    Candidate,
     Claim,
     Fact,
     Holder,

@@ -18,7 +18,7 @@ def controller_for(s: PoolSettings) -> Controller:
 def load_controller(name: str) -> Controller:
     """One of ``settings.CONTROLLERS``."""
     if name == "measured":
-        from flyball.core.pool.control.measured import MeasuredController
+        from flyball.core.pool.control.default_measured import MeasuredController
 
         return MeasuredController()
     if name in ("article", "koryph"):

@@ -97,13 +97,13 @@ function admission.floordiv(a, b)
   return whole
 end
 
--- twin: core/pool/admission.py aged_priority
+-- twin: core/pool/fairness.py aged_priority
 function admission.aged(priority, waited_s, top)
   return min(top, priority + admission.floordiv(max(0, waited_s), pool.ageing_s))
 end
 
 -- Ranks asks by aged priority, then the neediest project, then arrival.
--- twin: core/pool/admission.py rank_asks
+-- twin: core/pool/fairness.py rank_asks
 function admission.ranked(asks, uses, turn)
   local top = -math.huge
   for _, ask in ipairs(asks) do top = max(top, ask.priority) end
@@ -118,7 +118,7 @@ function admission.ranked(asks, uses, turn)
   return ranks
 end
 
--- twin: core/pool/admission.py rank_asks
+-- twin: core/pool/fairness.py rank_asks
 function admission.before(a, b)
   if a.risen ~= b.risen then return a.risen > b.risen end
   if a.has ~= b.has then return a.has < b.has end
