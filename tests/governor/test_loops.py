@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
-from flyball.governor.drivers import store_threads
+from flyball.governor.flow_drivers import store_threads
 from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import mail_folder
 from tests.governor.conftest import SOON_S

@@ -1,7 +1,7 @@
 """How an ask becomes a lease, written once for the sync and the async door.
 
 A flow is a generator that yields effects and is sent their results. It decides nothing about limits (the
-store does) and performs nothing (the drivers in drivers.py do); it knows the order of things:
+store does) and performs nothing (the drivers in flow_drivers.py do); it knows the order of things:
 
     admit -> granted, or parked
     parked: sleep on the mailbox or the timer, whichever is first

@@ -22,7 +22,7 @@ from flyball.core.signals import Signal
 from flyball.governor import acquisition
 from flyball.governor.acquisition import Observer, OnWait
 from flyball.governor.ask import asking_for, default_project
-from flyball.governor.drivers import run_sync
+from flyball.governor.flow_drivers import run_sync
 from flyball.governor.internals import Internals
 from flyball.governor.lease import Lease, Slot
 from flyball.governor.state_url import open_reader, resolve

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from flyball.errors import StoreError
 from flyball.governor import acquisition
-from flyball.governor.drivers import run_sync
+from flyball.governor.flow_drivers import run_sync
 from flyball.host.background_thread import Linger, PeriodicThread
 from flyball.stores.port import Store
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from flyball.core.server_url import redacted
 from flyball.errors import FlyballError, StoreError
 from flyball.governor import acquisition
-from flyball.governor.drivers import run_sync
+from flyball.governor.flow_drivers import run_sync
 from flyball.governor.state_url import home, open_store, resolve
 from flyball.host.background_thread import Linger
 from flyball.host.lock_file import LongLock

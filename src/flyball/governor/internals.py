@@ -5,7 +5,7 @@ run already, the steps of ``exec`` and of the factory. They get it by ``internal
 
 The way of an ask: ``acquire`` fills in an ``Ask`` and gives it to the store. Granted at once, as most are, it
 becomes a ``Lease`` on the spot. Only one that has to wait, or whose grant has something to tell, goes on as a
-flow (acquisition.py), which a driver runs (drivers.py). A lease releases itself (lease.py).
+flow (acquisition.py), which a driver runs (flow_drivers.py). A lease releases itself (lease.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flyball.core.server_url import redacted
 from flyball.errors import UsageError
 from flyball.governor import acquisition, inherited_lease
 from flyball.governor.ask import AskRequest, ask_of
-from flyball.governor.drivers import run_async, run_sync
+from flyball.governor.flow_drivers import run_async, run_sync
 from flyball.governor.lease import Lease, OnKept, log_kept
 from flyball.governor.loop_mailbox import LoopMailbox, LoopMailboxes
 from flyball.governor.state_url import on_server, open_box, open_store, same_place

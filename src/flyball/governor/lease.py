@@ -19,7 +19,7 @@ from flyball.core.pool.verdict import Verdict, one_line
 from flyball.core.signals import REJECTIONS, SUCCESSES, Bucket, Signal, SignalKind
 from flyball.errors import StoreError, Throttled, UsageError
 from flyball.governor.acquisition import release, release_or_keep
-from flyball.governor.drivers import aside, run_async, running_loop, store_threads
+from flyball.governor.flow_drivers import aside, run_async, running_loop, store_threads
 from flyball.host.log import tell_log
 from flyball.stores.port import Release
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flyball.governor.acquisition import WaitForWake, WakeReason
-from flyball.governor.drivers import running_loop, store_threads
+from flyball.governor.flow_drivers import running_loop, store_threads
 from flyball.wake.inbox import Inbox, Wake
 from flyball.wake.mailbox import Box
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from flyball.governor import acquisition
-from flyball.governor.drivers import run_sync
+from flyball.governor.flow_drivers import run_sync
 from flyball.host.off_loop import UncancellableFuture, WorkerThreads
 from flyball.stores.port import AfterCommit, BatchStore, Store, WakeUp
 from flyball.wake.inbox import Inbox, Wake

@@ -39,7 +39,7 @@ from flyball.core.pool.settings import CONFIRM_S
 from flyball.core.pool.verdict import Reason, Verdict, one_line
 from flyball.errors import StoreError
 from flyball.governor import acquisition
-from flyball.governor.drivers import run_sync
+from flyball.governor.flow_drivers import run_sync
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals, thread_mail
 from flyball.governor.remote.batching import LoopBatcher
