@@ -102,7 +102,7 @@ def goals_section(name: str, title: str, results: Sequence[ScenarioResult]) -> S
     ours = [result for result in results if result.contender == DEFAULT]
     figures = [figure for result in ours for figure in _figures(result, _rival(result, results))]
     judged = [result for result in ours if EVERY_SCENARIO[result.scenario].goal is not None]
-    goodput, waste = report.medians_of(judged)
+    goodput, waste = report.median_scores(judged)
     figures.append(_goodput("median of all", goodput, MEDIAN_GOAL.goodput))
     figures.append(_waste("median of all: waste", waste, MEDIAN_GOAL.waste))
     return Section(
@@ -165,7 +165,7 @@ def peers_section(results: Sequence[ScenarioResult], peers: Sequence[str]) -> Se
         target = Target("value", 0)
         words = f"scenarios in which {peer} is ahead"
         figures.append(Figure(what=words, ours=float(len(ahead)), unit=f"of {len(theirs)}", target=target))
-        goodput, waste = report.medians_of(theirs)
+        goodput, waste = report.median_scores(theirs)
         where = f"; ahead in {', '.join(ahead)}" if ahead else ""
         words = CONTENDERS[peer].words
         notes.append(f"{peer} ({words}): median {goodput:.1f} % at {report.number(waste)} % waste{where}")
@@ -211,7 +211,7 @@ def cold_start_holds(name: str, seed: int) -> float:
 
 def recoveries_holds(name: str, seed: int, sizes: Sizes) -> list[float]:
     """For each outage: from its end until 90 % of the capacity is in service."""
-    scenario = EVERY_SCENARIO[name].shortened(sizes.part)
+    scenario = EVERY_SCENARIO[name].shorten(sizes.part)
     count = int(scenario.horizon_s / scenario.hold_s * sizes.moments_per_hold)
     moments = play(scenario, DEFAULT, seed, moments=count).moments
     steps = curve(scenario, seed)

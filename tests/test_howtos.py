@@ -42,7 +42,7 @@ def commands() -> list[str]:
 @pytest.fixture
 def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     """Where the SDKs look for their vendors."""
-    with Provider(Capacity.of("8"), sleep=lambda _: None) as provider:
+    with Provider(Capacity.parse("8"), sleep=lambda _: None) as provider:
         monkeypatch.setenv("FLYBALL_HOME", str(tmp_path))
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)

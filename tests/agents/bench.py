@@ -35,11 +35,11 @@ class Bench:
         """The door closes behind that many requests."""
         self.heard: list[Mapping[str, Any]] = []
         self.provider = Provider(
-            Capacity.of(capacity),
+            Capacity.parse(capacity),
             Manner(reject_s=0.0),
             script=script,
             sleep=self._wait_at_door,
-            heard=self._hear,
+            on_request=self._hear,
         )
         self._started: list[subprocess.Popen[str]] = []
         self._homes = 0

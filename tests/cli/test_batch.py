@@ -25,7 +25,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     monkeypatch.setenv("FLYBALL_BATCH_API_KEY", KEY)
     for ambient in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(ambient, raising=False)
-    with Provider(Capacity.of("6")) as provider:
+    with Provider(Capacity.parse("6")) as provider:
         monkeypatch.setenv("FLYBALL_BATCH_URL", provider.url)
         yield provider
 

@@ -162,9 +162,9 @@ def test_a_short_demo_makes_the_same_calls_twice_and_reports_them(
     assert main(["demo", "--seconds", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     calls = found["calls_each"] * len(found["projects"])
-    for heat in ("without", "with"):
-        assert found[heat]["score"]["calls_done"] == calls
-        assert found[heat]["samples"]
+    for trial in ("without", "with"):
+        assert found[trial]["score"]["calls_done"] == calls
+        assert found[trial]["samples"]
     assert found["tag"] == "measured"
     assert not (tmp_path / "mine").exists()
 

@@ -32,7 +32,9 @@ ASK: Any = [{"role": "user", "content": "hello"}]
 def provider_of(capacity: str, clock: ManualClock | None = None) -> Iterator[Provider]:
     """Serves at once. Its waits are too short for the governor to close the pool for long."""
     manner = Manner(retry_after_s=0.001)
-    with Provider(Capacity.of(capacity), manner, clock=clock or ManualClock(), sleep=lambda _: None) as found:
+    with Provider(
+        Capacity.parse(capacity), manner, clock=clock or ManualClock(), sleep=lambda _: None
+    ) as found:
         yield found
 
 

@@ -93,7 +93,7 @@ class Worker:
 
     def _call(self) -> None:
         node, job = self._node, self._node.next_job()
-        signal = node.fleet.provider.knock(node.fleet.now, job)
+        signal = node.fleet.provider.attempt(node.fleet.now, job)
         took_s = job.service_s if signal.kind is SignalKind.OK else node.fleet.provider.reject_s
         node.fleet.after(took_s, lambda: self._end(job, signal))
 

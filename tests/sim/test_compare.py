@@ -67,12 +67,12 @@ def test_settings_reach_flyballs_own_and_nobody_else() -> None:
 
 @every("contender", CONTENDERS)
 def test_everyone_gets_something_done(contender: str) -> None:
-    run = play(EVERY_SCENARIO["constant"].shortened(0.05), contender, 1)
+    run = play(EVERY_SCENARIO["constant"].shorten(0.05), contender, 1)
     assert run.total.done > 0
 
 
 def test_the_oracles_own_failures_are_nobodys_waste() -> None:
-    scenario = EVERY_SCENARIO["outages"].shortened(0.2)
+    scenario = EVERY_SCENARIO["outages"].shorten(0.2)
     assert play(scenario, ORACLE, 1).total.rejected > 0
     (found,) = compare(["outages"], ["fixed-low"], [1], part=0.2)
     assert found.scores[0].rejected > found.waste_pct * found.scores[0].done / 100
@@ -92,13 +92,13 @@ def test_a_goal_is_met_only_in_every_part() -> None:
 
 def test_a_little_more_waste_for_much_more_goodput_is_worth_it() -> None:
     results = [result("fixed-low", 33.0, 0.0), result(DEFAULT, 99.0, 0.7)]
-    order = [one.contender for one in report.ranked(results, EVERY_SCENARIO["constant"].goal)]
+    order = [one.contender for one in report.ranking(results, EVERY_SCENARIO["constant"].goal)]
     assert order == [DEFAULT, "fixed-low"]
 
 
 def test_goodput_bought_with_waste_is_not() -> None:
     results = [result("fixed-high", 100.0, 140.0), result("fixed-low", 33.0, 0.0), result(DEFAULT, 99.0, 0.4)]
-    order = [one.contender for one in report.ranked(results, EVERY_SCENARIO["constant"].goal)]
+    order = [one.contender for one in report.ranking(results, EVERY_SCENARIO["constant"].goal)]
     assert order == [DEFAULT, "fixed-low", "fixed-high"]
 
 
@@ -107,7 +107,7 @@ def test_for_agents_the_slot_time_decides() -> None:
         result("fixed-low", 80.0, 0.0, scenario="agents"),
         result(DEFAULT, 99.0, 6.0, scenario="agents", slot_waste=0.2),
     ]
-    order = [one.contender for one in report.ranked(results, EVERY_SCENARIO["agents"].goal)]
+    order = [one.contender for one in report.ranking(results, EVERY_SCENARIO["agents"].goal)]
     assert order == [DEFAULT, "fixed-low"]
     assert report.cell(results[1]) == "99.0 / 0.20"
 
@@ -155,7 +155,7 @@ def test_flyballs_own_have_the_names_that_settings_have() -> None:
 
 @every("name", ["step", "bucket-shared", "outages", "agents", "processes-apart"])
 def test_a_picture_is_valid_and_has_everything_in_it(name: str) -> None:
-    shown = picture(EVERY_SCENARIO[name].shortened(0.05), [DEFAULT], 1)
+    shown = picture(EVERY_SCENARIO[name].shorten(0.05), [DEFAULT], 1)
     root = ElementTree.fromstring(draw(shown))
     assert root.tag == f"{SVG}svg"
     words = "".join(root.itertext())
@@ -166,7 +166,7 @@ def test_a_picture_is_valid_and_has_everything_in_it(name: str) -> None:
 
 
 def test_several_contenders_have_a_line_and_a_strip_each() -> None:
-    shown = picture(EVERY_SCENARIO["step"].shortened(0.05), [DEFAULT, "article-raised"], 1)
+    shown = picture(EVERY_SCENARIO["step"].shorten(0.05), [DEFAULT, "article-raised"], 1)
     root = ElementTree.fromstring(draw(shown))
     assert len(root.findall(f"{SVG}polyline")) == 2
     words = "".join(root.itertext())
@@ -176,7 +176,7 @@ def test_several_contenders_have_a_line_and_a_strip_each() -> None:
 
 @pytest.mark.parametrize("contender", ["netflix-gradient2", "botocore", DEFAULT])
 def test_nothing_is_drawn_outside(contender: str) -> None:
-    root = ElementTree.fromstring(draw(picture(EVERY_SCENARIO["constant"].shortened(0.05), [contender], 1)))
+    root = ElementTree.fromstring(draw(picture(EVERY_SCENARIO["constant"].shorten(0.05), [contender], 1)))
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     for shape in [*root.iter(f"{SVG}polyline"), *root.findall(f"{SVG}polygon")]:
         for point in shape.attrib["points"].split():
@@ -188,6 +188,6 @@ def test_nothing_is_drawn_outside(contender: str) -> None:
 def test_words_in_a_picture_are_escaped() -> None:
     from dataclasses import replace
 
-    shown = picture(EVERY_SCENARIO["constant"].shortened(0.01), [DEFAULT], 1)
+    shown = picture(EVERY_SCENARIO["constant"].shorten(0.01), [DEFAULT], 1)
     root = ElementTree.fromstring(draw(replace(shown, title="a < b & c")))
     assert "a < b & c" in "".join(root.itertext())

@@ -18,7 +18,7 @@ dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: type
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    with Provider(Capacity.of("1"), sleep=lambda _: None) as provider:
+    with Provider(Capacity.parse("1"), sleep=lambda _: None) as provider:
         yield provider
 
 
@@ -47,13 +47,13 @@ def test_a_client_that_leaves_in_the_middle_gives_its_seat_back(dialect: Dialect
 
 @dialects
 def test_an_answer_in_one_piece_is_one_part(dialect: Dialect) -> None:
-    assert len(dialect.served({}, number=1).parts()) == 1
-    assert len(dialect.served(STREAM, number=1).parts()) > 2
+    assert len(dialect.answer({}, number=1).parts()) == 1
+    assert len(dialect.answer(STREAM, number=1).parts()) > 2
 
 
 @dialects
 def test_a_refusal_reads_as_a_throttle(dialect: Dialect) -> None:
-    reply = dialect.throttled(number=1, retry_after_s=7)
+    reply = dialect.throttle(number=1, retry_after_s=7)
     signal = from_http(reply.status, dict(reply.headers), reply.parts()[0])
     assert (signal.kind, signal.retry_after_s) == (SignalKind.THROTTLED, 7.0)
     assert from_http(400, None, dialect.invalid("no", number=1).parts()[0]).kind is SignalKind.CLIENT_ERROR

@@ -18,7 +18,7 @@ from flyball.sim.simulator.scenario import Scenario
 from tests.cases import every
 
 PART = 0.03
-SHORT = [scenario.shortened(0.05) for scenario in EVERY_SCENARIO.values()]
+SHORT = [scenario.shorten(0.05) for scenario in EVERY_SCENARIO.values()]
 
 
 def named(scenario: Scenario) -> str:
@@ -32,7 +32,7 @@ def looks(run: SimulatedRun) -> object:
 @every("contender", ["measured", "botocore", "inspect", ORACLE])
 @every("name", ["neighbour", "bucket-shared", "processes-apart"])
 def test_the_same_seed_is_the_same_run(name: str, contender: str) -> None:
-    scenario = EVERY_SCENARIO[name].shortened(PART)
+    scenario = EVERY_SCENARIO[name].shorten(PART)
     first, again = (play(scenario, contender, 5, moments=50) for _ in range(2))
     assert looks(first) == looks(again)
     assert looks(first) != looks(play(scenario, contender, 6, moments=50))
@@ -58,7 +58,7 @@ def test_nobody_beats_the_oracle(scenario: Scenario, contender: str) -> None:
 @every("contender", [*CONTENDERS, ORACLE])
 @every("name", ["outages", "stale", "bucket-bare", "processes-4"])
 def test_what_is_accepted_is_done_or_still_in_service(name: str, contender: str) -> None:
-    run = play(EVERY_SCENARIO[name].shortened(PART), contender, 3)
+    run = play(EVERY_SCENARIO[name].shorten(PART), contender, 3)
     assert run.total.accepted == run.total.done + run.in_service
     assert run.total.rejected == len(run.rejected_at_s)
 
@@ -97,13 +97,13 @@ def test_while_one_job_sleeps_the_next_one_runs() -> None:
 
 
 def test_clients_with_one_brain_take_turns() -> None:
-    run = play(EVERY_SCENARIO["processes-4"].shortened(0.1), "measured", 1)
+    run = play(EVERY_SCENARIO["processes-4"].shorten(0.1), "measured", 1)
     accepted = [client.accepted for client in run.clients]
     assert max(accepted) - min(accepted) <= 5
 
 
 def test_moments_cover_the_whole_time_at_a_fixed_pace() -> None:
-    run = play(EVERY_SCENARIO["constant"].shortened(PART), "measured", 1, moments=36)
+    run = play(EVERY_SCENARIO["constant"].shorten(PART), "measured", 1, moments=36)
     assert [moment.t_s for moment in run.moments] == pytest.approx([6.0 * n for n in range(37)])
     assert all(moment.in_flight >= moment.served for moment in run.moments)
     assert run.moments[-1].served == 24
@@ -123,5 +123,5 @@ def test_a_brain_that_starts_without_end_is_a_bug() -> None:
 
 def test_an_answer_carries_the_kind_of_its_refusal() -> None:
     provider = SimulatedProvider([Seats([(0.0, 0)], retry_after_s=3.0)])
-    signal = provider.knock(0.0, Job(1, 1.0, 1.0))
+    signal = provider.attempt(0.0, Job(1, 1.0, 1.0))
     assert (signal.kind, signal.retry_after_s) == (SignalKind.THROTTLED, 3.0)

@@ -51,9 +51,9 @@ def saturated(nodes: int, controller: str = "measured", *, seed: int = 1, count:
 @cache
 def alone(controller: str, seed: int, count: int = SEATS) -> float:
     """The cap that one process finds by itself, in the mean after it has warmed up."""
-    brain = Governed(calls(controller))
+    policy = Governed(calls(controller))
     engine = Engine(
-        SimulatedProvider(seats(count)), [(brain, jobs(Mix(), seed))], horizon_s=HORIZON_S, moments=HORIZON_S
+        SimulatedProvider(seats(count)), [(policy, jobs(Mix(), seed))], horizon_s=HORIZON_S, moments=HORIZON_S
     )
     return fmean(moment.level for moment in engine.play().moments if moment.t_s >= WARM_UP_S)
 

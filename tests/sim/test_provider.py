@@ -53,7 +53,7 @@ class Doors:
 def busy(capacity: str, requests: int) -> Iterator[tuple[Provider, Doors]]:
     """A provider with that many requests inside."""
     doors = Doors()
-    with Provider(Capacity.of(capacity), sleep=doors.sleep) as provider, ThreadPoolExecutor(8) as clients:
+    with Provider(Capacity.parse(capacity), sleep=doors.sleep) as provider, ThreadPoolExecutor(8) as clients:
         served = [clients.submit(post, f"{provider.url}/v1/messages") for _ in range(requests)]
         for _ in served:
             assert doors.entered.acquire(timeout=10)
@@ -65,7 +65,7 @@ def busy(capacity: str, requests: int) -> Iterator[tuple[Provider, Doors]]:
 
 
 def test_a_request_within_the_capacity_gets_a_message() -> None:
-    with Provider(Capacity.of("1"), sleep=lambda _: None) as provider:
+    with Provider(Capacity.parse("1"), sleep=lambda _: None) as provider:
         status, _, body = post(f"{provider.url}/v1/messages")
     assert status == 200
     assert (body["type"], body["role"], body["model"]) == ("message", "assistant", "m")
@@ -86,21 +86,21 @@ def test_a_request_beyond_the_capacity_gets_429_with_retry_after() -> None:
 
 def test_a_provider_may_say_429_and_no_more() -> None:
     doors = Doors()
-    with Provider(Capacity.of("0"), Manner(retry_after_s=None), sleep=doors.sleep) as provider:
+    with Provider(Capacity.parse("0"), Manner(retry_after_s=None), sleep=doors.sleep) as provider:
         status, headers, _ = post(f"{provider.url}/v1/messages")
     assert from_http(status, headers).retry_after_s is None
 
 
 def test_the_tokens_that_are_asked_for_decide_how_long_it_takes() -> None:
     slept: list[float] = []
-    with Provider(Capacity.of("1"), Manner(tokens_per_s=50), sleep=slept.append) as provider:
+    with Provider(Capacity.parse("1"), Manner(tokens_per_s=50), sleep=slept.append) as provider:
         post(f"{provider.url}/v1/messages", b'{"max_tokens": 100}')
     assert slept == [2.0]
 
 
 def test_a_client_that_goes_away_gives_its_seat_back() -> None:
     doors = Doors()
-    with Provider(Capacity.of("1"), sleep=doors.sleep) as provider:
+    with Provider(Capacity.parse("1"), sleep=doors.sleep) as provider:
         host, port = provider.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as client:
             client.sendall(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}")
@@ -117,7 +117,7 @@ def test_a_client_that_goes_away_gives_its_seat_back() -> None:
     [("/v1/messages", b"{", 400), ("/v1/messages", b"[]", 400), ("/v2/other", b"{}", 404)],
 )
 def test_nonsense_is_refused_and_not_counted(path: str, body: bytes, status: int) -> None:
-    with Provider(Capacity.of("1"), sleep=lambda _: None) as provider:
+    with Provider(Capacity.parse("1"), sleep=lambda _: None) as provider:
         assert post(f"{provider.url}{path}", body)[0] == status
         assert provider.tally().accepted == 0
 
@@ -129,7 +129,7 @@ def test_the_tally_can_be_looked_at() -> None:
 
 
 def test_nobody_outside_this_machine_can_reach_it() -> None:
-    with Provider(Capacity.of("1")) as provider:
+    with Provider(Capacity.parse("1")) as provider:
         assert provider.url.startswith("http://127.0.0.1:")
 
 

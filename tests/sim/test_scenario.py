@@ -47,7 +47,7 @@ def test_another_seed_is_another_provider(name: str) -> None:
 def test_a_shorter_run_has_the_same_shape() -> None:
     step = EVERY_SCENARIO["step"]
     assert curve(step, 1) == [(0.0, 32.0), (2400.0, 12.0), (4800.0, 32.0)]
-    assert curve(step.shortened(0.1), 1) == [(0.0, 32.0), (240.0, 12.0), (480.0, 32.0)]
+    assert curve(step.shorten(0.1), 1) == [(0.0, 32.0), (240.0, 12.0), (480.0, 32.0)]
 
 
 def test_the_curve_is_zero_in_an_outage_and_a_quota_is_told_in_calls() -> None:

@@ -26,7 +26,7 @@ WALL_S = 1_790_000_000.0
 
 
 def provider_of(script: str, capacity: str = "9") -> Provider:
-    return Provider(Capacity.of(capacity), Manner(retry_after_s=7.0), script=script, sleep=lambda _: None)
+    return Provider(Capacity.parse(capacity), Manner(retry_after_s=7.0), script=script, sleep=lambda _: None)
 
 
 def test_the_first_requests_are_answered_by_the_script_the_rest_by_capacity() -> None:
@@ -56,23 +56,23 @@ def test_what_is_no_model_request_is_answered_and_not_counted() -> None:
     ("text", "wait_s"), [("429", 7.0), ("429:0", None), ("429:0.5", 0.5), ("529:2", 2.0)]
 )
 def test_a_step_names_its_wait_or_takes_the_usual_one(text: str, wait_s: float | None) -> None:
-    assert ProviderScript.of(text, usual_s=7.0).at(0).retry_after_s == wait_s
+    assert ProviderScript.parse(text, usual_s=7.0).at(0).retry_after_s == wait_s
 
 
 def test_a_star_is_for_ever() -> None:
-    assert ProviderScript.of("ok,creditx*", usual_s=None).at(10**9).kind is SignalKind.CREDIT_GONE
+    assert ProviderScript.parse("ok,creditx*", usual_s=None).at(10**9).kind is SignalKind.CREDIT_GONE
 
 
 @every("text", ["430", "429x", "429:x2", "429x-1", "429 529", "*"])
 def test_a_script_that_cannot_be_read_says_so(text: str) -> None:
     with pytest.raises(UsageError, match="in a script"):
-        ProviderScript.of(text, usual_s=None)
+        ProviderScript.parse(text, usual_s=None)
 
 
 @dialects
 @pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind is not SignalKind.OK])
 def test_every_trouble_reads_as_itself(dialect: Dialect, kind: SignalKind) -> None:
-    reply = dialect.refused(kind, number=1, retry_after_s=7200.0, wall_s=WALL_S)
+    reply = dialect.refusal(kind, number=1, retry_after_s=7200.0, wall_s=WALL_S)
     signal = from_http(reply.status, dict(reply.headers), reply.parts()[0], wall_s=WALL_S)
     assert signal.kind is kind
     if kind in (SignalKind.THROTTLED, SignalKind.WINDOW_USED_UP):
@@ -108,7 +108,7 @@ def test_gemini_takes_model_and_stream_from_the_path() -> None:
 def test_gemini_answers_a_side_call_in_the_shape_that_it_asks_for() -> None:
     kinds = {"who": {"enum": ["user", "model"]}, "score": {"type": "INTEGER"}, "why": {"type": "string"}}
     body = {"generationConfig": {"responseJsonSchema": {"properties": kinds}}}
-    reply: Any = GeminiDialect().served(body, number=1).body
+    reply: Any = GeminiDialect().answer(body, number=1).body
     said = json.loads(reply["candidates"][0]["content"]["parts"][0]["text"])
     assert said == {"who": "user", "score": 1, "why": "fake"}
 

@@ -14,18 +14,20 @@ TEAMS = (Team("shop", 3), Team("blog", 1))
 
 def test_one_seed_gives_the_same_calls_again() -> None:
     one, two = (Workload(teams=TEAMS, calls_each=20, seed=7) for _ in range(2))
-    assert one.calls_of("shop") == two.calls_of("shop")
+    assert one.planned_calls("shop") == two.planned_calls("shop")
 
 
 def test_another_seed_or_project_gives_other_calls() -> None:
     workload = Workload(teams=TEAMS, calls_each=20, seed=7)
-    assert workload.calls_of("shop") != workload.calls_of("blog")
-    assert workload.calls_of("shop") != Workload(teams=TEAMS, calls_each=20, seed=8).calls_of("shop")
+    assert workload.planned_calls("shop") != workload.planned_calls("blog")
+    assert workload.planned_calls("shop") != Workload(teams=TEAMS, calls_each=20, seed=8).planned_calls(
+        "shop"
+    )
 
 
 def test_every_project_has_the_same_number_of_calls() -> None:
     workload = Workload(teams=TEAMS, calls_each=20)
-    assert [len(workload.calls_of(team.project)) for team in TEAMS] == [20, 20]
+    assert [len(workload.planned_calls(team.project)) for team in TEAMS] == [20, 20]
     assert (workload.calls, workload.workers) == (40, 4)
 
 

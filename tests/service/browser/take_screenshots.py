@@ -21,7 +21,7 @@ from pathlib import Path
 from flyball.cli.commands.demo import SPEEDUP, TEAMS, faster_settings
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope
-from flyball.sim.demo.trial_run import Heat, Setup
+from flyball.sim.demo.trial_run import Setup, TrialRun
 from flyball.sim.demo.worker import Workload
 from flyball.sim.provider.capacity import Capacity
 from tests.service.browser.browser import Browser, find
@@ -121,11 +121,11 @@ def _load(folder: Path) -> Iterator[None]:
         limit_s=600,
     )
     over = threading.Event()
-    with Heat(setup, governed=True, folder=folder) as heat:
+    with TrialRun(setup, governed=True, folder=folder) as trial:
 
         def go_on() -> None:
             while not over.is_set():
-                heat.step(0.2)
+                trial.step(0.2)
 
         stepping = threading.Thread(target=go_on)
         stepping.start()

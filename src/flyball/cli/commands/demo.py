@@ -26,7 +26,7 @@ from flyball.cli.ui.units import duration, whole
 from flyball.core.pool.settings import PoolChanges, resolve_pool
 from flyball.errors import UsageError
 from flyball.sim.demo.score import Standing, TrialScore, score
-from flyball.sim.demo.trial_run import Heat, Setup
+from flyball.sim.demo.trial_run import Setup, TrialRun
 from flyball.sim.demo.worker import Team, Workload
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import USUAL
@@ -53,7 +53,7 @@ LINE_EVERY_S = 2.0
 
 Watch = Callable[[Standing], None]
 Watcher = Callable[[TrialScore | None], Watch]
-"""Makes the watch for a heat from the score of the one before it."""
+"""Makes the watch for a trial from the score of the one before it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
                 from flyball.cli.shared import demo
 
                 setup = replace(plan(seconds, seed=args.seed, runs=1), pool=demo.POOL)
-                demo.run(setup, as_json=args.json, result=_heat_result)
+                demo.run(setup, as_json=args.json, result=_trial_result)
             else:
                 _show(plan(seconds, seed=args.seed), as_json=args.json)
     except KeyboardInterrupt:
@@ -112,8 +112,8 @@ def _show(setup: Setup, *, as_json: bool) -> None:
     else:
         show([*screen.intro(setup), BLANK])
         sys.stdout.flush()
-        heats = _compare(setup, _line_writer)
-        show([BLANK, *_card(setup, *heats)])
+        trials = _compare(setup, _line_writer)
+        show([BLANK, *_card(setup, *trials)])
 
 
 def plan(seconds: float, *, seed: int, runs: int = 2) -> Setup:
@@ -151,20 +151,20 @@ def faster_settings(speedup: float) -> PoolChanges:
 # -- running both ---------------------------------------------------------------------------------
 
 
-def _compare(setup: Setup, watcher: Watcher) -> tuple[Heat, Heat]:
-    without = _run_heat(setup, watcher(None), governed=False)
-    return without, _run_heat(setup, watcher(score(without.record)), governed=True)
+def _compare(setup: Setup, watcher: Watcher) -> tuple[TrialRun, TrialRun]:
+    without = _run_trial(setup, watcher(None), governed=False)
+    return without, _run_trial(setup, watcher(score(without.record)), governed=True)
 
 
-def _run_heat(setup: Setup, watch: Watch, *, governed: bool) -> Heat:
+def _run_trial(setup: Setup, watch: Watch, *, governed: bool) -> TrialRun:
     with (
         tempfile.TemporaryDirectory(prefix="flyball-demo-", ignore_cleanup_errors=True) as folder,
-        Heat(setup, governed=governed, folder=Path(folder)) as heat,
+        TrialRun(setup, governed=governed, folder=Path(folder)) as trial,
     ):
-        while not heat.over:
-            heat.step(FRAME_S)
-            watch(heat.standing())
-    return heat
+        while not trial.over:
+            trial.step(FRAME_S)
+            watch(trial.standing())
+    return trial
 
 
 @contextmanager
@@ -223,11 +223,11 @@ def _on_terminal(setup: Setup) -> None:
 
             return watch
 
-        heats = _compare(setup, painter)
-    show(_card(setup, *heats))
+        trials = _compare(setup, painter)
+    show(_card(setup, *trials))
 
 
-def _card(setup: Setup, without: Heat, governed: Heat) -> list[Block]:
+def _card(setup: Setup, without: TrialRun, governed: TrialRun) -> list[Block]:
     settings = resolve_pool(setup.settings)
     note = (
         f"Time runs {SPEEDUP:g}x faster here: settle {settings.settle_s:g} s, "
@@ -248,7 +248,7 @@ def _card(setup: Setup, without: Heat, governed: Heat) -> list[Block]:
     ]
 
 
-def _result(setup: Setup, without: Heat, governed: Heat) -> dict[str, object]:
+def _result(setup: Setup, without: TrialRun, governed: TrialRun) -> dict[str, object]:
     return {
         "tag": "measured",
         "seed": setup.workload.seed,
@@ -257,15 +257,15 @@ def _result(setup: Setup, without: Heat, governed: Heat) -> dict[str, object]:
         "capacity": setup.capacity.steps,
         "speedup": SPEEDUP,
         "pool": setup.settings,
-        "without": _heat_result(without),
-        "with": {**_heat_result(governed), "facts": governed.story},
+        "without": _trial_result(without),
+        "with": {**_trial_result(governed), "facts": governed.story},
     }
 
 
-def _heat_result(heat: Heat) -> dict[str, object]:
+def _trial_result(trial: TrialRun) -> dict[str, object]:
     return {
-        "score": score(heat.record),
-        "throttles_by_project": heat.record.throttles,
-        "seconds": heat.record.tally.as_json()["seconds"],
-        "samples": heat.record.samples,
+        "score": score(trial.record),
+        "throttles_by_project": trial.record.throttles,
+        "seconds": trial.record.tally.as_json()["seconds"],
+        "samples": trial.record.samples,
     }

@@ -270,7 +270,7 @@ def _plot(
         raise UsageError(f"a plot shows at most {MOST_LINES} controllers")
     if not file.parent.is_dir():
         raise UsageError(f"cannot write {file}: there is no folder {file.parent}")
-    scenario = EVERY_SCENARIO[scenarios[0]].shortened(part)
+    scenario = EVERY_SCENARIO[scenarios[0]].shorten(part)
     try:
         file.write_text(draw(picture(scenario, chosen, seed, changes=changes)), encoding="utf-8")
     except OSError as error:

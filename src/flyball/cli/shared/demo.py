@@ -35,7 +35,7 @@ from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import resolve
 from flyball.sim.demo.score import Sample, Standing, TrialScore, score
-from flyball.sim.demo.trial_run import Heat, Setup
+from flyball.sim.demo.trial_run import Setup, TrialRun
 
 TRACK_EVERY_S = 0.5
 TRACK_WIDTH = 66
@@ -294,7 +294,7 @@ POOL = "demo"
 FRAME_S, LINE_EVERY_S = 0.125, 2.0
 
 
-def run(setup: Setup, *, as_json: bool, result: Callable[[Heat], dict[str, object]]) -> None:
+def run(setup: Setup, *, as_json: bool, result: Callable[[TrialRun], dict[str, object]]) -> None:
     address = resolve()
     if address == "memory:":
         raise UsageError("memory: is what one process keeps for itself; unset FLYBALL_URL to see --here")
@@ -306,24 +306,24 @@ def run(setup: Setup, *, as_json: bool, result: Callable[[Heat], dict[str, objec
         ]
         show([*intro(setup), *watch, BLANK])
         sys.stdout.flush()
-    heat = _run(setup, address, quiet=as_json)
+    trial = _run(setup, address, quiet=as_json)
     if as_json:
-        print_json({"tag": "measured", "pool": setup.pool, "with": {**result(heat), "facts": heat.story}})
+        print_json({"tag": "measured", "pool": setup.pool, "with": {**result(trial), "facts": trial.story}})
     else:
         then = f"flyball status {POOL}   how it stands now; the pool stays as it is"
-        show([BLANK, Line(score_words(score(heat.record)), label="with"), Line(then, label="next")])
+        show([BLANK, Line(score_words(score(trial.record)), label="with"), Line(then, label="next")])
 
 
-def _run(setup: Setup, address: str, *, quiet: bool) -> Heat:
+def _run(setup: Setup, address: str, *, quiet: bool) -> TrialRun:
     next_line_s = 0.0
     with (
         tempfile.TemporaryDirectory(prefix="flyball-demo-", ignore_cleanup_errors=True) as folder,
-        Heat(setup, governed=True, folder=Path(folder), address=address) as heat,
+        TrialRun(setup, governed=True, folder=Path(folder), address=address) as trial,
     ):
-        while not heat.over:
-            heat.step(FRAME_S)
-            standing = heat.standing()
+        while not trial.over:
+            trial.step(FRAME_S)
+            standing = trial.standing()
             if not quiet and standing.t_s >= next_line_s:
                 next_line_s += LINE_EVERY_S
                 print(progress(standing), flush=True)
-    return heat
+    return trial

@@ -1,4 +1,4 @@
-"""What a heat came to: the record of what was seen, and the numbers made from it.
+"""What a trial came to: the record of what was seen, and the numbers made from it.
 
 Pure. Every number here is measured: counted by the provider, or timed by whoever watched the workers. None is
 a model of what would have happened.
@@ -41,7 +41,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A heat at one moment."""
+    """A trial at one moment."""
 
     governed: bool
     t_s: float
@@ -51,7 +51,7 @@ class Standing:
 
 @dataclass(slots=True)
 class Record:
-    """What was seen of one heat."""
+    """What was seen of one trial."""
 
     projects: Sequence[str]
     calls_each: int
@@ -61,12 +61,12 @@ class Record:
     wall_s: float = 0.0
     tally: CapacityTally = field(default_factory=CapacityTally)
     stopped: bool = False
-    """True where the heat ran into its time limit before the work was done."""
+    """True where the trial ran into its time limit before the work was done."""
 
-    def done(self, project: str, t_s: float) -> None:
+    def add_done(self, project: str, t_s: float) -> None:
         self.finished_at_s.setdefault(project, []).append(t_s)
 
-    def throttled(self, project: str) -> None:
+    def add_throttle(self, project: str) -> None:
         self.throttles[project] = self.throttles.get(project, 0) + 1
 
     def close(self, t_s: float, tally: CapacityTally, *, stopped: bool) -> None:
@@ -90,7 +90,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class TrialScore:
-    """A heat in numbers, all of them measured."""
+    """A trial in numbers, all of them measured."""
 
     calls_done: int
     throttles: int

@@ -1,7 +1,7 @@
 """An agent that does what its task says, literally: ``flyball demo --agent``.
 
 It stands in for a real one wherever the factory is shown or tried out without any model. The task's text
-holds lines for it, one deed each; whatever else is written there is for people:
+holds lines for it, one action each; whatever else is written there is for people:
 
     > sleep 1.5
     > write pages/hello.md Hello, world
@@ -11,7 +11,7 @@ holds lines for it, one deed each; whatever else is written there is for people:
     > exit 75
     > on 1: object pages/hello.md It greets nobody
 
-``on N:`` does a deed in that attempt only. It reads its prompt from stdin and knows its attempt by
+``on N:`` does an action in that attempt only. It reads its prompt from stdin and knows its attempt by
 ``FLYBALL_ATTEMPT`` and its stage by ``FLYBALL_STAGE``, as any agent of the runtime ``command`` does. As a
 reviewer it does nothing but object, where the task says so, and passes everything else.
 """
@@ -27,16 +27,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-_DEED = re.compile(r"^> (?:on (?P<attempt>\d+): )?(?P<verb>[a-z]+) ?(?P<rest>.*)$", re.MULTILINE)
+_ACTION = re.compile(r"^> (?:on (?P<attempt>\d+): )?(?P<verb>[a-z]+) ?(?P<rest>.*)$", re.MULTILINE)
 
 
-def deeds(prompt: str, attempt: int) -> Iterator[tuple[str, str]]:
+def actions(prompt: str, attempt: int) -> Iterator[tuple[str, str]]:
     """What to do in an attempt, in order.
 
-    >>> list(deeds("Do it.\\n> on 1: sleep 1\\n> write a.txt A b", 2))
+    >>> list(actions("Do it.\\n> on 1: sleep 1\\n> write a.txt A b", 2))
     [('write', 'a.txt A b')]
     """
-    for match in _DEED.finditer(prompt):
+    for match in _ACTION.finditer(prompt):
         if match["attempt"] is None or int(match["attempt"]) == attempt:
             yield match["verb"], match["rest"]
 
@@ -46,7 +46,7 @@ def main() -> int:
     prompt = sys.stdin.read()
     if file := os.environ.get("FLYBALL_REVIEW_FILE"):
         return _review(Path(file), prompt, attempt)
-    for verb, rest in deeds(prompt, attempt):
+    for verb, rest in actions(prompt, attempt):
         if verb == "exit":
             return int(rest)
         print(f"{verb} {rest}", flush=True)
@@ -57,7 +57,7 @@ def main() -> int:
 def _review(file: Path, prompt: str, attempt: int) -> int:
     asked = prompt.rpartition("The criteria, by number:")[2]
     numbers = [int(number) for number in re.findall(r"^(\d+)\. ", asked, re.MULTILINE)]
-    objections = [rest.partition(" ") for verb, rest in deeds(prompt, attempt) if verb == "object"]
+    objections = [rest.partition(" ") for verb, rest in actions(prompt, attempt) if verb == "object"]
     findings = [{"severity": "blocking", "where": where, "what": what} for where, _, what in objections]
     criteria = [{"criterion": number, "met": True, "evidence": "it was looked at"} for number in numbers]
     verdict = "block" if findings else "pass"

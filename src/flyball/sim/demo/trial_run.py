@@ -1,6 +1,6 @@
 """Many worker processes against one provider, with or without the governor between them.
 
-A heat, as in a race, starts its provider and its workers, waits until all of them are ready, starts the clock
+A trial starts its provider and its workers, waits until all of them are ready, starts the clock
 of both at the same moment, and then listens to what the workers say. ``step`` moves it on by at most the
 given time, so whoever watches keeps the screen; leaving the ``with`` block ends every process, however it is
 left.
@@ -40,7 +40,7 @@ SAMPLE_EVERY_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What both heats of a comparison have in common."""
+    """What both trials of a comparison have in common."""
 
     workload: Workload
     capacity: Capacity
@@ -48,7 +48,7 @@ class Setup:
     pool: str = DEFAULT_POOL
     settings: PoolChanges = field(default_factory=lambda: PoolChanges(profile="calls"))
     limit_s: float = 120.0
-    """A heat that is not done by then is stopped, and says so."""
+    """A trial that is not done by then is stopped, and says so."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Worker:
     ended: bool = False
 
 
-class Heat:
+class TrialRun:
     """Use as a context manager, and call ``step`` until it is ``over``."""
 
     def __init__(self, setup: Setup, *, governed: bool, folder: Path, address: str | None = None) -> None:
@@ -73,9 +73,9 @@ class Heat:
         self.record = Record([team.project for team in setup.workload.teams], setup.workload.calls_each)
         self.workers: list[Worker] = []
         self.story: list[str] = []
-        """What the governor did, in words, once the heat is over."""
+        """What the governor did, in words, once the trial is over."""
         self._calls = {
-            team.project: iter(setup.workload.calls_of(team.project)) for team in setup.workload.teams
+            team.project: iter(setup.workload.planned_calls(team.project)) for team in setup.workload.teams
         }
         self._home = folder / "home"
         self._errors_at = folder / "errors"
@@ -87,7 +87,7 @@ class Heat:
 
     # -- its life -----------------------------------------------------------------------------------
 
-    def __enter__(self) -> Heat:
+    def __enter__(self) -> TrialRun:
         self._provider.__enter__()
         try:
             self._begin()
@@ -205,10 +205,10 @@ class Heat:
         if word == "ready":
             worker.ready = True
         elif word == "done":
-            self.record.done(project, self.t_s)
+            self.record.add_done(project, self.t_s)
             self._hand_next(worker)
         elif word == "429":
-            self.record.throttled(project)
+            self.record.add_throttle(project)
 
     def _hand_next(self, worker: Worker) -> None:
         """Give a worker the next call of its project; when there is none, its work is done."""

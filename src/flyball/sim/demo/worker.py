@@ -67,7 +67,7 @@ class Workload:
         if self.calls_each < 1 or any(team.workers < 1 for team in self.teams):
             raise UsageError("every project needs at least one call and one process")
 
-    def calls_of(self, project: str) -> list[PlannedCall]:
+    def planned_calls(self, project: str) -> list[PlannedCall]:
         chance = random.Random(f"{self.seed}/{project}")
         spread = [chance.randint(self.tokens_low, self.tokens_high) for _ in range(self.calls_each)]
         return [PlannedCall(number, tokens) for number, tokens in enumerate(spread)]

@@ -28,7 +28,7 @@ class _Batch:
     def ended(self) -> bool:
         return self.cancelled or self.looks >= _LOOKS
 
-    def told(self) -> Mapping[str, object]:
+    def to_json(self) -> Mapping[str, object]:
         count, done = len(self.requests), self.ended
         kinds = {"succeeded": count * (done and not self.cancelled), "canceled": count * self.cancelled}
         return {
@@ -68,36 +68,36 @@ class FakeBatches:
         with self._lock:
             self.keys.add(headers.get("x-api-key", ""))
             if not headers.get("x-api-key"):
-                return _refused(401, "authentication_error", "x-api-key header is required")
-            return self._answered(method, found[1], found[2] or "", body)
+                return _error(401, "authentication_error", "x-api-key header is required")
+            return self._reply(method, found[1], found[2] or "", body)
 
-    def _answered(self, method: str, name: str | None, rest: str, body: Mapping[str, Any]) -> ProviderReply:
+    def _reply(self, method: str, name: str | None, rest: str, body: Mapping[str, Any]) -> ProviderReply:
         if name is None:
-            return self._made(body) if method == "POST" else self._listed()
+            return self._create(body) if method == "POST" else self._listed()
         batch = self._batches.get(name)
         if batch is None:
-            return _refused(404, "not_found_error", f"no batch {name}")
+            return _error(404, "not_found_error", f"no batch {name}")
         if rest == "/results":
-            return batch.results() if batch.ended else _refused(400, "invalid_request_error", "not ended")
+            return batch.results() if batch.ended else _error(400, "invalid_request_error", "not ended")
         if rest == "/cancel":
             batch.cancelled = True
         else:
             batch.looks += 1
-        return ProviderReply(200, batch.told())
+        return ProviderReply(200, batch.to_json())
 
-    def _made(self, body: Mapping[str, Any]) -> ProviderReply:
+    def _create(self, body: Mapping[str, Any]) -> ProviderReply:
         requests = body.get("requests")
         if not isinstance(requests, list) or not requests:
-            return _refused(400, "invalid_request_error", "requests: at least one is needed")
+            return _error(400, "invalid_request_error", "requests: at least one is needed")
         batch = _Batch(f"msgbatch_{len(self._batches) + 1}", requests)
         self._batches[batch.id] = batch
-        return ProviderReply(200, batch.told())
+        return ProviderReply(200, batch.to_json())
 
     def _listed(self) -> ProviderReply:
         return ProviderReply(
-            200, {"data": [batch.told() for batch in self._batches.values()], "has_more": False}
+            200, {"data": [batch.to_json() for batch in self._batches.values()], "has_more": False}
         )
 
 
-def _refused(status: int, kind: str, words: str) -> ProviderReply:
+def _error(status: int, kind: str, words: str) -> ProviderReply:
     return ProviderReply(status, {"type": "error", "error": {"type": kind, "message": words}})

@@ -18,7 +18,7 @@ from flyball.errors import UsageError, invariant
 class Capacity:
     """Steps of (from this second on, this many at once), the first at 0.
 
-    >>> Capacity.of("6,5:3,10:6").at(7.5)
+    >>> Capacity.parse("6,5:3,10:6").at(7.5)
     3
     """
 
@@ -32,7 +32,7 @@ class Capacity:
             raise UsageError("a capacity is 0 or more")
 
     @classmethod
-    def of(cls, text: str) -> Capacity:
+    def parse(cls, text: str) -> Capacity:
         """``6`` or ``6,5:3,10:6``: six at once, three from second 5, six again from second 10."""
         steps = []
         for word in text.split(","):
@@ -94,14 +94,14 @@ class CapacityTally:
         return {**{name: getattr(self, name) for name in names}, "seconds": rows}
 
 
-class Turnstile:
+class CapacityCounter:
     """Accepts while fewer are inside than the capacity of the moment. Not thread-safe by itself."""
 
     def __init__(self, capacity: Capacity) -> None:
         self.capacity = capacity
         self.tally = CapacityTally()
 
-    def knock(self, t_s: float, *, refuse: bool = False) -> bool:
+    def enter(self, t_s: float, *, refuse: bool = False) -> bool:
         """Somebody wants in. True if they are served; they stay open either way until they ``leave``.
 
         ``refuse`` sends them away whatever room there is.

@@ -77,19 +77,19 @@ class Dialect(Protocol):
 
     name: str
 
-    def answers(self, path: str) -> bool: ...
+    def handles(self, path: str) -> bool: ...
 
-    def asked(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
+    def request_body(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
         """The request as one body, with whatever only its path says."""
 
     def tokens(self, body: Mapping[str, object]) -> int:
         """How many tokens of answer this request wants: they decide how long it takes."""
 
-    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply: ...
+    def answer(self, body: Mapping[str, object], *, number: int) -> ProviderReply: ...
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply: ...
+    def throttle(self, *, number: int, retry_after_s: float | None) -> ProviderReply: ...
 
-    def refused(
+    def refusal(
         self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
     ) -> ProviderReply:
         """Any other no; ``wall_s`` is for those who write a reset as a moment."""
@@ -120,16 +120,16 @@ class Anthropic:
 
     name = "anthropic"
 
-    def answers(self, path: str) -> bool:
+    def handles(self, path: str) -> bool:
         return path.partition("?")[0] == "/v1/messages"
 
-    def asked(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:  # noqa: ARG002 - the port
+    def request_body(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:  # noqa: ARG002 - the port
         return body
 
     def tokens(self, body: Mapping[str, object]) -> int:
         return answer_tokens(body.get("max_tokens"))
 
-    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
+    def answer(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         call = next_call(body)
         block: Mapping[str, object] = {"type": "text", "text": ANSWER}
         if call is not None:
@@ -171,15 +171,15 @@ class Anthropic:
             {"type": "message_stop"},
         )
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply:
+    def throttle(self, *, number: int, retry_after_s: float | None) -> ProviderReply:
         words = "Number of concurrent connections has exceeded your rate limit. Please try again later."
         return self._error(429, "rate_limit_error", words, number, retry_after(retry_after_s))
 
-    def refused(
+    def refusal(
         self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
     ) -> ProviderReply:
         if kind is SignalKind.THROTTLED:
-            return self.throttled(number=number, retry_after_s=retry_after_s)
+            return self.throttle(number=number, retry_after_s=retry_after_s)
         headers = retry_after(retry_after_s) if kind is SignalKind.OVERLOADED else {}
         if kind is SignalKind.WINDOW_USED_UP:
             headers = _window(retry_after_s, wall_s)

@@ -1,7 +1,7 @@
 """Google's way of speaking: ``generateContent``, in one piece or as server-sent events.
 
-The path names the model and asks for a stream; ``asked`` puts both into the body. There are no rate-limit
-headers: which quota is used up, and when to come back, is in the details of an error.
+The path names the model and asks for a stream; ``request_body`` puts both into the body. Answers carry no
+rate-limit headers: which quota is used up, and when to come back, is in the details of an error.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class GeminiDialect:
 
     name = "gemini"
 
-    def answers(self, path: str) -> bool:
+    def handles(self, path: str) -> bool:
         return _PATH.fullmatch(path.partition("?")[0]) is not None
 
-    def asked(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
+    def request_body(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
         found = _PATH.fullmatch(path.partition("?")[0])
         if found is None:
             return body
@@ -49,14 +49,14 @@ class GeminiDialect:
     def tokens(self, body: Mapping[str, object]) -> int:
         return answer_tokens(_mapping(body.get("generationConfig")).get("maxOutputTokens"))
 
-    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
+    def answer(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         call = next_call(body)
         if call is not None:
             parts: list[Part] = [{"functionCall": {"name": call.tool, "args": call.given}}]
         elif body.get("stream") is True:
-            parts = [{"text": text} for text in _pieces(_said(body))]
+            parts = [{"text": text} for text in _pieces(_answer_text(body))]
         else:
-            parts = [{"text": _said(body)}]
+            parts = [{"text": _answer_text(body)}]
         *before, last = parts
         pieces = [self._piece(body, part, number, last=False) for part in before]
         pieces.append(self._piece(body, last, number, last=True))
@@ -82,11 +82,11 @@ class GeminiDialect:
             "responseId": f"fake{number:06d}",
         }
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply:  # noqa: ARG002 - the port
+    def throttle(self, *, number: int, retry_after_s: float | None) -> ProviderReply:  # noqa: ARG002 - the port
         words = _QUOTA if retry_after_s is None else f"{_QUOTA}\nPlease retry in {retry_after_s:.10g}s."
         return _error(429, "RESOURCE_EXHAUSTED", words, _quota("Minute", retry_after_s))
 
-    def refused(
+    def refusal(
         self,
         kind: SignalKind,
         *,
@@ -95,7 +95,7 @@ class GeminiDialect:
         wall_s: float,  # noqa: ARG002
     ) -> ProviderReply:
         if kind is SignalKind.THROTTLED:
-            return self.throttled(number=number, retry_after_s=retry_after_s)
+            return self.throttle(number=number, retry_after_s=retry_after_s)
         details: Sequence[Mapping[str, object]] = ()
         if kind is SignalKind.WINDOW_USED_UP:
             details = _quota("Day", retry_after_s)
@@ -130,18 +130,18 @@ def _pieces(text: str) -> Sequence[str]:
     return [text[at : at + step] for at in range(0, len(text), step)]
 
 
-def _said(body: Mapping[str, object]) -> str:
+def _answer_text(body: Mapping[str, object]) -> str:
     """The answer; to side calls that ask for JSON (which model, who speaks next) something that fits."""
     config = _mapping(body.get("generationConfig"))
     schema = _mapping(config.get("responseJsonSchema") or config.get("responseSchema"))
     if not schema:
         return ANSWER
     return json.dumps(
-        {name: _fitting(_mapping(kind)) for name, kind in _mapping(schema.get("properties")).items()}
+        {name: _example(_mapping(kind)) for name, kind in _mapping(schema.get("properties")).items()}
     )
 
 
-def _fitting(kind: Mapping[str, object]) -> object:
+def _example(kind: Mapping[str, object]) -> object:
     choices = kind.get("enum")
     if isinstance(choices, list) and choices:
         return choices[0]

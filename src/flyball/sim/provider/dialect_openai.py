@@ -45,25 +45,25 @@ class _OpenAI:
     name = "openai"
     path = ""
 
-    def answers(self, path: str) -> bool:
+    def handles(self, path: str) -> bool:
         return path.partition("?")[0] == self.path
 
-    def asked(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:  # noqa: ARG002 - the port
+    def request_body(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:  # noqa: ARG002 - the port
         return body
 
     def tokens(self, body: Mapping[str, object]) -> int:
         return answer_tokens(next((body[name] for name in _LIMITS if name in body), None))
 
-    def throttled(self, *, number: int, retry_after_s: float | None) -> ProviderReply:
+    def throttle(self, *, number: int, retry_after_s: float | None) -> ProviderReply:
         words = "Rate limit reached for requests. Please try again later."
         reply = _error(429, "requests", "rate_limit_exceeded", words, number)
         return ProviderReply(reply.status, reply.body, {**reply.headers, **retry_after(retry_after_s)})
 
-    def refused(
+    def refusal(
         self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
     ) -> ProviderReply:
         if kind is SignalKind.THROTTLED:
-            return self.throttled(number=number, retry_after_s=retry_after_s)
+            return self.throttle(number=number, retry_after_s=retry_after_s)
         headers: Mapping[str, str] = retry_after(retry_after_s) if kind is SignalKind.OVERLOADED else {}
         more: Mapping[str, object] = {}
         if kind is SignalKind.WINDOW_USED_UP and retry_after_s is not None:
@@ -83,7 +83,7 @@ class ChatCompletions(_OpenAI):
 
     path = "/v1/chat/completions"
 
-    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
+    def answer(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         tokens = self.tokens(body)
         usage = {"prompt_tokens": 200, "completion_tokens": tokens, "total_tokens": 200 + tokens}
         head = {
@@ -116,9 +116,9 @@ class Responses(_OpenAI):
 
     path = "/v1/responses"
 
-    def served(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
+    def answer(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
         tokens, call = self.tokens(body), next_call(body)
-        item = _message(number, ANSWER) if call is None else _called(call, number)
+        item = _message(number, ANSWER) if call is None else _tool_item(call, number)
         done: dict[str, object] = {
             "id": f"resp_fake{number:06d}",
             "object": "response",
@@ -176,7 +176,7 @@ def _message(number: int, text: str | None) -> Mapping[str, object]:
     return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
 
-def _called(call: ToolCall, number: int) -> Mapping[str, object]:
+def _tool_item(call: ToolCall, number: int) -> Mapping[str, object]:
     """A tool call as an item: free text for a custom tool, JSON for a function."""
     item = {"id": f"item_fake{number:06d}", "call_id": f"call_fake{number:06d}", "name": call.tool}
     if isinstance(call.given, str):

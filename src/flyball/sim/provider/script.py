@@ -54,10 +54,10 @@ class ProviderScript:
     steps: tuple[ScriptStep, ...] = ()
 
     @classmethod
-    def of(cls, text: str, *, usual_s: float | None) -> ProviderScript:
+    def parse(cls, text: str, *, usual_s: float | None) -> ProviderScript:
         """Read a script; ``usual_s`` is the wait of a step that names none.
 
-        >>> [ProviderScript.of("429x2,window", usual_s=1.0).at(n).kind.value for n in range(4)]
+        >>> [ProviderScript.parse("429x2,window", usual_s=1.0).at(n).kind.value for n in range(4)]
         ['throttled', 'throttled', 'window used up', 'ok']
         """
         return cls(tuple(_step(word.strip(), usual_s) for word in text.split(",") if word.strip()))

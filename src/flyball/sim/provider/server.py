@@ -40,7 +40,7 @@ from itertools import count
 from flyball.core.signals import SignalKind
 from flyball.errors import FlyballError
 from flyball.sim.provider.batches import FakeBatches
-from flyball.sim.provider.capacity import Capacity, CapacityTally, Turnstile
+from flyball.sim.provider.capacity import Capacity, CapacityCounter, CapacityTally
 from flyball.sim.provider.dialect import Anthropic, Dialect, ProviderReply
 from flyball.sim.provider.dialect_gemini import GeminiDialect
 from flyball.sim.provider.dialect_openai import ChatCompletions, Responses
@@ -66,7 +66,7 @@ def read_body(headers: Mapping[str, str], stream: BufferedIOBase) -> bytes:
         return raw
     if packed not in ("gzip", "deflate"):
         raise ValueError(f"the body is packed with {packed}")
-    return _unpacked(raw)
+    return _unpack(raw)
 
 
 def _chunks(stream: BufferedIOBase) -> Iterator[bytes]:
@@ -80,7 +80,7 @@ def _chunks(stream: BufferedIOBase) -> Iterator[bytes]:
     stream.readline(64)
 
 
-def _unpacked(raw: bytes) -> bytes:
+def _unpack(raw: bytes) -> bytes:
     unpacking = zlib.decompressobj(_GZIP)
     try:
         body = unpacking.decompress(raw, BODY_LIMIT)
@@ -95,10 +95,10 @@ _COUNTED = 1234
 _MODEL = re.compile(r"/v1(?:beta)?/models/([^/:]+)")
 
 
-def aside(method: str, path: str) -> ProviderReply | None:
+def side_reply(method: str, path: str) -> ProviderReply | None:
     """The answer to a request that is not for a model; None if it may be for one.
 
-    >>> aside("POST", "/v1/messages/count_tokens?beta=true").body
+    >>> side_reply("POST", "/v1/messages/count_tokens?beta=true").body
     {'input_tokens': 1234}
     """
     bare = path.partition("?")[0]
@@ -149,13 +149,13 @@ class Provider:
         port: int = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        heard: Callable[[Mapping[str, object]], None] | None = None,
+        on_request: Callable[[Mapping[str, object]], None] | None = None,
     ) -> None:
-        """``script`` is a text as in ``script.py``; ``heard`` is shown every model request."""
+        """``script`` is a text as in ``script.py``; ``on_request`` is shown every model request."""
         self.manner = manner
-        self._turnstile = Turnstile(capacity)
-        self._script, self._requests = ProviderScript.of(script, usual_s=manner.retry_after_s), 0
-        self._heard = heard
+        self._counter = CapacityCounter(capacity)
+        self._script, self._requests = ProviderScript.parse(script, usual_s=manner.retry_after_s), 0
+        self._on_request = on_request
         self._lock = threading.Lock()
         self._clock, self._sleep = clock, sleep
         self._opened_at = clock()
@@ -188,24 +188,24 @@ class Provider:
 
     @property
     def capacity_now(self) -> int:
-        return self._turnstile.capacity.at(self.t_s)
+        return self._counter.capacity.at(self.t_s)
 
     def tally(self) -> CapacityTally:
         """A copy of what was counted so far."""
         with self._lock:
-            return deepcopy(self._turnstile.tally)
+            return deepcopy(self._counter.tally)
 
     def handle(self, dialect: Dialect, body: Mapping[str, object], write: Write) -> None:
         """Serve or refuse one request. The seat is given back even if the client has gone."""
         number = next(self._numbers)
-        if self._heard is not None:
-            self._heard(body)
+        if self._on_request is not None:
+            self._on_request(body)
         with self._lock:
             step = self._script.at(self._requests)
             self._requests += 1
-            accepted = self._turnstile.knock(self.t_s, refuse=step.kind is not SignalKind.OK)
+            accepted = self._counter.enter(self.t_s, refuse=step.kind is not SignalKind.OK)
         if accepted:
-            reply = replace(dialect.served(body, number=number), cut=step.cut)
+            reply = replace(dialect.answer(body, number=number), cut=step.cut)
             for_s = dialect.tokens(body) / self.manner.tokens_per_s
         else:
             reply, for_s = self._refusal(dialect, step, number), self.manner.reject_s
@@ -216,8 +216,8 @@ class Provider:
     def _refusal(self, dialect: Dialect, step: ScriptStep, number: int) -> ProviderReply:
         """As the script says, else for want of room."""
         if step.kind is SignalKind.OK:
-            return dialect.throttled(number=number, retry_after_s=self.manner.retry_after_s)
-        return dialect.refused(step.kind, number=number, retry_after_s=step.retry_after_s, wall_s=time.time())
+            return dialect.throttle(number=number, retry_after_s=self.manner.retry_after_s)
+        return dialect.refusal(step.kind, number=number, retry_after_s=step.retry_after_s, wall_s=time.time())
 
     def _in_time(
         self, parts: Sequence[bytes], for_s: float, *, accepted: bool
@@ -231,7 +231,7 @@ class Provider:
         finally:
             # Before the end is written: a client that has its answer must not be counted any more.
             with self._lock:
-                self._turnstile.leave(accepted=accepted)
+                self._counter.leave(accepted=accepted)
         yield parts[-1]
 
     def refuse(self, dialect: Dialect, words: str, write: Write) -> None:
@@ -265,13 +265,13 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             batches = provider.batches.answer("POST", self.path, body, self._headers())
             if batches is not None:
                 return self._say(batches)
-            dialect = next((each for each in DIALECTS if each.answers(self.path)), None)
+            dialect = next((each for each in DIALECTS if each.handles(self.path)), None)
             if dialect is None:
                 unknown = ProviderReply(404, {"error": f"no dialect answers {self.path}"})
-                return self._say(aside("POST", self.path) or unknown)
+                return self._say(side_reply("POST", self.path) or unknown)
             if problem:
                 return provider.refuse(dialect, problem, self._write)
-            return provider.handle(dialect, dialect.asked(self.path, body), self._write)
+            return provider.handle(dialect, dialect.request_body(self.path, body), self._write)
 
         def do_GET(self) -> None:
             if self.path == "/__fake/tally":
@@ -284,7 +284,7 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
                 # Clients that would rather have a socket fall back to plain requests.
                 return self._say(ProviderReply(426, {"error": {"message": "no websockets here"}}))
             unknown = ProviderReply(404, {"error": "POST /v1/messages, or GET /__fake/tally"})
-            return self._say(aside("GET", self.path) or unknown)
+            return self._say(side_reply("GET", self.path) or unknown)
 
         def do_HEAD(self) -> None:
             self.send_response(200)
@@ -340,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     manner = Manner(tokens_per_s=args.tokens_per_s, retry_after_s=args.retry_after or None)
     try:
-        provider = Provider(Capacity.of(args.capacity), manner, script=args.script, port=args.port)
+        provider = Provider(Capacity.parse(args.capacity), manner, script=args.script, port=args.port)
     except FlyballError as error:
         parser.error(str(error))
     with provider:

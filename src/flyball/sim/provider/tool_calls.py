@@ -38,7 +38,7 @@ class _Result:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptErrand:
+class PromptAction:
     path: str = ""
     text: str = ""
     command: str = ""
@@ -49,7 +49,7 @@ class PromptErrand:
         return next((ToolCall(name, given(self)) for name, given in tools.items() if name in offered), None)
 
 
-Given = Callable[[PromptErrand], Mapping[str, object] | str]
+Given = Callable[[PromptAction], Mapping[str, object] | str]
 _WRITING: Mapping[str, Given] = {
     "Write": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
     "write_file": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
@@ -72,26 +72,26 @@ def next_call(body: Mapping[str, object]) -> ToolCall | None:
     >>> next_call({"messages": [{"role": "user", "content": "errand: run ls"}], "tools": [{"name": "bash"}]})
     ToolCall(tool='bash', given={'command': 'ls'})
     """
-    todo: list[PromptErrand] = []
+    todo: list[PromptAction] = []
     results: set[str] = set()
     for said in _conversation(body):
         if isinstance(said, _Result):
             # A set: clients that resume have been seen to send a result twice.
             results.add(said.call)
-        elif found := [PromptErrand(*_fields(match, said)) for match in _ERRAND.finditer(said)]:
+        elif found := [PromptAction(*_fields(match, said)) for match in _ERRAND.finditer(said)]:
             todo, results = found, set()
-    offered = frozenset(_offered(body))
+    offered = frozenset(_tool_names(body))
     calls = [call for errand in todo if (call := errand.call(offered)) is not None]
     return calls[len(results)] if len(results) < len(calls) else None
 
 
 def _fields(match: re.Match[str], prompt: str) -> tuple[str, str, str]:
-    return _meant(match["path"] or "", prompt), match["text"] or "", match["command"] or ""
+    return _match_star(match["path"] or "", prompt), match["text"] or "", match["command"] or ""
 
 
-def _meant(path: str, prompt: str) -> str:
+def _match_star(path: str, prompt: str) -> str:
     """
-    >>> _meant("*/answer-*.json", "Write it to /tmp/answer-7.json, please.")
+    >>> _match_star("*/answer-*.json", "Write it to /tmp/answer-7.json, please.")
     '/tmp/answer-7.json'
     """
     if "*" not in path:
@@ -134,7 +134,7 @@ def _result(piece: Mapping[str, object]) -> _Result | None:
     return _Result(str(piece.get("tool_use_id") or piece.get("tool_call_id") or piece.get("call_id")))
 
 
-def _offered(body: Mapping[str, object]) -> Iterator[str]:
+def _tool_names(body: Mapping[str, object]) -> Iterator[str]:
     for tool in _mappings(body.get("tools")):
         within = tool.get("functionDeclarations") or [tool.get("function") or tool]
         yield from (str(each.get("name")) for each in _mappings(within))

@@ -20,7 +20,7 @@ from typing import cast
 from flyball.core.pool.settings import PoolChanges
 from flyball.sim.demo.score import jain
 from flyball.sim.simulator.controllers import CONTENDERS, FIXED_LOW
-from flyball.sim.simulator.engine import Brain, ClientTally, Engine, Oracle, SimulatedRun
+from flyball.sim.simulator.engine import CallPolicy, ClientTally, Engine, Oracle, SimulatedRun
 from flyball.sim.simulator.held_out import EVERY_SCENARIO
 from flyball.sim.simulator.jobs import jobs
 from flyball.sim.simulator.rivals import CALLERS
@@ -103,15 +103,17 @@ def play(
     """One run. ``contender`` may be the oracle; ``changes`` are for flyball's own."""
     provider = scenario.provider(seed)
     if contender == ORACLE:
-        brains: list[Brain] = [Oracle(provider)] * scenario.clients
+        policies: list[CallPolicy] = [Oracle(provider)] * scenario.clients
     else:
-        brains = _brains(scenario, contender, seed, changes)
-    work = [jobs(scenario.mix, seed if scenario.clients == 1 else f"{seed}/{n}") for n in range(len(brains))]
-    clients = list(zip(brains, work, strict=True))
+        policies = _policies(scenario, contender, seed, changes)
+    work = [
+        jobs(scenario.mix, seed if scenario.clients == 1 else f"{seed}/{n}") for n in range(len(policies))
+    ]
+    clients = list(zip(policies, work, strict=True))
     return Engine(provider, clients, horizon_s=scenario.horizon_s, moments=moments).play()
 
 
-def _brains(scenario: Scenario, contender: str, seed: int, changes: PoolChanges) -> list[Brain]:
+def _policies(scenario: Scenario, contender: str, seed: int, changes: PoolChanges) -> list[CallPolicy]:
     chosen = CONTENDERS[contender]
     # Where a cap never moves, the one a scenario only starts from would be no choice of anybody's.
     stays = {"cap": FIXED_LOW} if contender == "fixed" else {}
@@ -140,7 +142,7 @@ def score(scenario: Scenario, clients: Sequence[ClientTally], oracle: Sequence[C
 
 
 def run_task(task: ScenarioTask) -> list[ClientTally]:
-    scenario = EVERY_SCENARIO[task.scenario].shortened(task.part)
+    scenario = EVERY_SCENARIO[task.scenario].shorten(task.part)
     return play(scenario, task.contender, task.seed, changes=task.changes).clients
 
 

@@ -13,7 +13,7 @@ from flyball.core.pool.local_pool import CallStart, LocalPool
 from flyball.core.pool.settings import CONTROLLERS, PoolChanges, resolve_pool
 from flyball.core.signals import Signal
 from flyball.sim.simulator import rivals
-from flyball.sim.simulator.engine import Brain
+from flyball.sim.simulator.engine import CallPolicy
 from flyball.sim.simulator.jobs import Job
 from flyball.sim.simulator.rivals import Botocore, Koryph
 
@@ -46,12 +46,12 @@ FIXED_LOW, FIXED_HIGH = 8, 64
 class Contender:
     name: str
     words: str
-    make: Callable[[PoolChanges, int, int], Brain]
+    make: Callable[[PoolChanges, int, int], CallPolicy]
     """From the pool's settings, which only flyball's own read; the seed of its chances; how many callers.
     """
     ours: bool = False
     coordinates: bool = False
-    """One brain can serve several processes."""
+    """One policy can serve several processes."""
 
 
 def _ours(name: str, words: str) -> Contender:
@@ -74,16 +74,16 @@ _OURS = {
 
 
 def _peer(
-    name: str, words: str, make: Callable[[int, int], Brain], *, coordinates: bool = False
+    name: str, words: str, make: Callable[[int, int], CallPolicy], *, coordinates: bool = False
 ) -> Contender:
     return Contender(name, words, lambda _, seed, callers: make(seed, callers), coordinates=coordinates)
 
 
-def _fixed(limit: int) -> Callable[[int, int], Brain]:
+def _fixed(limit: int) -> Callable[[int, int], CallPolicy]:
     return lambda seed, callers: rivals.Fixed(limit, seed, callers)
 
 
-def _article_raised(seed: int, callers: int) -> Brain:
+def _article_raised(seed: int, callers: int) -> CallPolicy:
     return rivals.Article(seed, callers, ceiling=512.0)
 
 

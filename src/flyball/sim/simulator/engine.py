@@ -1,12 +1,12 @@
 """Discrete-event time: clients with endless work, a provider with hidden limits, and whoever decides
 between.
 
-Deterministic: the same scenario, seed and brain give the same run. A brain is anything that says when the
+Deterministic: the same scenario, seed and policy give the same run. A policy is anything that says when the
 next call may start and hears how each one ended; ``controllers.py`` has ours, ``rivals.py`` the others, and
 the oracle sits below: it looks into the provider and starts a call exactly when it would be served.
 
-Clients with one brain between them are coordinated: they take turns. A refused job goes back to the front
-of its client's line, at once or after the time its brain asks for, and is tried again until it is served:
+Clients with one policy between them are coordinated: they take turns. A refused job goes back to the front
+of its client's line, at once or after the time its policy asks for, and is tried again until it is served:
 nobody gains by giving up.
 """
 
@@ -27,7 +27,7 @@ OK = SignalKind.OK
 _SERVED = Signal(OK)
 
 
-class Brain(Protocol):
+class CallPolicy(Protocol):
     """Decides for one client, or for all of them together."""
 
     @property
@@ -56,19 +56,19 @@ class SimulatedProvider:
     def __post_init__(self) -> None:
         self._telling = [rule for rule in self.rules if rule.buckets(0.0)]
 
-    def knock(self, t_s: float, job: Job) -> Signal:
+    def attempt(self, t_s: float, job: Job) -> Signal:
         job.attempts += 1
         for rule in self.rules:
             refusal = rule.refusal(t_s, job)
             if refusal is not None:
                 return self._with_headers(refusal, t_s)
         for rule in self.rules:
-            rule.took(t_s, job)
+            rule.enter(t_s, job)
         return self._with_headers(_SERVED, t_s)
 
     def leave(self, t_s: float, job: Job) -> None:
         for rule in self.rules:
-            rule.left(t_s, job)
+            rule.leave(t_s, job)
 
     def room_at(self, t_s: float, job: Job) -> float:
         return max(rule.room_at(t_s, job) for rule in self.rules)
@@ -151,7 +151,7 @@ class SimulatedRun:
 
 @dataclass(slots=True)
 class _Client:
-    brain: Brain
+    policy: CallPolicy
     work: Iterator[Job]
     again: deque[Job] = field(default_factory=deque)
     """Refused jobs: tried again before anything new."""
@@ -189,19 +189,19 @@ look.
 
 
 class Engine:
-    """Several clients, each with its own brain, or several that share one (coordinated)."""
+    """Several clients, each with its own policy, or several that share one (coordinated)."""
 
     def __init__(
         self,
         provider: SimulatedProvider,
-        clients: Sequence[tuple[Brain, Iterator[Job]]],
+        clients: Sequence[tuple[CallPolicy, Iterator[Job]]],
         *,
         horizon_s: float,
         moments: int = 0,
     ) -> None:
         self._provider, self._horizon_s = provider, horizon_s
-        self._clients = [_Client(brain, work) for brain, work in clients]
-        self._shared = len({id(brain) for brain, _ in clients}) < len(clients)
+        self._clients = [_Client(policy, work) for policy, work in clients]
+        self._shared = len({id(policy) for policy, _ in clients}) < len(clients)
         self._events: list[_Event] = []
         self._count = 0
         self._turn = 0
@@ -233,12 +233,12 @@ class Engine:
         heapq.heappush(self._events, (t_s, self._count, number, what))
 
     def _pump(self, t_s: float, number: int) -> None:
-        """Start what may start. Clients that share a brain take turns."""
+        """Start what may start. Clients that share a policy take turns."""
         for _ in range(10_000):
             chosen = self._turn % len(self._clients) if self._shared else number
             client = self._clients[chosen]
             job = client.job()
-            at_s = client.brain.earliest_start(t_s, job)
+            at_s = client.policy.earliest_start(t_s, job)
             if at_s > t_s:
                 if at_s < client.look_at_s:
                     client.look_at_s = at_s
@@ -247,12 +247,12 @@ class Engine:
             self._turn += 1
             client.take()
             self._start(t_s, chosen, client, job)
-        invariant(False, "a brain starts calls without end")
+        invariant(False, "a policy starts calls without end")
 
     def _start(self, t_s: float, number: int, client: _Client, job: Job) -> None:
         self._waiting -= job.attempts > 0
-        started = client.brain.start(t_s, job)
-        signal = self._provider.knock(t_s, job)
+        started = client.policy.start(t_s, job)
+        signal = self._provider.attempt(t_s, job)
         self._in_flight += 1
         served = signal.kind is OK
         took_s = job.service_s if served else self._provider.reject_s
@@ -276,7 +276,7 @@ class Engine:
             self._rejected += 1
             self._waiting += 1
             self.run.rejected_at_s.append(t_s)
-        wait_s = client.brain.end(call.started, call.job, call.signal, t_s)
+        wait_s = client.policy.end(call.started, call.job, call.signal, t_s)
         if call.signal.kind is OK:
             return
         if wait_s:
@@ -289,7 +289,7 @@ class Engine:
             self._look()
 
     def _look(self) -> None:
-        level = self._clients[0].brain.level if self._shared else sum(c.brain.level for c in self._clients)
+        level = self._clients[0].policy.level if self._shared else sum(c.policy.level for c in self._clients)
         self.run.moments.append(
             Moment(self._next_moment_s, level, self._served, self._in_flight, self._rejected, self._waiting)
         )

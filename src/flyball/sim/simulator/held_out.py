@@ -24,7 +24,7 @@ _HELD_OUT = (
         title="6 to 48 at once, steadily",
         kind=ScenarioKind.HARD,
         words="the seats grow in a straight line over two hours",
-        rules=lambda _, end_s: [Seats(shapes.sampled(lambda t_s: 6 + 42 * t_s / end_s, end_s, 1.0))],
+        rules=lambda _, end_s: [Seats(shapes.sample_steps(lambda t_s: 6 + 42 * t_s / end_s, end_s, 1.0))],
     ),
     Scenario(
         name="square",

@@ -30,10 +30,10 @@ class Rule(Protocol):
     def refusal(self, t_s: float, job: Job) -> Signal | None:
         """Why this job is not served now; None if this rule has nothing against it."""
 
-    def took(self, t_s: float, job: Job) -> None:
+    def enter(self, t_s: float, job: Job) -> None:
         """The job is served from now on."""
 
-    def left(self, t_s: float, job: Job) -> None: ...
+    def leave(self, t_s: float, job: Job) -> None: ...
 
     def room_at(self, t_s: float, job: Job) -> float:
         """When this rule would serve it if nothing else happened; infinity: not before something ends."""
@@ -73,10 +73,10 @@ class Seats:
             return None
         return Signal(SignalKind.THROTTLED, self.retry_after_s)
 
-    def took(self, t_s: float, job: Job) -> None:  # noqa: ARG002
+    def enter(self, t_s: float, job: Job) -> None:  # noqa: ARG002
         self.inside += 1
 
-    def left(self, t_s: float, job: Job) -> None:
+    def leave(self, t_s: float, job: Job) -> None:
         if job.lingers_s > 0:
             heappush(self._stale, t_s + job.lingers_s)
         else:
@@ -148,10 +148,10 @@ class Refilling:
         wait_s = max(1.0, float(int(missing / self.per_s) + 1)) if self.retry_after else None
         return Signal(SignalKind.THROTTLED, wait_s)
 
-    def took(self, t_s: float, job: Job) -> None:  # noqa: ARG002
+    def enter(self, t_s: float, job: Job) -> None:  # noqa: ARG002
         self.level -= self._cost(job)
 
-    def left(self, t_s: float, job: Job) -> None: ...
+    def leave(self, t_s: float, job: Job) -> None: ...
 
     def room_at(self, t_s: float, job: Job) -> float:
         self._advance(t_s)
@@ -192,9 +192,9 @@ class Outages:
     def refusal(self, t_s: float, job: Job) -> Signal | None:  # noqa: ARG002
         return Signal(self.kind) if self.over_at(t_s) is not None else None
 
-    def took(self, t_s: float, job: Job) -> None: ...
+    def enter(self, t_s: float, job: Job) -> None: ...
 
-    def left(self, t_s: float, job: Job) -> None: ...
+    def leave(self, t_s: float, job: Job) -> None: ...
 
     def room_at(self, t_s: float, job: Job) -> float:  # noqa: ARG002
         return self.over_at(t_s) or t_s
@@ -214,9 +214,9 @@ class Flaky:
             return Signal(SignalKind.OVERLOADED)
         return None
 
-    def took(self, t_s: float, job: Job) -> None: ...
+    def enter(self, t_s: float, job: Job) -> None: ...
 
-    def left(self, t_s: float, job: Job) -> None: ...
+    def leave(self, t_s: float, job: Job) -> None: ...
 
     def room_at(self, t_s: float, job: Job) -> float:  # noqa: ARG002
         return t_s
@@ -242,7 +242,7 @@ class Acceleration:
     _best: deque[tuple[float, int]] = field(default_factory=deque)
     """Those that do and could still be the highest, falling."""
 
-    def _allowed(self, t_s: float) -> float:
+    def _allowance(self, t_s: float) -> float:
         while self._young and self._young[0][0] <= t_s - self.window_s / 4:
             peak = self._young.popleft()
             while self._best and self._best[-1][1] <= peak[1]:
@@ -253,13 +253,13 @@ class Acceleration:
         return max(self.free, self.factor * (self._best[0][1] if self._best else 0))
 
     def refusal(self, t_s: float, job: Job) -> Signal | None:  # noqa: ARG002
-        return None if self.inside + 1 <= self._allowed(t_s) else Signal(SignalKind.THROTTLED)
+        return None if self.inside + 1 <= self._allowance(t_s) else Signal(SignalKind.THROTTLED)
 
-    def took(self, t_s: float, job: Job) -> None:  # noqa: ARG002
+    def enter(self, t_s: float, job: Job) -> None:  # noqa: ARG002
         self.inside += 1
         self._young.append((t_s, self.inside))
 
-    def left(self, t_s: float, job: Job) -> None:  # noqa: ARG002
+    def leave(self, t_s: float, job: Job) -> None:  # noqa: ARG002
         self._young.append((t_s, self.inside))
         self.inside -= 1
 

@@ -31,7 +31,7 @@ def worth(result: ScenarioResult, goal: Goal | None) -> float:
     return result.goodput_pct - PRICE * result.judged_waste_pct(goal)
 
 
-def ranked(results: Sequence[ScenarioResult], goal: Goal | None) -> list[ScenarioResult]:
+def ranking(results: Sequence[ScenarioResult], goal: Goal | None) -> list[ScenarioResult]:
     """The best first."""
     return sorted(results, key=lambda result: -worth(result, goal))
 
@@ -58,7 +58,7 @@ def rows(results: Sequence[ScenarioResult], goal: Goal | None) -> list[ReportRow
             f"{result.jain:.3f}",
             CONTENDERS[result.contender].words,
         )
-        for result in ranked(results, goal)
+        for result in ranking(results, goal)
     ]
 
 
@@ -77,7 +77,7 @@ def settings_words(pool: PoolChanges) -> str:
 def advice(scenario: Scenario, results: Sequence[ScenarioResult], changes: PoolChanges) -> list[str]:
     """Which settings to choose here, and why, in sentences."""
     goal = scenario.goal
-    order = ranked(results, goal)
+    order = ranking(results, goal)
     best = next((result for result in order if result.contender in OURS), None)
     if best is None:
         return []
@@ -152,12 +152,12 @@ def matrix(results: Sequence[ScenarioResult]) -> list[list[str]]:
         ["scenario", *contenders],
         *([scenario, *(cell(by_name[scenario, name]) for name in contenders)] for scenario in scenarios),
     ]
-    medians = [medians_of([by_name[scenario, name] for scenario in scenarios]) for name in contenders]
+    medians = [median_scores([by_name[scenario, name] for scenario in scenarios]) for name in contenders]
     table.append(["median", *(f"{goodput:.1f} / {number(waste)}" for goodput, waste in medians)])
     return table
 
 
-def medians_of(results: Sequence[ScenarioResult]) -> tuple[float, float]:
+def median_scores(results: Sequence[ScenarioResult]) -> tuple[float, float]:
     """Goodput and waste over scenarios, of the waste that counts in each."""
     wastes = [result.judged_waste_pct(EVERY_SCENARIO[result.scenario].goal) for result in results]
     return median(result.goodput_pct for result in results), median(wastes)

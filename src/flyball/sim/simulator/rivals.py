@@ -1,4 +1,4 @@
-"""What others do, as brains: written from their published code, with their own defaults.
+"""What others do, as policies: written from their published code, with their own defaults.
 
 Every peer serves 200 callers (over all its processes), each with one job at a time. A refused caller
 sleeps and tries the same job again; ``holds_slot`` says whether it keeps its slot meanwhile. Unless said
@@ -27,7 +27,7 @@ rate is
 
 and never more than twice the measured rate, nor less than 0.5 per second.
 
-koryph's machine governor as it shipped, as a brain to be compared with. It can coordinate processes.
+koryph's machine governor as it shipped, as a policy to be compared with. It can coordinate processes.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class Peer:
         self.running -= 1
         if signal.kind is SignalKind.OK:
             self.calling -= 1
-            self.served(job, t_s, took_s=t_s - sent_s, in_flight=in_flight)
+            self.on_success(job, t_s, took_s=t_s - sent_s, in_flight=in_flight)
             return None
-        self.refused(job, signal, t_s, took_s=t_s - sent_s, in_flight=in_flight)
+        self.on_refusal(job, signal, t_s, took_s=t_s - sent_s, in_flight=in_flight)
         return self.patience_s(job, signal)
 
-    def served(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None: ...
+    def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None: ...
 
-    def refused(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None: ...
+    def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None: ...
 
     def patience_s(self, job: Job, signal: Signal) -> float:
         return retry_delay_s(job.attempts - 1, signal.retry_after_s, self.chance)
@@ -115,11 +115,11 @@ class Article(Peer):
         self._ceiling = ceiling
         self._cut_at_s = -INFINITY
 
-    def served(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         if t_s - self._cut_at_s >= self.COOLDOWN_S:
             self.limit = min(self._ceiling, self.limit + self.STEP)
 
-    def refused(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         self.limit = max(self.FLOOR, self.limit * self.FACTOR)
         self._cut_at_s = t_s
 
@@ -136,11 +136,11 @@ class NetflixAimd(Peer):
     def __init__(self, seed: int = 0, callers: int = CALLERS) -> None:
         super().__init__(20, seed, callers)
 
-    def served(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         if in_flight * 2 >= self.limit:
             self.limit = min(self.MOST, self.limit + 1)
 
-    def refused(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         self.limit = max(self.LEAST, int(self.limit * self.BACKOFF))
 
 
@@ -158,10 +158,10 @@ class NetflixGradient2(Peer):
         self._long_s = 0.0
         self._samples = 0
 
-    def served(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         self._sample(took_s, in_flight)
 
-    def refused(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         self._sample(took_s, in_flight)
 
     def _sample(self, took_s: float, in_flight: int) -> None:
@@ -204,7 +204,7 @@ class Inspect(Peer):
             self._peak = max(self._peak, self.calling)
         return started
 
-    def served(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         if job.attempts > 1 or t_s < self._cooldown_until_s:
             return
         self._clean += 1
@@ -218,7 +218,7 @@ class Inspect(Peer):
             grown = int(self.limit) + max(1, round(self.limit * self.GROWTH))
             self.limit = min(grown if grown < 10 else -(-grown // 5) * 5, self.MOST)
 
-    def refused(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         if signal.kind is not SignalKind.THROTTLED:
             return
         self._clean = self._peak = 0
@@ -267,13 +267,13 @@ class Botocore(Peer):
             self._tokens -= 1.0
         return super().start(t_s, job)
 
-    def served(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
-        self._answered(t_s, throttled=False)
+    def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+        self._adjust_rate(t_s, throttled=False)
 
-    def refused(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
-        self._answered(t_s, throttled=signal.kind is SignalKind.THROTTLED)
+    def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+        self._adjust_rate(t_s, throttled=signal.kind is SignalKind.THROTTLED)
 
-    def _answered(self, t_s: float, *, throttled: bool) -> None:
+    def _adjust_rate(self, t_s: float, *, throttled: bool) -> None:
         self._measure(t_s)
         if throttled:
             self._most = min(self._measured, self._rate) if self._limits else self._measured
@@ -354,13 +354,13 @@ class Koryph(Peer):
             self._trial = job.number
         return super().start(t_s, job)
 
-    def served(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         if job.number == self._trial:
             self._trial = self._open_until_s = None
             self._break_s, self._cuts, self.limit = self.BREAK_S, [], 1
             self._quiet_since_s = t_s
 
-    def refused(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
+    def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None:  # noqa: ARG002
         if signal.kind is not SignalKind.THROTTLED:
             self._trial = None if job.number == self._trial else self._trial
             return
@@ -368,9 +368,9 @@ class Koryph(Peer):
         if job.number == self._trial:
             self._trip(t_s, min(self.BREAK_MAX_S, self._break_s * 2))
         elif self._open_until_s is None:
-            self._throttled(job, t_s)
+            self._count_throttle(job, t_s)
 
-    def _throttled(self, job: Job, t_s: float) -> None:
+    def _count_throttle(self, job: Job, t_s: float) -> None:
         recent = [(at, task) for at, task in self._throttles if t_s - at <= self.BURST_S]
         self._throttles = [*recent, (t_s, job.number)]
         if self.limit <= 1:

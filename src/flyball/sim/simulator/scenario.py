@@ -107,7 +107,7 @@ class Scenario:
     def provider(self, seed: int) -> SimulatedProvider:
         return SimulatedProvider(self.rules(seed, self.horizon_s), self.reject_s)
 
-    def shortened(self, part: float) -> Scenario:
+    def shorten(self, part: float) -> Scenario:
         """The same shape in part of the time."""
         return replace(self, horizon_s=self.horizon_s * part)
 

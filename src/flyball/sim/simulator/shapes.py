@@ -12,7 +12,7 @@ Steps = list[tuple[float, int]]
 Spans = list[tuple[float, float]]
 
 
-def sampled(curve: Callable[[float], float], horizon_s: float, every_s: float) -> Steps:
+def sample_steps(curve: Callable[[float], float], horizon_s: float, every_s: float) -> Steps:
     """A curve as steps of whole seats."""
     steps: Steps = []
     for tick in range(math.ceil(horizon_s / every_s)):
@@ -24,7 +24,9 @@ def sampled(curve: Callable[[float], float], horizon_s: float, every_s: float) -
 
 def wave(middle: float, swing: float, horizon_s: float, *, every_s: float) -> Steps:
     """One sine over the whole horizon: a day."""
-    return sampled(lambda t_s: middle + swing * math.sin(2 * math.pi * t_s / horizon_s), horizon_s, every_s)
+    return sample_steps(
+        lambda t_s: middle + swing * math.sin(2 * math.pi * t_s / horizon_s), horizon_s, every_s
+    )
 
 
 def thirds(first: int, second: int, horizon_s: float) -> Steps:

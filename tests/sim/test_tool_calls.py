@@ -112,7 +112,7 @@ def events(reply: ProviderReply) -> list[Any]:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_anthropic_spells_a_tool_call(stream: bool) -> None:
-    reply = Anthropic().served({**anthropic(), "stream": stream}, number=7)
+    reply = Anthropic().answer({**anthropic(), "stream": stream}, number=7)
     body: Any = reply.body
     assert body["stop_reason"] == "tool_use"
     (block,) = body["content"]
@@ -125,18 +125,18 @@ def test_anthropic_spells_a_tool_call(stream: bool) -> None:
 
 
 def test_chat_completions_spell_a_tool_call() -> None:
-    whole: Any = ChatCompletions().served(chat(), number=7).body
+    whole: Any = ChatCompletions().answer(chat(), number=7).body
     (call,) = whole["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "write"
     assert whole["choices"][0]["finish_reason"] == "tool_calls"
-    *_, said, last = events(ChatCompletions().served({**chat(), "stream": True}, number=7))
+    *_, said, last = events(ChatCompletions().answer({**chat(), "stream": True}, number=7))
     assert said["choices"][0]["delta"]["tool_calls"] == [call]
     assert last["choices"][0]["finish_reason"] == "tool_calls"
 
 
 def test_responses_spell_a_function_and_a_custom_tool() -> None:
-    patch: Any = Responses().served(responses(), number=7).body
-    run: Any = Responses().served({**responses("1"), "stream": True}, number=8)
+    patch: Any = Responses().answer(responses(), number=7).body
+    run: Any = Responses().answer({**responses("1"), "stream": True}, number=8)
     (item,) = patch["output"]
     assert (item["type"], item["input"]) == ("custom_tool_call", PATCH)
     kinds = [each["type"].removeprefix("response.") for each in events(run)]
@@ -147,7 +147,7 @@ def test_responses_spell_a_function_and_a_custom_tool() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_gemini_spells_a_tool_call(stream: bool) -> None:
-    reply = GeminiDialect().served({**gemini(), "stream": stream}, number=7)
+    reply = GeminiDialect().answer({**gemini(), "stream": stream}, number=7)
     piece: Any = events(reply)[0] if stream else reply.body
     (part,) = piece["candidates"][0]["content"]["parts"]
     assert part == {"functionCall": {"name": "write_file", "args": WRITE}}
@@ -162,7 +162,7 @@ def test_a_cut_answer_promises_all_of_it_and_brings_about_half(dialect: Dialect,
     path = "/v1beta/models/m:streamGenerateContent" if stream else "/v1beta/models/m:generateContent"
     path = path if isinstance(dialect, GeminiDialect) else str(getattr(dialect, "path", "/v1/messages"))
     body = json.dumps({"stream": stream, "max_tokens": 10})
-    with Provider(Capacity.of("1"), script="cut", sleep=lambda _: None) as provider:
+    with Provider(Capacity.parse("1"), script="cut", sleep=lambda _: None) as provider:
         host, _, port = provider.url.removeprefix("http://").partition(":")
         first, second = (_asked(host, int(port), path, body) for _ in range(2))
         assert (provider.tally().accepted, provider.tally().inside) == (2, 0)

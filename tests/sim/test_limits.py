@@ -15,7 +15,7 @@ def takes(rule: Rule, t_s: float, job: Job = JOB) -> bool:
     """Knock, and take the seat if it is given."""
     if rule.refusal(t_s, job) is not None:
         return False
-    rule.took(t_s, job)
+    rule.enter(t_s, job)
     return True
 
 
@@ -23,16 +23,16 @@ class TestSeats:
     def test_one_too_many_is_refused_until_one_leaves(self) -> None:
         seats = Seats([(0.0, 2)])
         assert [takes(seats, 0.0) for _ in range(3)] == [True, True, False]
-        seats.left(1.0, JOB)
+        seats.leave(1.0, JOB)
         assert takes(seats, 1.0)
 
     def test_nobody_inside_is_sent_away_when_the_capacity_falls(self) -> None:
         seats = Seats([(0.0, 3), (10.0, 1)])
         assert all(takes(seats, 0.0) for _ in range(3))
-        seats.left(11.0, JOB)
-        seats.left(12.0, JOB)
+        seats.leave(11.0, JOB)
+        seats.leave(12.0, JOB)
         assert not takes(seats, 12.0)
-        seats.left(13.0, JOB)
+        seats.leave(13.0, JOB)
         assert takes(seats, 13.0)
 
     def test_room_comes_with_the_next_step_that_is_high_enough(self) -> None:
@@ -46,7 +46,7 @@ class TestSeats:
         seats = Seats([(0.0, 1)])
         ghost = Job(1, 6.0, 1.0, lingers_s=120.0)
         assert takes(seats, 0.0, ghost)
-        seats.left(6.0, ghost)
+        seats.leave(6.0, ghost)
         assert not takes(seats, 7.0)
         assert seats.room_at(7.0, JOB) == 126.0
         assert takes(seats, 126.0)
@@ -129,7 +129,7 @@ class TestAcceleration:
             while takes(rule, t_s):
                 pass
         for _ in range(9):
-            rule.left(31.0, JOB)
+            rule.leave(31.0, JOB)
         assert rule.refusal(31.0, JOB) is None
         while takes(rule, 200.0):
             pass
