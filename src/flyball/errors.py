@@ -126,7 +126,7 @@ class StoreClosedError(StoreError):
 class Throttled(FlyballError):  # noqa: N818 (said by callers, like StopIteration: news, not a failure of flyball)
     """Raise it inside a slot when the provider said to slow down in a way only you can read.
 
-    ``retry_after_s``: how long it asked you to stay away, if it did; what is no such time counts as none.
+    ``retry_after_s``: how long it asked you to stay away, if it did; what is not such a time counts as none.
     """
 
     def __init__(self, message: str = "throttled", *, retry_after_s: float | None = None) -> None:
@@ -159,7 +159,7 @@ class GitError(FlyballError):
 
 
 class AccountError(FlyballError):
-    """The account that would be used is not the one that was named, or nobody can tell whose it is."""
+    """The account that would be used is not the one that was named, or it cannot be told whose it is."""
 
 
 class InvariantError(FlyballError, AssertionError):

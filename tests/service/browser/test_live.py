@@ -27,7 +27,7 @@ def test_a_lease_comes_and_goes_while_one_watches(browser: Browser, server: Serv
     browser.until(lambda: browser.title == "1 waiting · flyball", "the title")
     first.release()
     browser.until_text("#running", "blog/t-3")
-    browser.until_text("#waiting", "Nobody waits")
+    browser.until_text("#waiting", "Nothing waits")
     assert "shop/t-1" not in browser.text("#running")
     second.release()
 

@@ -1,6 +1,6 @@
 """One persona: a name, a text that goes into the prompt, and a hint of how much thought it takes.
 
-The project's own go first, in the files that people expect them in; whoever has none gets what is bundled:
+The project's own go first, in the files that people expect them in; else what is bundled is used:
 
     .claude/agents/NAME.md     Claude Code finds it there too, as a sub-agent
     .agents/personas/NAME.md   for every runtime
@@ -11,9 +11,9 @@ effort and says nothing about the model; what else its front matter has (``tools
 
 Writing bundled personas into a project, where people can change them.
 
-An installed file carries the hash of what was written (``flyball:`` in its front matter). So a file that
-nobody touched is told from one that somebody made their own: the first is brought up to date, the second
-stays unless a person says otherwise.
+An installed file carries the hash of what was written (``flyball:`` in its front matter). So a file
+that was not touched is told from one that a person changed: the first is brought up to date, the second stays
+unless a person says otherwise.
 """
 
 from __future__ import annotations

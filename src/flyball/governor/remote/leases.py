@@ -210,7 +210,7 @@ class RemoteLeases:
     # -- whose it is --------------------------------------------------------------------------------
 
     def token(self, claim_id: int, asked_at: float, *, about: str = "") -> str:
-        """What proves that a claim is somebody's. ``about``: what else it vouches for."""
+        """What proves whose a claim is. ``about``: what else it vouches for."""
         at = struct.pack(">d", asked_at).hex()
         said = f"{claim_id}:{at}:{about}"
         # A copy of one that has the key: hmac.digest would let other threads in each time.

@@ -88,7 +88,7 @@ function releaseConsequences(lease) {
     ? `Its process (pid ${lease.pid} on ${lease.host}) is dead.`
     : `Whether its process (pid ${lease.pid} on ${lease.host}) still runs cannot be told from here; if it does, the `
       + "pool will run more than its cap.";
-  return `${known} ${counted(lease.slots, "slot")} of ${lease.pool.name} will go to whoever is next in line.`;
+  return `${known} ${counted(lease.slots, "slot")} of ${lease.pool.name} will go to the next in line.`;
 }
 
 /** Ask for a token; `use(value)` tries it. */

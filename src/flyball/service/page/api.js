@@ -1,6 +1,6 @@
 // What the page asks of the server, and what went wrong with it, told apart by whose turn it is:
 //
-//   gone        nobody answers, or something else than flyball does
+//   gone        no answer comes, or something else than flyball does
 //   store       the server answers and cannot read its state (503)
 //   token       a token is needed, or this one is not known (401)
 //   scope       this may not be done with this token, or from here (403)

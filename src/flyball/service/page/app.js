@@ -1,5 +1,5 @@
 // The page, joined together: what the server says goes into one view, and the view is painted. Painting happens at
-// most once a frame, and once a second so that ages and countdowns move; never while nobody looks.
+// most once a frame, and once a second so that ages and countdowns move; never while the page is hidden.
 
 import { actions, enterToken, tryToken } from "./actions.js";
 import { token } from "./api.js";
@@ -29,7 +29,7 @@ const seen = {
 
 const live = new Live({
   link(link) {
-    // What the page shows in another place is only said to whoever listens instead of looking.
+    // What the page shows in another place is only said to screen readers.
     if (link.trouble && link.trouble.kind !== seen.link.trouble?.kind) {
       announce(troubleWords(link.trouble).title, "quiet");
     }
@@ -144,7 +144,7 @@ function viewOf(status) {
     only: known ? only : "",
     many: status.pools.length > 1,
     pools: known ? status.pools.filter((pool) => pool.name === only) : status.pools,
-    // Where no token is needed everybody may act; this page still wants to be told on purpose.
+    // Where no token is needed every visitor may act; this page still wants to be told on purpose.
     admin: token.get() !== "" && seen.caller.scope === "admin",
     filter: byId("filter").value.trim().toLowerCase(),
     range: range([...seen.histories.values()], chosenSpan(), now / 1000),

@@ -94,7 +94,7 @@ export function breaks(samples) {
   return found;
 }
 
-/** One sentence for whoever cannot see the chart. */
+/** One sentence for those who cannot see the chart. */
 export function told(name, samples) {
   const seen = samples.filter((sample) => sample.cap !== null);
   if (!seen.length) return `${name}: nothing recorded yet`;

@@ -27,7 +27,7 @@ const pidColumn = { id: "pid", title: "Pid", number: true, text: (row) => row.pi
 const waiting = new Table("waiting", {
   title: "Waiting",
   key: (ask) => `${ask.pool.name}/${ask.id}`,
-  none: "Nobody waits.",
+  none: "Nothing waits.",
   rowKind: (ask) => (ask.alive === false ? "dead" : ""),
   columns: [
     { id: "place", title: "Place", unseen: true, number: true, always: true, text: (ask) => ask.position || "" },
@@ -158,7 +158,7 @@ export function paintTables(view, doing) {
   hosts.paint(all("hosts").filter((host) => host.pool.hosts.some((one) => !one.here)));
 }
 
-/** Somebody's search, in any part of a name. */
+/** What was searched for, in any part of a name. */
 export function matches(row, filter) {
   return filter === "" || `${row.project ?? ""}/${row.name ?? ""}`.toLowerCase().includes(filter);
 }

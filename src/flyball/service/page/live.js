@@ -7,7 +7,7 @@
 //        +------------------ trouble -----------------+
 //
 // A session asks who we are and how things are first, because the status code says what is wrong, and then listens.
-// Whatever has been shown stays on the page while nobody answers; `link` says how old it is. A stream that says
+// Whatever has been shown stays on the page while the server does not answer; `link` says how old it is. A stream that says
 // nothing for a while is not believed: the state is asked for, and if that fails the session is over.
 
 import { ask, json, sentence, Trouble } from "./api.js";

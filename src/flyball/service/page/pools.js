@@ -56,7 +56,7 @@ function updateCard(card, pool, view) {
   put(made.link, "aria-current", view.only === pool.name ? "true" : null);
   say(made.badge, how.word);
   updateGauge(made.gauge, pool);
-  say(made.waiting, pool.waiting ? `${pool.waiting} waiting` : "nobody waits");
+  say(made.waiting, pool.waiting ? `${pool.waiting} waiting` : "none waiting");
   put(made.waiting, "data-some", pool.waiting > 0);
   const why = [
     how.why, maximumWords(pool), capWords(pool), spacingWords(pool, view.later), throttleWords(pool, view.later),

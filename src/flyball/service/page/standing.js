@@ -1,5 +1,5 @@
 // What a pool's numbers mean, in one word and one sentence: pure, from values of the status to words. The order is
-// the order of urgency: what stops everybody comes before what slows somebody.
+// the order of urgency: what stops all work comes before what slows some of it.
 
 import { amount, counted, span } from "./words.js";
 

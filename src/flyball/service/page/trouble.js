@@ -10,7 +10,7 @@ export function troubleWords({ kind, title, detail }) {
   if (kind === "token") {
     return token.get()
       ? { title: "This token is not accepted here", words: detail || "It may have been revoked. Enter another one." }
-      : { title: "This page needs a token", words: "Whoever runs this server can make one: flyball token add." };
+      : { title: "This page needs a token", words: "The operator of this server can make one: flyball token add." };
   }
   if (kind === "scope") {
     return { title: "This may not be looked at", words: detail || "The token lacks the scope read." };

@@ -52,7 +52,7 @@ export function clock(seconds) {
   return when.toDateString() === new Date().toDateString() ? time : `${dayFormat.format(when)} ${time}`;
 }
 
-/** Somebody's name in "project/name". */
+/** The name in "project/name". */
 export function who(record) {
   return record.project ? `${record.project}/${record.name}` : record.name;
 }
