@@ -102,5 +102,5 @@ def test_noise_never_breaks_a_reader(
 def test_any_error_message_has_a_meaning(text: str, status: int | None, wall_s: float) -> None:
     signal = error_text.signal_of(text, wall_s=wall_s, status=status)
     assert signal.retry_after_s is None or signal.retry_after_s > 0
-    error_text.stated(f"try again at {text}", wall_s=wall_s)
-    error_text.stated(f"retry in {text}", wall_s=wall_s)
+    error_text.stated_wait_s(f"try again at {text}", wall_s=wall_s)
+    error_text.stated_wait_s(f"retry in {text}", wall_s=wall_s)

@@ -18,7 +18,7 @@ used and the moment at which it opens again. Older ones name one window only, an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,14 +33,14 @@ from flyball.runtimes.stream_reader import (
     Event,
     LineReader,
     by_exit,
-    failed,
-    finished,
-    killed,
+    failed_ending,
+    finished_ending,
     killed_by,
-    session_gone,
+    killed_ending,
+    session_gone_ending,
     status,
     text_of,
-    unknown,
+    unknown_ending,
     word,
 )
 
@@ -49,18 +49,13 @@ SCOPES = {"five_hour": "5h", "seven_day": "7d", "seven_day_opus": "7d opus", "se
 
 def reports_in(info: Mapping[str, Any], *, wall_s: float) -> dict[str, UsageReport]:
     """By the window's name; nothing that cannot be believed."""
-    found = {report.name: report for report in _named(info, wall_s)}
     several = info.get("unifiedWindows")
-    for name, window in several.items() if isinstance(several, Mapping) else ():
+    windows = [(info.get("rateLimitType"), info), *(several.items() if isinstance(several, Mapping) else ())]
+    found = {}
+    for name, window in windows:
         if isinstance(window, Mapping) and (report := _report(name, window, wall_s)) is not None:
             found[report.name] = report
     return found
-
-
-def _named(info: Mapping[str, Any], wall_s: float) -> Iterator[UsageReport]:
-    name = info.get("rateLimitType")
-    if isinstance(name, str) and (report := _report(name, info, wall_s)) is not None:
-        yield report
 
 
 def _report(name: object, window: Mapping[str, Any], wall_s: float) -> UsageReport | None:
@@ -181,13 +176,13 @@ class ClaudeReader(LineReader):
         if found is None:
             return
         self._streaming = True
-        self._worked("")
+        self._note_work("")
         self._answer = line
         self._error_name = None
         message, before = found.message, self._message
         if message.id != self._turn_id and found.parent_tool_use_id is None:
             self._turn_id = message.id
-            self._took_turn()
+            self._count_turn()
         if before is not None and before.id != message.id and before.usage is not None:
             self._done_tokens += before.usage.tokens()
         # The same message comes once per block, each time with the usage so far.
@@ -220,7 +215,7 @@ class ClaudeReader(LineReader):
         elif kind == "assistant":
             self._assistant_error(event, line)
         elif kind == "result":
-            self._ended_turn(event)
+            self._end_turn(event)
 
     def _system(self, event: _Line) -> None:
         if event.subtype == "init":
@@ -231,7 +226,7 @@ class ClaudeReader(LineReader):
         elif event.subtype == "permission_denied":
             tool = word(event.tool_name) or "a tool"
             asked = _asked_of(self._answer, event.tool_use_id)
-            self._denied(f"{tool}: {asked}" if asked else tool)
+            self._note_denial(f"{tool}: {asked}" if asked else tool)
         elif event.subtype == "api_retry":
             code = status(event.error_status)
             self._activity = f"trying again after {code or 'an error'}"
@@ -239,7 +234,7 @@ class ClaudeReader(LineReader):
             delay_s = sensible_s((number(event.retry_delay_ms) or 0.0) / 1000)
             if event.attempt == 1 and delay_s is not None and delay_s >= _FIRST_BACKOFF_S:
                 signal = replace(signal, retry_after_s=delay_s)
-            self._heard(signal)
+            self._note_signal(signal)
 
     def _rate_limit(self, info: Any) -> None:
         if not isinstance(info, dict):
@@ -251,11 +246,11 @@ class ClaudeReader(LineReader):
         if info.get("status") == "rejected" and not info.get("isUsingOverage"):
             self._resets_at = number(info.get("resetsAt"))
             self._window = scope
-            self._heard(
+            self._note_signal(
                 Signal(SignalKind.WINDOW_USED_UP, left_s, f"{named or 'usage'} window rejected", scope)
             )
         elif info.get("status") == "allowed_warning":
-            self._heard(
+            self._note_signal(
                 Signal(SignalKind.NEAR_LIMIT, None, f"{named or 'usage'} window nearly used up", scope)
             )
 
@@ -267,26 +262,26 @@ class ClaudeReader(LineReader):
             return
         self._error_name = name
         signal = self._signal(
-            name, status(event.api_error_status), word(event.api_error_type), _said(event.message)
+            name, status(event.api_error_status), word(event.api_error_type), _message_text(event.message)
         )
-        self._heard(signal)
+        self._note_signal(signal)
 
-    def _ended_turn(self, event: _Line) -> None:
+    def _end_turn(self, event: _Line) -> None:
         self._result = event
         if _is_session_gone(event):
             # It names one that it has just made up.
             self._session = None
-        self._spent(event)
+        self._count_cost(event)
         if isinstance(event.usage, dict):
             usage = _usage.read(msgspec.json.encode(event.usage))
             self._tokens = usage.tokens() if usage is not None else self._tokens
             self._counted = usage is not None
         if _is_error(event):
-            self._heard(self._result_signal(event))
+            self._note_signal(self._result_signal(event))
         else:
-            self._worked("done")
+            self._note_work("done")
 
-    def _spent(self, event: _Line) -> None:
+    def _count_cost(self, event: _Line) -> None:
         """What this run cost: the total of one that was resumed has its session's earlier cost in it."""
         models = event.model_usage_since_last_result
         if isinstance(models, dict):
@@ -295,38 +290,42 @@ class ClaudeReader(LineReader):
         elif event.total_cost_usd is not None:
             self._cost_usd = number(event.total_cost_usd)
 
-    def _judged(self, exit_code: int | None) -> Ending:
+    def _judge(self, exit_code: int | None) -> Ending:
         if self._result is not None:
             return self._by_result(self._result, exit_code)
         number_of_signal = killed_by(exit_code)
         if number_of_signal is not None:
-            return killed(number_of_signal)
+            return killed_ending(number_of_signal)
         if self._streaming:
             if exit_code == 0:
-                return killed(None)
-            return unknown("its output ends before its result") if exit_code is None else by_exit(exit_code)
+                return killed_ending(None)
+            return (
+                unknown_ending("its output ends before its result")
+                if exit_code is None
+                else by_exit(exit_code)
+            )
         return self._by_text(exit_code)
 
     def _by_result(self, event: _Line, exit_code: int | None) -> Ending:
         if _is_aborted(event, exit_code):
-            return killed(killed_by(exit_code))
+            return killed_ending(killed_by(exit_code))
         if _is_session_gone(event):
-            return session_gone(error_text.detail(_message(event), None))
+            return session_gone_ending(error_text.detail(_message(event), None))
         if _is_error(event):
             return self._by_signal(self._result_signal(event), message=_message(event))
         if exit_code and killed_by(exit_code) is None:
-            return failed(f"it said it is done and exited with status {exit_code}")
-        return replace(finished(), last_words=event.result if isinstance(event.result, str) else "")
+            return failed_ending(f"it said it is done and exited with status {exit_code}")
+        return replace(finished_ending(), last_words=event.result if isinstance(event.result, str) else "")
 
     def _by_text(self, exit_code: int | None) -> Ending:
         text = text_of(self._last_text).strip()
         if exit_code == 0 and text == _ABORTED_TEXT and self._text_lines == 1:
-            return killed(None)
+            return killed_ending(None)
         if not exit_code or not text.replace("\u2019", "'").startswith(_TEXT_ERRORS):
             shown = error_text.detail(text, None)
-            return failed(shown) if exit_code and shown else by_exit(exit_code)
+            return failed_ending(shown) if exit_code and shown else by_exit(exit_code)
         signal = error_text.signal_of(text, wall_s=self._wall_s)
-        self._heard(signal)
+        self._note_signal(signal)
         return self._by_signal(signal)
 
     def _result_signal(self, event: _Line) -> Signal:
@@ -373,7 +372,7 @@ def _message(event: _Line) -> str:
     return word(event.subtype) or ""
 
 
-def _said(message: Any) -> str:
+def _message_text(message: Any) -> str:
     """The text of a synthetic message."""
     content = message.get("content") if isinstance(message, dict) else None
     first = content[0] if isinstance(content, list) and content else None

@@ -25,13 +25,13 @@ from flyball.runtimes.stream_reader import (
     Event,
     LineReader,
     by_exit,
-    failed,
-    finished,
-    killed,
+    failed_ending,
+    finished_ending,
     killed_by,
-    session_gone,
+    killed_ending,
+    session_gone_ending,
     text_of,
-    unknown,
+    unknown_ending,
     word,
 )
 
@@ -96,11 +96,11 @@ class CodexReader(LineReader):
         end = line.find(b'"', at + len(_TYPE), at + 60)
         kind = text_of(line[at + len(_TYPE) : end]) if 0 <= at < end else "item"
         if kind != "error":
-            self._worked(kind.replace("_", " "))
+            self._note_work(kind.replace("_", " "))
         if kind == "agent_message" and line.startswith(_DONE):
             self._said = line
         if kind not in _WORDS and line.startswith(_DONE):
-            self._took_turn()
+            self._count_turn()
 
     def _rare_line(self, line: bytes) -> None:
         event = _event.read(line)
@@ -114,22 +114,20 @@ class CodexReader(LineReader):
             self._in_turn, self._completed, self._failure = True, False, None
         elif kind == "turn.completed":
             self._in_turn, self._completed = False, True
-            self._worked("done")
-            self._took_turn()
-            self._count(event.usage)
+            self._note_work("done")
+            self._count_turn()
+            if isinstance(event.usage, dict):
+                used = _usage.read(msgspec.json.encode(event.usage))
+                self._tokens = Tokens(used.input_tokens, used.output_tokens) if used else self._tokens
         elif kind == "turn.failed":
             self._in_turn = False
-            self._failure = _message(event.error) or "the turn failed"
-            self._heard(self._signal(self._failure))
+            error = event.error.get("message") if isinstance(event.error, dict) else event.error
+            self._failure = word(error) or "the turn failed"
+            self._note_signal(self._signal(self._failure))
         elif kind == "error" and isinstance(event.message, str):
             retry = _RETRY.match(event.message)
             self._activity = "trying again" if retry else "an error"
-            self._heard(self._signal(retry[1] if retry else event.message))
-
-    def _count(self, usage: Any) -> None:
-        if isinstance(usage, dict):
-            found = _usage.read(msgspec.json.encode(usage))
-            self._tokens = Tokens(found.input_tokens, found.output_tokens) if found else self._tokens
+            self._note_signal(self._signal(retry[1] if retry else event.message))
 
     def _stderr_line(self, line: bytes) -> None:
         stripped = line.strip()
@@ -145,49 +143,45 @@ class CodexReader(LineReader):
             elif key == "model" and self._model is None:
                 self._model = value.strip() or None
 
-    def _judged(self, exit_code: int | None) -> Ending:
+    def _judge(self, exit_code: int | None) -> Ending:
         if self._failure is not None:
             return self._by_signal(self._signal(self._failure))
         number = killed_by(exit_code)
         if self._completed:
             if exit_code and number is None:
-                return failed(f"it said it is done and exited with status {exit_code}")
-            return replace(finished(), last_words=self._last_words())
+                return failed_ending(f"it said it is done and exited with status {exit_code}")
+            event = _event.read(self._said)
+            item = event.item if event is not None else None
+            last_words = word(item.get("text")) if isinstance(item, dict) else None
+            return replace(finished_ending(), last_words=last_words or "")
         if number is not None:
-            return killed(number)
+            return killed_ending(number)
         if self._streaming:
             if exit_code is None:
-                return unknown("its output ends before its turn did")
+                return unknown_ending("its output ends before its turn did")
             if self._in_turn and exit_code in (0, _INTERRUPTED):
-                return killed(None)
+                return killed_ending(None)
             return by_exit(exit_code)
         return self._by_text(exit_code)
-
-    def _last_words(self) -> str:
-        event = _event.read(self._said)
-        item = event.item if event is not None else None
-        return word(item.get("text")) or "" if isinstance(item, dict) else ""
 
     def _by_text(self, exit_code: int | None) -> Ending:
         text = text_of(self._last_stderr)
         if exit_code == _INTERRUPTED and text.strip() == "turn interrupted":
-            return killed(None)
+            return killed_ending(None)
         if exit_code and text.startswith("Error: "):
             # It never came to a turn: a session that is not there, a setting it does not know.
             gone = any(said in text for said in _NO_SESSION)
-            return (session_gone if gone else failed)(error_text.detail(text.removeprefix("Error: "), None))
+            return (session_gone_ending if gone else failed_ending)(
+                error_text.detail(text.removeprefix("Error: "), None)
+            )
         if not exit_code or not text.startswith("ERROR: "):
             return by_exit(exit_code)
         signal = self._signal(text.removeprefix("ERROR: "))
-        self._heard(signal)
+        self._note_signal(signal)
         return self._by_signal(signal)
 
     def _signal(self, message: str) -> Signal:
         return error_text.signal_of(message, wall_s=self._wall_s, own=_OWN_WORDS)
-
-
-def _message(error: Any) -> str | None:
-    return word(error.get("message")) if isinstance(error, dict) else word(error)
 
 
 def _toml(value: str) -> str:

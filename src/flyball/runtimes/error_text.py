@@ -44,12 +44,12 @@ def until(epoch_s: float | None, *, wall_s: float) -> float | None:
     return sensible_s(epoch_s - wall_s) if epoch_s is not None else None
 
 
-def stated(text: str, *, wall_s: float) -> float | None:
+def stated_wait_s(text: str, *, wall_s: float) -> float | None:
     """The wait that a message names, as a span, a date or a time of day.
 
-    >>> stated("Please try again in 1m30s.", wall_s=0.0)
+    >>> stated_wait_s("Please try again in 1m30s.", wall_s=0.0)
     90.0
-    >>> stated("You will regain access on 1970-01-02 at 00:00 UTC.", wall_s=0.0)
+    >>> stated_wait_s("You will regain access on 1970-01-02 at 00:00 UTC.", wall_s=0.0)
     86400.0
     """
     reset = _RESETS_IN.search(text)
@@ -136,16 +136,19 @@ def signal_of(
     text = text[:TEXT_LIMIT]
     bare = _ADDRESS.sub(" ", text)
     plain = bare.replace("\u2019", "'").lower()
-    code = status if status is not None else _status_in(bare)
-    found = _answered(code, headers, body if body is not None else _body_in(text), wall_s)
+    named = _STATUS.search(bare) if status is None else None
+    code = int(named[1]) if named else status
+    found = _http_signal(code, headers, body if body is not None else _body_in(text), wall_s)
     if status is None and code is not None:
         found = replace(found, certainty=Certainty.WORDED)
-    worded = _worded(plain, own or {})
+    worded = _kind_in(plain, own or {})
     room = _OPEN_TO_SPENT if worded in _SPENT else frozenset({SignalKind.UNKNOWN})
     if worded is not None and found.kind in room:
         found = replace(found, kind=worded, certainty=Certainty.WORDED)
-    wait_s = found.retry_after_s if found.retry_after_s is not None else stated(text, wall_s=wall_s)
-    scope = (_window_in(plain) or found.scope) if found.kind in _SPENT else found.scope
+    wait_s = found.retry_after_s if found.retry_after_s is not None else stated_wait_s(text, wall_s=wall_s)
+    scope = found.scope
+    if found.kind in _SPENT:
+        scope = next((scope for pattern, scope in _SCOPES if pattern.search(plain)), "") or scope
     return replace(found, retry_after_s=wait_s, scope=scope, detail=detail(_message_in(text), code))
 
 
@@ -157,7 +160,7 @@ def detail(text: str, status: int | None) -> str:
     return line if len(line) <= DETAIL_LIMIT else line[: DETAIL_LIMIT - 3] + "..."
 
 
-def _answered(status: int | None, headers: Mapping[str, str] | None, body: Body, wall_s: float) -> Signal:
+def _http_signal(status: int | None, headers: Mapping[str, str] | None, body: Body, wall_s: float) -> Signal:
     unknown = Signal(SignalKind.UNKNOWN, certainty=Certainty.GUESSED)
     if status is not None:
         return from_http(status, headers, body, wall_s=wall_s)
@@ -165,11 +168,6 @@ def _answered(status: int | None, headers: Mapping[str, str] | None, body: Body,
         return unknown
     named = from_http(_UNNAMED, headers, body, wall_s=wall_s)
     return unknown if named.kind is SignalKind.CLIENT_ERROR else named
-
-
-def _status_in(text: str) -> int | None:
-    found = _STATUS.search(text)
-    return int(found[1]) if found else None
 
 
 def _body_in(text: str) -> str | None:
@@ -185,11 +183,7 @@ def _message_in(text: str) -> str:
     return error.message if error is not None and error.message else text
 
 
-def _window_in(plain: str) -> str:
-    return next((scope for pattern, scope in _SCOPES if pattern.search(plain)), "")
-
-
-def _worded(plain: str, own: Words) -> SignalKind | None:
+def _kind_in(plain: str, own: Words) -> SignalKind | None:
     for words in (own, _SPENT_WORDS):
         for phrase, kind in words.items():
             if phrase in plain:

@@ -26,14 +26,14 @@ from flyball.runtimes.stream_reader import (
     Event,
     LineReader,
     by_exit,
-    failed,
-    finished,
-    killed,
+    failed_ending,
+    finished_ending,
     killed_by,
-    session_gone,
+    killed_ending,
+    session_gone_ending,
     status,
     text_of,
-    unknown,
+    unknown_ending,
     word,
 )
 
@@ -100,19 +100,22 @@ class GeminiReader(LineReader):
         if line.startswith(_MESSAGE):
             self._streaming = True
             if b'"role":"assistant"' in line[:200]:
-                self._worked("writing")
+                self._note_work("writing")
                 if not self._answering:
-                    self._began_answer()
-                self._saying(line)
+                    self._begin_answer()
+                # An answer comes in pieces; kept as they are, since they are hardly ever asked for.
+                self._said_size += len(line)
+                if self._said_size <= _JSON_LIMIT:
+                    self._said.append(line)
         elif line.startswith(_TOOL_USE):
             self._streaming = True
-            self._worked("tool")
+            self._note_work("tool")
             if not self._answering:
-                self._began_answer()
+                self._begin_answer()
         elif line.startswith(_TOOL_RESULT):
             self._streaming = True
             self._answering = False
-            self._worked("tool")
+            self._note_work("tool")
         elif line.startswith(b'{"'):
             self._rare_line(line)
         elif line.rstrip() == b"{":
@@ -121,22 +124,10 @@ class GeminiReader(LineReader):
             self._object.add(line)
         self._printed = True
 
-    def _began_answer(self) -> None:
+    def _begin_answer(self) -> None:
         self._answering = True
         self._said, self._said_size = [], 0
-        self._took_turn()
-
-    def _saying(self, line: bytes) -> None:
-        """An answer comes in pieces; kept as they are, since they are hardly ever asked for."""
-        self._said_size += len(line)
-        if self._said_size <= _JSON_LIMIT:
-            self._said.append(line)
-
-    def _last_words(self, event: _Line) -> str:
-        if isinstance(event.response, str):
-            return event.response
-        pieces = (_event.read(line) for line in self._said)
-        return "".join(word(each.content) or "" for each in pieces if each is not None)
+        self._count_turn()
 
     def progress(self) -> Progress:
         """A session is saved with its first answer; before that there is nothing to go on with."""
@@ -159,9 +150,9 @@ class GeminiReader(LineReader):
             self._result = event
             self._count(event.stats)
             if event.status == "error":
-                self._heard(self._signal(self._error_text(event), None))
+                self._note_signal(self._signal(self._error_text(event), None))
             else:
-                self._worked("done")
+                self._note_work("done")
 
     def _error_text(self, event: _Line) -> str:
         message = event.error.get("message") if isinstance(event.error, dict) else None
@@ -224,24 +215,24 @@ class GeminiReader(LineReader):
             self._fatal = ""
         elif _FATAL.match(first):
             self._fatal = _REPORT.sub("", text)
-        self._heard(self._signal(text, None))
+        self._note_signal(self._signal(text, None))
 
     # -- the ending -------------------------------------------------------------------------------
 
-    def _judged(self, exit_code: int | None) -> Ending:
+    def _judge(self, exit_code: int | None) -> Ending:
         self._close_block()
         self._read_objects()
         if self._result is not None:
             return self._by_result(self._result, exit_code)
         number_of_signal = killed_by(exit_code)
         if number_of_signal is not None:
-            return killed(number_of_signal)
+            return killed_ending(number_of_signal)
         if self._streaming:
             if exit_code == 0:
-                return killed(None)
+                return killed_ending(None)
             if exit_code is None:
-                return unknown("its output ends before its result")
-            return self._exited(exit_code)
+                return unknown_ending("its output ends before its result")
+            return self._judge_exit(exit_code)
         return self._by_text(exit_code)
 
     def _read_objects(self) -> None:
@@ -257,41 +248,51 @@ class GeminiReader(LineReader):
     def _by_result(self, event: _Line, exit_code: int | None) -> Ending:
         if event.status == "success":
             if exit_code and killed_by(exit_code) is None:
-                return failed(f"it said it is done and exited with status {exit_code}")
-            return replace(finished(), last_words=self._last_words(event))
+                return failed_ending(f"it said it is done and exited with status {exit_code}")
+            last_words = event.response
+            if not isinstance(last_words, str):
+                pieces = (_event.read(line) for line in self._said)
+                last_words = "".join(word(each.content) or "" for each in pieces if each is not None)
+            return replace(finished_ending(), last_words=last_words)
         text = self._error_text(event)
         code = event.error.get("code") if isinstance(event.error, dict) else None
         return self._by_error(text, status(code) or _STATUS_BY_EXIT.get(exit_code or 0))
 
     def _by_text(self, exit_code: int | None) -> Ending:
         if exit_code == 0 and self._printed and not self._last_error:
-            return finished()
+            return finished_ending()
         if self._fatal and exit_code:
             return self._by_error(self._fatal, _STATUS_BY_EXIT.get(exit_code))
         if self._last_error:
             return self._by_error(self._last_error, _STATUS_BY_EXIT.get(exit_code or 0))
         if exit_code == 0:
             # An empty answer is told of on stderr; without having seen it nothing can be said.
-            return killed(None) if self._stderr_seen else unknown("it exited with 0 and printed nothing")
-        return self._exited(exit_code)
+            return (
+                killed_ending(None)
+                if self._stderr_seen
+                else unknown_ending("it exited with 0 and printed nothing")
+            )
+        return self._judge_exit(exit_code)
 
     def _by_error(self, text: str, code: int | None) -> Ending:
         if _HIDDEN in text and code is None:
-            return unknown("the model's stream broke off and nothing says why")
+            return unknown_ending("the model's stream broke off and nothing says why")
         signal = self._signal(text, code)
-        self._heard(signal)
+        self._note_signal(signal)
         return self._by_signal(signal)
 
-    def _exited(self, exit_code: int | None) -> Ending:
+    def _judge_exit(self, exit_code: int | None) -> Ending:
         code = _STATUS_BY_EXIT.get(exit_code or 0)
         if code is None:
             plain = by_exit(exit_code)
             if self._printed or not self._start_error or plain.end is not End.FAILED:
                 return plain
-            return (session_gone if self._start_error.startswith(_NO_SESSION) else failed)(self._start_error)
+            return (session_gone_ending if self._start_error.startswith(_NO_SESSION) else failed_ending)(
+                self._start_error
+            )
         read = error_text.signal_of("", wall_s=self._wall_s, status=code)
         signal = replace(read, detail=f"HTTP {code} by its exit status", certainty=Certainty.GUESSED)
-        self._heard(signal)
+        self._note_signal(signal)
         return self._by_signal(signal)
 
     def _signal(self, text: str, code: int | None) -> Signal:

@@ -25,14 +25,14 @@ from flyball.runtimes.stream_reader import (
     Event,
     LineReader,
     by_exit,
-    failed,
-    finished,
-    killed,
+    failed_ending,
+    finished_ending,
     killed_by,
-    session_gone,
+    killed_ending,
+    session_gone_ending,
     status,
     text_of,
-    unknown,
+    unknown_ending,
     word,
 )
 
@@ -83,29 +83,29 @@ class OpencodeReader(LineReader):
         self._printed = True
         if self._session is not None:
             if line.startswith(_TEXT):
-                self._answered("writing")
+                self._note_answer("writing")
                 self._said = line if line.startswith(_TEXT[0]) else self._said
                 return
             if line.startswith(_TOOL):
-                self._answered(f"tool {text_of(_after(line, _TOOL_NAME)) or 'use'}")
+                self._note_answer(f"tool {text_of(_after(line, _TOOL_NAME)) or 'use'}")
                 return
             if line.startswith(_STEP_START):
-                self._began_step(line)
+                self._begin_step(line)
                 return
         if line.startswith(b"{"):
             self._rare_line(line)
 
-    def _began_step(self, line: bytes) -> None:
+    def _begin_step(self, line: bytes) -> None:
         """Trying again after a stream that broke off begins the same step once more."""
         self._reason = None
         message = _after(line, _MESSAGE)
         if message != self._step:
             self._step = message
-            self._took_turn()
+            self._count_turn()
 
-    def _answered(self, activity: str) -> None:
+    def _note_answer(self, activity: str) -> None:
         self._failure = None
-        self._worked(activity)
+        self._note_work(activity)
 
     def _rare_line(self, line: bytes) -> None:
         event = _event.read(line)
@@ -115,15 +115,15 @@ class OpencodeReader(LineReader):
         self._session = word(event.sessionID) or self._session
         if event.type == "error" and isinstance(event.error, dict):
             self._failure = event.error
-            self._heard(self._signal(event.error))
+            self._note_signal(self._signal(event.error))
         elif event.type == "step_start":
-            self._began_step(line)
+            self._begin_step(line)
         elif event.type == "step_finish" and isinstance(event.part, dict):
-            self._answered("thinking")
+            self._note_answer("thinking")
             self._reason = word(event.part.get("reason")) or ""
             self._count(event.part)
         elif event.type in ("text", "reasoning", "tool_use"):
-            self._answered("writing")
+            self._note_answer("writing")
 
     def _count(self, part: Mapping[str, Any]) -> None:
         cost = number(part.get("cost"))
@@ -148,36 +148,38 @@ class OpencodeReader(LineReader):
         if asked:
             self._refused = error_text.detail(asked[1], None)
 
-    def _judged(self, exit_code: int | None) -> Ending:
+    def _judge(self, exit_code: int | None) -> Ending:
         if self._failure is not None:
             return self._by_signal(self._signal(self._failure))
         number_of_signal = killed_by(exit_code)
         if number_of_signal is not None:
-            return killed(number_of_signal)
+            return killed_ending(number_of_signal)
         if self._streaming:
             return self._by_last_step(exit_code)
         if exit_code and self._text_error == _NO_SESSION:
-            return session_gone(_NO_SESSION)
+            return session_gone_ending(_NO_SESSION)
         if exit_code and self._text_error:
             signal = error_text.signal_of(self._text_error, wall_s=self._wall_s)
-            self._heard(signal)
+            self._note_signal(signal)
             return self._by_signal(signal)
         return by_exit(exit_code)
 
     def _by_last_step(self, exit_code: int | None) -> Ending:
         done = self._reason is not None and self._reason not in _UNFINISHED
         if exit_code is None:
-            return self._done() if done else unknown("its output ends in the middle of a step")
+            return self._done_ending() if done else unknown_ending("its output ends in the middle of a step")
         if exit_code:
-            return failed(f"it exited with status {exit_code}")
+            return failed_ending(f"it exited with status {exit_code}")
         if self._refused and not done:
-            return failed(f"it stopped because nobody could permit it: {self._refused}")
-        return self._done() if done else unknown("it exited with 0 in the middle of its work")
+            return failed_ending(f"it stopped because nobody could permit it: {self._refused}")
+        return self._done_ending() if done else unknown_ending("it exited with 0 in the middle of its work")
 
-    def _done(self) -> Ending:
+    def _done_ending(self) -> Ending:
         event = _event.read(self._said)
         part = event.part if event is not None else None
-        return replace(finished(), last_words=word(part.get("text")) or "" if isinstance(part, dict) else "")
+        return replace(
+            finished_ending(), last_words=word(part.get("text")) or "" if isinstance(part, dict) else ""
+        )
 
     def _signal(self, error: Mapping[str, Any]) -> Signal:
         found = error.get("data")

@@ -1,8 +1,8 @@
 """What every reader of lines shares: splitting, episodes, the words of an ending.
 
 A runtime's own reader says what one line means (``_line``, ``_stderr_line``) and how it all ended
-(``_judged``); it calls ``_heard`` for every provider's error it is told of and ``_worked`` for every sign of
-work.
+(``_judge``); it calls ``_note_signal`` for every provider's error it is told of and ``_note_work`` for every
+sign of work.
 
 An episode begins with the first limiting signal and ends with the first sign of work. Within it a kind is
 told once, and a plain throttle is not told at all once something more precise was: runtimes follow "your
@@ -146,13 +146,13 @@ class LineReader:
         for line in self._out.feed(chunk):
             if line:
                 line_of(line)
-        return self._taken()
+        return self._take_signals()
 
     def feed_stderr(self, chunk: bytes, *, wall_s: float) -> list[Signal]:
         self._see(chunk, wall_s)
         for line in self._err.feed(chunk):
             self._stderr_line(line)
-        return self._taken()
+        return self._take_signals()
 
     def progress(self) -> Progress:
         return Progress(
@@ -174,7 +174,7 @@ class LineReader:
         for line in self._err.rest():
             self._stderr_line(line)
         silent = self._active_at is None
-        ending = self._exited(exit_code) if silent else self._judged(exit_code)
+        ending = self._judge_exit(exit_code) if silent else self._judge(exit_code)
         reason = ending.reason
         if ending.end is End.KILLED and not LIMITING.isdisjoint(self._episode):
             reason += " while the provider held it up"
@@ -182,7 +182,7 @@ class LineReader:
 
     # -- for the runtimes -------------------------------------------------------------------------
 
-    def _heard(self, signal: Signal) -> None:
+    def _note_signal(self, signal: Signal) -> None:
         """The provider said no. Passes it on if this episode has not told it yet."""
         kind = signal.kind
         if kind not in _LIVE:
@@ -197,19 +197,19 @@ class LineReader:
         self._episode[kind] = Told(signal, self._wall_s, not self._ended)
         self._signals.append(signal)
 
-    def _worked(self, activity: str) -> None:
+    def _note_work(self, activity: str) -> None:
         """A sign of work: whatever throttled it is over. That a limit is near stays true."""
         self._activity = activity
         if self._episode:
             near = self._episode.get(SignalKind.NEAR_LIMIT)
             self._episode = {SignalKind.NEAR_LIMIT: near} if near else {}
 
-    def _denied(self, words: str) -> None:
+    def _note_denial(self, words: str) -> None:
         """It was not permitted to do something. The first ones are kept: an agent may try for ever."""
         if len(self._denials) < _DENIALS_KEPT:
             self._denials[" ".join(words.split())[:_DENIAL_CHARACTERS]] = None
 
-    def _took_turn(self) -> None:
+    def _count_turn(self) -> None:
         self._turns = (self._turns or 0) + 1
 
     def _by_signal(self, signal: Signal, *, message: str = "") -> Ending:
@@ -219,7 +219,9 @@ class LineReader:
             signal = precise.signal
         if signal.kind not in LIMITING:
             meant = signal if signal.kind is not SignalKind.UNKNOWN else None
-            return failed(error_text.detail(message, None) or signal.detail or "it reported an error", meant)
+            return failed_ending(
+                error_text.detail(message, None) or signal.detail or "it reported an error", meant
+            )
         known = self._episode.get(signal.kind)
         if known is not None and known.signal.retry_after_s is not None:
             signal = replace(signal, retry_after_s=self._left_s(known))
@@ -239,7 +241,7 @@ class LineReader:
         if chunk:
             self._active_at = wall_s
 
-    def _taken(self) -> list[Signal]:
+    def _take_signals(self) -> list[Signal]:
         signals, self._signals = self._signals, []
         return signals
 
@@ -251,10 +253,10 @@ class LineReader:
     def _stderr_line(self, line: bytes) -> None:
         """Most runtimes say nothing of meaning there."""
 
-    def _judged(self, exit_code: int | None) -> Ending:
+    def _judge(self, exit_code: int | None) -> Ending:
         raise NotImplementedError
 
-    def _exited(self, exit_code: int | None) -> Ending:
+    def _judge_exit(self, exit_code: int | None) -> Ending:
         """The ending of a run whose output was not read."""
         return by_exit(exit_code)
 
@@ -262,13 +264,13 @@ class LineReader:
 def by_exit(exit_code: int | None) -> Ending:
     """An ending judged by its exit status alone."""
     if exit_code is None:
-        return unknown("nothing it said tells, and its exit status is not known")
+        return unknown_ending("nothing it said tells, and its exit status is not known")
     number = killed_by(exit_code)
     if number is not None:
-        return killed(number)
+        return killed_ending(number)
     if exit_code == 0:
         return Ending(end=End.FINISHED, reason="it exited with status 0")
-    return failed(f"it exited with status {exit_code}")
+    return failed_ending(f"it exited with status {exit_code}")
 
 
 def killed_by(exit_code: int | None) -> int | None:
@@ -281,23 +283,23 @@ def killed_by(exit_code: int | None) -> int | None:
     return number if number in _ENDING_SIGNALS else None
 
 
-def finished() -> Ending:
+def finished_ending() -> Ending:
     return Ending(end=End.FINISHED, reason="it said it is done")
 
 
-def failed(reason: str, signal: Signal | None = None) -> Ending:
+def failed_ending(reason: str, signal: Signal | None = None) -> Ending:
     return Ending(end=End.FAILED, reason=reason, signal=signal)
 
 
-def session_gone(reason: str) -> Ending:
+def session_gone_ending(reason: str) -> Ending:
     return Ending(end=End.FAILED, reason=reason, session_gone=True)
 
 
-def unknown(reason: str) -> Ending:
+def unknown_ending(reason: str) -> Ending:
     return Ending(end=End.UNKNOWN, reason=reason)
 
 
-def killed(number: int | None) -> Ending:
+def killed_ending(number: int | None) -> Ending:
     """``number`` is None where only the missing end tells of it."""
     if number is None:
         return Ending(end=End.KILLED, reason="it stopped in the middle of its work, as if interrupted")
