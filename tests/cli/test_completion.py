@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flyball.cli.commands.completion import SHELLS
-from flyball.cli.main import VERBS, build_parser
+from flyball.cli.main import VERBS, build_parser, load_verb, verb_parser
 from tests.cli.kit import Cli
 
 
@@ -93,6 +95,16 @@ def test_every_verb_has_help_with_an_example_and_json(cli: Cli, verb: str) -> No
     assert result.code == 0
     assert "example:" in result.out
     assert f"flyball {verb}" in result.out.partition("example:")[2]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_every_verb_can_be_read(verb: str) -> None:
+    lines = [line for line in load_verb(verb).EXAMPLE.splitlines() if line.startswith("flyball ")]
+    assert lines
+    for command in (part.strip() for line in lines for part in re.split(r"[|<>]| && |  ", line)):
+        if command.startswith("flyball "):
+            words = shlex.split(command, comments=True)[1:]
+            verb_parser(words[0], load_verb(words[0])).parse_args(words[1:])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The whole answer to an ask: granted, parked or refused, why, what is in the way, and when to look again.
 
 Code branches on ``kind`` and ``reason``; the words for people are made from the fields here and nowhere else.
-The reasons stand in the order of the checks of ``admission.judge``, as far as admission gives them.
 """
 
 from __future__ import annotations
