@@ -46,7 +46,9 @@ class Guard:
             return program_rules.refusal(argv)
         asks = git_rules.GitQueries(
             alias=lambda before, name: self._git(cwd, *before, "config", "--get", f"alias.{name}"),
-            branch=lambda before, name: self._is_branch(cwd, before, name),
+            branch=lambda before, name: bool(
+                self._git(cwd, *before, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}")
+            ),
             common=lambda before: self._common(cwd, before),
             text=lambda text: self.text_refusal(text, cwd),
         )
@@ -57,9 +59,6 @@ class Guard:
         from flyball.factory.guards.shell_rules import ShellRules  # a shim has milliseconds
 
         return ShellRules(self.policy, self.argv_refusal).refusal(text, cwd=cwd)
-
-    def _is_branch(self, cwd: str, before: Sequence[str], name: str) -> bool:
-        return bool(self._git(cwd, *before, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"))
 
     def _common(self, cwd: str, before: Sequence[str]) -> str:
         found = self._git(cwd, *before, "rev-parse", "--git-common-dir")
@@ -105,13 +104,10 @@ class Guard:
     def push_refusal(self, address: str, common: str) -> str | None:
         """A push from a repository of the agent's own to another one of its own is its business."""
         local = address.startswith(("/", ".")) and self.policy.may_write(address, cwd=self.cwd)
-        own = not self.policy.is_guarded(common) and local and not self._is_shared(address)
-        return None if own else "an agent does not push: flyball lands its branch"
-
-    def _is_shared(self, address: str) -> bool:
         real = os.path.realpath(os.path.join(self.cwd, address))
-        shared = (self.policy.common, *(os.path.realpath(each) for each in self.policy.remotes))
-        return any(within(real, each) for each in shared)
+        shared = (self.policy.common, *map(os.path.realpath, self.policy.remotes))
+        own = not self.policy.is_guarded(common) and local and not any(within(real, each) for each in shared)
+        return None if own else "an agent does not push: flyball lands its branch"
 
     def refs_refusal(self, lines: str, common: str) -> str | None:
         if not self.policy.is_guarded(common):
@@ -128,13 +124,10 @@ def real_program(name: str, environ: Mapping[str, str], shims: str) -> str:
     places = environ.get("PATH", os.defpath).split(os.pathsep)
     for place in places:
         found = os.path.join(place or ".", name)
-        if os.path.isfile(found) and os.access(found, os.X_OK) and not _same(place or ".", shims):
+        runs = os.path.isfile(found) and os.access(found, os.X_OK)
+        if runs and os.path.realpath(place or ".") != os.path.realpath(shims):
             return found
     raise FileNotFoundError(f"{name} was not found on PATH")
-
-
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def with_git_settings(environ: Mapping[str, str], policy: GuardPolicy) -> dict[str, str]:

@@ -56,9 +56,10 @@ class GuardedLauncher:
         mended: list[str] = []
         if self.part.hooks:
             mended = self.guards.install()
-            env = self._environment(
-                env, policy, self.guards.write_policy(policy), self._own_hooks(tree, asked)
-            )
+            # Where the project's own hooks are, for commits in this worktree.
+            named = [value for key, value in asked if key == "core.hookspath"]
+            hooks = tree / Path(named[-1]).expanduser() if named else self.repository.common / "hooks"
+            env = self._environment(env, policy, self.guards.write_policy(policy), str(hooks))
             argv = self._with_hooks(argv, folder)
         if self.part.sandbox == "bwrap":
             own = own_folders(self.runtime, self.config_dir)
@@ -70,7 +71,7 @@ class GuardedLauncher:
             tree,
             env.get("TMPDIR") or tempfile.gettempdir(),
             "/tmp",  # noqa: S108 - agents may use it
-            *self._named(),
+            *(self.repository.root / Path(each).expanduser() for each in self.part.writable),
         ]
         kept: list[str | Path] = [
             self.guards.home,
@@ -93,9 +94,6 @@ class GuardedLauncher:
             bin=str(self.guards.bin),
             mailboxes=os.path.realpath(self.guards.home / "wake"),
         )
-
-    def _named(self) -> list[Path]:
-        return [self.repository.root / Path(each).expanduser() for each in self.part.writable]
 
     def _git_settings(self) -> _GitSettings:
         """What git's settings say of remotes and hooks, ours for our own git left out."""
@@ -137,11 +135,6 @@ class GuardedLauncher:
             ["maintenance.auto", "false"],
             *([f"url.{NO_PUSH}.pushInsteadOf", address] for address in remotes),
         ]
-
-    def _own_hooks(self, tree: Path, asked: _GitSettings) -> str:
-        """Where the project's own hooks are, for commits in this worktree."""
-        named = [value for key, value in asked if key == "core.hookspath"]
-        return str(tree / Path(named[-1]).expanduser()) if named else str(self.repository.common / "hooks")
 
     def _with_hooks(self, argv: Sequence[str], folder: Path) -> Sequence[str]:
         """Claude Code is told to ask; settings that the project names itself are kept beside ours."""

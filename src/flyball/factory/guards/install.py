@@ -131,8 +131,11 @@ class Guards:
         files = {f"{_PACKAGE}/{name}.py": ((here / f"{name}.py").read_bytes(), 0o600) for name in _MODULES}
         files |= dict.fromkeys(_EMPTY, (b"", 0o600))
         files["guard.py"] = (_ENTRY.format(lib=str(self.folder / "lib")).encode(), 0o600)
+        # Most of what is asked of git needs no look: a shell that starts in a millisecond passes it on.
+        passed = '[ "$place/git" -ef "$0" ] || [ ! -x "$place/git" ] || exec "$place/git" "$@"'
+        loop = f"IFS=:\n  for place in $PATH; do {passed}; done"
         for name in ("git", *sorted(PROGRAMS)):
-            first = self._reading() if name == "git" else ""
+            first = f'case "$1" in {"|".join(sorted(READS))})\n  {loop};;\nesac' if name == "git" else ""
             files[f"bin/{name}"] = (self._script(f'shim {name} "$@"', first=first), 0o700)
         files["hooks/pre-push"] = (self._script('pre-push "$@"'), 0o700)
         files["hooks/reference-transaction"] = (
@@ -143,13 +146,6 @@ class Guards:
             files[f"hooks/{name}"] = (_DELEGATE.format(name=name).encode(), 0o700)
         files["claude.json"] = (json.dumps(self.claude_settings(), indent=2).encode() + b"\n", 0o600)
         return files
-
-    @staticmethod
-    def _reading() -> str:
-        """Most of what is asked of git needs no look: a shell that starts in a millisecond passes it on."""
-        verbs = "|".join(sorted(READS))
-        passed = '[ "$place/git" -ef "$0" ] || [ ! -x "$place/git" ] || exec "$place/git" "$@"'
-        return f'case "$1" in {verbs})\n  IFS=:\n  for place in $PATH; do {passed}; done;;\nesac'
 
     def _script(self, args: str, first: str = "") -> bytes:
         lines = ["#!/bin/sh", *([first] if first else []), f"exec {self.command} {args}", ""]

@@ -143,7 +143,11 @@ def _binds(
     """In order of depth: what lies deeper is said later, and holds."""
     empty = _empty_folders(policy, env)
     own = {os.path.realpath(each) for each in (*policy.writable, *folders) if os.path.exists(each)}
-    kept = (each for each in (*policy.kept, *_git_settings_files(policy)) if os.path.exists(each))
+    # Git's files of the worktree that say where the repository is, and what its settings are. One that is
+    # missing could be made.
+    Path(policy.state, "config.worktree").touch()
+    settings = (str(Path(policy.state, name)) for name in ("config.worktree", "commondir", "gitdir"))
+    kept = (each for each in (*policy.kept, *settings) if os.path.exists(each))
     binds = {
         **dict.fromkeys(empty, "--tmpfs"),
         **dict.fromkeys(_needed_paths(env, argv, empty), "--ro-bind"),
@@ -195,11 +199,3 @@ def _git_paths(policy: GuardPolicy) -> list[str]:
     for folder in shared:
         folder.mkdir(parents=True, exist_ok=True)
     return [*map(str, shared), policy.state]
-
-
-def _git_settings_files(policy: GuardPolicy) -> list[str]:
-    """Files in git's folder of the worktree that say where the repository is, and what its settings are. One
-    that is missing could be made."""
-    settings = Path(policy.state, "config.worktree")
-    settings.touch()
-    return [str(settings), *(str(Path(policy.state, name)) for name in ("commondir", "gitdir"))]

@@ -58,7 +58,8 @@ class _ShellReader:
             if char in " \t\r":
                 self.at += 1
             elif char == "#":
-                self._skip_line()
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
             elif char in "<>" or (char == "&" and self.text[self.at + 1 : self.at + 2] == ">"):
                 self._redirect(current)
             elif char in _ENDS:
@@ -80,10 +81,6 @@ class _ShellReader:
         if command.words or command.writes:
             yield command
 
-    def _skip_line(self) -> None:
-        end = self.text.find("\n", self.at)
-        self.at = len(self.text) if end < 0 else end
-
     # -- redirections -----------------------------------------------------------------------------------
 
     def _redirect(self, command: ShellCommand) -> None:
@@ -98,7 +95,8 @@ class _ShellReader:
             return
         if operator == "<<" and self.text[self.at : self.at + 1] == "-":
             self.at += 1
-        self._skip_blanks()
+        while self.text[self.at : self.at + 1] in (" ", "\t"):
+            self.at += 1
         target = self._word()
         if operator == "<<<":
             command.inputs.append(target.text)
@@ -108,10 +106,6 @@ class _ShellReader:
             operator.endswith("&") and (target.text.isdigit() or target.text == "-")
         ):
             command.writes.append(target)
-
-    def _skip_blanks(self) -> None:
-        while self.text[self.at : self.at + 1] in (" ", "\t"):
-            self.at += 1
 
     def _take_documents(self) -> None:
         for end, tabs, command in self._documents:
@@ -248,14 +242,11 @@ class _ShellReader:
             elif char == "'":
                 self._upto("'")
             elif char == '"':
-                self._double_quoted_end()
+                while self.at < len(self.text) and self.text[self.at] != '"':
+                    self.at += 2 if self.text[self.at] == "\\" else 1
+                self.at += 1
             elif char in "()":
                 depth += 1 if char == "(" else -1
                 if not depth:
                     return self.text[start : self.at - 1]
         raise ValueError("no closing )")
-
-    def _double_quoted_end(self) -> None:
-        while self.at < len(self.text) and self.text[self.at] != '"':
-            self.at += 2 if self.text[self.at] == "\\" else 1
-        self.at += 1

@@ -47,7 +47,9 @@ class ShellRules:
         except ValueError as error:
             return f"this cannot be read as shell ({error}); say it more plainly"
         for command in commands:
-            words = _after_keywords(command.words)
+            words = command.words
+            while words and words[0].text in _KEYWORDS:
+                words = words[1:]
             if words and words[0].text in ("cd", "pushd") and len(words) > 1 and words[1].sure:
                 cwd = os.path.normpath(os.path.join(cwd, os.path.expanduser(words[1].text)))
             found = self._write_refusal(command, words, cwd) or self._run_refusal(command, words, cwd)
@@ -149,12 +151,6 @@ class ShellRules:
             if path and not self._policy.may_write(path, cwd=cwd):
                 return outside_words(path, self._policy)
         return None
-
-
-def _after_keywords(words: list[Word]) -> list[Word]:
-    while words and words[0].text in _KEYWORDS:
-        words = words[1:]
-    return words
 
 
 def _after_assignments(words: list[Word]) -> list[Word]:
