@@ -30,7 +30,10 @@ class ConfigProblem:
 
 def find_problems(config: ProjectConfig) -> Iterator[ConfigProblem]:
     yield from _check("project.id", check_project_id, config.project.id)
-    yield from _check_branch(config.project.default_branch)
+    # Enough that git never takes it for an option or a range; whether it exists, the repository says.
+    name = config.project.default_branch
+    if name.startswith(("-", "/")) or ".." in name or any(c.isspace() or not c.isprintable() for c in name):
+        yield ConfigProblem("project.default_branch", f"{name!r} cannot be a branch; leave it out to ask git")
     yield from _check_path("tasks.folder", config.tasks.folder)
     yield from _check_agent(config.agent)
     for index, command in enumerate(config.worktree.bootstrap):
@@ -135,12 +138,6 @@ def _check(key: str, check: Callable[[str], str], value: str) -> Iterator[Config
         check(value)
     except UsageError as error:
         yield ConfigProblem(key, f"cannot be used: {error}")
-
-
-def _check_branch(name: str) -> Iterator[ConfigProblem]:
-    """Enough that git never takes it for an option or a range; whether it exists, the repository says."""
-    if name.startswith(("-", "/")) or ".." in name or any(c.isspace() or not c.isprintable() for c in name):
-        yield ConfigProblem("project.default_branch", f"{name!r} cannot be a branch; leave it out to ask git")
 
 
 def _check_path(key: str, path: str) -> Iterator[ConfigProblem]:

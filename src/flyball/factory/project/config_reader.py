@@ -98,7 +98,9 @@ def wrong_entries(where: str, kind: Any, value: Any) -> Iterator[tuple[str, str]
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
             said = shown(value) if get_origin(kind) is Literal else _kind_of(value)
-            yield where, f"is {said}; it must be {_entry_words(where, kind)}"
+            words, name = _type_words(inspect.type_info(kind)), where.rpartition(".")[2]
+            hint = f': {name} = "..."' if kind is str and not name.endswith("]") else ""
+            yield where, f"is {said}; it must be {words}{hint}"
 
 
 def _plain(kind: Any) -> Any:
@@ -107,12 +109,6 @@ def _plain(kind: Any) -> Any:
         return _plain(get_args(kind)[0])
     parts = [each for each in get_args(kind) if each is not NoneType]
     return parts[0] if NoneType in get_args(kind) and len(parts) == 1 else kind
-
-
-def _entry_words(where: str, kind: Any) -> str:
-    words, name = _type_words(inspect.type_info(kind)), where.rpartition(".")[2]
-    quoted = kind is str and not name.endswith("]")
-    return f'{words}: {name} = "..."' if quoted else words
 
 
 def _kind_of(value: Any) -> str:
@@ -248,7 +244,11 @@ def parse_config(document: Mapping[str, Any]) -> Reading:
     if too_old := _too_old(document):
         return Reading(None, (too_old,))
     values: dict[str, dict[str, Any]] = {}
-    problems = list(_unknown_sections(document))
+    problems: list[ConfigProblem] = []
+    for name, table in document.items():
+        if name not in _PARTS:
+            kind = "section" if isinstance(table, dict) else "key"
+            problems.append(ConfigProblem(name, f"is not a known {kind}; {_meant(name, _PARTS)}"))
     for name, section in _SECTIONS.items():
         values[name], found = _section(name, section, document.get(name, {}))
         problems += found
@@ -322,7 +322,11 @@ def _section(name: str, section: FieldInfo, table: Any) -> tuple[dict[str, Any],
     if not isinstance(table, dict):
         return {}, [ConfigProblem(name, f"is {shown(table)} and must be a section: write [{name}]")]
     known = {key.name: key for key in fields(section.type)}
-    problems = list(_unknown_keys(name, known, table))
+    problems = [
+        ConfigProblem(f"{name}.{given}", f"is not a known key; {_meant(given, known)}")
+        for given in table
+        if given not in known
+    ]
     values: dict[str, Any] = {}
     for key in known.values():
         if key.name in table:
@@ -364,21 +368,6 @@ def _value(where: str, key: FieldInfo, value: Any) -> tuple[Any, list[ConfigProb
         words = f"is {shown(value)}; it must be {expected_words(key)}"
         meant = did_you_mean(value, choices(key)) if isinstance(value, str) else ""
         return None, [ConfigProblem(where, f"{words}; {meant}" if meant else words)]
-
-
-def _unknown_sections(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
-    for name in document:
-        if name not in _PARTS:
-            kind = "section" if isinstance(document[name], dict) else "key"
-            yield ConfigProblem(name, f"is not a known {kind}; {_meant(name, _PARTS)}")
-
-
-def _unknown_keys(
-    section: str, known: Mapping[str, FieldInfo], table: Mapping[str, Any]
-) -> Iterator[ConfigProblem]:
-    for name in table:
-        if name not in known:
-            yield ConfigProblem(f"{section}.{name}", f"is not a known key; {_meant(name, known)}")
 
 
 def _meant(name: str, here: Mapping[str, FieldInfo]) -> str:

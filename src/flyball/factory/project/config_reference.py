@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,9 @@ def _section(part: FieldInfo) -> str:
 
 
 def _row(key: FieldInfo) -> str:
-    meaning = " ".join([_description(key), *_for_example(key)])
+    meaning = _description(key)
+    if examples := _extra(key).get("examples", []):
+        meaning += " For example " + " or ".join(f"`{json.dumps(example)}`" for example in examples) + "."
     return f"| `{key.name}` | {_cell(expected_words(key))} | {_default(key)} | {_cell(meaning)} |\n"
 
 
@@ -99,12 +101,6 @@ def _default(key: FieldInfo) -> str:
 
 def _description(key: FieldInfo) -> str:
     return str(_extra(key).get("description", ""))
-
-
-def _for_example(key: FieldInfo) -> Iterator[str]:
-    examples = _extra(key).get("examples", [])
-    if examples:
-        yield "For example " + " or ".join(f"`{json.dumps(example)}`" for example in examples) + "."
 
 
 def _examples(part: FieldInfo) -> str:

@@ -233,7 +233,9 @@ def plan_init(
 ) -> InitPlan:
     """Look at a repository and say what would be written. Changes nothing."""
     root = _root(folder)
-    notes = list(_git_notes(root))
+    notes: list[str] = []
+    if not Git(root).ok("rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
+        notes.append("there is no commit yet, and flyball run needs one: git add -A && git commit -m Start")
     if os.path.lexists(root / FILE_NAME):
         files = _files_beside(root, notes)
         if project_id is not None or runtime is not None:
@@ -246,7 +248,8 @@ def plan_init(
         gate, bootstrap = guess_gate(root, on_path), guess_bootstrap(root)
         text = config_text(named, runtime=chosen, gate=gate, bootstrap=bootstrap)
         files = [PlannedFile(FILE_NAME, text), _readme(root, TasksPart())]
-    return _without_what_is_there(root, files, notes)
+    kept = [file.path for file in files if os.path.lexists(root / file.path)]
+    return InitPlan(root, tuple(file for file in files if file.path not in kept), tuple(kept), tuple(notes))
 
 
 def write_init(plan: InitPlan) -> list[str]:
@@ -291,11 +294,6 @@ def _no_repository(here: Path, said: str) -> str:
     return f"{here} is not in a git repository; run git init in the project's folder first"
 
 
-def _git_notes(root: Path) -> Iterator[str]:
-    if not Git(root).ok("rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
-        yield "there is no commit yet, and flyball run needs one: git add -A && git commit -m Start"
-
-
 def _files_beside(root: Path, notes: list[str]) -> list[PlannedFile]:
     """The other files of a project that has its flyball.toml."""
     kept = PlannedFile(FILE_NAME, "")
@@ -312,8 +310,3 @@ def _readme(root: Path, tasks: TasksPart) -> PlannedFile:
     if os.path.lexists(folder) and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name another one in {FILE_NAME}: [tasks] folder = ...")
     return PlannedFile(f"{tasks.folder.rstrip('/')}/README.md", TASKS_README)
-
-
-def _without_what_is_there(root: Path, files: Sequence[PlannedFile], notes: Sequence[str]) -> InitPlan:
-    kept = [file.path for file in files if os.path.lexists(root / file.path)]
-    return InitPlan(root, tuple(f for f in files if f.path not in kept), tuple(kept), tuple(notes))
