@@ -9,7 +9,6 @@ An entry belongs to the account that its launch was written down with.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +59,13 @@ class LedgerUsage:
         self._stories: dict[Path, _Story] = {}
 
     def look(self, now: float) -> Spend:
-        for state in self._states():
+        try:
+            states = {entry.path / STATE for entry in self._registry.list().entries}
+        except FlyballError:
+            states = set()
+        if self._own is not None:
+            states.add(self._own)
+        for state in states:
             story = self._stories.setdefault(state, _Story())
             try:
                 ledger = Ledger(state, read_only=True)
@@ -80,13 +85,6 @@ class LedgerUsage:
             if account == self._account
         ]
         return Spend(self.name, pieces, UsageCertainty.ESTIMATED, whole=False)
-
-    def _states(self) -> set[Path]:
-        try:
-            known = {entry.path / STATE for entry in self._registry.list().entries}
-        except FlyballError:
-            known = set()
-        return known | ({self._own} if self._own is not None else set())
 
 
 def entry_cost_usd(entry: LedgerEntry) -> float:
@@ -148,13 +146,9 @@ def expected_fields(estimate: Estimate) -> dict[str, object]:
 
 def _parse_launch(entry: LedgerEntry) -> _Launched:
     fields = entry.fields
-    pairs = [tuple(_pair(fields.get(name))) for name in ("expected_usd", "expected_s")]
+    given = [fields.get(name) for name in ("expected_usd", "expected_s")]
+    pairs = [tuple(map(float, each)) if isinstance(each, list) and len(each) == 2 else () for each in given]
     expected = (
         Estimate(cost_usd=Quantiles(*pairs[0]), duration_s=Quantiles(*pairs[1])) if all(pairs) else None
     )
     return _Launched(entry.at, str(fields.get("kind", "")), str(fields.get("model", "")), expected)
-
-
-def _pair(value: object) -> Iterator[float]:
-    if isinstance(value, list) and len(value) == 2:
-        yield from map(float, value)

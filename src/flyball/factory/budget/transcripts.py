@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -81,7 +81,10 @@ class Transcripts:
         if not self._folder.is_dir():
             raise UsageUnknown(f"there are no transcripts in {self._folder}")
         oldest = now - KEPT_S
-        self._forget(oldest)
+        first = int(oldest // _MINUTE_S)
+        if any(minute < first for minute in self._minutes):
+            self._minutes = {minute: usd for minute, usd in self._minutes.items() if minute >= first}
+            self._seen = {key: seen for key, seen in self._seen.items() if seen[1] >= first}
         for path, status in _files(self._folder):
             if status.st_mtime >= oldest:
                 self._read(path, status)
@@ -91,12 +94,6 @@ class Transcripts:
             if usd
         ]
         return Spend(self.name, pieces, UsageCertainty.MEASURED if self._priced else UsageCertainty.ESTIMATED)
-
-    def _forget(self, oldest: float) -> None:
-        first = int(oldest // _MINUTE_S)
-        if any(minute < first for minute in self._minutes):
-            self._minutes = {minute: usd for minute, usd in self._minutes.items() if minute >= first}
-            self._seen = {key: seen for key, seen in self._seen.items() if seen[1] >= first}
 
     def _read(self, path: str, status: os.stat_result) -> None:
         place = self._places.get(path)
@@ -108,7 +105,8 @@ class Transcripts:
         try:
             with open(path, "rb") as file:
                 file.seek(place.offset)
-                for line in _lines(file):
+                # Whole lines only. One that is longer than anything meant ends the reading of this file.
+                while (line := file.readline(_LONGEST_LINE)).endswith(b"\n"):
                     self._count(line)
                     place.offset += len(line)
         except OSError:
@@ -123,8 +121,14 @@ class Transcripts:
         except (msgspec.MsgspecError, RecursionError):
             return
         at, cost = moment_s(found.timestamp), self._cost(found)
-        if at is not None and cost is not None:
-            self._add((found.message.id, found.requestId or ""), int(at // _MINUTE_S), cost)
+        if at is None or cost is None:
+            return
+        key = (found.message.id, found.requestId or "")
+        before, first = self._seen.get(key, (0.0, int(at // _MINUTE_S)))
+        if cost > before or key not in self._seen:
+            self._minutes[first] = self._minutes.get(first, 0.0) + cost - before
+            if any(key):
+                self._seen[key] = (cost, first)
 
     def _cost(self, line: _Line) -> float | None:
         told, usage = number(line.costUSD), line.message.usage
@@ -142,19 +146,6 @@ class Transcripts:
         worth = cost_usd(line.message.model, sent=sent, written=written, read=read, answered=answered)
         self._priced = self._priced and not worth
         return worth if worth <= _MOST_USD else None
-
-    def _add(self, key: tuple[str, str], minute: int, cost: float) -> None:
-        before, first = self._seen.get(key, (0.0, minute))
-        if cost > before or key not in self._seen:
-            self._minutes[first] = self._minutes.get(first, 0.0) + cost - before
-            if any(key):
-                self._seen[key] = (cost, first)
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Whole lines only. One that is longer than anything meant ends the reading of this file."""
-    while (line := file.readline(_LONGEST_LINE)).endswith(b"\n"):
-        yield line
 
 
 def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
