@@ -125,26 +125,6 @@ def _read_json(file: Path) -> Any:
         raise AccountError(f"cannot read {file} ({type(error).__name__}); log in again") from None
 
 
-def _claude_file(folder: Path | None, home: Path) -> Path:
-    return (folder or home) / ".claude.json"
-
-
-def _codex_file(folder: Path | None, home: Path) -> Path:
-    return (folder or home / ".codex") / "auth.json"
-
-
-def _gemini_file(folder: Path | None, home: Path) -> Path:
-    return (folder or home) / ".gemini" / "google_accounts.json"
-
-
-def _opencode_file(folder: Path | None, home: Path) -> Path:
-    return (folder or home / ".local" / "share") / "opencode" / "auth.json"
-
-
-def _claude_names(document: Any) -> list[Any]:
-    return [document["oauthAccount"]["emailAddress"]]
-
-
 def _codex_names(document: Any) -> list[Any]:
     if document.get("auth_mode", "chatgpt").lower() == "apikey":
         return []
@@ -163,10 +143,6 @@ def _claims(token: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _gemini_names(document: Any) -> list[Any]:
-    return [document["active"]]
-
-
 def _opencode_names(document: Any) -> list[Any]:
     found = []
     for provider, login in document.items():
@@ -177,8 +153,17 @@ def _opencode_names(document: Any) -> list[Any]:
 
 _Place = Callable[[Path | None, Path], Path]
 _READERS: Mapping[str, tuple[_Place, Callable[[Any], list[Any]]]] = {
-    "claude": (_claude_file, _claude_names),
-    "codex": (_codex_file, _codex_names),
-    "gemini": (_gemini_file, _gemini_names),
-    "opencode": (_opencode_file, _opencode_names),
+    "claude": (
+        lambda folder, home: (folder or home) / ".claude.json",
+        lambda document: [document["oauthAccount"]["emailAddress"]],
+    ),
+    "codex": (lambda folder, home: (folder or home / ".codex") / "auth.json", _codex_names),
+    "gemini": (
+        lambda folder, home: (folder or home) / ".gemini" / "google_accounts.json",
+        lambda document: [document["active"]],
+    ),
+    "opencode": (
+        lambda folder, home: (folder or home / ".local" / "share") / "opencode" / "auth.json",
+        _opencode_names,
+    ),
 }

@@ -159,13 +159,9 @@ def _folder_problems(profile: Profile) -> Iterator[str]:
         yield f"{profile.runtime} has no folder of its own to log in to"
     elif not folder.is_absolute():
         yield f"config_dir {profile.config_dir} must be absolute, or begin with ~"
-    elif _same(folder, Path(os.path.expanduser(_DEFAULTS[profile.runtime]))):
+    elif os.path.realpath(folder) == os.path.realpath(os.path.expanduser(_DEFAULTS[profile.runtime])):
         words = f"{profile.config_dir} is where {profile.runtime} looks by itself"
         yield f"{words}; leave --config-dir out for that"
-
-
-def _same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 # -- as a file --------------------------------------------------------------------------------------------
@@ -173,9 +169,10 @@ def _same(one: Path, other: Path) -> bool:
 
 def dump_profile(profile: Profile) -> bytes:
     """As TOML, every key said."""
-    return "".join(
-        f"{key} = {_toml(value)}\n" for key, value in msgspec.to_builtins(profile).items()
-    ).encode()
+    entries = msgspec.to_builtins(profile).items()
+    text = "".join(f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in entries)
+    # Texts and lists of texts are written as in JSON, but for one character.
+    return text.replace("\x7f", "\\u007f").encode()
 
 
 def parse_profile(content: bytes) -> Profile:
@@ -185,11 +182,6 @@ def parse_profile(content: bytes) -> Profile:
         return check_profile(msgspec.convert(document, Profile))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(str(error)) from error
-
-
-def _toml(value: object) -> str:
-    """Texts and lists of texts: as in JSON, but for one character."""
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
 ACCOUNTS = "accounts"
