@@ -16,9 +16,9 @@ from flyball.factory.agents.personas import (
     bundled_text,
     find_persona,
     known_names,
-    marked,
     plan_install,
     read_persona,
+    with_mark,
     write_install,
 )
 
@@ -122,16 +122,16 @@ def test_a_changed_file_stays_unless_told_otherwise(tmp_path: Path) -> None:
     assert write_install(tmp_path, [plan]) == []
     assert "In verse." in path.read_text()
     write_install(tmp_path, plan_install(tmp_path, ["docs"], runtime="codex", force=True))
-    assert path.read_text() == marked(bundled_text("docs"))
+    assert path.read_text() == with_mark(bundled_text("docs"))
 
 
 def test_an_untouched_file_of_another_flyball_is_brought_up_to_date(tmp_path: Path) -> None:
-    old = marked("---\nname: docs\n---\nWhat it said once.\n")
+    old = with_mark("---\nname: docs\n---\nWhat it said once.\n")
     path = write(tmp_path, ".agents/personas/docs.md", old)
     (plan,) = plan_install(tmp_path, ["docs"], runtime="codex")
     assert (plan.state, plan.writes) == (InstallState.OUTDATED, True)
     write_install(tmp_path, [plan])
-    assert path.read_text() == marked(bundled_text("docs"))
+    assert path.read_text() == with_mark(bundled_text("docs"))
 
 
 def test_a_file_that_somebody_else_wrote_is_theirs(tmp_path: Path) -> None:

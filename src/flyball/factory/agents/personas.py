@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.resources import files
@@ -79,7 +79,8 @@ def find_persona(root: Path, name: str) -> Persona:
 
 def known_names(root: Path) -> list[str]:
     """All that ``find_persona`` would find."""
-    return sorted({*bundled_names(), *_own_names(root)})
+    own = (path.stem for place in PLACES for path in (root / place).glob("*.md"))
+    return sorted({*bundled_names(), *filter(_NAME.fullmatch, own)})
 
 
 def read_persona(name: str, text: str, *, where: str) -> Persona:
@@ -92,13 +93,6 @@ def read_persona(name: str, text: str, *, where: str) -> Persona:
         raise UsageError(f"{where} says nothing; write below its front matter who the agent is")
     description = " ".join(str(fields.get("description") or "").split())
     return Persona(name=name, text=body.strip(), where=where, description=description, effort=effort)
-
-
-def _own_names(root: Path) -> Iterator[str]:
-    for place in PLACES:
-        for path in sorted((root / place).glob("*.md")):
-            if _NAME.fullmatch(path.stem):
-                yield path.stem
 
 
 def _parts(text: str, where: str) -> tuple[dict[str, object], str]:
@@ -161,7 +155,13 @@ def plan_install(root: Path, names: Sequence[str], *, runtime: str, force: bool 
         if name not in known:
             meant = did_you_mean(name, known) or f"there are {', '.join(known)}"
             raise UsageError(f"no persona {name!r} is bundled; {meant}")
-    return [_planned(root, name, runtime, force) for name in (names or known)]
+    written = {InstallState.NEW, InstallState.OUTDATED} | ({InstallState.CHANGED} if force else set())
+    plan: list[Planned] = []
+    for name in names or known:
+        path, content = f"{place_for(runtime)}/{name}.md", with_mark(bundled_text(name))
+        state = _state(root / path, content)
+        plan.append(Planned(name=name, path=path, state=state, writes=state in written, content=content))
+    return plan
 
 
 def write_install(root: Path, plan: Sequence[Planned]) -> list[str]:
@@ -181,15 +181,8 @@ def write_install(root: Path, plan: Sequence[Planned]) -> list[str]:
     return written
 
 
-def _planned(root: Path, name: str, runtime: str, force: bool) -> Planned:
-    path, content = f"{place_for(runtime)}/{name}.md", marked(bundled_text(name))
-    state = _state(root / path, content)
-    writes = state in (InstallState.NEW, InstallState.OUTDATED) or (force and state is InstallState.CHANGED)
-    return Planned(name=name, path=path, state=state, writes=writes, content=content)
-
-
-def marked(text: str) -> str:
-    """With its own hash in the front matter."""
+def with_mark(text: str) -> str:
+    """The text with its own hash in the front matter."""
     return text.replace("---\n", f"---\nflyball: {_hash(text)}\n", 1)
 
 

@@ -95,7 +95,7 @@ class AgentWatcher:
     async def follow(self) -> Ending:
         """Read until it is gone; how it ended."""
         over = asyncio.ensure_future(self.process.over(self._watch))
-        over.add_done_callback(self._is_over)
+        over.add_done_callback(self._note_end)
         told = [self._watch.tell(self.process.folder / name, self._news.set) for name in self._files]
         try:
             while not over.done():
@@ -105,7 +105,11 @@ class AgentWatcher:
                 await self._sleep(notified=all(told))
             while await self._read():
                 pass
-            return self._ending(over.result())
+            ending = self._reader.finish(over.result(), wall_s=time.time())
+            if self._stopped_for is not None:
+                end, why = self._stopped_for
+                ending = replace(ending, end=end, reason=why, signal=None)
+            return ending
         finally:
             over.cancel()
             for name, file in self._files.items():
@@ -126,7 +130,7 @@ class AgentWatcher:
             pass
         self._news.clear()
 
-    def _is_over(self, _: object) -> None:
+    def _note_end(self, _: object) -> None:
         self._ended = True
         self._news.set()
 
@@ -219,10 +223,3 @@ class AgentWatcher:
         if self._stopping is not None:
             due.append(1.0)
         return max(0.05, min(due))
-
-    def _ending(self, code: int | None) -> Ending:
-        ending = self._reader.finish(code, wall_s=time.time())
-        if self._stopped_for is None:
-            return ending
-        end, why = self._stopped_for
-        return replace(ending, end=end, reason=why, signal=None)
