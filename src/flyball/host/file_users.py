@@ -46,7 +46,9 @@ def _works_beside(pid: int, program: str, folders: Sequence[Path], *, before: fl
     name, fields = text[text.find(b"(") + 1 : text.rfind(b")")], text[text.rfind(b")") + 2 :].split()
     if name.partition(b"-")[0] != program.encode() or fields[0] in (b"Z", b"X"):
         return False
-    if _started_at(int(fields[19])) > before:
+    with open("/proc/stat", "rb") as file:
+        boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
+    if boot + int(fields[19]) / os.sysconf("SC_CLK_TCK") > before:
         return False
     try:
         where = Path(os.readlink(f"/proc/{pid}/cwd"))
@@ -55,9 +57,3 @@ def _works_beside(pid: int, program: str, folders: Sequence[Path], *, before: fl
     except OSError:
         return False
     return any(where.is_relative_to(folder) for folder in folders)
-
-
-def _started_at(ticks: int) -> float:
-    with open("/proc/stat", "rb") as file:
-        boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
-    return boot + ticks / os.sysconf("SC_CLK_TCK")
