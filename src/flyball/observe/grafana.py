@@ -21,6 +21,7 @@ def board() -> str:
 
 
 def _board() -> dict[str, Any]:
+    source = {"name": "source", "label": "Data source", "type": "datasource", "query": "prometheus"}
     return {
         "title": "flyball",
         "uid": "flyball",
@@ -29,13 +30,9 @@ def _board() -> dict[str, Any]:
         "refresh": "5s",
         "time": {"from": "now-15m", "to": "now"},
         "tags": ["flyball"],
-        "templating": {"list": [_source(), _pools()]},
+        "templating": {"list": [source, _pools()]},
         "panels": [_panel(number, metric) for number, metric in enumerate(METRICS)],
     }
-
-
-def _source() -> dict[str, Any]:
-    return {"name": "source", "label": "Data source", "type": "datasource", "query": "prometheus"}
 
 
 def _pools() -> dict[str, Any]:

@@ -243,9 +243,9 @@ class MetricRegistry:
     ) -> Values:
         fits = metric.kind is kind and at_least_0 >= 0 and labels.keys() == set(metric.labels)
         invariant(fits, f"{metric.name} is a {metric.kind.value} with the labels {metric.labels}")
-        return tuple(self._bound(name, labels[name]) for name in metric.labels)
+        return tuple(self._label_value(name, labels[name]) for name in metric.labels)
 
-    def _bound(self, label: str, value: str) -> str:
+    def _label_value(self, label: str, value: str) -> str:
         known = self._known[label]
         if value in known:
             return value

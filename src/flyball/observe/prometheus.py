@@ -20,7 +20,8 @@ def text(registry: MetricRegistry) -> str:
 
 def _family(family: MetricFamily) -> Iterator[str]:
     metric = family.metric
-    yield f"# HELP {metric.name} {_help(metric.help)}"
+    words = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {metric.name} {words}"
     yield f"# TYPE {metric.name} {metric.kind.value}"
     if metric.kind is MetricKind.HISTOGRAM:
         for values, histogram in sorted(family.histograms.items()):
@@ -54,10 +55,6 @@ def _value(text: str) -> str:
     'a \\\\"b\\\\" \\\\\\\\ c'
     """
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _help(words: str) -> str:
-    return words.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _number(value: float) -> str:
