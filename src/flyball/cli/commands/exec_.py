@@ -83,7 +83,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
     _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
-    read = runtime != COMMAND and not args.replace and _can_be_read()
+    read = False
+    if runtime != COMMAND and not args.replace:
+        from flyball.governor.launch.output_files import readable_descriptors
+
+        read = bool(readable_descriptors())  # a terminal is a person's and is not read
     governor, asking = Governor(), _asking(args, argv, runtime, read=read)
     internals(governor).on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
@@ -98,13 +102,6 @@ def run(args: argparse.Namespace) -> int:
         inherited_lease.VARIABLE: inherited_lease.exported(governor.address, lease.pool, lease.id),
     }
     return _replace(governor, lease, argv, env) if args.replace else _stay(governor, lease, argv, env)
-
-
-def _can_be_read() -> bool:
-    """A terminal is a person's."""
-    from flyball.governor.launch.output_files import readable_descriptors
-
-    return bool(readable_descriptors())
 
 
 def _run_agent(
@@ -141,14 +138,14 @@ def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bo
         name=args.name if args.name is not None else default_name(argv[0]),
         slots=args.slots,
         priority=args.priority,
-        resources=_summed(args.resource),
+        resources=_resource_totals(args.resource),
         model=args.model,
         pid=os.getpid(),
         unread=not (read and tells_refusals(argv, runtime)),
     )
 
 
-def _summed(units: list[tuple[str, int]]) -> dict[str, int]:
+def _resource_totals(units: list[tuple[str, int]]) -> dict[str, int]:
     """A kind that is named twice is wanted twice."""
     kinds = {kind for kind, _ in units}
     return {kind: sum(count for other, count in units if other == kind) for kind in sorted(kinds)}
@@ -201,7 +198,8 @@ def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]
     except BaseException:
         lease.release(Outcome.ABANDONED)
         raise
-    lease.release(_outcome(status), words=_ended(status))
+    outcome, words = _outcome(status)
+    lease.release(outcome, words=words)
     thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
     return die_like(status)
 
@@ -226,17 +224,12 @@ def _replace(governor: Governor, lease: Lease, argv: list[str], env: dict[str, s
         raise
 
 
-def _outcome(status: int) -> Outcome:
+def _outcome(status: int) -> tuple[Outcome, str]:
+    """With its words for the lease."""
     if os.WIFSIGNALED(status):
-        return Outcome.ABANDONED
-    return Outcome.FINISHED if os.waitstatus_to_exitcode(status) == 0 else Outcome.FAILED
-
-
-def _ended(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        return f"killed by signal {os.WTERMSIG(status)}"
+        return Outcome.ABANDONED, f"killed by signal {os.WTERMSIG(status)}"
     code = os.waitstatus_to_exitcode(status)
-    return f"failed: exit status {code}" if code else "finished"
+    return (Outcome.FAILED, f"failed: exit status {code}") if code else (Outcome.FINISHED, "finished")
 
 
 def _check_runnable(command: str) -> None:

@@ -85,7 +85,7 @@ class AgentRun:
             with stopped_by_signals():
                 how = "" if ending.progress.session is not None else ", from the start"
                 again = f"; trying again in {span_words(wait_s)}{how} ({tries} of {self.retries})"
-                with self._resting(wait_s, ending_words(ending) + again):
+                with self._show_rest(wait_s, ending_words(ending) + again):
                     self._say(ending, again)
                     _wait(wait_s)
             _rewind_stdin(stdin_at)
@@ -95,7 +95,7 @@ class AgentRun:
     def _once(self, argv: list[str]) -> tuple[Ending, int]:
         lease = self.acquire()
         folder = self._folder()
-        child = self._gated(lease, argv, folder)
+        child = self._start(lease, argv, folder)
         with passing_on(child.pid):
             self._let_run(lease, child, folder)
             # From here on an error of ours leaves the lease to the child, and its output in the folder.
@@ -104,21 +104,23 @@ class AgentRun:
             if folder is None:
                 status = child.wait()
             else:
-                status = self._followed(lease, child, reader, folder)
+                feeds = {OUT: reader.feed, ERR: reader.feed_stderr}
+                looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
+                status = follow(child, folder.tails(looks))
                 folder.remove()
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
         outcome = report_ending(lease, ending, read=folder is not None, note_answer=note_answer)
         lease.release(outcome, words=ending_words(ending))
         return ending, status
 
-    def _resting(self, wait_s: float, why: str) -> AbstractContextManager[object]:
+    def _show_rest(self, wait_s: float, why: str) -> AbstractContextManager[object]:
         """Status shows it meanwhile; a state that cannot be written does not stop the retry."""
         try:
             return self.rest(wait_s, why)
         except StoreError:
             return nullcontext()
 
-    def _gated(self, lease: Lease, argv: list[str], folder: OutputFolder | None) -> GatedChild:
+    def _start(self, lease: Lease, argv: list[str], folder: OutputFolder | None) -> GatedChild:
         env = {
             **os.environ,
             inherited_lease.VARIABLE: inherited_lease.exported(self.governor.address, lease.pool, lease.id),
@@ -136,11 +138,6 @@ class AgentRun:
                 folder.remove()
             lease.release(Outcome.ABANDONED)
             raise
-
-    def _followed(self, lease: Lease, child: GatedChild, reader: Reader, folder: OutputFolder) -> int:
-        feeds = {OUT: reader.feed, ERR: reader.feed_stderr}
-        looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
-        return follow(child, folder.tails(looks))
 
     def _folder(self) -> OutputFolder | None:
         if not self.read:
