@@ -40,6 +40,6 @@ def test_a_larger_ask_inside_a_lease_is_refused_with_the_way_out(
     gov: Governor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outer = gov.acquire("p")
-    monkeypatch.setenv(inherited_lease.VARIABLE, inherited_lease.exported(gov.address, "p", outer.id))
+    monkeypatch.setenv(inherited_lease.VARIABLE, inherited_lease.variable_value(gov.address, "p", outer.id))
     with pytest.raises(UsageError, match="--slots 2"):
         gov.acquire("p", slots=2)

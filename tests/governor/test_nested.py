@@ -8,7 +8,7 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import AtCapacityError
-from flyball.governor.inherited_lease import VARIABLE, exported, inherited
+from flyball.governor.inherited_lease import VARIABLE, inherited_id, variable_value
 from flyball.governor.lease import Lease
 from tests.governor.people import in_use, nothing_left, pool
 
@@ -17,7 +17,7 @@ from tests.governor.people import in_use, nothing_left, pool
 def outer(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> Lease:
     """A lease of ``p`` that this process runs under."""
     lease = gov.acquire("p")
-    monkeypatch.setenv(VARIABLE, exported(gov.address, "p", lease.id))
+    monkeypatch.setenv(VARIABLE, variable_value(gov.address, "p", lease.id))
     return lease
 
 
@@ -52,13 +52,13 @@ def test_a_lease_that_is_gone_is_no_longer_used(gov: Governor, outer: Lease) -> 
 
 
 def test_another_home_is_asked_as_usual(gov: Governor, outer: Lease) -> None:
-    assert inherited("sqlite:///elsewhere.db", "p") is None
+    assert inherited_id("sqlite:///elsewhere.db", "p") is None
 
 
 def test_exports_pile_up_by_pool(gov: Governor, outer: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, exported(gov.address, "q", 77))
-    assert (inherited(gov.address, "p"), inherited(gov.address, "q")) == (outer.id, 77)
-    again = json.loads(exported(gov.address, "q", 78))
+    monkeypatch.setenv(VARIABLE, variable_value(gov.address, "q", 77))
+    assert (inherited_id(gov.address, "p"), inherited_id(gov.address, "q")) == (outer.id, 77)
+    again = json.loads(variable_value(gov.address, "q", 78))
     assert [entry["id"] for entry in again] == [outer.id, 78]
 
 
@@ -76,11 +76,11 @@ def test_an_id_that_no_lease_can_have_is_ignored(
     gov: Governor, found: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, json.dumps([{"at": gov.place, "pool": "p", "id": found}]))
-    assert inherited(gov.address, "p") is None
+    assert inherited_id(gov.address, "p") is None
     with gov.slot("p", timeout=0) as lease:
         assert not lease.nested
 
 
 def test_an_environment_nested_beyond_reading_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "[" * 100_000)
-    assert inherited("sqlite:///x.db", "p") is None
+    assert inherited_id("sqlite:///x.db", "p") is None

@@ -19,7 +19,7 @@ LONG_S = 60.0
 class Recording(Inbox):
     misses, calling = 0, False
 
-    def missed(self) -> None:
+    def look_for_grants(self) -> None:
         self.misses += 1
 
     def is_calling(self) -> bool:

@@ -200,10 +200,10 @@ class Node:
         for signal in signals:
             self.fleet.report(self, signal)
         reply = self.fleet.renew(renewal)
-        self.fleet.after(self.fleet.trip_s / 2, lambda: self._answered(reply, mark))
+        self.fleet.after(self.fleet.trip_s / 2, lambda: self._receive(reply, mark))
 
-    def _answered(self, reply: Reply, mark: float | None) -> None:
-        self.renewing._answered(reply, mark)
+    def _receive(self, reply: Reply, mark: float | None) -> None:
+        self.renewing._receive(reply, mark)
         with self.desk.lock:
             self._look_by()
 

@@ -150,7 +150,12 @@ class _Waiter:
     def wait(self) -> Flow[Verdict]:
         while not self.verdict.granted:
             try:
-                yield from self._turn() if self._outage_s is None else self._look_again()
+                if self._outage_s is None:
+                    yield from self._turn()
+                else:
+                    yield from self._look(advance=True)
+                    # It answers: say how things stand now.
+                    self._outage_s, self._told_at = None, float("-inf")
             except StoreError as error:
                 if not self._is_worth_waiting(error):
                     raise
@@ -200,11 +205,6 @@ class _Waiter:
         self._tell(replace(self.verdict, reason=Reason.OUTAGE, detail=words, estimate_s=None, blocker=None))
         nap_s = self._until_deadline(self._outage_s * (0.75 + random.random() / 2))
         yield WaitForWake(self.verdict.claim_id, nap_s, None)
-
-    def _look_again(self) -> Flow[None]:
-        yield from self._look(advance=True)
-        # It answers: say how things stand now.
-        self._outage_s, self._told_at = None, float("-inf")
 
     def _look(self, *, advance: bool) -> Flow[None]:
         claim_id, asked_at = self.verdict.claim_id, self.verdict.asked_at

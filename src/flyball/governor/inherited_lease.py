@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TypeGuard
 
 from flyball.core.pool.model import Claim
 from flyball.core.server_url import redacted
@@ -17,7 +16,7 @@ from flyball.errors import UsageError
 VARIABLE = "FLYBALL_LEASE"
 
 
-def exported(address: str, pool: str, claim_id: int) -> str:
+def variable_value(address: str, pool: str, claim_id: int) -> str:
     """The value of the variable for a child that runs under this lease too."""
     # Without the password: an environment is read by many.
     at = redacted(address)
@@ -25,13 +24,13 @@ def exported(address: str, pool: str, claim_id: int) -> str:
     return json.dumps([*kept, {"at": at, "pool": pool, "id": claim_id}])
 
 
-def inherited(address: str, pool: str) -> int | None:
+def inherited_id(address: str, pool: str) -> int | None:
     """The lease on this pool that we already run under, if any."""
     entries = _entries()
     at = redacted(address) if entries else ""
     for entry in entries:
         found = entry.get("id")
-        if entry.get("at") == at and entry.get("pool") == pool and _is_id(found):
+        if (entry.get("at"), entry.get("pool")) == (at, pool) and type(found) is int and 0 < found < 2**63:
             return found
     return None
 
@@ -43,10 +42,6 @@ def check_fits(slots: int, outer: Claim) -> None:
             f"asks for {slots} slots of {outer.pool} inside a lease of {outer.slots}, "
             f"which it uses; give the outer one more (flyball exec --slots {slots})"
         )
-
-
-def _is_id(found: object) -> TypeGuard[int]:
-    return type(found) is int and 0 < found < 2**63
 
 
 def _entries() -> list[dict[str, object]]:

@@ -202,7 +202,7 @@ class Internals:
 
     def _outer_lease(self, asking: AskRequest) -> Lease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
-        claim_id = inherited_lease.inherited(self.address, asking.pool)
+        claim_id = inherited_lease.inherited_id(self.address, asking.pool)
         claim = self.store.claim(claim_id) if claim_id is not None else None
         if claim is None or not claim.held or claim.pool != asking.pool:
             return None

@@ -134,7 +134,8 @@ def _pool(name: str, record: _Record, clock: _Clock) -> ImportedPool:
         settings = resolve_pool(changes)
     except UsageError as error:
         raise UsageError(f"{record.where}: {error}") from None
-    return ImportedPool(name, changes, settings, _memory(record, settings, clock))
+    breaker = _breaker(record, settings, clock) if settings.adaptive else BreakerState()
+    return ImportedPool(name, changes, settings, LearnedState(_cap(record, settings, clock), breaker))
 
 
 def _changes(record: _Record) -> PoolChanges:
@@ -168,10 +169,6 @@ _DURATIONS = {
     "break_seconds": "break_s",
     "min_dispatch_interval_seconds": "spacing_s",
 }
-
-
-def _memory(record: _Record, s: PoolSettings, clock: _Clock) -> LearnedState:
-    return LearnedState(_cap(record, s, clock), _breaker(record, s, clock) if s.adaptive else BreakerState())
 
 
 def _cap(record: _Record, s: PoolSettings, clock: _Clock) -> CapState:
@@ -252,7 +249,9 @@ class _Record:
 
     def __init__(self, value: object, where: str) -> None:
         if not isinstance(value, Mapping):
-            raise UsageError(f"{where} must be a JSON object, not {_kind(value)}")
+            names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
+            kind = names.get(type(value), "a number")
+            raise UsageError(f"{where} must be a JSON object, not {kind}")
         self.where = where
         self._values = {_key(str(name)): item for name, item in value.items()}
         self._names = {_key(str(name)): str(name) for name in value}
@@ -291,10 +290,10 @@ class _Record:
 
     def time(self, name: str) -> float | None:
         text = self.text(name)
-        return self._parsed(name, text) if text else None
+        return self._parse_time(name, text) if text else None
 
     def times(self, name: str) -> list[float | None]:
-        return [self._parsed(name, item) for item in self._list(name)]
+        return [self._parse_time(name, item) for item in self._list(name)]
 
     def events(self, name: str) -> list[_Record]:
         return [_Record(item, f"{self.where}: an entry of {name}") for item in self._list(name)]
@@ -311,7 +310,7 @@ class _Record:
             raise self._wrong(name, "a list")
         return value or []
 
-    def _parsed(self, name: str, text: object) -> float | None:
+    def _parse_time(self, name: str, text: object) -> float | None:
         try:
             at = datetime.fromisoformat(str(text))
         except ValueError:
@@ -326,8 +325,3 @@ class _Record:
 
 def _key(name: str) -> str:
     return name.replace("_", "").lower()
-
-
-def _kind(value: object) -> str:
-    names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")

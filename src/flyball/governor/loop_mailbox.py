@@ -85,7 +85,7 @@ class LoopMailbox(Inbox):
         if self._last and not self._inside:
             self._shut()
 
-    def missed(self) -> None:
+    def look_for_grants(self) -> None:
         asked = store_threads().begin(partial(self._granted, self.address))
         asked.add_done_callback(self._hear)
 

@@ -22,7 +22,7 @@ from flyball.core.share_lease.renewal import ShareLease, is_expired
 from flyball.core.share_lease.timing import ShareTiming
 from flyball.governor.acquisition import HEARD_S
 from flyball.host.process import alive, here, stands_still
-from flyball.stores.port import Demand, PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
+from flyball.stores.port import PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
 
 SILENT_S = HEARD_S
 """A host beats once a second. One that says nothing for so long is shown as silent, no more than that."""
@@ -346,7 +346,10 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         asks=tuple(_asking(ask, now) for ask in pool.asks),
         resting=tuple(_rest(claim, now) for claim in pool.resting),
         projects=tuple(_project(standing) for standing in pool.projects),
-        demand=tuple(_demand(demand, now) for demand in pool.demands),
+        demand=tuple(
+            DemandStatus(each.project, each.holder.pid, each.until - now, alive(each.holder))
+            for each in pool.demands
+        ),
         hosts=hosts_of(pool.leases, now=now),
         shares=shares_of(pool.shares, s.share_terms, now=now),
         heartbeat_s=s.heartbeat_s,
@@ -451,7 +454,3 @@ def _project(standing: ProjectUsage) -> ProjectStatus:
         standing.maximum,
         standing.demanding,
     )
-
-
-def _demand(demand: Demand, now: float) -> DemandStatus:
-    return DemandStatus(demand.project, demand.holder.pid, demand.until - now, alive(demand.holder))

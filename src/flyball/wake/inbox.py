@@ -85,7 +85,7 @@ class Inbox:
         if box is not None:
             loop.add_reader(box.fileno(), self._read)
 
-    def missed(self) -> None:
+    def look_for_grants(self) -> None:
         """Mail may have been lost: ask the store for all grants at once, and wake their waiters."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class Inbox:
             self.tell(told, Wake.LOOK)
         if self._waiters and (LOOK in told or (self._box.lossy and len(told) >= OVERFLOW)):
             # A full socket drops what does not fit (it holds about ten), a channel what no process hears.
-            self.missed()
+            self.look_for_grants()
 
     def tell_waiting(self, claim_ids: Iterable[int], what: Wake) -> None:
         """Wake those that wait for the claims now."""
@@ -150,7 +150,7 @@ class Inbox:
             return False
         loop.remove_reader(before)
         loop.add_reader(self._box.fileno(), self._read)
-        self.missed()
+        self.look_for_grants()
         return True
 
     def close(self) -> None:

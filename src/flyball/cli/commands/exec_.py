@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     lease = _acquire(governor, asking, args)
     env = {
         **os.environ,
-        inherited_lease.VARIABLE: inherited_lease.exported(governor.address, lease.pool, lease.id),
+        inherited_lease.VARIABLE: inherited_lease.variable_value(governor.address, lease.pool, lease.id),
     }
     return _replace(governor, lease, argv, env) if args.replace else _stay(governor, lease, argv, env)
 

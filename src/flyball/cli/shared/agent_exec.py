@@ -123,7 +123,9 @@ class AgentRun:
     def _start(self, lease: Lease, argv: list[str], folder: OutputFolder | None) -> GatedChild:
         env = {
             **os.environ,
-            inherited_lease.VARIABLE: inherited_lease.exported(self.governor.address, lease.pool, lease.id),
+            inherited_lease.VARIABLE: inherited_lease.variable_value(
+                self.governor.address, lease.pool, lease.id
+            ),
         }
         sys.stdout.flush()
         return GatedChild(argv, env, redirect=folder.redirect if folder else None)

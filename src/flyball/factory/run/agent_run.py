@@ -258,7 +258,7 @@ class AgentRuns:
             "GIT_EDITOR": "true",
             "FLYBALL_PROMPT_FILE": str(prompt),
             "FLYBALL_RUN": f"{project.ledger.run}/{folder}",
-            inherited_lease.VARIABLE: inherited_lease.exported(
+            inherited_lease.VARIABLE: inherited_lease.variable_value(
                 launcher.governor.address, lease.pool, lease.id
             ),
         }

@@ -140,7 +140,7 @@ def die_like(status: int) -> int:
     """End the way a child ended: its exit code, or death by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        _no_core_of_our_own()
+        _disable_core_dump()
         sys.stdout.flush()
         sys.stderr.flush()
         with contextlib.suppress(OSError, ValueError):
@@ -231,7 +231,7 @@ def _terminal_signals_us() -> bool:
         os.close(terminal)
 
 
-def _no_core_of_our_own() -> None:
+def _disable_core_dump() -> None:
     import resource
 
     with contextlib.suppress(OSError, ValueError):

@@ -46,7 +46,8 @@ class OutputFolder:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = runs / f"{os.getpid()}-{os.urandom(4).hex()}"
         self.path.mkdir(mode=0o700)
-        self._files = {number: _create(self.path / _NAMES[number]) for number in descriptors}
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        self._files = {number: os.open(self.path / _NAMES[number], flags, 0o600) for number in descriptors}
 
     @property
     def redirect(self) -> Mapping[int, int]:
@@ -192,10 +193,6 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _create(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
 
 
 def _write_all(sink: int, piece: bytes) -> None:

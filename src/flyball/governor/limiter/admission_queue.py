@@ -262,18 +262,15 @@ class AdmissionQueue:
             start = self._start(now, waiter.cost) if at <= now else None
             if start is None:
                 break
-            self._call(waiter, start, now)
+            self._remove(waiter)
+            waiter.start = start
+            if not waiter.wake():
+                waiter.start = None
+                self._undo(start, now)
             served += 1
         self._settle()
         if line.length:
             self._watch(at, now)
-
-    def _call(self, waiter: Waiter, start: CallStart, now: float) -> None:
-        self._remove(waiter)
-        waiter.start = start
-        if not waiter.wake():
-            waiter.start = None
-            self._undo(start, now)
 
     def _remove(self, waiter: Waiter) -> bool:
         if waiter is self._watcher:

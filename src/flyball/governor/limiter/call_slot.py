@@ -135,7 +135,7 @@ class CallSlot:
         start = desk.enter(self.cost)
         if start is None:
             raise refusal(desk.verdict(self.cost))
-        return self._started(start)
+        return self._begin(start)
 
     async def _wait_async(self, desk: AdmissionQueue) -> CallSlot:
         import asyncio
@@ -146,7 +146,7 @@ class CallSlot:
             waiter = TaskWaiter(desk, asyncio.get_running_loop(), self.priority, self.cost)
             desk.stand(waiter)
             start = await waiter.wait(self.timeout)
-        return self._started(start)
+        return self._begin(start)
 
     def _wait(self, desk: AdmissionQueue) -> CallSlot:
         _check_unused(desk)
@@ -155,9 +155,9 @@ class CallSlot:
             waiter = ThreadWaiter(desk, self.priority, self.cost)
             desk.stand(waiter)
             start = waiter.wait(self.timeout)
-        return self._started(start)
+        return self._begin(start)
 
-    def _started(self, start: CallStart) -> CallSlot:
+    def _begin(self, start: CallStart) -> CallSlot:
         self._notes = CallRecord(start)
         return self
 
@@ -196,7 +196,7 @@ class CallSlot:
         )
         if signal.kind is SignalKind.OK and not signal.buckets and self.held and self._notes is None:
             return signal
-        notes = self._noted()
+        notes = self._record()
         if notes.signal is not None and notes.signal.kind in CONGESTION:
             return signal
         if notes.signal is not None and notes.signal.buckets and not signal.buckets and not notes.heard:
@@ -210,7 +210,7 @@ class CallSlot:
     def settle(self, **actual: float) -> None:
         """Say what the call really used of the limiter's windows: ``settle(tokens=1830)``."""
         check_amounts("what was used", actual)
-        notes = self._noted()
+        notes = self._record()
         notes.actual = {**notes.actual, **actual}
 
     @property
@@ -218,7 +218,7 @@ class CallSlot:
         """Whether it has a slot now."""
         return self._desk is not _ENDED and hasattr(self, "_notes")
 
-    def _noted(self) -> CallRecord:
+    def _record(self) -> CallRecord:
         if not self.held:
             raise UsageError("this slot is not held: report and settle inside its block")
         if self._notes is None:
@@ -268,7 +268,7 @@ class CallSlot:
         desk = self._desk
         if desk is _ENDED:
             return
-        notes = self._notes or self._noted()
+        notes = self._notes or self._record()
         self._desk = _ENDED
         signal, heard = _last_word(notes, error)
         desk.end(notes.start, signal, heard=heard, actual=notes.actual)

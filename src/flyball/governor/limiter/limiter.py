@@ -180,7 +180,7 @@ class SlotMethods:
         A ``Throttled``, a timeout or a dropped connection that it raises is learned from and goes on up.
         """
         with self.slot(priority, cost, timeout) as slot:
-            return _reported(slot, call())
+            return _report_answer(slot, call())
 
     async def run_async(
         self,
@@ -192,7 +192,7 @@ class SlotMethods:
     ) -> Answer:
         """``run`` for an event loop; ``call`` returns an awaitable."""
         async with self.slot(priority, cost, timeout) as slot:
-            return _reported(slot, await call())
+            return _report_answer(slot, await call())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of the function takes a slot; what it raises is learned from."""
@@ -223,7 +223,7 @@ class SlotMethods:
         return self._desk.take_retry()
 
 
-def _reported(slot: CallSlot, answer: Answer) -> Answer:
+def _report_answer(slot: CallSlot, answer: Answer) -> Answer:
     try:
         status, headers, body = answer
     except (TypeError, ValueError):

@@ -50,18 +50,18 @@ class RetryBudget:
         """How many retries could be taken now."""
         with self._lock:
             self._forget(now)
-            return max(0, int(self._earned() - self._retries + 1e-9))
+            return max(0, int(self._earnings() - self._retries + 1e-9))
 
     def take(self, now: float) -> bool:
         """Spend one retry, if there is one."""
         with self._lock:
             self._forget(now)
-            if self._retries + 1 > self._earned() + 1e-9:
+            if self._retries + 1 > self._earnings() + 1e-9:
                 return False
             self._add(now, calls=0, retries=1)
             return True
 
-    def _earned(self) -> float:
+    def _earnings(self) -> float:
         return self.least + self.ratio * self._calls
 
     def _add(self, now: float, *, calls: float, retries: int) -> None:

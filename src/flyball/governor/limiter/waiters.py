@@ -131,7 +131,7 @@ class TaskWaiter:
                 patience.cancel()
             if self._timer is not None:
                 self._timer.cancel()
-        return _served(self._desk, self, timeout)
+        return _start_or_raise(self._desk, self, timeout)
 
     def _give_up(self) -> None:
         self._late = True
@@ -184,7 +184,7 @@ class ThreadWaiter:
         deadline = INFINITY if timeout is None else time.monotonic() + timeout
         try:
             while not self._desk.closed and (self.start is None or self._desk.too_late(self)):
-                if self._rung(min(deadline, self._look_at)):
+                if self._sleep(min(deadline, self._look_at)):
                     continue
                 if time.monotonic() >= deadline:
                     break
@@ -195,9 +195,9 @@ class ThreadWaiter:
             if self.start is not None:
                 self._desk.abandon(self.start)
             raise
-        return _served(self._desk, self, timeout)
+        return _start_or_raise(self._desk, self, timeout)
 
-    def _rung(self, until: float) -> bool:
+    def _sleep(self, until: float) -> bool:
         if until == INFINITY:
             return self._bell.acquire()
         return self._bell.acquire(timeout=min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
@@ -216,7 +216,9 @@ class ThreadWaiter:
         return self.wake()
 
 
-def _served(desk: AdmissionQueue, waiter: TaskWaiter | ThreadWaiter, timeout: float | None) -> CallStart:
+def _start_or_raise(
+    desk: AdmissionQueue, waiter: TaskWaiter | ThreadWaiter, timeout: float | None
+) -> CallStart:
     """Served wins over timed out, where both happened at once, and the fence over both."""
     if waiter.start is not None and desk.fenced:
         desk.abandon(waiter.start)

@@ -46,7 +46,7 @@ class LoopBatcher:
         """One step, to its end, and what it leaves to do."""
         future: UncancellableFuture[R] = UncancellableFuture()
         if self._at_hand() is None:
-            self._threads.put(future, partial(self._alone, verb))
+            self._threads.put(future, partial(self._do_alone, verb))
         else:
             if not self._asked and not self._threads.busy:
                 asyncio.get_running_loop().call_soon(self._take_turn)
@@ -59,10 +59,10 @@ class LoopBatcher:
         asked, self._asked = self._asked[:MOST_TOGETHER], self._asked[MOST_TOGETHER:]
         if self._asked:
             asyncio.get_running_loop().call_soon(self._take_turn)
-        told = self._done_together([verb for _, verb in asked])
+        told = self._do_together([verb for _, verb in asked])
         if told is None:
             for future, verb in asked:
-                self._threads.put(future, partial(self._alone, verb))
+                self._threads.put(future, partial(self._do_alone, verb))
             return
         for (future, _), (result, after) in zip(asked, told, strict=True):
             self._tell(_ours(after, self.inbox))
@@ -70,7 +70,7 @@ class LoopBatcher:
                 self._threads.put(UncancellableFuture(), partial(self.settle, after))
             future.set_result(result)
 
-    def _done_together(self, verbs: list[Verb[Any]]) -> list[tuple[Any, AfterCommit]] | None:
+    def _do_together(self, verbs: list[Verb[Any]]) -> list[tuple[Any, AfterCommit]] | None:
         """What each said; None where none of it was done."""
         store = self._at_hand()
         if store is None or not store.begin_together():
@@ -95,7 +95,7 @@ class LoopBatcher:
             self._seen, self._together = store, store if isinstance(store, BatchStore) else None
         return self._together
 
-    def _alone(self, verb: Verb[R]) -> R:
+    def _do_alone(self, verb: Verb[R]) -> R:
         result, after = verb()
         ours = _ours(after, self.inbox)
         if ours:

@@ -102,7 +102,7 @@ class RemoteInbox(Inbox):
         self._pools: dict[str, dict[int, int]] = {}
         """Per pool, how many wait for each claim."""
 
-    def missed(self) -> None:
+    def look_for_grants(self) -> None:
         self._leases.look_soon()
 
     def is_calling(self) -> bool:
@@ -161,14 +161,14 @@ class RemoteLeases:
         """Grant, stand in line, or refuse."""
         box = thread_mail.box(self._governor.address, internals(self._governor).open_box) if park else None
         ask = _ask(order, box.address if box is not None else "")
-        verdict = self._settled(self._store.admit(ask, park=park))
+        verdict = self._settle_result(self._store.admit(ask, park=park))
         if _hopeful(verdict) and self._reap(order.pool):
-            verdict = self._settled(self._store.admit(ask, park=park))
+            verdict = self._settle_result(self._store.admit(ask, park=park))
         return verdict
 
     def look(self, claim_id: int, *, asked_at: float | None = None) -> Verdict | None:
         """How an ask stands, in full; None if it is gone."""
-        return self._settled(self._store.poll(claim_id, advance=False, asked_at=asked_at))
+        return self._settle_result(self._store.poll(claim_id, advance=False, asked_at=asked_at))
 
     def claim(self, claim_id: int) -> Claim | None:
         """The ask or the lease itself."""
@@ -246,7 +246,7 @@ class RemoteLeases:
         inbox = self._inbox
         for pool, claim_id in inbox.waiting().items() if inbox is not None else ():
             self._reap(pool)
-            self._settled(self._store.poll(claim_id, advance=True))
+            self._settle_result(self._store.poll(claim_id, advance=True))
 
     def _reap(self, pool: str) -> bool:
         """Take back what dead processes hold, looking once a second at most; whether there was anything."""
@@ -263,7 +263,7 @@ class RemoteLeases:
     def _reap_due(self, pool: str) -> bool:
         return time.monotonic() - self._reaped.get(pool, float("-inf")) >= SWEEP_S
 
-    def _settled(self, told: tuple[R, AfterCommit]) -> R:
+    def _settle_result(self, told: tuple[R, AfterCommit]) -> R:
         self._settle(told[1])
         return told[0]
 

@@ -227,12 +227,12 @@ class ShareRenewer:
                 signals.pop(0)
             reply = self._line.renew(renewal)
         except FlyballError as error:
-            self._failed(renewal, signals, error)
+            self._note_failure(renewal, signals, error)
         except Exception as error:  # a renewing thread that dies would be found out by its fence only
             _log.exception("the share of %s could not be renewed", self.desk.gate.name)
-            self._failed(renewal, signals, StoreError(str(error)))
+            self._note_failure(renewal, signals, StoreError(str(error)))
         else:
-            self._answered(reply, mark)
+            self._receive(reply, mark)
 
     def _declare(self, due: holder.Due) -> tuple[Renewal, list[Signal], float | None]:
         desk, now = self.desk, self.desk.clock()
@@ -256,11 +256,12 @@ class ShareRenewer:
         )
         return told, signals, refused_at
 
-    def _answered(self, reply: Reply, refused_at: float | None) -> None:
+    def _receive(self, reply: Reply, refused_at: float | None) -> None:
         with self.changed:
             now = self.desk.clock()
-            if not reply.stale:
-                self.terms = _terms(self.terms, reply.ttl_s)
+            if not reply.stale and reply.ttl_s != self.terms.ttl_s:
+                # The holder's terms follow the store's word: all of them derive from the heartbeat.
+                self.terms = timing_for(reply.ttl_s / BEATS_PER_TTL)
             self.holding = holder.receive(self.holding, reply, now=now, terms=self.terms)
             if not self.holding.pending and not self.holding.misses:
                 self.renewals += 1
@@ -270,7 +271,7 @@ class ShareRenewer:
                 self.desk.refused_at = refused_at
             self._after(now)
 
-    def _failed(self, renewal: Renewal, signals: list[Signal], error: FlyballError) -> None:
+    def _note_failure(self, renewal: Renewal, signals: list[Signal], error: FlyballError) -> None:
         with self.changed:
             now = self.desk.clock()
             self.holding = holder.on_missed(self.holding, seq=renewal.seq, now=now)
@@ -307,11 +308,6 @@ class ShareRenewer:
                     self._limit(self.desk.clock())
                     return True
             return False
-
-
-def _terms(known: ShareTiming, ttl_s: float) -> ShareTiming:
-    """The holder's terms follow the store's word: all of them derive from the heartbeat."""
-    return known if ttl_s == known.ttl_s else timing_for(ttl_s / BEATS_PER_TTL)
 
 
 def _nobody() -> None:

@@ -137,7 +137,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Signal
     from flyball.governor.governor import Governor
 
@@ -226,7 +225,9 @@ class Share(SlotMethods):
         self._desk: ShareLimiter = ShareLimiter(LocalPool(resolve_pool(local), clock(), name=self.pool))
         holding = HolderState(node=self.node, incarnation=new_incarnation(), weight=_weight(options))
         line = StoreClient(
-            renew=self._renew, report=self._report, open_box=lambda: governor._internals.open_box()
+            renew=lambda renewal: governor._internals.renew(self.pool, renewal),
+            report=lambda signal: governor.report(self.pool, signal, name=self.node),
+            open_box=lambda: governor._internals.open_box(),
         )
         self._renewing = ShareRenewer(self._desk, holding, line, outage, settings.share_terms)
         self._opened, self._pid = False, os.getpid()
@@ -238,20 +239,17 @@ class Share(SlotMethods):
         if self._pid != os.getpid():
             raise UsageError("a share belongs to the process that made it; make one after the fork")
         if not self._opened:
-            if self._agreed:
-                self._agree()
+            try:
+                if self._agreed:
+                    agree(self._governor, self.pool, self._agreed)
+            except StoreError as error:
+                # Not now, then: the store's own terms come with its first answer.
+                self._renewing.error = error
             self._opened = True
             survive_forks(self)
             self._renewing.start()
             self._renewing.renew(timeout_s=self._renewing.terms.fence_s)
         return self
-
-    def _agree(self) -> None:
-        try:
-            agree(self._governor, self.pool, self._agreed)
-        except StoreError as error:
-            # Not now, then: the store's own terms come with its first answer.
-            self._renewing.error = error
 
     def close(self, timeout: float | None = CLOSE_S) -> bool:
         """Give everything back, running work as it ends; whether all is given back. Again is harmless."""
@@ -301,12 +299,6 @@ class Share(SlotMethods):
             return (
                 changed.wait_for(lambda: (desk.maximum or 0) > 0 or desk.closed, timeout) and not desk.closed
             )
-
-    def _renew(self, renewal: Renewal) -> Reply:
-        return self._governor._internals.renew(self.pool, renewal)
-
-    def _report(self, signal: Signal) -> None:
-        self._governor.report(self.pool, signal, name=self.node)
 
     # -- seeing -------------------------------------------------------------------------------------
 
