@@ -81,7 +81,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
 
     def table(title: str, scenarios: Sequence[str], seeds: Sequence[int]) -> list[ScenarioResult]:
         told: Callable[[str], None] = lambda words: progress(f"control, {title}: {words}")  # noqa: E731
-        return compare(scenarios, contenders, seeds, part=sizes.part, processes=sizes.processes, told=told)
+        return compare(scenarios, contenders, seeds, part=sizes.part, processes=sizes.processes, report=told)
 
     tuning = table("tuning", sizes.scenarios, sizes.tuning_seeds)
     final = table("final", [*sizes.scenarios, *sizes.held_out], sizes.final_seeds)

@@ -47,7 +47,7 @@ def test_the_work_is_the_same_whoever_runs_and_in_however_many_processes() -> No
 
 def test_progress_is_told_run_by_run() -> None:
     told: list[str] = []
-    compare(["constant"], ["fixed-low"], [1, 2], part=0.01, told=told.append)
+    compare(["constant"], ["fixed-low"], [1, 2], part=0.01, report=told.append)
     assert len(told) == 4
     assert told[-1] == "4 of 4 runs: constant, fixed-low"
 

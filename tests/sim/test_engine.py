@@ -71,9 +71,9 @@ def test_a_refused_job_is_tried_until_it_is_served() -> None:
     assert run.total.served_s == pytest.approx(400.0, rel=0.05)
 
 
-def test_a_job_comes_back_after_the_time_its_brain_asks_for() -> None:
+def test_a_job_comes_back_after_the_time_its_policy_asks_for() -> None:
     class Patient(Fixed):
-        def patience_s(self, job: Job, signal: Signal) -> float:
+        def retry_wait_s(self, job: Job, signal: Signal) -> float:
             return 7.0
 
     # One seat that is there from second 20 on: refused at 0, 7.15, 14.30 and served at 21.45.
@@ -87,7 +87,7 @@ def test_while_one_job_sleeps_the_next_one_runs() -> None:
     class Unlucky(Fixed):
         holds_slot = False
 
-        def patience_s(self, job: Job, signal: Signal) -> float:
+        def retry_wait_s(self, job: Job, signal: Signal) -> float:
             return 1000.0
 
     provider = SimulatedProvider([Seats([(0.0, 1)]), Flaky()])
@@ -96,7 +96,7 @@ def test_while_one_job_sleeps_the_next_one_runs() -> None:
     assert (run.total.rejected, run.total.accepted) == (1, 20)
 
 
-def test_clients_with_one_brain_take_turns() -> None:
+def test_clients_with_one_policy_take_turns() -> None:
     run = play(EVERY_SCENARIO["processes-4"].shorten(0.1), "measured", 1)
     accepted = [client.accepted for client in run.clients]
     assert max(accepted) - min(accepted) <= 5
@@ -109,7 +109,7 @@ def test_moments_cover_the_whole_time_at_a_fixed_pace() -> None:
     assert run.moments[-1].served == 24
 
 
-def test_a_brain_that_starts_without_end_is_a_bug() -> None:
+def test_a_policy_that_starts_without_end_is_a_bug() -> None:
     from flyball.errors import InvariantError
 
     class Mad(Oracle):

@@ -240,7 +240,7 @@ def run(args: argparse.Namespace) -> int:
             part=args.part,
             changes=changes,
             processes=args.processes,
-            told=progress.tell,
+            report=progress.tell,
         )
     finally:
         progress.clear()

@@ -1,7 +1,7 @@
-"""What a trial came to: the record of what was seen, and the numbers made from it.
+"""The result of a trial: the record of what was seen, and the numbers made from it.
 
-Pure. Every number here is measured: counted by the provider, or timed by whoever watched the workers. None is
-a model of what would have happened.
+Pure. Every number here is measured: counted by the provider, or timed by the process that watched the
+workers. None is a model of what would have happened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An agent that does what its task says, literally: ``flyball demo --agent``.
 
 It stands in for a real one wherever the factory is shown or tried out without any model. The task's text
-holds lines for it, one action each; whatever else is written there is for people:
+holds lines for it, one action each; the rest of the text is for people:
 
     > sleep 1.5
     > write pages/hello.md Hello, world
@@ -9,7 +9,7 @@ holds lines for it, one action each; whatever else is written there is for peopl
     > on 2: write pages/count.txt 42
     > commit Add the hello page
     > exit 75
-    > on 1: object pages/hello.md It greets nobody
+    > on 1: object pages/hello.md It has no greeting
 
 ``on N:`` does an action in that attempt only. It reads its prompt from stdin and knows its attempt by
 ``FLYBALL_ATTEMPT`` and its stage by ``FLYBALL_STAGE``, as any agent of the runtime ``command`` does. As a

@@ -1,9 +1,9 @@
 """Many worker processes against one provider, with or without the governor between them.
 
 A trial starts its provider and its workers, waits until all of them are ready, starts the clock
-of both at the same moment, and then listens to what the workers say. ``step`` moves it on by at most the
-given time, so whoever watches keeps the screen; leaving the ``with`` block ends every process, however it is
-left.
+of both at the same moment, and then reads the workers' output. ``step`` moves it on by at most the
+given time, so the caller can draw the screen in between; leaving the ``with`` block ends every process,
+however it is left.
 
 The governor's state lies in the folder the caller gives, or where the caller says; the workers learn of it
 through ``FLYBALL_HOME`` or ``FLYBALL_URL``, as any program would.
@@ -98,7 +98,9 @@ class TrialRun:
 
     def _begin(self) -> None:
         if self.governed:
-            self._governor = Governor(self._address or self._fresh())
+            if self._address is None:
+                self._home.mkdir(mode=0o700, parents=True)
+            self._governor = Governor(self._address or f"sqlite://{self._home / 'governor.db'}")
             self._governor.set_pool(self.setup.pool, **self.setup.settings)
         with self._errors_at.open("ab") as errors:
             for team in self.setup.workload.teams:
@@ -108,15 +110,11 @@ class TrialRun:
         while not all(worker.ready for worker in self.workers):
             if time.monotonic() > deadline:
                 raise AgentError(f"the workers were not ready within {START_LIMIT_S:g} s")
-            self._listen(0.1)
+            self._read_workers(0.1)
         self._provider.open()
         self._began_at = time.monotonic()
         for worker in self.workers:
-            self._hand_next(worker)
-
-    def _fresh(self) -> str:
-        self._home.mkdir(mode=0o700, parents=True)
-        return f"sqlite://{self._home / 'governor.db'}"
+            self._send_next_call(worker)
 
     def _spawn(self, team: Team, number: int, errors: IO[bytes]) -> None:
         told = {
@@ -179,38 +177,43 @@ class TrialRun:
         return self.record.stopped or all(worker.ended for worker in self.workers)
 
     def step(self, timeout_s: float) -> None:
-        """Hear what the workers say for at most this long, and take a sample when it is time."""
-        self._listen(timeout_s)
+        """Read the workers' words for at most this long, and take a sample when it is time."""
+        self._read_workers(timeout_s)
         if self.t_s >= self._next_sample_s and not self.over:
             self._next_sample_s = self.t_s + SAMPLE_EVERY_S
             self.record.samples.append(self._sample())
         if self.over or self.t_s > self.setup.limit_s:
             self.record.close(self.t_s, self._provider.tally(), stopped=not self.over)
-            self.story = self._told()
+            if self._governor is not None:
+                kinds = ("cut", "undo", "probe", "open", "trial", "close", "closed")
+                facts = reversed(self._governor.facts(1000))
+                self.story = [fact.words for fact in facts if fact.kind in kinds]
 
-    def _listen(self, timeout_s: float) -> None:
+    def _read_workers(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):
             worker: Worker = key.data
             read = os.read(key.fd, 4096)
             if not read:
                 self._selector.unregister(key.fileobj)
-                self._check_end(worker)
+                if worker.process.wait() != 0 or not worker.ended:
+                    last = self._errors_at.read_text(errors="replace").strip().rpartition("\n")[2]
+                    raise AgentError(f"a worker of {worker.team.project} died: {last or 'it gave no reason'}")
             *lines, worker.unread = (worker.unread + read).split(b"\n")
             for line in lines:
-                self._hear(worker, line.decode())
+                self._handle_word(worker, line.decode())
 
-    def _hear(self, worker: Worker, word: str) -> None:
+    def _handle_word(self, worker: Worker, word: str) -> None:
         project = worker.team.project
         worker.running = word == "run"
         if word == "ready":
             worker.ready = True
         elif word == "done":
             self.record.add_done(project, self.t_s)
-            self._hand_next(worker)
+            self._send_next_call(worker)
         elif word == "429":
             self.record.add_throttle(project)
 
-    def _hand_next(self, worker: Worker) -> None:
+    def _send_next_call(self, worker: Worker) -> None:
         """Give a worker the next call of its project; when there is none, its work is done."""
         call = next(self._calls[worker.team.project], None)
         worker.ended = call is None
@@ -218,11 +221,6 @@ class TrialRun:
         if stdin is not None:
             with suppress(BrokenPipeError):  # it died, and the end of its output says so next
                 stdin.write(json.dumps(asdict(call) if call is not None else None).encode() + b"\n")
-
-    def _check_end(self, worker: Worker) -> None:
-        if worker.process.wait() != 0 or not worker.ended:
-            last = self._errors_at.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise AgentError(f"a worker of {worker.team.project} died: {last or 'it gave no reason'}")
 
     def _sample(self) -> Sample:
         tally = self._provider.tally()
@@ -256,9 +254,3 @@ class TrialRun:
                 )
             )
         return Standing(self.governed, self.t_s, tuple(rows), tuple(self.record.samples))
-
-    def _told(self) -> list[str]:
-        if self._governor is None:
-            return []
-        kinds = ("cut", "undo", "probe", "open", "trial", "close", "closed")
-        return [fact.words for fact in reversed(self._governor.facts(1000)) if fact.kind in kinds]

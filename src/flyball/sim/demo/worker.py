@@ -4,16 +4,15 @@
 
 It says ``ready`` on stdout and then reads calls from stdin, a line of JSON each, ``null`` after the last.
 Every step of a call is a word on stdout: ``run`` (a request is open), ``429``, at last ``done``. When stdin
-ends its parent is gone, and so is it, at once: nothing of a demo outlives the demo.
+ends its parent is gone, and it ends at once: no process of a demo outlives the demo.
 
 With a pool each attempt runs under a slot of it and reports what the provider said; the slot is free while
 it waits to try again. Without one a refused call waits and tries again as the providers' SDKs do. Both try
 for ever.
 
-The work that is thrown at a provider: the same calls, from the same seed, whoever makes them.
-
-Pure. A project has a line of calls to make and a number of processes that take the next one when they have
-time, so two runs of one workload differ only in how the calls are admitted.
+A workload is the same calls for the same seed, whichever process makes them. A project has a list of calls
+and a number of processes that take the next one when they are free, so two runs of one workload differ only
+in how the calls are admitted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Message batches of the fake provider: each look takes them one step further, so that clients must look
-again."""
+"""Message batches of the fake provider: each look takes them one step further, so clients must look again."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from flyball.sim.provider.dialect import ANSWER, ProviderReply
 
 _ONE = re.compile(r"/v1/messages/batches(?:/([\w-]+))?(/results|/cancel)?")
 _LOOKS = 2
-"""So many looks until a batch has ended."""
+"""A batch has ended after this many looks."""
 
 
 @dataclass(slots=True)
@@ -40,21 +39,21 @@ class _Batch:
         }
 
     def results(self) -> ProviderReply:
-        lines = [json.dumps(self._result(request)).encode() + b"\n" for request in self.requests]
+        lines = []
+        for request in self.requests:
+            result: Mapping[str, object] = {"type": "canceled"}
+            if not self.cancelled:
+                said = f"{ANSWER} {request['params']['messages'][0]['content']}"
+                message = {"content": [{"type": "text", "text": said}], "usage": {"output_tokens": 2}}
+                result = {"type": "succeeded", "message": message}
+            lines.append(json.dumps({"custom_id": request["custom_id"], "result": result}).encode() + b"\n")
         return ProviderReply(200, {}, {"content-type": "application/x-jsonl"}, events=lines)
-
-    def _result(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        if self.cancelled:
-            return {"custom_id": request["custom_id"], "result": {"type": "canceled"}}
-        said = f"{ANSWER} {request['params']['messages'][0]['content']}"
-        message = {"content": [{"type": "text", "text": said}], "usage": {"output_tokens": 2}}
-        return {"custom_id": request["custom_id"], "result": {"type": "succeeded", "message": message}}
 
 
 @dataclass(slots=True)
 class FakeBatches:
     keys: set[str] = field(default_factory=set)
-    """Every key that was shown, so that a test can see whose it was."""
+    """Every key that a request carried, for tests."""
     _batches: dict[str, _Batch] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -73,7 +72,10 @@ class FakeBatches:
 
     def _reply(self, method: str, name: str | None, rest: str, body: Mapping[str, Any]) -> ProviderReply:
         if name is None:
-            return self._create(body) if method == "POST" else self._listed()
+            if method == "POST":
+                return self._create(body)
+            listed = [batch.to_json() for batch in self._batches.values()]
+            return ProviderReply(200, {"data": listed, "has_more": False})
         batch = self._batches.get(name)
         if batch is None:
             return _error(404, "not_found_error", f"no batch {name}")
@@ -92,11 +94,6 @@ class FakeBatches:
         batch = _Batch(f"msgbatch_{len(self._batches) + 1}", requests)
         self._batches[batch.id] = batch
         return ProviderReply(200, batch.to_json())
-
-    def _listed(self) -> ProviderReply:
-        return ProviderReply(
-            200, {"data": [batch.to_json() for batch in self._batches.values()], "has_more": False}
-        )
 
 
 def _error(status: int, kind: str, words: str) -> ProviderReply:

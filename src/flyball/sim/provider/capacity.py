@@ -1,8 +1,8 @@
-"""How much a provider serves at once, and the turnstile that lets requests in.
+"""How much a provider serves at once, and the counter that accepts requests up to it.
 
-Pure: every time is an argument, in seconds since the provider opened. A request inside is never sent
-away when the capacity falls; only the next ones are refused, until enough have left. A refusal takes a
-moment too, so ``open`` counts everybody at the door while ``inside`` counts who is being served.
+Pure: every time is an argument, in seconds since the provider opened. A request that was accepted is never
+refused later when the capacity falls; only the next ones are, until enough have left. A refusal takes a
+moment too, so ``open`` counts all requests while ``inside`` counts those that are being served.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Second:
 
 @dataclass(slots=True)
 class CapacityTally:
-    """A provider's own count of what was asked of it."""
+    """A provider's own count of its requests."""
 
     accepted: int = 0
     rejected: int = 0
@@ -102,12 +102,13 @@ class CapacityCounter:
         self.tally = CapacityTally()
 
     def enter(self, t_s: float, *, refuse: bool = False) -> bool:
-        """Somebody wants in. True if they are served; they stay open either way until they ``leave``.
+        """Count a request; True if it is served. It stays open either way until it ``leave``s.
 
-        ``refuse`` sends them away whatever room there is.
+        ``refuse`` refuses it whatever the capacity is.
         """
-        tally, row = self.tally, self._second(t_s)
-        accepted = not refuse and tally.inside < self.capacity.at(t_s)
+        tally, capacity = self.tally, self.capacity.at(t_s)
+        row = tally.seconds.setdefault(int(max(0.0, t_s)), Second(capacity))
+        accepted = not refuse and tally.inside < capacity
         tally.open += 1
         if accepted:
             tally.inside += 1
@@ -125,7 +126,3 @@ class CapacityCounter:
         self.tally.open -= 1
         self.tally.inside -= accepted
         invariant(self.tally.open >= self.tally.inside >= 0, "more left the provider than came in")
-
-    def _second(self, t_s: float) -> Second:
-        at = int(max(0.0, t_s))
-        return self.tally.seconds.setdefault(at, Second(self.capacity.at(t_s)))

@@ -1,11 +1,11 @@
 """What a provider's requests and answers look like on the wire. No server, no clock: values in, values out.
 
-A dialect says which paths are its own, how long an answer a request wants, and how yes and no are
-spelled. The provider asks these questions only, so another vendor's API is another class beside these.
+A dialect says which paths are its own, how long an answer a request wants, and what answers and refusals
+look like. The provider needs nothing else, so another vendor's API is another class beside these.
 
 An answer comes in one piece or, where the request says ``"stream": true``, as server-sent events. It is a few
-words, or a tool call where the prompt asks for one (``tool_calls.py``). How each kind of trouble is spelled
-is modelled on the vendors' public documentation and on what their clients accept.
+words, or a tool call where the prompt asks for one (``tool_calls.py``). The errors are modelled on the
+vendors' public documentation and on what their clients accept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flyball.sim.provider.tool_calls import next_call
 ANSWER = "Done."
 DEFAULT_TOKENS = 50
 MOST_TOKENS = 4096
-"""Who asks for more means a ceiling, as agents do, and gets an answer of the usual length."""
+"""A request for more means a ceiling, as agents' requests do, and gets an answer of the usual length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ def typed_events(*datas: Mapping[str, object]) -> tuple[bytes, ...]:
 
 
 class Dialect(Protocol):
-    """One vendor's way of speaking. ``number`` makes ids that never repeat."""
+    """One vendor's API. ``number`` makes ids that never repeat."""
 
     name: str
 
     def handles(self, path: str) -> bool: ...
 
     def request_body(self, path: str, body: Mapping[str, object]) -> Mapping[str, object]:
-        """The request as one body, with whatever only its path says."""
+        """The body of the request, with what only its path says."""
 
     def tokens(self, body: Mapping[str, object]) -> int:
         """How many tokens of answer this request wants: they decide how long it takes."""
@@ -92,7 +92,7 @@ class Dialect(Protocol):
     def refusal(
         self, kind: SignalKind, *, number: int, retry_after_s: float | None, wall_s: float
     ) -> ProviderReply:
-        """Any other no; ``wall_s`` is for those who write a reset as a moment."""
+        """Any refusal; ``wall_s`` is for APIs that write a reset as a moment."""
 
     def invalid(self, words: str, *, number: int) -> ProviderReply: ...
 

@@ -1,4 +1,4 @@
-"""Google's way of speaking: ``generateContent``, in one piece or as server-sent events.
+"""Google's API: ``generateContent``, in one piece or as server-sent events.
 
 The path names the model and asks for a stream; ``request_body`` puts both into the body. Answers carry no
 rate-limit headers: which quota is used up, and when to come back, is in the details of an error.
@@ -54,7 +54,10 @@ class GeminiDialect:
         if call is not None:
             parts: list[Part] = [{"functionCall": {"name": call.tool, "args": call.given}}]
         elif body.get("stream") is True:
-            parts = [{"text": text} for text in _pieces(_answer_text(body))]
+            # At most three pieces, and none is empty: clients take an empty one for a broken stream.
+            text = _answer_text(body)
+            step = max(1, (len(text) + 2) // 3)
+            parts = [{"text": text[at : at + step]} for at in range(0, len(text), step)]
         else:
             parts = [{"text": _answer_text(body)}]
         *before, last = parts
@@ -124,14 +127,8 @@ def _quota(per: str, delay_s: float | None) -> Sequence[Mapping[str, object]]:
     return [failure, {"@type": f"{_RPC}RetryInfo", "retryDelay": f"{delay_s:.10g}s"}]
 
 
-def _pieces(text: str) -> Sequence[str]:
-    """A text in at most three pieces; none is empty, which clients take for a broken stream."""
-    step = max(1, (len(text) + 2) // 3)
-    return [text[at : at + step] for at in range(0, len(text), step)]
-
-
 def _answer_text(body: Mapping[str, object]) -> str:
-    """The answer; to side calls that ask for JSON (which model, who speaks next) something that fits."""
+    """The answer; side calls that ask for JSON (which model, who speaks next) get JSON of their schema."""
     config = _mapping(body.get("generationConfig"))
     schema = _mapping(config.get("responseJsonSchema") or config.get("responseSchema"))
     if not schema:

@@ -1,4 +1,4 @@
-"""OpenAI's way of speaking: chat completions and responses, in one piece or as server-sent events."""
+"""OpenAI's API: chat completions and responses, in one piece or as server-sent events."""
 
 from __future__ import annotations
 

@@ -1,23 +1,21 @@
 """A provider with a hidden capacity behind a real HTTP port, on the loopback only.
 
     POST /v1/messages           served in tokens / tokens_per_s seconds, or refused with 429 and retry-after
-    POST /v1/chat/completions   the same for those who speak as OpenAI does; and /v1/responses
-    POST /v1beta/models/M:generateContent, :streamGenerateContent    and as Google does
+    POST /v1/chat/completions   the same in OpenAI's API; and /v1/responses
+    POST /v1beta/models/M:generateContent, :streamGenerateContent    and in Google's
     /v1/messages/batches        message batches, each look a step further
-    GET  /__fake/tally          what the provider counted; clients must not peek, people may
+    GET  /__fake/tally          what the provider counted, for people and not for clients
 
     python -m flyball.sim.provider.server --port 8787 --capacity 6,20:3,40:6 --script 429x2
     curl -d '{"max_tokens": 80}' http://127.0.0.1:8787/v1/messages
 
 The real claude, codex, gemini and opencode are served well enough to run to their end (``make
-test-agents``), and use their tools where the prompt asks for it in the words of ``tool_calls.py``.
+test-agents``), and use their tools where the prompt asks for it in the format of ``tool_calls.py``.
 
-The script decides, then the turnstile; the dialect words it, and this file only waits and writes. Its clock
-starts when it is opened for business, so a schedule of capacities lines up with the work thrown at it.
-
-The bytes of a request's body, however the client sends them: counted or in chunks, packed or not.
-
-What clients ask a provider besides a model: token counts, lists of models. Free, and never refused.
+The script decides, then the counter of the capacity; the dialect makes the reply, and this file only waits
+and writes. Its clock starts with ``open``, so a schedule of capacities lines up with the work. A request's
+body is read whether it is counted or in chunks, packed or not. Requests that are not for a model (token
+counts, lists of models) are free and never refused.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from flyball.sim.provider.capacity import Capacity, CapacityCounter, CapacityTal
 from flyball.sim.provider.dialect import Anthropic, Dialect, ProviderReply
 from flyball.sim.provider.dialect_gemini import GeminiDialect
 from flyball.sim.provider.dialect_openai import ChatCompletions, Responses
-from flyball.sim.provider.script import ProviderScript, ScriptStep
+from flyball.sim.provider.script import ProviderScript
 
 BODY_LIMIT = 10_000_000
 _GZIP = 32 + zlib.MAX_WBITS
@@ -196,7 +194,7 @@ class Provider:
             return deepcopy(self._counter.tally)
 
     def handle(self, dialect: Dialect, body: Mapping[str, object], write: Write) -> None:
-        """Serve or refuse one request. The seat is given back even if the client has gone."""
+        """Serve or refuse one request. The capacity is given back even if the client has gone."""
         number = next(self._numbers)
         if self._on_request is not None:
             self._on_request(body)
@@ -208,21 +206,20 @@ class Provider:
             reply = replace(dialect.answer(body, number=number), cut=step.cut)
             for_s = dialect.tokens(body) / self.manner.tokens_per_s
         else:
-            reply, for_s = self._refusal(dialect, step, number), self.manner.reject_s
+            for_s = self.manner.reject_s
+            if step.kind is SignalKind.OK:
+                reply = dialect.throttle(number=number, retry_after_s=self.manner.retry_after_s)
+            else:
+                wait_s, wall_s = step.retry_after_s, time.time()
+                reply = dialect.refusal(step.kind, number=number, retry_after_s=wait_s, wall_s=wall_s)
         parts = self._in_time(reply.parts(), for_s, accepted=accepted)
         with closing(parts):
             write(reply, parts)
 
-    def _refusal(self, dialect: Dialect, step: ScriptStep, number: int) -> ProviderReply:
-        """As the script says, else for want of room."""
-        if step.kind is SignalKind.OK:
-            return dialect.throttle(number=number, retry_after_s=self.manner.retry_after_s)
-        return dialect.refusal(step.kind, number=number, retry_after_s=step.retry_after_s, wall_s=time.time())
-
     def _in_time(
         self, parts: Sequence[bytes], for_s: float, *, accepted: bool
     ) -> Generator[bytes, None, None]:
-        """The parts of an answer as they get ready, spread evenly; with the last one the seat is free."""
+        """The parts of an answer as they get ready, spread evenly; the last one frees the capacity."""
         try:
             for part in parts[:-1]:
                 self._sleep(for_s / len(parts))
@@ -245,7 +242,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is its own business; everything else is a bug and is shown."""
+        """Ignore a client that went away; everything else is a bug and is shown."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

@@ -1,12 +1,12 @@
-"""What a fake model does rather than says: it calls the tools it is offered, where the prompt asks for it.
+"""The tool calls of a fake model: it calls the tools it is offered, where the prompt asks for it.
 
     errand: write pages/hello.md = Hello there.
     errand: run git log --oneline
 
-Every such line of the latest prompt that has any is one errand. The model goes about them one by one, a tool
-call for each, and then says that it is done. Nothing is remembered between two requests: the tool's results
-that follow the prompt say how far it has come. So any number of agents can be served at once, each by what
-its own prompt asks for, and a session that is resumed goes on where it stopped.
+Each such line of the latest prompt that has any is one action. The model makes one tool call for each, in
+order, and then says that it is done. Nothing is remembered between two requests: the tool results that
+follow the prompt say how far it has come. So any number of agents can be served at once, each by what its
+own prompt asks for, and a session that is resumed goes on where it stopped.
 
 A write makes a new file with one line in it; most agents refuse to write over a file that they have not read.
 A path with a star in it stands for the path that the prompt names like that.
@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-_ERRAND = re.compile(r"^errand: (?:write (?P<path>\S+) = (?P<text>.*)|run (?P<command>.+))$", re.MULTILINE)
+_ACTION = re.compile(r"^errand: (?:write (?P<path>\S+) = (?P<text>.*)|run (?P<command>.+))$", re.MULTILINE)
 _RESULTS = ("tool_result", "function_call_output", "custom_tool_call_output")
 
 
@@ -32,7 +32,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a tool said; ``call`` is the id of the call it answers."""
+    """A tool's result; ``call`` is the id of the call it belongs to."""
 
     call: str
 
@@ -44,30 +44,30 @@ class PromptAction:
     command: str = ""
 
     def call(self, offered: frozenset[str]) -> ToolCall | None:
-        """With the first of our tools that is on offer; None if there is none for it."""
+        """The call of the first known tool that is offered; None if there is none for this action."""
         tools = _RUNNING if self.command else _WRITING
         return next((ToolCall(name, given(self)) for name, given in tools.items() if name in offered), None)
 
 
 Given = Callable[[PromptAction], Mapping[str, object] | str]
 _WRITING: Mapping[str, Given] = {
-    "Write": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
-    "write_file": lambda errand: {"file_path": errand.path, "content": f"{errand.text}\n"},
-    "write": lambda errand: {"filePath": errand.path, "content": f"{errand.text}\n"},
-    "apply_patch": lambda errand: (
-        f"*** Begin Patch\n*** Add File: {errand.path}\n+{errand.text}\n*** End Patch\n"
+    "Write": lambda action: {"file_path": action.path, "content": f"{action.text}\n"},
+    "write_file": lambda action: {"file_path": action.path, "content": f"{action.text}\n"},
+    "write": lambda action: {"filePath": action.path, "content": f"{action.text}\n"},
+    "apply_patch": lambda action: (
+        f"*** Begin Patch\n*** Add File: {action.path}\n+{action.text}\n*** End Patch\n"
     ),
 }
 _RUNNING: Mapping[str, Given] = {
-    "Bash": lambda errand: {"command": errand.command, "description": "Run an errand"},
-    "run_shell_command": lambda errand: {"command": errand.command},
-    "bash": lambda errand: {"command": errand.command},
-    "exec_command": lambda errand: {"cmd": errand.command},
+    "Bash": lambda action: {"command": action.command, "description": "Run an errand"},
+    "run_shell_command": lambda action: {"command": action.command},
+    "bash": lambda action: {"command": action.command},
+    "exec_command": lambda action: {"cmd": action.command},
 }
 
 
 def next_call(body: Mapping[str, object]) -> ToolCall | None:
-    """What to do now; None: answer, for there is nothing left to do. What no tool is for is left undone.
+    """The next tool call; None: nothing is left to do. An action that no offered tool can do is skipped.
 
     >>> next_call({"messages": [{"role": "user", "content": "errand: run ls"}], "tools": [{"name": "bash"}]})
     ToolCall(tool='bash', given={'command': 'ls'})
@@ -78,19 +78,19 @@ def next_call(body: Mapping[str, object]) -> ToolCall | None:
         if isinstance(said, _Result):
             # A set: clients that resume have been seen to send a result twice.
             results.add(said.call)
-        elif found := [PromptAction(*_fields(match, said)) for match in _ERRAND.finditer(said)]:
+        elif found := [
+            PromptAction(_match_star(match["path"] or "", said), match["text"] or "", match["command"] or "")
+            for match in _ACTION.finditer(said)
+        ]:
             todo, results = found, set()
     offered = frozenset(_tool_names(body))
-    calls = [call for errand in todo if (call := errand.call(offered)) is not None]
+    calls = [call for action in todo if (call := action.call(offered)) is not None]
     return calls[len(results)] if len(results) < len(calls) else None
 
 
-def _fields(match: re.Match[str], prompt: str) -> tuple[str, str, str]:
-    return _match_star(match["path"] or "", prompt), match["text"] or "", match["command"] or ""
-
-
 def _match_star(path: str, prompt: str) -> str:
-    """
+    """The path in the prompt that a path with stars stands for.
+
     >>> _match_star("*/answer-*.json", "Write it to /tmp/answer-7.json, please.")
     '/tmp/answer-7.json'
     """
@@ -102,7 +102,7 @@ def _match_star(path: str, prompt: str) -> str:
 
 
 def _conversation(body: Mapping[str, object]) -> Iterator[str | _Result]:
-    """What the user and the tools said, in order, in any vendor's words."""
+    """The user's texts and the tools' results, in order, in any vendor's format."""
     entries = body.get("messages") or body.get("input") or body.get("contents")
     if isinstance(entries, str):
         yield entries

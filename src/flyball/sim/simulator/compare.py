@@ -1,8 +1,8 @@
 """Scenarios x contenders x seeds: run them, and make numbers of the runs.
 
-Everybody meets the same seeded work and the same provider. The oracle runs once per scenario and seed,
-and its own failures are nobody's waste. With ``processes`` the runs are spread over that many; the results
-come back in the same order either way, and no worker outlives whoever asked.
+All contenders meet the same seeded work and the same provider. The oracle runs once per scenario and seed,
+and its failures do not count as waste of the others. With ``processes`` the runs are spread over that many;
+the results come back in the same order either way, and no worker outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from flyball.sim.simulator.scenario import Goal, Scenario
 
 ORACLE = "oracle"
 _NO_CHANGES = PoolChanges()
-Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def play(
 
 def _policies(scenario: Scenario, contender: str, seed: int, changes: PoolChanges) -> list[CallPolicy]:
     chosen = CONTENDERS[contender]
-    # Where a cap never moves, the one a scenario only starts from would be no choice of anybody's.
+    # A scenario's cap is where controllers start; a cap that never moves needs one that was chosen.
     stays = {"cap": FIXED_LOW} if contender == "fixed" else {}
     pool = cast(PoolChanges, {**scenario.pool, **stays, **changes})
     if chosen.coordinates and scenario.coordinated:
@@ -154,19 +153,20 @@ def compare(
     part: float = 1.0,
     changes: PoolChanges = _NO_CHANGES,
     processes: int = 1,
-    told: Told | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> list[ScenarioResult]:
-    """Everyone everywhere; by scenario, then contender."""
+    """Run every contender in every scenario; results by scenario, then contender."""
     tasks = [
         ScenarioTask(scenario=scenario, contender=contender, seed=seed, part=part, changes=changes)
         for scenario in scenarios
         for seed in seeds
         for contender in (ORACLE, *contenders)
     ]
-    runs = _run_all(tasks, processes, told or (lambda _: None))
     scores: dict[tuple[str, str], list[ScenarioScore]] = {}
     oracle: list[ClientTally] = []
-    for task, clients in zip(tasks, runs, strict=True):
+    for count, (task, clients) in enumerate(zip(tasks, _run_all(tasks, processes), strict=True), 1):
+        if report is not None:
+            report(f"{count} of {len(tasks)} runs: {task.scenario}, {task.contender}")
         if task.contender == ORACLE:
             oracle = clients
         else:
@@ -175,28 +175,22 @@ def compare(
     return [ScenarioResult(*names, tuple(each)) for names, each in scores.items()]
 
 
-def _run_all(tasks: Sequence[ScenarioTask], processes: int, told: Told) -> Iterator[list[ClientTally]]:
-    for count, (task, clients) in enumerate(zip(tasks, _mapped(tasks, processes), strict=True), 1):
-        told(f"{count} of {len(tasks)} runs: {task.scenario}, {task.contender}")
-        yield clients
-
-
-def _mapped(tasks: Sequence[ScenarioTask], processes: int) -> Iterator[list[ClientTally]]:
+def _run_all(tasks: Sequence[ScenarioTask], processes: int) -> Iterator[list[ClientTally]]:
     if processes <= 1 or len(tasks) <= 1:
         yield from map(run_task, tasks)
         return
-    # Leaving the block terminates the workers: whoever stops us does not wait for the runs under way.
-    with get_context("spawn").Pool(processes, initializer=_work_for_parent) as pool:
+    # Leaving the block terminates the workers, so an interrupt does not wait for the runs under way.
+    with get_context("spawn").Pool(processes, initializer=_start_worker) as pool:
         yield from pool.imap(run_task, tasks)
 
 
-def _work_for_parent() -> None:
-    """Ctrl-C is the parent's to answer; without a parent there is nobody to work for."""
+def _start_worker() -> None:
+    """The parent handles Ctrl-C; a worker ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _leave_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -204,5 +198,5 @@ def _leave_with_parent() -> None:
 
 
 def cores() -> int:
-    """Those we may run on."""
+    """The number of cores this process may run on."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

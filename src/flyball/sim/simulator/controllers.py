@@ -1,12 +1,13 @@
-"""Who is compared: flyball's own controllers by the names settings have for them, and the peers.
+"""The contenders: flyball's own controllers by their names in settings, and the peers.
 
-flyball itself in simulated time: the gate that the Limiter uses, unmodified.
+flyball runs in simulated time with the pool that the Limiter uses, unmodified.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from flyball.core.pool.local_pool import CallStart, LocalPool
@@ -47,8 +48,7 @@ class Contender:
     name: str
     words: str
     make: Callable[[PoolChanges, int, int], CallPolicy]
-    """From the pool's settings, which only flyball's own read; the seed of its chances; how many callers.
-    """
+    """From the pool's settings (only flyball's own read them), a seed, and the number of callers."""
     ours: bool = False
     coordinates: bool = False
     """One policy can serve several processes."""
@@ -79,19 +79,11 @@ def _peer(
     return Contender(name, words, lambda _, seed, callers: make(seed, callers), coordinates=coordinates)
 
 
-def _fixed(limit: int) -> Callable[[int, int], CallPolicy]:
-    return lambda seed, callers: rivals.Fixed(limit, seed, callers)
-
-
-def _article_raised(seed: int, callers: int) -> CallPolicy:
-    return rivals.Article(seed, callers, ceiling=512.0)
-
-
 _PEERS = (
-    _peer("fixed-low", f"a semaphore of {FIXED_LOW}", _fixed(FIXED_LOW)),
-    _peer("fixed-high", f"a semaphore of {FIXED_HIGH}", _fixed(FIXED_HIGH)),
+    _peer("fixed-low", f"a semaphore of {FIXED_LOW}", partial(rivals.Fixed, FIXED_LOW)),
+    _peer("fixed-high", f"a semaphore of {FIXED_HIGH}", partial(rivals.Fixed, FIXED_HIGH)),
     _peer("article-aimd", "the article's AIMD as printed, ceiling 12", rivals.Article),
-    _peer("article-raised", "the same with our ceiling of 512", _article_raised),
+    _peer("article-raised", "the same with our ceiling of 512", partial(rivals.Article, ceiling=512.0)),
     _peer("koryph-aimd", "koryph's governor as shipped", Koryph, coordinates=True),
     _peer("netflix-aimd", "Netflix AIMDLimit", rivals.NetflixAimd),
     _peer("netflix-gradient2", "Netflix Gradient2Limit", rivals.NetflixGradient2),

@@ -1,13 +1,12 @@
-"""Discrete-event time: clients with endless work, a provider with hidden limits, and whoever decides
-between.
+"""Discrete-event time: clients with endless work, a provider with hidden limits, and a policy between them.
 
 Deterministic: the same scenario, seed and policy give the same run. A policy is anything that says when the
-next call may start and hears how each one ended; ``controllers.py`` has ours, ``rivals.py`` the others, and
-the oracle sits below: it looks into the provider and starts a call exactly when it would be served.
+next call may start and learns how each one ended: flyball's are in ``controllers.py``, others in
+``rivals.py``. The oracle below looks into the provider and starts a call exactly when it would be served.
 
 Clients with one policy between them are coordinated: they take turns. A refused job goes back to the front
 of its client's line, at once or after the time its policy asks for, and is tried again until it is served:
-nobody gains by giving up.
+no policy gains by giving up.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class SimulatedProvider:
     rules: Sequence[Rule]
     reject_s: float = 0.15
     _telling: list[Rule] = field(init=False)
-    """Those whose state is in the answers' headers."""
+    """The rules whose state is in the answers' headers."""
 
     def __post_init__(self) -> None:
         self._telling = [rule for rule in self.rules if rule.buckets(0.0)]
@@ -81,7 +80,7 @@ class SimulatedProvider:
 
 
 class Oracle:
-    """Knows what nobody can know. What it still wastes, nobody could have saved."""
+    """Knows what no real client can know. What it still wastes, no policy could have saved."""
 
     def __init__(self, provider: SimulatedProvider) -> None:
         self._provider = provider
@@ -183,9 +182,7 @@ class _Call:
 
 
 _Event = tuple[float, int, int, "_Call | Job | None"]
-"""When, the count that keeps equal times in order, whose, and what: an end, a return to the line, or a
-look.
-"""
+"""When; a count that keeps equal times in order; which client; an end, a return to the line, or a look."""
 
 
 class Engine:
@@ -216,7 +213,7 @@ class Engine:
         events = self._events
         while events and events[0][0] <= self._horizon_s:
             t_s, _, number, what = heapq.heappop(events)
-            self._look_until(t_s)
+            self._sample_until(t_s)
             if isinstance(what, _Call):
                 self._end(t_s, number, what)
             elif isinstance(what, Job):
@@ -224,7 +221,7 @@ class Engine:
             elif self._clients[number].look_at_s <= t_s:
                 self._clients[number].look_at_s = INFINITY
             self._pump(t_s, number)
-        self._look_until(self._horizon_s)
+        self._sample_until(self._horizon_s)
         self.run.in_service = self._served
         return self.run
 
@@ -284,13 +281,10 @@ class Engine:
         else:
             client.again.append(call.job)
 
-    def _look_until(self, t_s: float) -> None:
-        while t_s >= self._next_moment_s:
-            self._look()
-
-    def _look(self) -> None:
-        level = self._clients[0].policy.level if self._shared else sum(c.policy.level for c in self._clients)
-        self.run.moments.append(
-            Moment(self._next_moment_s, level, self._served, self._in_flight, self._rejected, self._waiting)
-        )
-        self._next_moment_s += self._every_s
+    def _sample_until(self, t_s: float) -> None:
+        while (at_s := self._next_moment_s) <= t_s:
+            clients = self._clients
+            level = clients[0].policy.level if self._shared else sum(c.policy.level for c in clients)
+            counts = self._served, self._in_flight, self._rejected, self._waiting
+            self.run.moments.append(Moment(at_s, level, *counts))
+            self._next_moment_s += self._every_s

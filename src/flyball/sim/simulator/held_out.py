@@ -1,22 +1,13 @@
-"""Scenarios nobody tunes on: other shapes, other sizes, the same classes. For the final table only."""
+"""Scenarios no controller is tuned on: other shapes and sizes, the same classes. For the final table only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from flyball.sim.simulator import shapes
 from flyball.sim.simulator.jobs import Mix
-from flyball.sim.simulator.limits import Flaky, Outages, Refilling, Rule, Seats
+from flyball.sim.simulator.limits import Flaky, Outages, Refilling, Seats
 from flyball.sim.simulator.scenario import AGENTS, DAY, SCENARIOS, Scenario, ScenarioKind, Unit, seats
-
-
-def _two_buckets(_: int, __: float) -> Sequence[Rule]:
-    return [Refilling("tokens", 240_000, 4_000, headers=True), Refilling("requests", 120, 2, headers=True)]
-
-
-def _mixed_outages(seed: int, horizon_s: float) -> Sequence[Rule]:
-    return [Seats([(0.0, 24)]), Outages(shapes.mixed_outages(horizon_s, seed)), Flaky()]
-
 
 _HELD_OUT = (
     Scenario(
@@ -74,7 +65,10 @@ _HELD_OUT = (
         title="requests and tokens per minute, with headers",
         kind=ScenarioKind.HEADERS,
         words="both quotas are about equally tight, so which one binds changes by the minute",
-        rules=_two_buckets,
+        rules=lambda _, __: [
+            Refilling("tokens", 240_000, 4_000, headers=True),
+            Refilling("requests", 120, 2, headers=True),
+        ],
         unit=Unit.TOKENS,
     ),
     Scenario(
@@ -101,7 +95,11 @@ _HELD_OUT = (
         title="outages from seconds to ten minutes",
         kind=ScenarioKind.TROUBLE,
         words="24 seats; outages of very different lengths, and one call in 500 meets an overload of its own",
-        rules=_mixed_outages,
+        rules=lambda seed, horizon_s: [
+            Seats([(0.0, 24)]),
+            Outages(shapes.mixed_outages(horizon_s, seed)),
+            Flaky(),
+        ],
         mix=Mix(unlucky=0.002),
     ),
 )

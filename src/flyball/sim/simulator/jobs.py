@@ -1,4 +1,4 @@
-"""The seeded work of a simulation: the same jobs, in the same order, for everyone who is compared."""
+"""The seeded work of a simulation: the same jobs, in the same order, for every contender."""
 
 from __future__ import annotations
 

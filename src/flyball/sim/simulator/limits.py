@@ -1,12 +1,11 @@
-"""Hidden limits: rules a simulated provider answers by. Simulated time, nothing random after
-construction.
+"""Hidden limits: the rules of a simulated provider. Simulated time, nothing random after construction.
 
 A provider is a handful of rules; a request is served if none of them refuses. What a rule knows
 (capacities, levels, outages) its clients never see, except what its signals say.
 
     Seats          so many at once, by a schedule of steps
     Refilling      a bucket of requests or tokens, with or without headers or Retry-After
-    Outages        nobody is served in these spans, whatever the load
+    Outages        no request is served in these spans, whatever the load
     Flaky          a seeded fraction is refused as overload
     Acceleration   more at once only if the use of the last minutes grew slowly
 """
@@ -109,7 +108,7 @@ class Refilling:
     """A bucket of ``unit`` (requests or tokens) that refills steadily, shared with a neighbour or not.
 
     The neighbour gets what it wants, if need be on credit (the level goes below zero). So it takes the
-    same from everyone who is compared: nobody can starve it by being greedy, not even the oracle.
+    same from every contender: none can starve it by taking more, not even the oracle.
     """
 
     unit: str
@@ -168,7 +167,7 @@ class Refilling:
 
 @dataclass(slots=True)
 class Outages:
-    """Spans in which everybody is refused at once; those that overlap are one."""
+    """Spans in which every request is refused; those that overlap are one."""
 
     spans: Sequence[tuple[float, float]]
     kind: SignalKind = SignalKind.OVERLOADED
@@ -205,9 +204,7 @@ class Outages:
 
 @dataclass(slots=True)
 class Flaky:
-    """Some jobs meet an overload on their first attempt, whenever that is. Not even the oracle could
-    know.
-    """
+    """Some jobs meet an overload on their first attempt. Not even the oracle can know which."""
 
     def refusal(self, t_s: float, job: Job) -> Signal | None:  # noqa: ARG002
         if job.unlucky and job.attempts == 1:
@@ -227,8 +224,7 @@ class Flaky:
 
 @dataclass(slots=True)
 class Acceleration:
-    """The use may grow by ``factor`` over the most of the last ``window_s``, never below ``free`` at
-    once.
+    """The use may grow by ``factor`` over the most of the last ``window_s``; ``free`` are always served.
 
     Use counts once it is a quarter of the window old, so growth takes time.
     """

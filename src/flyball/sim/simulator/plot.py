@@ -1,14 +1,11 @@
-"""A run as a picture: the cap against what the provider could really serve, what was rejected, who
-waited.
+"""A run as a picture: the cap against what the provider could serve, rejections, and jobs that wait.
 
 SVG written by hand: no library, small, readable on light and dark pages. Everything is drawn in one unit,
 calls at once. Below it lie narrow strips on the same time axis: rejections (one bar per two pixels, as
 high as there were many), and refused jobs that wait.
 
-What a provider could serve at each moment, as calls at once: plots and recovery times are held against
-it.
-
-Seats are that already; an outage is zero. A quota of tokens or requests is turned into it: so many calls
+``curve`` says what a provider could serve at each moment, as calls at once; recovery times are measured
+against it too. Seats are that already; an outage is zero. A quota of tokens or requests is converted: calls
 a second at their mean cost, times how long one takes. What a neighbour takes of a quota is averaged over
 a minute, so the curve of a shared quota is an estimate; everything else is exact.
 """
@@ -54,7 +51,9 @@ def _limit(rule: Rule, mix: Mix) -> Callable[[float], float] | None:
         return lambda t_s: 0.0 if rule.over_at(t_s) is not None else INFINITY
     if isinstance(rule, Refilling):
         cost = 1.0 if rule.unit == "requests" else mix.tokens_mean
-        taken = _taken(rule)
+        taken: dict[float, float] = {}  # what the neighbour takes per second, by minute
+        for draw in rule.neighbour:
+            taken[draw.at_s // BIN_S] = taken.get(draw.at_s // BIN_S, 0.0) + draw.amount / BIN_S
         return lambda t_s: max(0.0, rule.per_s - taken.get(t_s // BIN_S, 0.0)) / cost * mix.service_mean_s
     return None
 
@@ -67,14 +66,6 @@ def _changes(rule: Rule, horizon_s: float) -> list[float]:
     if isinstance(rule, Refilling) and rule.neighbour:
         return [n * BIN_S for n in range(int(horizon_s / BIN_S) + 1)]
     return []
-
-
-def _taken(rule: Refilling) -> dict[float, float]:
-    """What the neighbour takes per second, by minute."""
-    taken: dict[float, float] = {}
-    for draw in rule.neighbour:
-        taken[draw.at_s // BIN_S] = taken.get(draw.at_s // BIN_S, 0.0) + draw.amount / BIN_S
-    return taken
 
 
 WIDTH, LEFT, RIGHT, TOP, HEIGHT = 860, 56, 30, 76, 240
@@ -143,7 +134,10 @@ class _Scale:
 
 def draw(shown: Picture) -> str:
     """The picture as one SVG document."""
-    scale = _Scale(shown.horizon_s, _most(shown))
+    # The axis reaches above the hidden capacity; a cap far beyond it is cut off.
+    hidden = max((value for _, value in shown.hidden), default=1.0)
+    caps = max((m.level for course in shown.courses for m in course.moments), default=1.0)
+    scale = _Scale(shown.horizon_s, max(1.0, min(max(hidden, caps) * 1.1, hidden * 2.0)))
     alone = len(shown.courses) == 1
     strips = [strip for course in shown.courses for strip in _strips(course, scale, alone=alone)]
     bottom = TOP + HEIGHT + 22
@@ -161,18 +155,11 @@ def draw(shown: Picture) -> str:
     for n, course in enumerate(shown.courses):
         if alone:
             parts.append(_line("line served", [(m.t_s, m.served) for m in course.moments], scale))
-        caps = _stairs([(m.t_s, m.level) for m in course.moments], shown.horizon_s)
-        parts.append(_line(f"line c{n % 4}", caps, scale))
+        levels = _stairs([(m.t_s, m.level) for m in course.moments], shown.horizon_s)
+        parts.append(_line(f"line c{n % 4}", levels, scale))
     for n, strip in enumerate(strips):
         parts.append(f'<g transform="translate(0 {bottom + n * (STRIP + GAP) + GAP})">{strip}</g>')
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _most(shown: Picture) -> float:
-    """The top of the axis: above the hidden capacity; a cap far beyond it is cut off."""
-    hidden = max((value for _, value in shown.hidden), default=1.0)
-    caps = max((m.level for course in shown.courses for m in course.moments), default=1.0)
-    return max(1.0, min(max(hidden, caps) * 1.1, hidden * 2.0))
 
 
 def _legend(shown: Picture, *, alone: bool) -> Iterator[str]:

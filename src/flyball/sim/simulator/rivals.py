@@ -10,24 +10,11 @@ to eight, up to a quarter less by chance.
     NetflixAimd         concurrency-limits, AIMDLimit
     NetflixGradient2    concurrency-limits, Gradient2Limit
     Inspect             Inspect AI 0.3.285, adaptive connections
-
-Beside them ``rivals.py`` (the machine governor of the seeds) and ``rivals.py`` (botocore's adaptive mode).
+    Botocore            botocore's adaptive retry mode
+    Koryph              koryph's machine governor as it shipped
 
 Where a default would be absurd for calls of seconds or minutes, the peer gets a better one, and its
-docstring says so. None of them can coordinate processes, except koryph.
-
-botocore's adaptive retry mode: a client that limits its rate, not how many calls it has in flight.
-
-Written from its published algorithm (client-side rate limiter with CUBIC, beta 0.7, scale constant 0.4).
-Until the first throttle nothing is limited; from then on every send takes a token from a bucket whose
-rate is
-
-    after a throttle    0.7 x the rate at which answers came
-    after an answer     0.4 x (seconds since the throttle - k)^3 + that rate,  k = cbrt(rate x 0.3 / 0.4)
-
-and never more than twice the measured rate, nor less than 0.5 per second.
-
-koryph's machine governor as it shipped, as a policy to be compared with. It can coordinate processes.
+docstring says so. Only koryph can coordinate processes.
 """
 
 from __future__ import annotations
@@ -45,7 +32,7 @@ CALLERS = 200
 
 
 class Peer:
-    """What they share: callers, slots, and the SDK's patience. ``limit`` is what a subclass moves."""
+    """Callers, slots and the SDK's waits, for all peers. ``limit`` is what a subclass moves."""
 
     holds_slot = False
 
@@ -85,13 +72,13 @@ class Peer:
             self.on_success(job, t_s, took_s=t_s - sent_s, in_flight=in_flight)
             return None
         self.on_refusal(job, signal, t_s, took_s=t_s - sent_s, in_flight=in_flight)
-        return self.patience_s(job, signal)
+        return self.retry_wait_s(job, signal)
 
     def on_success(self, job: Job, t_s: float, *, took_s: float, in_flight: int) -> None: ...
 
     def on_refusal(self, job: Job, signal: Signal, t_s: float, *, took_s: float, in_flight: int) -> None: ...
 
-    def patience_s(self, job: Job, signal: Signal) -> float:
+    def retry_wait_s(self, job: Job, signal: Signal) -> float:
         return retry_delay_s(job.attempts - 1, signal.retry_after_s, self.chance)
 
 
@@ -102,8 +89,7 @@ class Fixed(Peer):
 
 
 class Article(Peer):
-    """Start 2, floor 1, ceiling 12, +0.5 per success unless within 8 s of a cut, halved by every
-    throttle.
+    """Start 2, floor 1, ceiling 12, +0.5 per success unless within 8 s of a cut, halved per throttle.
 
     429 and 503 are throttles alike, as its ``classify`` has it.
     """
@@ -145,10 +131,9 @@ class NetflixAimd(Peer):
 
 
 class NetflixGradient2(Peer):
-    """Gradient2Limit: start and least 20, most 200, tolerance 1.5, long window 600, smoothing 0.2, queue
-    4.
+    """Gradient2Limit: start and least 20, most 200, tolerance 1.5, long window 600, smoothing 0.2, queue 4.
 
-    A drop is no signal of its own to it: the time of a refusal is a sample like any other.
+    It does not treat a drop as a signal: the time of a refusal is a sample like any other.
     """
 
     LEAST, MOST, TOLERANCE, LONG, WARMUP, SMOOTHING, QUEUE = 20, 200, 1.5, 600, 10, 0.2, 4
@@ -180,8 +165,7 @@ class NetflixGradient2(Peer):
 
 
 class Inspect(Peer):
-    """Least 10, start 20, most 100: doubles per clean round until the first 429, then +5 %; a cut times
-    0.8.
+    """Least 10, start 20, most 100: doubles per clean round until the first 429, then +5 %; a cut is x 0.8.
 
     A round is as many clean successes as the limit (4 at least) with four fifths of it in use; at most
     one cut per 15 s, which counts no successes; from 10 up in steps of 5. Overloads and successes after a
@@ -229,14 +213,22 @@ class Inspect(Peer):
         self.limit = max(cut if cut < 10 else cut // 5 * 5, self.LEAST)
         self._cooldown_until_s = t_s + self.COOLDOWN_S
 
-    def patience_s(self, job: Job, signal: Signal) -> float:  # noqa: ARG002
+    def retry_wait_s(self, job: Job, signal: Signal) -> float:  # noqa: ARG002
         return min(3.0 * 2.0 ** min(job.attempts - 1, 16) + 3 * self.chance.random(), 1800.0)
 
 
 class Botocore(Peer):
-    """As many calls as there are callers. Retries sleep rand(0, 1) x min(2^n, 20) s (a twentieth of it
-    where it was no throttle), longer by up to 5 s if the server asks, and take a token again. Its limit
-    of three attempts and its retry quota are left out: nobody may give up here.
+    """Limits its rate, not how many calls are in flight: there are as many as callers.
+
+    Until the first throttle nothing is limited; from then on every send takes a token from a bucket whose
+    rate is (CUBIC, beta 0.7, scale constant 0.4)
+
+        after a throttle    0.7 x the rate at which answers came
+        after an answer     0.4 x (seconds since the throttle - k)^3 + that rate,  k = cbrt(rate x 0.3 / 0.4)
+
+    and never more than twice the measured rate, nor less than 0.5 per second. Retries sleep rand(0, 1) x
+    min(2^n, 20) s (a twentieth of it if it was not a throttle), longer by up to 5 s if the server asks, and
+    take a token again. Its limit of three attempts and its retry quota are left out: no client gives up here.
     """
 
     holds_slot = True
@@ -282,7 +274,10 @@ class Botocore(Peer):
             wanted = self._most * self.BETA
         else:
             wanted = self.SCALE * (t_s - self._throttled_s - self._zero_s) ** 3 + self._most
-        self._set_rate(min(wanted, 2 * self._measured), t_s)
+        rate = min(wanted, 2 * self._measured)
+        self._fill(t_s)
+        self._rate, self._size = max(rate, self.LEAST_PER_S), max(rate, 1.0)
+        self._tokens = min(self._tokens, self._size)
 
     def _measure(self, t_s: float) -> None:
         """The rate of answers, smoothed over half seconds."""
@@ -297,12 +292,7 @@ class Botocore(Peer):
         self._tokens = min(self._size, self._tokens + (t_s - self._filled_s) * self._rate)
         self._filled_s = t_s
 
-    def _set_rate(self, rate: float, t_s: float) -> None:
-        self._fill(t_s)
-        self._rate, self._size = max(rate, self.LEAST_PER_S), max(rate, 1.0)
-        self._tokens = min(self._tokens, self._size)
-
-    def patience_s(self, job: Job, signal: Signal) -> float:
+    def retry_wait_s(self, job: Job, signal: Signal) -> float:
         scale_s = 1.0 if signal.kind is SignalKind.THROTTLED else 0.05
         own_s = self.chance.random() * min(scale_s * 2.0 ** min(job.attempts - 1, 16), 20.0)
         asked_s = signal.retry_after_s or 0.0
@@ -386,5 +376,5 @@ class Koryph(Peer):
     def _trip(self, t_s: float, break_s: float) -> None:
         self._open_until_s, self._break_s, self._trial = t_s + break_s, break_s, None
 
-    def patience_s(self, job: Job, signal: Signal) -> float:  # noqa: ARG002
+    def retry_wait_s(self, job: Job, signal: Signal) -> float:  # noqa: ARG002
         return self.REQUEUE_S * job.attempts

@@ -1,5 +1,4 @@
-"""What is simulated: a provider with hidden limits, the work thrown at it, and how a controller is judged
-there.
+"""What is simulated: a provider with hidden limits, the work it gets, and what a good result is there.
 
 A scenario was defined before any controller was tuned on it. ``SCENARIOS`` are for tuning, with the seeds
 ``TUNING_SEEDS``. ``HELD_OUT`` has other shapes, and ``FINAL_SEEDS`` other chances: both are looked at
@@ -123,22 +122,6 @@ def tokens(*, headers: bool = False, retry_after: bool = False) -> Callable[[int
     return lambda _, __: [Refilling("tokens", 240_000, 4_000, headers=headers, retry_after=retry_after)]
 
 
-def _shared_tokens(seed: int, horizon_s: float) -> Sequence[Rule]:
-    draws = shapes.bursty(1_000, horizon_s, seed)
-    return [Refilling("tokens", 240_000, 4_000, headers=True, neighbour=draws)]
-
-
-def _bursts(_: int, horizon_s: float) -> Sequence[Rule]:
-    return [Seats([(0.0, 24)]), Outages(shapes.every(300, 600, 4, horizon_s), SignalKind.THROTTLED)]
-
-
-def _outages(_: int, horizon_s: float) -> Sequence[Rule]:
-    spans = [
-        (horizon_s * at, horizon_s * at + lasts_s) for at, lasts_s in ((1 / 6, 60), (1 / 2, 120), (5 / 6, 60))
-    ]
-    return [Seats([(0.0, 24)]), Outages(spans), Flaky()]
-
-
 _AGENT_MIX = Mix(780.0, 0.8)
 
 _TUNING = (
@@ -168,7 +151,7 @@ _TUNING = (
         name="neighbour",
         title="a restless neighbour",
         kind=ScenarioKind.VOLATILE,
-        words="somebody else on the account leaves 12 to 36 seats, another number about every two minutes",
+        words="another user of the account leaves 12 to 36 seats, another number about every two minutes",
         rules=lambda seed, horizon_s: [Seats(shapes.restless(12, 36, 120, horizon_s, seed))],
     ),
     Scenario(
@@ -184,7 +167,9 @@ _TUNING = (
         title="a token quota shared with a neighbour",
         kind=ScenarioKind.HEADERS,
         words="a neighbour on the same quota takes a quarter of the refill, in bursts of a minute",
-        rules=_shared_tokens,
+        rules=lambda seed, horizon_s: [
+            Refilling("tokens", 240_000, 4_000, headers=True, neighbour=shapes.bursty(1_000, horizon_s, seed))
+        ],
         unit=Unit.TOKENS,
         special=Goal(goodput=99.5, waste=0.3),
     ),
@@ -238,15 +223,27 @@ _TUNING = (
         name="bursts",
         title="four seconds of 429 every ten minutes",
         kind=ScenarioKind.TROUBLE,
-        words="24 seats, but now and then everybody is refused for four seconds, whatever the load",
-        rules=_bursts,
+        words="24 seats, but every ten minutes all calls are refused for four seconds, whatever the load",
+        rules=lambda _, horizon_s: [
+            Seats([(0.0, 24)]),
+            Outages(shapes.every(300, 600, 4, horizon_s), SignalKind.THROTTLED),
+        ],
     ),
     Scenario(
         name="outages",
         title="outages of one and two minutes, and stray overloads",
         kind=ScenarioKind.TROUBLE,
-        words="24 seats; three times nobody is served at all; one call in 500 meets an overload of its own",
-        rules=_outages,
+        words="24 seats; three times no call is served at all; one call in 500 meets an overload of its own",
+        rules=lambda _, horizon_s: [
+            Seats([(0.0, 24)]),
+            Outages(
+                [
+                    (horizon_s * at, horizon_s * at + lasts_s)
+                    for at, lasts_s in ((1 / 6, 60), (1 / 2, 120), (5 / 6, 60))
+                ]
+            ),
+            Flaky(),
+        ],
         mix=Mix(unlucky=0.002),
     ),
     Scenario(

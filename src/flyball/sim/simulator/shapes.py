@@ -69,9 +69,7 @@ def walk(low: int, high: int, every_s: float, horizon_s: float, seed: int) -> St
 def bursty(
     per_s: float, horizon_s: float, seed: int, *, busy_s: float = 60.0, idle_s: float = 120.0
 ) -> list[Draw]:
-    """A neighbour on the same quota: calls of some 2,000 tokens, only while it is busy, ``per_s`` on
-    average.
-    """
+    """A neighbour on the same quota: calls of some 2,000 tokens while it is busy, ``per_s`` on average."""
     chance = random.Random(seed * 7919)
     calls_per_s = per_s / 2000 * (busy_s + idle_s) / busy_s
     draws: list[Draw] = []
