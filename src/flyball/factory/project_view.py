@@ -173,24 +173,14 @@ def _as_left(row: BoardRow, slot: TaskRunState | None, task: Task | None) -> Boa
 
 
 def used_ids(root: Path, config: ProjectConfig) -> set[str]:
-    return _with_branch(root) | _with_worktree(worktrees_folder(root, config)) | _in_ledger(root / STATE)
-
-
-def _with_branch(root: Path) -> set[str]:
-    """Here or, as far as was fetched, at origin."""
+    # Branches here or, as far as was fetched, at origin.
     kept = (f"refs/heads/{BRANCHES}", f"refs/remotes/origin/{BRANCHES}")
     done = Git(root).run("for-each-ref", "--format=%(refname)", *kept)
-    return {line.partition(f"/{BRANCHES}")[2] for line in done.text.splitlines()} if done.ok else set()
-
-
-def _with_worktree(folder: Path) -> set[str]:
+    used = {line.partition(f"/{BRANCHES}")[2] for line in done.text.splitlines()} if done.ok else set()
+    worktrees = worktrees_folder(root, config)
     with suppress(OSError):
-        return {path.name for path in folder.iterdir()}
-    return set()
-
-
-def _in_ledger(state: Path) -> set[str]:
+        used |= {path.name for path in worktrees.iterdir()}
     # A ledger that cannot be read is reported where it is needed: a task can be added without it.
-    with suppress(StoreError), open_ledger(state) as ledger:
-        return ledger.tasks() if ledger is not None else set()
-    return set()
+    with suppress(StoreError), open_ledger(root / STATE) as ledger:
+        used |= ledger.tasks() if ledger is not None else set()
+    return used

@@ -132,7 +132,11 @@ class Ledger:
     def note(self, task: str, step: Step, mark: RunPhase = RunPhase.DONE, /, **fields: Any) -> TaskRunState:
         """Write one entry; the state of the task's run after it. An entry that cannot follow is refused."""
         with self._lock:
-            kept = {key: _plain(value) for key, value in fields.items() if value is not None}
+            kept = {
+                key: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+                for key, value in fields.items()
+                if value is not None
+            }
             entry = LedgerEntry(
                 id=0, at=time.time(), run=self.run, task=task, step=step, mark=mark, fields=kept
             )
@@ -277,10 +281,6 @@ def _entry(row: tuple[Any, ...]) -> LedgerEntry:
     return LedgerEntry(
         id=number, at=at, run=run, task=task, step=Step(step), mark=RunPhase(mark), fields=json.loads(fields)
     )
-
-
-def _plain(value: Any) -> Any:
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _json(fields: dict[str, Any]) -> str:
