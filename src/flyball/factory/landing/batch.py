@@ -81,7 +81,8 @@ class LandingBatch:
         """Land all of them; each has its result in ``done`` at the end."""
         self._waiting, moved = list(members), 0
         while self._waiting:
-            trial = self._waiting[: self._size()]
+            size = max(1, self._suspects // 2) if self._suspects else len(self._waiting)
+            trial = self._waiting[: 1 if self._one_by_one else size]
             old, base = await run_in_thread(self.branch.fetch_base, self.notes)
             stack = await self._stack(trial, base)
             if not stack:
@@ -97,11 +98,6 @@ class LandingBatch:
             elif (moved := moved + 1) == TRIES:
                 why = f"{self.branch.name} moved {TRIES} times while this was being landed; try again"
                 raise Refused(LandingResult.ERROR, why)
-
-    def _size(self) -> int:
-        if self._one_by_one:
-            return 1
-        return max(1, self._suspects // 2) if self._suspects else len(self._waiting)
 
     # -- the stack --------------------------------------------------------------------------------------
 

@@ -230,17 +230,16 @@ class Eligibility:
         self._check_paths(branch, self.repository.changes(base, laid), laid, seen)
 
     def _check_paths(self, branch: str, changes: WorktreeChanges, tip: str, seen: str) -> None:
-        paths = self._differing(changes, seen, tip) if seen else list(changes.paths)
+        paths = list(changes.paths)
+        if seen:
+            plain = ("-z", "--name-only", "--no-renames", "--ignore-submodules=none")
+            moved = set(self.repository.git.lines("diff", *plain, seen, tip, "--"))
+            paths = [path for path in paths if path in moved]
         found = protected_among(paths, self.protected, changes.paths, submodules=changes.submodules)
         if not found and not self.submodules:
             found = [(path, _SUBMODULE) for path in paths if path in changes.submodules]
         if found:
             raise Refused(LandingResult.PROTECTED, self._touches(found, branch))
-
-    def _differing(self, changes: WorktreeChanges, seen: str, tip: str) -> list[str]:
-        plain = ("-z", "--name-only", "--no-renames", "--ignore-submodules=none")
-        moved = set(self.repository.git.lines("diff", *plain, seen, tip, "--"))
-        return [path for path in changes.paths if path in moved]
 
     def _touches(self, found: list[tuple[str, str]], branch: str) -> str:
         paths = format_paths(path for path, _ in found[:_NAMED]) + (

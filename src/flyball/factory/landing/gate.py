@@ -141,17 +141,14 @@ class GateRunner:
                 return red
         for task in tasks:
             self.ledger.note(task.id, Step.GATE, RunPhase.DONE)
-        self._remember(commit)
+        seen = [each for each in self._seen_green() if each[0] != commit]
+        with contextlib.suppress(OSError):
+            replace_file(self.green, json.dumps([*seen, [commit, list(self.commands)]][-_KEPT:]).encode())
         return None
 
     def saw_green(self, commit: str) -> bool:
         """Have these very commands been green on this very commit?"""
         return [commit, list(self.commands)] in self._seen_green()
-
-    def _remember(self, commit: str) -> None:
-        seen = [each for each in self._seen_green() if each[0] != commit]
-        with contextlib.suppress(OSError):
-            replace_file(self.green, json.dumps([*seen, [commit, list(self.commands)]][-_KEPT:]).encode())
 
     def _seen_green(self) -> list[list[object]]:
         try:
@@ -206,7 +203,10 @@ class GateRunner:
 
     def _start(self, command: str, tree: Path, folder: Path) -> Process:
         env = {**self.env, "FLYBALL_RUN": str(folder)}
-        return Process.start([*_direnv(tree), "sh", "-c", command], env=env, cwd=tree, folder=folder)
+        argv = ["sh", "-c", command]
+        if (tree / ".envrc").exists() and shutil.which("direnv"):
+            argv = ["direnv", "exec", str(tree), *argv]
+        return Process.start(argv, env=env, cwd=tree, folder=folder)
 
     async def end_leftover(self, slot: TaskRunState) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
@@ -277,12 +277,6 @@ def _new(folder: Path) -> Path:
             return fresh
         number += 1
         fresh = folder.with_name(f"{folder.name}.{number}")
-
-
-def _direnv(tree: Path) -> list[str]:
-    if (tree / ".envrc").exists() and shutil.which("direnv"):
-        return ["direnv", "exec", str(tree)]
-    return []
 
 
 def _last_lines(log: Path) -> str:

@@ -134,7 +134,11 @@ class PullLanding:
         async with self.landing.lock(task.id, lambda: say(WAITS)):
             say("")
             if pull.state is PullState.MERGED:
-                landed = await self._follow_merge(task, pull)
+                # It was merged elsewhere: follow origin.
+                notes = list[str]()
+                await run_in_thread(self.landing.branch.follow_origin, task.id, notes, must=True)
+                followed = await self.landing.follow(task)
+                landed = self.landing.merged_result(pull.commit or pull.head, *notes, followed)
             else:
                 may_land(pull, task.id, unapproved=unapproved)
                 landed = await self._forward(task, pull, folder)
@@ -142,16 +146,12 @@ class PullLanding:
         kept = await run_in_thread(self._clean_origin, host, task, number)
         return replace(landed, notes=(*landed.notes, *filter(None, [kept])))
 
-    async def _follow_merge(self, task: Task, pull: Pull) -> Landed:
-        """It was merged elsewhere: follow origin."""
-        notes = list[str]()
-        await run_in_thread(self.landing.branch.follow_origin, task.id, notes, must=True)
-        followed = await self.landing.follow(task)
-        return self.landing.merged_result(pull.commit or pull.head, *notes, followed)
-
     async def _forward(self, task: Task, pull: Pull, folder: Path) -> Landed:
         seen = self.landing.ledger.slots[task.id].new
-        head = await run_in_thread(self._head, task.id, pull)
+        head = await run_in_thread(self.fetch_head, task.id)
+        if pull.head and head != pull.head:
+            words = f"{BRANCHES}{task.id} at origin is not what #{pull.number} was about a moment ago"
+            raise Refused(LandingResult.UNAPPROVED, f"{words}; flyball land {task.id} looks again")
         branch = self.landing.branch
         for _ in range(TRIES):
             base, ours = await run_in_thread(branch.fetch_pull_base)
@@ -188,13 +188,6 @@ class PullLanding:
         self.landing.repository.fetch_ref(f"+refs/heads/{BRANCHES}{task_id}:{kept}")
         head = git("rev-parse", kept)
         git("update-ref", "-d", kept)
-        return head
-
-    def _head(self, task_id: str, pull: Pull) -> str:
-        head = self.fetch_head(task_id)
-        if pull.head and head != pull.head:
-            words = f"{BRANCHES}{task_id} at origin is not what #{pull.number} was about a moment ago"
-            raise Refused(LandingResult.UNAPPROVED, f"{words}; flyball land {task_id} looks again")
         return head
 
     def _clean_origin(self, host: PullHost, task: Task, number: int) -> str:

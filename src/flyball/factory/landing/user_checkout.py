@@ -94,7 +94,10 @@ class UserCheckout:
         moved = set(_differ(git, behind.at, to))
         # What the owner deleted counts too: git would bring it back without a word.
         changed = {path for path in _differ(git, behind.at) if path in moved}
-        changed |= {path for path in moved if not _has(git, behind.at, path) and _exists(git.folder / path)}
+        for path in moved:
+            here = git.folder / path
+            if not git.ok("cat-file", "-e", f"{behind.at}:{path}") and (here.is_symlink() or here.exists()):
+                changed.add(path)
         # Tasks that landed in just the form which closing them here gives.
         aside = {path: text for path in changed if (text := self._lands_as_it_is(git, path, to)) is not None}
         mine = sorted(changed - aside.keys())
@@ -150,14 +153,6 @@ class UserCheckout:
 def _differ(git: Git, *commits: str) -> list[str]:
     """Tracked paths that differ between two commits, or between one and the files here."""
     return git.lines("diff", "-z", "--no-renames", "--name-only", *commits, "--")
-
-
-def _has(git: Git, commit: str, path: str) -> bool:
-    return git.ok("cat-file", "-e", f"{commit}:{path}")
-
-
-def _exists(path: Path) -> bool:
-    return path.is_symlink() or path.exists()
 
 
 def _is_partly_staged(git: Git, path: str, at: str) -> bool:
