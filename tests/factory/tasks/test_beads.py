@@ -350,5 +350,5 @@ def test_a_create_that_does_not_say_what_it_made_is_an_error(answering: Any) -> 
 
 def test_nothing_is_watched_and_nothing_is_written_into_a_worktree(answering: Any, tmp_path: Path) -> None:
     source = answering()
-    assert not source.watched()
+    assert not source.watch_folders()
     assert not source.close_in("bd-1", tmp_path).paths
