@@ -1,8 +1,8 @@
 """Programs that some tests need and that no wheel brings: looked for, and installed where that is allowed.
 
-``python -m tests.tools packages`` (which ``make test`` begins with) installs missing Debian packages if this is
-root on a machine with apt; ``bd`` beside it (``make tools``) also builds that into ``.tools``, with Go as it is
-here or from a wheel. That takes as long as all tests together, so ``make test`` does not.
+``python -m tests.tools packages`` (which ``make test`` begins with) installs missing Debian packages if this
+is root on a machine with apt; ``bd`` beside it (``make tools``) also builds that into ``.tools``, with Go as
+it is here or from a wheel. That takes as long as all tests together, so ``make test`` does not.
 An installation that fails, or takes too long, fails no test: it is not tried again before ``make clean``, and
 the tests that need the program are skipped. ``missing()`` says which those are.
 """

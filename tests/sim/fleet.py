@@ -74,7 +74,7 @@ class Worker:
 
     def ask(self) -> None:
         self.start = None
-        self._node.desk.stand(self)
+        self._node.queue.stand(self)
 
     def wake(self) -> bool:
         self._node.fleet.after(0.0, self._call)
@@ -89,7 +89,7 @@ class Worker:
 
     def _look(self) -> None:
         if self.start is None:
-            self._node.desk.look(self)
+            self._node.queue.look(self)
 
     def _call(self) -> None:
         node, job = self._node, self._node.next_job()
@@ -106,7 +106,7 @@ class Worker:
             node.refused += 1
             node.again.append(job)
         assert self.start is not None
-        node.desk.end(self.start, signal, heard=False, actual=_NO_COST)
+        node.queue.end(self.start, signal, heard=False, actual=_NO_COST)
         if node.keeps(self):
             self.ask()
 
@@ -120,13 +120,13 @@ class Node:
         self.served = self.refused = 0
         self._work, self._workers, self._width = work, set[Worker](), 0
         self._due_at = INFINITY
-        self.desk = ShareLimiter(LocalPool(resolve_pool(_NO_LIMIT), fleet.now, name=POOL), lambda: fleet.now)
+        self.queue = ShareLimiter(LocalPool(resolve_pool(_NO_LIMIT), fleet.now, name=POOL), lambda: fleet.now)
         holding = HolderState(node=name, incarnation=f"{name}x{fleet.number()}", weight=weight)
         line = StoreClient(renew=_never, report=_nor_this, open_box=lambda: None)
-        self.renewing = ShareRenewer(self.desk, holding, line, Outage(), timing_for(fleet.heartbeat_s))
+        self.renewing = ShareRenewer(self.queue, holding, line, Outage(), timing_for(fleet.heartbeat_s))
         self.renewing._box = cast(Box, Mail(self.name))
-        self.desk.stir = self._stirred
-        with self.desk.lock:
+        self.queue.stir = self._stirred
+        with self.queue.lock:
             self.renewing._limit(fleet.now)
 
     # -- work ---------------------------------------------------------------------------------------
@@ -150,19 +150,19 @@ class Node:
 
     @property
     def in_flight(self) -> int:
-        return self.desk.in_hands
+        return self.queue.in_hands
 
     # -- renewing -------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        with self.desk.lock:
+        with self.queue.lock:
             self.renewing.holding = holder.leave(self.renewing.holding)
             self.renewing._limit(self.fleet.now)
             self._look_by()
 
     def notice(self) -> None:
         """Mail: what the renewing thread does when its box has some."""
-        with self.desk.lock:
+        with self.queue.lock:
             holding = self.renewing.holding
             self.renewing.holding = holder.notice(holding, target=holding.target)
             self._look_by()
@@ -181,12 +181,12 @@ class Node:
             self.fleet.at(due_at, self._look)
 
     def _look(self) -> None:
-        with self.desk.lock:
+        with self.queue.lock:
             if self.fleet.now < self._due_at:
                 return
             self._due_at = INFINITY
             holding = self.renewing.holding
-            if holding.pending or holder.has_left(holding, in_flight=self.desk.minted):
+            if holding.pending or holder.has_left(holding, in_flight=self.queue.minted):
                 return
             due = self.renewing._due()
             if due.at > self.fleet.now:
@@ -204,7 +204,7 @@ class Node:
 
     def _receive(self, reply: Reply, mark: float | None) -> None:
         self.renewing._receive(reply, mark)
-        with self.desk.lock:
+        with self.queue.lock:
             self._look_by()
 
 
@@ -263,7 +263,7 @@ class Fleet:
         node = Node(self, name, jobs(self._mix, f"{self.seed}/{name}"), weight=weight)
         self.nodes.append(node)
         node.widen(width)
-        with node.desk.lock:
+        with node.queue.lock:
             node._look_by()
         return node
 

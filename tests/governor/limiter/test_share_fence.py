@@ -25,22 +25,22 @@ class Held(SlotMethods):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         gate = LocalPool(resolve_pool({"adaptive": False, "cap": 9}), BEFORE, name="p")
-        self._desk: ShareLimiter = ShareLimiter(gate, clock)
+        self._queue: ShareLimiter = ShareLimiter(gate, clock)
         self.renewed(FENCE)
 
     def renewed(self, until: float) -> None:
-        with self._desk.lock:
-            self._desk.allow(1, until=until, why="test")
+        with self._queue.lock:
+            self._queue.allow(1, until=until, why="test")
 
     def close(self) -> None:
-        with self._desk.lock:
-            self._desk.end_all_waits()
+        with self._queue.lock:
+            self._queue.end_all_waits()
 
     @property
     def seen(self) -> tuple[int, int]:
         """How many run, and how many wait."""
-        with self._desk.lock:
-            return self._desk.in_hands, self._desk.line.length
+        with self._queue.lock:
+            return self._queue.in_hands, self._queue.line.length
 
 
 class Time:

@@ -151,14 +151,14 @@ class Reviewing:
         criteria, part = parse_criteria(self.task.acceptance), self.policy.config.review
         base = self.slot.base or self.project.repository.default
         try:
-            desk = await run_in_thread(lambda: place.make(base=base, commit=tip))
+            worktree = await run_in_thread(lambda: place.make(base=base, commit=tip))
             persona = find_persona(self.project.root, part.persona)
             ask = ReviewAsk(
                 base=base,
                 tip=tip,
                 criteria=criteria,
-                file=str(desk.answer),
-                diff=desk.diff.name,
+                file=str(worktree.answer),
+                diff=worktree.diff.name,
                 variable=FILE_VARIABLE,
                 before=self.slot.lesson if self.slot.lesson_cause is Cause.REVIEW else "",
                 wrong=wrong,
@@ -167,7 +167,7 @@ class Reviewing:
                 prompt=compile_review(self.project.terms, self.task, persona=persona.text, ask=ask),
                 tree=place.path,
                 effort=persona.effort,
-                variables={FILE_VARIABLE: str(desk.answer)},
+                variables={FILE_VARIABLE: str(worktree.answer)},
             )
             job = AgentJob(
                 purpose=Purpose.REVIEW,
@@ -177,7 +177,7 @@ class Reviewing:
                 max_s_key="review.max_s",
             )
             ran = await self.agents.run_to_end(job, lambda: instructions)
-            return ran, await run_in_thread(_parse_answer, ran, desk.answer, criteria)
+            return ran, await run_in_thread(_parse_answer, ran, worktree.answer, criteria)
         finally:
             await run_in_thread(place.remove)
 

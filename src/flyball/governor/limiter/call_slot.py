@@ -1,7 +1,7 @@
 """One call at a limiter: it waits for its slot, holds it, and says what the provider answered.
 
 The first lines of entering and leaving are the way of most calls (see admission_queue.py): take a ready pass,
-put it back. They stand here, twice, and not in a method of the turnstile because they are measured against a
+put it back. They stand here, twice, and not in a method of the queue because they are measured against a
 semaphore, where every call of a function shows.
 
 What an exception that leaves a call says about load. Most say nothing.
@@ -52,7 +52,7 @@ _SAYS_NOTHING = Signal(SignalKind.UNKNOWN)
 
 
 class _Ended:
-    """Stands in for the turnstile of a slot that was entered or given back: there is no easy way through."""
+    """Stands in for the queue of a slot that was entered or given back: there is no easy way through."""
 
     left, high = 0, -1
 
@@ -76,11 +76,11 @@ class CallRecord:
 class CallSlot:
     """``with`` and ``async with`` around one call, or what ``acquire`` returned. One use each."""
 
-    __slots__ = ("_desk", "_door", "_in_flight", "_notes", "_sent_at")
+    __slots__ = ("_door", "_in_flight", "_notes", "_queue", "_sent_at")
 
     _door: AdmissionQueue
     """Where to enter: once. A second use, at the same time or later, would lose the first one's pass."""
-    _desk: AdmissionQueue
+    _queue: AdmissionQueue
     """Where to give back."""
     _notes: CallRecord | None
     _sent_at: float
@@ -89,71 +89,71 @@ class CallSlot:
     # -- getting it -------------------------------------------------------------------------------
 
     async def __aenter__(self) -> CallSlot:
-        desk = self._door
+        queue = self._door
         self._door = _ENDED
-        if desk.left > 0:
-            free = desk.free
+        if queue.left > 0:
+            free = queue.free
             try:
                 free.pop()
             except IndexError:
-                return await self._wait_async(desk)
-            desk.left -= 1
+                return await self._wait_async(queue)
+            queue.left -= 1
             self._notes = None
-            self._sent_at = now = desk.clock()
-            self._in_flight = desk.minted - len(free)
-            if now < desk.fence_at:
+            self._sent_at = now = queue.clock()
+            self._in_flight = queue.minted - len(free)
+            if now < queue.fence_at:
                 return self
             self._put_back()
-        return await self._wait_async(desk)
+        return await self._wait_async(queue)
 
     def __enter__(self) -> CallSlot:
-        desk = self._door
+        queue = self._door
         self._door = _ENDED
-        if desk.left > 0:
-            free = desk.free
+        if queue.left > 0:
+            free = queue.free
             try:
                 free.pop()
             except IndexError:
-                return self._wait(desk)
-            desk.left -= 1
+                return self._wait(queue)
+            queue.left -= 1
             self._notes = None
-            self._sent_at = now = desk.clock()
-            self._in_flight = desk.minted - len(free)
-            if now < desk.fence_at:
+            self._sent_at = now = queue.clock()
+            self._in_flight = queue.minted - len(free)
+            if now < queue.fence_at:
                 return self
             self._put_back()
-        return self._wait(desk)
+        return self._wait(queue)
 
     def _put_back(self) -> None:
         """The time of a ready pass was over when it was taken: it goes back unused, and the gate is asked."""
-        self._desk.free.append(None)
-        self._desk.left += 1
+        self._queue.free.append(None)
+        self._queue.left += 1
 
     def _enter_nowait(self) -> CallSlot:
         """Enter, or raise at once what stands in the way."""
-        desk = self._take()
-        start = desk.enter(self.cost)
+        queue = self._take()
+        start = queue.enter(self.cost)
         if start is None:
-            raise refusal(desk.verdict(self.cost))
+            raise refusal(queue.verdict(self.cost))
         return self._begin(start)
 
-    async def _wait_async(self, desk: AdmissionQueue) -> CallSlot:
+    async def _wait_async(self, queue: AdmissionQueue) -> CallSlot:
         import asyncio
 
-        _check_unused(desk)
-        start = desk.enter(self.cost)
+        _check_unused(queue)
+        start = queue.enter(self.cost)
         if start is None:
-            waiter = TaskWaiter(desk, asyncio.get_running_loop(), self.priority, self.cost)
-            desk.stand(waiter)
+            waiter = TaskWaiter(queue, asyncio.get_running_loop(), self.priority, self.cost)
+            queue.stand(waiter)
             start = await waiter.wait(self.timeout)
         return self._begin(start)
 
-    def _wait(self, desk: AdmissionQueue) -> CallSlot:
-        _check_unused(desk)
-        start = desk.enter(self.cost)
+    def _wait(self, queue: AdmissionQueue) -> CallSlot:
+        _check_unused(queue)
+        start = queue.enter(self.cost)
         if start is None:
-            waiter = ThreadWaiter(desk, self.priority, self.cost)
-            desk.stand(waiter)
+            waiter = ThreadWaiter(queue, self.priority, self.cost)
+            queue.stand(waiter)
             start = waiter.wait(self.timeout)
         return self._begin(start)
 
@@ -162,10 +162,10 @@ class CallSlot:
         return self
 
     def _take(self) -> AdmissionQueue:
-        desk = self._door
+        queue = self._door
         self._door = _ENDED
-        _check_unused(desk)
-        return desk
+        _check_unused(queue)
+        return queue
 
     # Ordinary calls carry none of these; ``PendingCallSlot`` does.
     @property
@@ -204,7 +204,7 @@ class CallSlot:
             signal = replace(signal, buckets=notes.signal.buckets)
         notes.signal, notes.heard = signal, signal.kind is not SignalKind.OK
         if notes.heard:
-            self._desk.hear(notes.start, signal)
+            self._queue.hear(notes.start, signal)
         return signal
 
     def settle(self, **actual: float) -> None:
@@ -216,7 +216,7 @@ class CallSlot:
     @property
     def held(self) -> bool:
         """Whether it has a slot now."""
-        return self._desk is not _ENDED and hasattr(self, "_notes")
+        return self._queue is not _ENDED and hasattr(self, "_notes")
 
     def _record(self) -> CallRecord:
         if not self.held:
@@ -230,12 +230,12 @@ class CallSlot:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        desk = self._desk
-        if kind is None and self._notes is None and self._in_flight <= desk.high:
-            self._desk = _ENDED
-            desk.free.append(None)
-            if not desk.calm:
-                desk.look()
+        queue = self._queue
+        if kind is None and self._notes is None and self._in_flight <= queue.high:
+            self._queue = _ENDED
+            queue.free.append(None)
+            if not queue.calm:
+                queue.look()
             return
         self._end(error)
 
@@ -249,13 +249,13 @@ class CallSlot:
 
     def release(self) -> None:
         """Give the slot back. A second call does nothing."""
-        desk = self._desk
+        queue = self._queue
         try:
-            if self._notes is None and self._in_flight <= desk.high:
-                self._desk = _ENDED
-                desk.free.append(None)
-                if not desk.calm:
-                    desk.look()
+            if self._notes is None and self._in_flight <= queue.high:
+                self._queue = _ENDED
+                queue.free.append(None)
+                if not queue.calm:
+                    queue.look()
                 return
         except AttributeError:
             # It was never entered: there is nothing to give back.
@@ -265,17 +265,17 @@ class CallSlot:
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
-        desk = self._desk
-        if desk is _ENDED:
+        queue = self._queue
+        if queue is _ENDED:
             return
         notes = self._notes or self._record()
-        self._desk = _ENDED
+        self._queue = _ENDED
         signal, heard = _last_word(notes, error)
-        desk.end(notes.start, signal, heard=heard, actual=notes.actual)
+        queue.end(notes.start, signal, heard=heard, actual=notes.actual)
 
 
-def _check_unused(desk: AdmissionQueue) -> None:
-    if desk is _ENDED:
+def _check_unused(queue: AdmissionQueue) -> None:
+    if queue is _ENDED:
         raise UsageError("a slot has one use; ask the limiter for another")
 
 

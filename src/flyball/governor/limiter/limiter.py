@@ -1,14 +1,14 @@
 """The limiter: adaptive concurrency inside one process, for threads and event loops alike.
 
-It holds a gate (the plan that also governs pools, with plain attributes for rows) behind a turnstile. What
-a controller believes is one thing, what a person allows is another: ``maximum`` is checked where slots are
+It holds a local pool (the plan that also governs pools, with plain attributes for rows) behind an admission
+queue. What a controller believes is one thing, what a person allows is another: ``maximum`` is checked where slots are
 handed out, whatever the controller says.
 
 For processes that share a limit there is ``flyball.slot``; each process has limiters of its own.
 
 What a limiter may be told, and what it tells: its stats.
 
-Whole calls through a turnstile: what a limiter and a share lease offer alike.
+Whole calls through an admission queue: what a limiter and a share lease offer alike.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class LimiterStats:
     windows: tuple[WindowStats, ...]
 
     @classmethod
-    def _from_queue(cls, desk: AdmissionQueue) -> LimiterStats:
-        with desk.lock:
-            gate, now = desk.gate, desk.clock()
+    def _from_queue(cls, queue: AdmissionQueue) -> LimiterStats:
+        with queue.lock:
+            gate, now = queue.gate, queue.clock()
             limits, learned, s = gate.limits, gate.memory.cap, gate.settings
             closed_s = 0.0 if limits.closed_until is None else limits.closed_until - now
             throttled_at = learned.last_throttle_at
@@ -101,18 +101,18 @@ class LimiterStats:
                 name=gate.name,
                 profile=s.profile,
                 controller=s.controller,
-                in_use=desk.in_hands,
-                cap=limits.cap if desk.maximum is None else min(limits.cap, desk.maximum),
+                in_use=queue.in_hands,
+                cap=limits.cap if queue.maximum is None else min(limits.cap, queue.maximum),
                 cap_ceiling=limits.ceiling,
-                maximum=desk.maximum,
-                waiting=desk.line.length,
+                maximum=queue.maximum,
+                waiting=queue.line.length,
                 phase=limits.phase.value,
                 closed_for_s=closed_s if closed_s > 0 else None,
                 hold_mean_s=gate.meters.hold_mean_s,
-                successes=desk.successes,
+                successes=queue.successes,
                 throttles=learned.throttle_count,
                 last_throttle_age_s=None if throttled_at is None else now - throttled_at,
-                retries_left=desk.retries_left(now),
+                retries_left=queue.retries_left(now),
                 windows=tuple(
                     WindowStats(window.name, window.limit, window.level_at(now), window.source.value)
                     for window in gate.windows
@@ -133,7 +133,7 @@ Answer = tuple[int, Any, Any]
 class SlotMethods:
     """Slots of this process, for threads and event loops alike."""
 
-    _desk: AdmissionQueue
+    _queue: AdmissionQueue
 
     def slot(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
         """A slot for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds.
@@ -146,7 +146,7 @@ class SlotMethods:
             slot = CallSlot()
         else:
             slot = PendingCallSlot(priority, cost, timeout)
-        slot._door = slot._desk = self._desk
+        slot._door = slot._queue = self._queue
         return slot
 
     def acquire(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
@@ -214,13 +214,13 @@ class SlotMethods:
 
     def may_retry(self) -> bool:
         """Whether a retry is affordable: a call earns a tenth of one, a timeout or lost line spends one."""
-        desk = self._desk
-        with desk.lock:
-            return desk.retries_left(desk.clock()) > 0
+        queue = self._queue
+        with queue.lock:
+            return queue.retries_left(queue.clock()) > 0
 
     def take_retry(self) -> bool:
         """Spend a retry of something that no timeout has paid for, if one is left."""
-        return self._desk.take_retry()
+        return self._queue.take_retry()
 
 
 def _report_answer(slot: CallSlot, answer: Answer) -> Answer:
@@ -267,29 +267,29 @@ class Limiter(SlotMethods):
         pool, now = resolve_pool(self._changes), clock()
         check_settings(settings, pool)
         gate = LocalPool(pool, now, name=check_name("limiter", name))
-        self._desk = AdmissionQueue(gate, clock, check_maximum(maximum))
+        self._queue = AdmissionQueue(gate, clock, check_maximum(maximum))
         survive_forks(self)
 
     def set(self, *, maximum: int | None = None, **changes: Unpack[PoolChanges]) -> None:
         """Change settings while calls run and wait. What is not named stays; running calls go on."""
         changed = merge_changes(self._changes, changes)
         check_settings(changes, resolve_pool(changed))
-        most = check_maximum(maximum) if maximum is not None else self._desk.maximum
-        self._desk.change(resolve_pool(changed), maximum=most, reseed="cap" in changes)
+        most = check_maximum(maximum) if maximum is not None else self._queue.maximum
+        self._queue.change(resolve_pool(changed), maximum=most, reseed="cap" in changes)
         self._changes = changed
 
     def _look(self) -> None:
         """Look at the clock now. Only tests with a clock of their own, which stands still, need it."""
-        self._desk.look()
+        self._queue.look()
 
     def stats(self) -> LimiterStats:
         """What is happening now. Reading changes nothing."""
-        return LimiterStats._from_queue(self._desk)
+        return LimiterStats._from_queue(self._queue)
 
     @property
     def facts(self) -> tuple[Fact, ...]:
         """What happened to the cap and the breaker lately, oldest first."""
-        return tuple(self._desk.facts)
+        return tuple(self._queue.facts)
 
     def __repr__(self) -> str:
         now = self.stats()
@@ -298,13 +298,13 @@ class Limiter(SlotMethods):
     # -- forking ----------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        self._desk.lock.acquire()
+        self._queue.lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self._desk.lock.release()
+        self._queue.lock.release()
 
     def after_fork_in_child(self) -> None:
         """Slots and waiters are the parent's; what it learned stays."""
-        left = self._desk
+        left = self._queue
         left.lock.release()
-        self._desk = left.heir()
+        self._queue = left.heir()

@@ -5,7 +5,7 @@ starts have an end, the fence of a share, one that wakes after it gives its star
 may also be the one that watches the time for the whole line (``look_in``): a Retry-After, a breaker or a
 window opens without anybody releasing anything.
 
-All methods but ``wait`` are called with the turnstile's lock held.
+All methods but ``wait`` are called with the admission queue's lock held.
 
 A waiting line: higher priority first, first come first served within one. Every step is O(1).
 
@@ -101,12 +101,12 @@ class Waiter(Protocol):
 class TaskWaiter:
     """A task. Its loop may belong to any thread."""
 
-    __slots__ = ("_desk", "_future", "_late", "_loop", "_thread", "_timer", "cost", "priority", "start")
+    __slots__ = ("_future", "_late", "_loop", "_queue", "_thread", "_timer", "cost", "priority", "start")
 
     def __init__(
-        self, desk: AdmissionQueue, loop: asyncio.AbstractEventLoop, priority: int, cost: Mapping[str, float]
+        self, queue: AdmissionQueue, loop: asyncio.AbstractEventLoop, priority: int, cost: Mapping[str, float]
     ) -> None:
-        self._desk, self._loop, self._thread = desk, loop, threading.get_ident()
+        self._queue, self._loop, self._thread = queue, loop, threading.get_ident()
         self._future: asyncio.Future[None] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._late = False
@@ -119,19 +119,19 @@ class TaskWaiter:
         patience = None if timeout is None else self._loop.call_later(max(0.0, timeout), self._give_up)
         try:
             await self._future
-            while not self._late and not self._desk.closed and self._desk.too_late(self):
+            while not self._late and not self._queue.closed and self._queue.too_late(self):
                 await self._future
         except BaseException:
-            self._desk.leave(self)
+            self._queue.leave(self)
             if self.start is not None:
-                self._desk.abandon(self.start)
+                self._queue.abandon(self.start)
             raise
         finally:
             if patience is not None:
                 patience.cancel()
             if self._timer is not None:
                 self._timer.cancel()
-        return _start_or_raise(self._desk, self, timeout)
+        return _start_or_raise(self._queue, self, timeout)
 
     def _give_up(self) -> None:
         self._late = True
@@ -165,16 +165,16 @@ class TaskWaiter:
         if self._timer is not None:
             self._timer.cancel()
         if not self._future.done():
-            self._timer = self._loop.call_later(delay_s, self._desk.look, self)
+            self._timer = self._loop.call_later(delay_s, self._queue.look, self)
 
 
 class ThreadWaiter:
     """A thread. It waits on a lock that is released to wake it."""
 
-    __slots__ = ("_bell", "_desk", "_look_at", "cost", "priority", "start")
+    __slots__ = ("_bell", "_look_at", "_queue", "cost", "priority", "start")
 
-    def __init__(self, desk: AdmissionQueue, priority: int, cost: Mapping[str, float]) -> None:
-        self._desk, self._bell, self._look_at = desk, threading.Lock(), INFINITY
+    def __init__(self, queue: AdmissionQueue, priority: int, cost: Mapping[str, float]) -> None:
+        self._queue, self._bell, self._look_at = queue, threading.Lock(), INFINITY
         self._bell.acquire()
         self.priority, self.cost = priority, cost
         self.start: CallStart | None = None
@@ -183,19 +183,19 @@ class ThreadWaiter:
         """The start, once it is this one's turn. Interrupted or timed out, it leaves nothing behind."""
         deadline = INFINITY if timeout is None else time.monotonic() + timeout
         try:
-            while not self._desk.closed and (self.start is None or self._desk.too_late(self)):
+            while not self._queue.closed and (self.start is None or self._queue.too_late(self)):
                 if self._sleep(min(deadline, self._look_at)):
                     continue
                 if time.monotonic() >= deadline:
                     break
                 self._look_at = INFINITY
-                self._desk.look(self)
+                self._queue.look(self)
         except BaseException:
-            self._desk.leave(self)
+            self._queue.leave(self)
             if self.start is not None:
-                self._desk.abandon(self.start)
+                self._queue.abandon(self.start)
             raise
-        return _start_or_raise(self._desk, self, timeout)
+        return _start_or_raise(self._queue, self, timeout)
 
     def _sleep(self, until: float) -> bool:
         if until == INFINITY:
@@ -217,18 +217,18 @@ class ThreadWaiter:
 
 
 def _start_or_raise(
-    desk: AdmissionQueue, waiter: TaskWaiter | ThreadWaiter, timeout: float | None
+    queue: AdmissionQueue, waiter: TaskWaiter | ThreadWaiter, timeout: float | None
 ) -> CallStart:
     """Served wins over timed out, where both happened at once, and the fence over both."""
-    if waiter.start is not None and desk.fenced:
-        desk.abandon(waiter.start)
+    if waiter.start is not None and queue.fenced:
+        queue.abandon(waiter.start)
         waiter.start = None
     if waiter.start is None:
-        desk.leave(waiter)
-    if waiter.start is None and desk.closed:
-        raise refusal(desk.verdict(waiter.cost))
+        queue.leave(waiter)
+    if waiter.start is None and queue.closed:
+        raise refusal(queue.verdict(waiter.cost))
     if waiter.start is None:
-        raise WaitTimeoutError(desk.verdict(waiter.cost), timeout or 0.0)
+        raise WaitTimeoutError(queue.verdict(waiter.cost), timeout or 0.0)
     return waiter.start
 
 

@@ -1,11 +1,11 @@
 """The threads behind a share lease: one renews it, one watches its fence. Neither is ever the user's own.
 
     renewing   sleeps until the next renewal is due (core/share_lease/holder.py), is woken early by mail or by
-               what happens at the desk, and talks to the store. It may hang there.
+               what happens at the queue, and talks to the store. It may hang there.
     fencing    sleeps until the time of the last answered renewal is up. It never talks to anybody, so a store
-               that hangs cannot keep it from closing the desk.
+               that hangs cannot keep it from closing the queue.
 
-All that both decide on, and the desk, changes under the desk's one lock, so that a renewal never declares
+All that both decide on, and the queue, changes under the queue's one lock, so that a renewal never declares
 less than can be running at that moment: the passes that lie ready count too.
 """
 
@@ -61,9 +61,9 @@ class ShareRenewer:
     """Drives one holding. ``start`` once, ``leave`` once; everything else whenever."""
 
     def __init__(
-        self, desk: ShareLimiter, holding: HolderState, line: StoreClient, outage: Outage, terms: ShareTiming
+        self, queue: ShareLimiter, holding: HolderState, line: StoreClient, outage: Outage, terms: ShareTiming
     ) -> None:
-        self.desk, self.holding, self.terms = desk, holding, terms
+        self.queue, self.holding, self.terms = queue, holding, terms
         self.learning = self.fenced = False
         self.error: FlyballError | None = None
         """Why the last renewal failed; None once one is answered again."""
@@ -71,7 +71,7 @@ class ShareRenewer:
         """Renewals that were answered."""
         self.answered_at = -INFINITY
         self._line, self._outage = line, outage
-        self.changed = threading.Condition(desk.lock)
+        self.changed = threading.Condition(queue.lock)
         """Notified after every renewal."""
         self._box: Box | None = None
         self._sleeps_until = -INFINITY
@@ -82,9 +82,9 @@ class ShareRenewer:
         self._bell, self._ear = socket.socketpair()
         for end in (self._bell, self._ear):
             end.setblocking(False)
-        with self.desk.lock:
-            self._limit(self.desk.clock())
-            self.desk.stir = self._stir
+        with self.queue.lock:
+            self._limit(self.queue.clock())
+            self.queue.stir = self._stir
         for work in (self._renewing, self._fencing):
             self._threads.append(start_thread(work, name=f"flyball-{work.__name__.strip('_')}"))
 
@@ -107,8 +107,8 @@ class ShareRenewer:
         with self.changed:
             if not self.holding.leaving:
                 self.holding = holder.leave(self.holding)
-                self._limit(self.desk.clock())
-                self.desk.end_all_waits()
+                self._limit(self.queue.clock())
+                self.queue.end_all_waits()
                 self._ring()
         for renewing in self._threads[:1]:
             if renewing is not threading.current_thread():
@@ -120,19 +120,19 @@ class ShareRenewer:
         """In a forked child: the lease and its threads are the parent's."""
         self._over = True
         self.holding = holder.leave(self.holding)
-        self.desk.stir = _nobody
-        self.desk.allow(0, until=-INFINITY, why="the share belongs to the parent process")
-        self.desk.end_all_waits()
+        self.queue.stir = _nobody
+        self.queue.allow(0, until=-INFINITY, why="the share belongs to the parent process")
+        self.queue.end_all_waits()
         self._threads = []
 
     # -- with the lock held -------------------------------------------------------------------------------
 
     def _limit(self, now: float) -> None:
-        """Tell the desk what is allowed from now on."""
+        """Tell the queue what is allowed from now on."""
         by_itself = self._outage.rule is OnOutage.LOCAL
         most = holder.limit(self.holding, now=now, on_outage=self._outage.rule, local=self._outage.local)
         until = INFINITY if by_itself else self.holding.fence_at
-        self.desk.allow(most, until=until, why=self._words(now))
+        self.queue.allow(most, until=until, why=self._words(now))
 
     def _words(self, now: float) -> str:
         if self.holding.leaving:
@@ -145,17 +145,17 @@ class ShareRenewer:
     def _due(self) -> holder.Due:
         return holder.next_renewal(
             self.holding,
-            in_flight=self.desk.minted,
-            wants=self.desk.wants,
+            in_flight=self.queue.minted,
+            wants=self.queue.wants,
             terms=self.terms,
-            now=self.desk.clock(),
+            now=self.queue.clock(),
         )
 
     def _stir(self) -> None:
-        """Something happened at the desk: a renewal may be due sooner."""
-        desk, holding = self.desk, self.holding
-        if desk.line.length or desk.minted < holding.slots or desk.outbox or desk.refused_at is not None:
-            if desk.refused_at is not None or desk.outbox:
+        """Something happened at the queue: a renewal may be due sooner."""
+        queue, holding = self.queue, self.holding
+        if queue.line.length or queue.minted < holding.slots or queue.outbox or queue.refused_at is not None:
+            if queue.refused_at is not None or queue.outbox:
                 # The controller should hear of it soon.
                 self.holding = replace(holding, noticed=True)
             if self._due().at < self._sleeps_until:
@@ -172,14 +172,14 @@ class ShareRenewer:
             self._box = self._line.open_box()
         try:
             while not self._is_gone() and self._sleep():
-                with self.desk.lock:
+                with self.queue.lock:
                     due = self._due()
-                if due.at <= self.desk.clock():
+                if due.at <= self.queue.clock():
                     self._renew(due)
         finally:
             with self.changed:
                 self._over = True
-                self.desk.stir = _nobody
+                self.queue.stir = _nobody
                 self.changed.notify_all()
             for end in (self._bell, self._ear):
                 end.close()
@@ -187,17 +187,17 @@ class ShareRenewer:
                 self._box.close()
 
     def _is_gone(self) -> bool:
-        with self.desk.lock:
+        with self.queue.lock:
             holding = self.holding
-            if holder.has_left(holding, in_flight=self.desk.minted):
+            if holder.has_left(holding, in_flight=self.queue.minted):
                 return True
             # The store cannot be told that we leave, and nothing runs: what is left expires by itself.
-            return holding.leaving and not self.desk.minted and (holding.misses > 1 or not holding.seq)
+            return holding.leaving and not self.queue.minted and (holding.misses > 1 or not holding.seq)
 
     def _sleep(self) -> bool:
-        """Until the next renewal is due, or the desk rings, or mail comes. False: the process ends."""
-        with self.desk.lock:
-            now, self._sleeps_until = self.desk.clock(), self._due().at
+        """Until the next renewal is due, or the queue rings, or mail comes. False: the process ends."""
+        with self.queue.lock:
+            now, self._sleeps_until = self.queue.clock(), self._due().at
         poller = select.poll()
         poller.register(self._ear.fileno(), select.POLLIN)
         if self._box is not None:
@@ -212,14 +212,14 @@ class ShareRenewer:
         told = False
         with contextlib.suppress(OSError):
             told = self._box is not None and bool(self._box.drain())
-        with self.desk.lock:
+        with self.queue.lock:
             self._sleeps_until = -INFINITY
             if told:
                 self.holding = holder.notice(self.holding, target=self.holding.target)
         return True
 
     def _renew(self, due: holder.Due) -> None:
-        with self.desk.lock:
+        with self.queue.lock:
             renewal, signals, mark = self._declare(due)
         try:
             while signals:
@@ -229,36 +229,36 @@ class ShareRenewer:
         except FlyballError as error:
             self._note_failure(renewal, signals, error)
         except Exception as error:  # a renewing thread that dies would be found out by its fence only
-            _log.exception("the share of %s could not be renewed", self.desk.gate.name)
+            _log.exception("the share of %s could not be renewed", self.queue.gate.name)
             self._note_failure(renewal, signals, StoreError(str(error)))
         else:
             self._receive(reply, mark)
 
     def _declare(self, due: holder.Due) -> tuple[Renewal, list[Signal], float | None]:
-        desk, now = self.desk, self.desk.clock()
+        queue, now = self.queue, self.queue.clock()
         self.holding = holder.note_reason(self.holding, due, now=now)
         self._limit(now)
         self.holding, renewal = holder.send(
-            self.holding, now=now, in_flight=desk.minted, wants=desk.wants, tally=desk.tally
+            self.holding, now=now, in_flight=queue.minted, wants=queue.wants, tally=queue.tally
         )
-        refused_at, peak = desk.refused_at, max(desk.peak, desk.in_hands)
-        signals = list(desk.outbox)
-        desk.outbox.clear()
-        desk.refused_at, desk.peak = None, desk.in_hands
+        refused_at, peak = queue.refused_at, max(queue.peak, queue.in_hands)
+        signals = list(queue.outbox)
+        queue.outbox.clear()
+        queue.refused_at, queue.peak = None, queue.in_hands
         told = replace(
             renewal,
-            in_flight=desk.in_hands,
+            in_flight=queue.in_hands,
             peak=peak,
-            hold_s=desk.gate.meters.hold_mean_s,
+            hold_s=queue.gate.meters.hold_mean_s,
             refused_age_s=now - refused_at if refused_at is not None else None,
-            estimate=None if desk.gate.fixed else float(desk.gate.cap),
+            estimate=None if queue.gate.fixed else float(queue.gate.cap),
             mailbox=self._box.address if self._box is not None else "",
         )
         return told, signals, refused_at
 
     def _receive(self, reply: Reply, refused_at: float | None) -> None:
         with self.changed:
-            now = self.desk.clock()
+            now = self.queue.clock()
             if not reply.stale and reply.ttl_s != self.terms.ttl_s:
                 # The holder's terms follow the store's word: all of them derive from the heartbeat.
                 self.terms = timing_for(reply.ttl_s / BEATS_PER_TTL)
@@ -267,15 +267,15 @@ class ShareRenewer:
                 self.renewals += 1
                 self.learning, self.error, self.answered_at = reply.learning, None, now
                 self.fenced = holder.is_fenced(self.holding, now=now)
-            elif refused_at is not None and self.desk.refused_at is None:
-                self.desk.refused_at = refused_at
+            elif refused_at is not None and self.queue.refused_at is None:
+                self.queue.refused_at = refused_at
             self._after(now)
 
     def _note_failure(self, renewal: Renewal, signals: list[Signal], error: FlyballError) -> None:
         with self.changed:
-            now = self.desk.clock()
+            now = self.queue.clock()
             self.holding = holder.on_missed(self.holding, seq=renewal.seq, now=now)
-            self.desk.outbox.extendleft(reversed(signals))
+            self.queue.outbox.extendleft(reversed(signals))
             self.error = error
             self._after(now)
 
@@ -292,20 +292,20 @@ class ShareRenewer:
             try:
                 self._outage.on_fenced()
             except Exception:
-                _log.exception("on_fenced of the share of %s failed", self.desk.gate.name)
+                _log.exception("on_fenced of the share of %s failed", self.queue.gate.name)
 
     def _wait_for_fence(self) -> bool:
         """True each time that a share which was answered before runs out of time; False at the end."""
         with self.changed:
             while not self._over:
-                left_s = self.holding.fence_at - self.desk.clock()
+                left_s = self.holding.fence_at - self.queue.clock()
                 if self.fenced or self.holding.fence_at == -INFINITY:
                     self.changed.wait()
                 elif left_s > 0:
                     self.changed.wait(left_s)
                 else:
                     self.fenced = True
-                    self._limit(self.desk.clock())
+                    self._limit(self.queue.clock())
                     return True
             return False
 

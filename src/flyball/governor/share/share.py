@@ -1,4 +1,4 @@
-"""A share lease: part of a pool, held by this process, which subdivides it without asking anybody.
+"""A share lease: part of a pool, held by this process, which subdivides it by itself.
 
     async with governor.share("anthropic") as share:
         async with share.slot():
@@ -9,7 +9,7 @@ and now. What all holders together have in flight never passes the pool's cap (s
 docs/explanation/why-the-bound-holds.md): a share grows only by what others have given back, and closes by
 itself when it was not renewed in time.
 
-The turnstile of a share lease: a limiter's, whose maximum is what the store allows, until its fence.
+The admission queue of a share lease is a limiter's, whose maximum is what the store allows, until its fence.
 
 Taking and returning a slot touches nothing but this process, and mostly no lock. Time is checked at every
 start: a process that was stopped, or a machine that slept, must not go on with slots that were given away
@@ -222,14 +222,14 @@ class Share(SlotMethods):
         self._agreed = {name: options[name] for name in _AGREED if name in options}
         settings = resolve_pool(cast("PoolChanges", self._agreed))
         outage, local = _outage(options), _settings(options.get("local"))
-        self._desk: ShareLimiter = ShareLimiter(LocalPool(resolve_pool(local), clock(), name=self.pool))
+        self._queue: ShareLimiter = ShareLimiter(LocalPool(resolve_pool(local), clock(), name=self.pool))
         holding = HolderState(node=self.node, incarnation=new_incarnation(), weight=_weight(options))
         line = StoreClient(
             renew=lambda renewal: governor._internals.renew(self.pool, renewal),
             report=lambda signal: governor.report(self.pool, signal, name=self.node),
             open_box=lambda: governor._internals.open_box(),
         )
-        self._renewing = ShareRenewer(self._desk, holding, line, outage, settings.share_terms)
+        self._renewing = ShareRenewer(self._queue, holding, line, outage, settings.share_terms)
         self._opened, self._pid = False, os.getpid()
 
     # -- opening and closing ------------------------------------------------------------------------
@@ -294,29 +294,30 @@ class Share(SlotMethods):
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until something may start here; False if that did not happen in time."""
-        desk, changed = self._desk, self._renewing.changed
+        queue, changed = self._queue, self._renewing.changed
         with changed:
             return (
-                changed.wait_for(lambda: (desk.maximum or 0) > 0 or desk.closed, timeout) and not desk.closed
+                changed.wait_for(lambda: (queue.maximum or 0) > 0 or queue.closed, timeout)
+                and not queue.closed
             )
 
     # -- seeing -------------------------------------------------------------------------------------
 
     def stats(self) -> ShareStats:
         """What is happening now. Reading changes nothing."""
-        desk, renewing = self._desk, self._renewing
-        with desk.lock:
-            holding, now, tally = renewing.holding, desk.clock(), desk.tally
+        queue, renewing = self._queue, self._renewing
+        with queue.lock:
+            holding, now, tally = renewing.holding, queue.clock(), queue.tally
             answered = holding.fence_at > float("-inf")
             return ShareStats(
                 pool=self.pool,
                 node=self.node,
                 incarnation=holding.incarnation,
                 slots=holding.slots,
-                limit=(desk.maximum or 0) if now < desk.fence_at else 0,
+                limit=(queue.maximum or 0) if now < queue.fence_at else 0,
                 target=holding.target,
-                in_flight=desk.in_hands,
-                waiting=desk.line.length,
+                in_flight=queue.in_hands,
+                waiting=queue.line.length,
                 fenced=answered and now >= holding.fence_at,
                 learning=renewing.learning,
                 leaving=holding.leaving,
@@ -336,13 +337,13 @@ class Share(SlotMethods):
     # -- forking ------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        self._desk.lock.acquire()
+        self._queue.lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self._desk.lock.release()
+        self._queue.lock.release()
 
     def after_fork_in_child(self) -> None:
-        self._desk.lock.release()
+        self._queue.lock.release()
         self._renewing.abandon()
 
 
