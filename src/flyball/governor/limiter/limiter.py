@@ -1,14 +1,11 @@
 """The limiter: adaptive concurrency inside one process, for threads and event loops alike.
 
 It holds a local pool (the plan that also governs pools, with plain attributes for rows) behind an admission
-queue. What a controller believes is one thing, what a person allows is another: ``maximum`` is checked where slots are
-handed out, whatever the controller says.
+queue. What a controller believes is one thing, what a person allows is another: ``maximum`` is checked where
+slots are handed out, whatever the controller says. ``SlotMethods`` are the calls that a limiter and a share
+lease offer alike.
 
 For processes that share a limit there is ``flyball.slot``; each process has limiters of its own.
-
-What a limiter may be told, and what it tells: its stats.
-
-Whole calls through an admission queue: what a limiter and a share lease offer alike.
 """
 
 from __future__ import annotations
