@@ -45,7 +45,7 @@ ELSEWHERE = (
     Mutant(
         name="everybody gets cap / nodes at once, on a staggered join",
         scenario=QUIET,
-        rule=lambda: broken("renewal", ("room = pot.cap - held_by_others - holds", "room = pot.cap - holds")),
+        rule=lambda: broken("renewal", ("room = pot.cap - held_by_others - slots", "room = pot.cap - slots")),
     ),
     Mutant(
         name="a joiner gets nothing for one beat, then its part",
@@ -53,7 +53,7 @@ ELSEWHERE = (
         rule=lambda: broken(
             "renewal",
             (
-                "slots = renewal.holds + _growth(renewal.holds, held_by_others, target, pot, now)",
+                "slots += max(0, min(target - slots, room))",
                 "slots = renewal.holds if lease is None else max(renewal.holds, target)",
             ),
         ),

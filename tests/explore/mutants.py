@@ -116,7 +116,7 @@ MUTANTS = (
         finds=Kind.OVERGRANT,
         rule=lambda: broken(
             "renewal",
-            ("    if now < pot.learning_until:\n        return 0\n", "    if False:\n        return 0\n"),
+            ("    if not learning:\n", "    if True:\n"),
         ),
     ),
     Mutant(

@@ -65,7 +65,7 @@ class Steps:
         return int(self.rule.holder.limit(self._holding(hold), now=0, on_outage=on_outage, local=local))
 
     def _fenced(self, hold: Hold) -> bool:
-        return bool(self.rule.holder.fenced(self._holding(hold), now=0))
+        return bool(self.rule.holder.is_fenced(self._holding(hold), now=0))
 
     def _notice(self, hold: Hold, target: int) -> Hold:
         return self.hold(self.rule.holder.notice(self._holding(hold), target=target))
@@ -74,15 +74,17 @@ class Steps:
         return self.hold(self.rule.holder.leave(self._holding(hold)))
 
     def _gone(self, hold: Hold, in_flight: int) -> bool:
-        return bool(self.rule.holder.gone(self._holding(hold), in_flight=in_flight))
+        return bool(self.rule.holder.has_left(self._holding(hold), in_flight=in_flight))
 
     def _missed(self, hold: Hold) -> Hold:
-        return self.hold(self.rule.holder.missed(self._holding(hold), seq=hold.seq, now=0))
+        return self.hold(self.rule.holder.on_missed(self._holding(hold), seq=hold.seq, now=0))
 
     def _due(self, hold: Hold, in_flight: int, wants: int, ttl: int) -> float:
         """Ticks until the next renewal."""
         holding, terms = self._holding(hold), self.terms[ttl]
-        return float(self.rule.holder.due(holding, in_flight=in_flight, wants=wants, terms=terms, now=0).at)
+        return float(
+            self.rule.holder.next_renewal(holding, in_flight=in_flight, wants=wants, terms=terms, now=0).at
+        )
 
     # --- what the store does ---
 
@@ -93,7 +95,7 @@ class Steps:
         return tuple(names.index(one) for one in names)
 
     def _expired(self, row: Row) -> bool:
-        return bool(self.rule.renewal.expired(self._lease(row), now=0))
+        return bool(self.rule.renewal.is_expired(self._lease(row), now=0))
 
     def _renew(self, row: Row | None, request: Request, books: Books) -> tuple[Row, Answer | None]:
         renewal = self.rule.renewal.Renewal(node="", incarnation="", in_flight=0, **request._asdict())
@@ -120,7 +122,7 @@ class Steps:
     def learning(self, ttl: int) -> int:
         """How long a store learns that woke up in another life."""
         before = self.rule.renewal.ShareBudget(cap=1, terms=self.terms[ttl])
-        return int(max(0, self.rule.renewal.in_epoch(before, "another life", now=0).learning_until))
+        return int(max(0, self.rule.renewal.enter_epoch(before, "another life", now=0).learning_until))
 
     # --- to and fro ---
 
@@ -147,7 +149,7 @@ class Steps:
             pending=int(holding.pending),
             age=min(-holding.sent_at, self.fence) if holding.pending else 0,
             slots=holding.slots if holding.pending or holding.leaving else 0,
-            gate=0 if self.rule.holder.fenced(holding, now=0) else holding.gate,
+            gate=0 if self.rule.holder.is_fenced(holding, now=0) else holding.gate,
             fence=fence,
             early=int(holding.pending and holding.sent_at < holding.fence_at <= 0),
             leaving=int(holding.leaving),

@@ -21,6 +21,7 @@ from flyball import (
 )
 from flyball.core.signals import SignalKind
 from flyball.errors import StoreFullError, WaitTimeoutError
+from flyball.governor.internals import internals
 from flyball.integrations.outcome import judge
 from tests.integrations.kit import Listener, Night, pool_of
 
@@ -188,7 +189,7 @@ def test_a_report_that_cannot_be_written_costs_no_answer(
     def full(*_: object, **__: object) -> None:
         raise StoreFullError("disk full")
 
-    monkeypatch.setattr(gov, "report", full)
+    monkeypatch.setattr(internals(gov), "report", full)
     assert (
         retry(script(429, 200), gate=Pool(gov, "p"), policy=POLICY, environment=night.world).status_code
         == 200

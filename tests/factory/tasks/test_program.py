@@ -70,12 +70,13 @@ def test_an_interrupt_lets_it_finish_what_it_writes(tmp_path: Path) -> None:
     """Ctrl-C reaches the whole group of a terminal; the program is in none of ours."""
     code = (
         "from pathlib import Path; from flyball.factory.tasks.command import Program;"
-        "Program(('sh', '-c', 'touch began; sleep 1; touch written'), Path.cwd(), '').ask()"
+        "Program(('sh', '-c', 'touch began; sleep 1; touch written'), Path.cwd(), '').run()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL
     )
     while not (tmp_path / "began").exists():
+        assert process.poll() is None, "it ended before it began"
         os.sched_yield()
     os.killpg(process.pid, signal.SIGINT)
     process.wait(30)
