@@ -24,6 +24,8 @@ from flyball.host import exit_status
 
 VERBS = {
     "exec": "run a command under a slot",
+    "env": "lead a command's model calls through the gateway, a slot for each call",
+    "gateway": "run, show or stop the loopback gateway",
     "run": "turn ready tasks into merged code",
     "board": "show what a run is doing, or how the last one left things",
     "tail": "show what a task's agent prints",

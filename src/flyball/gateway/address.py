@@ -1,0 +1,139 @@
+"""The addresses of the gateway: who calls, and where the call is going, in the path of a base address.
+
+    http://127.0.0.1:8791/TOKEN/PROJECT/NAME/https/api.anthropic.com/v1/messages
+                          ^     ^       ^    ^     ^                 ^
+                          the   for the      the provider's own      what the client adds
+                          user  queue        base address
+
+A client is told nothing but a base address, so all that the gateway must know is in it: no header is added
+and no table has to be kept. The token keeps other users of the machine out: it is in a private file and in
+the environment of this user's processes.
+
+Only calls that a model answers take a slot. Lists of models, token counts and the like pass freely.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote, urlsplit
+
+from flyball.errors import UsageError
+from flyball.integrations.gate import pool_of_host
+
+CONTROL = "-"
+"""The segment in place of a project for requests to the gateway itself."""
+
+_MODEL_CALL = re.compile(
+    r"/(?:messages|complete|completions|chat/completions|responses|embeddings)"
+    r"|.*:(?:generateContent|streamGenerateContent|embedContent|batchEmbedContents)"
+)
+"""What follows the version in the path of a call that a model answers."""
+_VERSION = re.compile(r"(?:/[^/]+)*?/v[0-9][a-z0-9]*(?=/)")
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A provider's server."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        """As the ``Host`` header says it."""
+        usual = {"http": 80, "https": 443}[self.scheme]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == usual else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One request's way: for whom, to which server, and the path there."""
+
+    project: str
+    name: str
+    upstream: Upstream
+    path: str
+
+    @property
+    def pool(self) -> str:
+        return pool_of_host(self.upstream.host)
+
+
+def parse_upstream(scheme: str, authority: str) -> Upstream:
+    """Raises UsageError for what is not the start of an http address.
+
+    >>> parse_upstream("https", "api.anthropic.com").authority
+    'api.anthropic.com'
+    """
+    if scheme not in ("http", "https"):
+        raise UsageError(f"a base address begins with http:// or https://, not {scheme}://")
+    try:
+        parts = urlsplit(f"{scheme}://{authority}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise UsageError(f"{authority!r} is not a host and port: {error}") from None
+    if not host or parts.username is not None or parts.path or parts.query:
+        raise UsageError(f"{authority!r} is not a host and port")
+    return Upstream(scheme, host, port or {"http": 80, "https": 443}[scheme])
+
+
+def parse_target(target: str, token: str) -> Route | str:
+    """The way of a request for this path; a plain word is a request to the gateway itself.
+
+    >>> route = parse_target("/secret/blog/t-1/https/api.openai.com/v1/responses?x=1", "secret")
+    >>> route.project, route.upstream.host, route.path
+    ('blog', 'api.openai.com', '/v1/responses?x=1')
+
+    Raises PermissionError for another token, and UsageError for a path that leads nowhere.
+    """
+    from hmac import compare_digest
+
+    given, _, rest = target.removeprefix("/").partition("/")
+    if not compare_digest(given.encode(), token.encode()):
+        raise PermissionError("this address has not the gateway's token")
+    project, _, rest = rest.partition("/")
+    if project == CONTROL:
+        return rest
+    name, _, rest = rest.partition("/")
+    scheme, _, rest = rest.partition("/")
+    end = min((rest.find(mark) for mark in "/?" if mark in rest), default=len(rest))
+    upstream = parse_upstream(scheme, unquote(rest[:end]))
+    path = rest[end:]
+    if not path.startswith("/"):
+        path = f"/{path}"
+    return Route(unquote(project), unquote(name), upstream, path)
+
+
+def base_address(gateway: str, base: str, *, project: str, name: str) -> str:
+    """The base address that leads to ``base`` through the gateway at ``gateway`` (its address with token).
+
+    >>> base_address("http://127.0.0.1:1/k", "https://api.openai.com/v1", project="blog", name="t-1")
+    'http://127.0.0.1:1/k/blog/t-1/https/api.openai.com/v1'
+
+    One that leads through it already gets the new project and name.
+    """
+    if base.startswith(f"{gateway}/"):
+        _, _, scheme, rest = base.removeprefix(f"{gateway}/").split("/", 3)
+    else:
+        scheme, found, rest = base.partition("://")
+        authority, _, _ = rest.partition("/")
+        if not found:
+            raise UsageError(f"{base!r} is not a base address; it begins with http:// or https://")
+        parse_upstream(scheme, authority)
+    return f"{gateway}/{quote(project, safe='')}/{quote(name, safe='')}/{scheme}/{rest}"
+
+
+def is_model_call(method: str, path: str) -> bool:
+    """True for a request that a model answers, by any of the APIs that are known here.
+
+    >>> is_model_call("POST", "/v1/messages?beta=true"), is_model_call("POST", "/v1/messages/count_tokens")
+    (True, False)
+    >>> is_model_call("POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse")
+    True
+    """
+    bare = path.partition("?")[0]
+    version = _VERSION.match(bare)
+    return method == "POST" and bool(_MODEL_CALL.fullmatch(bare[version.end() :] if version else bare))

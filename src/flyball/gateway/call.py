@@ -1,0 +1,292 @@
+"""One call through the gateway: stand in line, pass it on, read along, hand the answer over.
+
+    take a slot of the pool -> send -> refused, and no byte was handed over -> free the slot, wait, again
+                                    -> else tell the pool, hand over as it comes, settle, free the slot
+
+A call waits here instead of being refused there. How long is the client's to say: the official SDKs send
+their time-out in a header, and for others ``WAIT_S`` is less than what they wait. After that the client gets
+a 429 with Retry-After, or the provider's own refusal if there was one, and decides for itself.
+
+Only a refusal is tried again. What may have been worked on (a broken connection, a server's error) is the
+client's to judge: it has retries of its own, and each of them is a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import zlib
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from flyball.core.provider.latency import LatencyTracker
+from flyball.core.signals import Signal, SignalKind
+from flyball.errors import RefusedError, StoreError
+from flyball.gateway.address import Route, is_model_call
+from flyball.gateway.upstream import Answer, AnswerError, ConnectionPool, UpstreamConnection
+from flyball.governor.governor import Governor
+from flyball.integrations.gate import Gate, Pool, SlotOptions
+from flyball.integrations.held_slot import AsyncHold, NoGate
+from flyball.integrations.outcome import JudgedResponse, broken_signal, judge_http, no_answer_signal
+from flyball.integrations.retry import (
+    AttemptResult,
+    Episode,
+    IoAdapter,
+    RetryPolicy,
+    pursue,
+    run_async,
+)
+
+WAIT_S = 240.0
+"""As long as a call waits whose client does not say its time-out. Node's fetch gives up after 300 s."""
+LONGEST_WAIT_S = 540.0
+TIMEOUT_HEADER = "x-stainless-timeout"
+"""In seconds, from the official SDKs."""
+REPEAT_HEADER = "x-stainless-retry-count"
+WAITING_LIMIT = 5000
+"""More calls than this do not wait: each keeps its request in memory."""
+STORE_RETRY_S = 0.5
+_REFUSALS = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP})
+_DROPPED = frozenset({b"connection", b"expect", b"host", b"keep-alive", b"proxy-connection"})
+"""Headers that are about the connection to us and not about the call."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A client's request, whole."""
+
+    method: str
+    target: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+    keep_alive: bool = True
+
+    def header(self, name: str) -> str:
+        wanted = name.encode()
+        return next((v.decode("latin-1") for n, v in self.headers if n.lower() == wanted), "")
+
+    def dump(self, route: Route) -> bytes:
+        """For the provider: the same headers in the same order, for its own host."""
+        lines = [
+            f"{self.method} {route.path} HTTP/1.1\r\nHost: {route.upstream.authority}\r\n".encode("latin-1")
+        ]
+        lines += [b"%b: %b\r\n" % pair for pair in self.headers if pair[0].lower() not in _DROPPED]
+        body = self.body
+        if "chunked" in self.header("transfer-encoding").lower():
+            body = (b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)) if body else b"0\r\n\r\n"
+        return b"".join((*lines, b"\r\n", body))
+
+    @property
+    def wait_s(self) -> float:
+        """How long the client lets this call wait, with room for the answer's first byte."""
+        try:
+            said = float(self.header(TIMEOUT_HEADER))
+        except ValueError:
+            return WAIT_S
+        return min(0.9 * said, LONGEST_WAIT_S) if said > 0 else WAIT_S
+
+
+class Client(Protocol):
+    """What a call needs of the connection that it came from."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def follow(self, source: UpstreamConnection | None) -> None:
+        """Slow this source down while the client does not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer of the gateway's own."""
+
+    status: int
+    words: str
+    retry_after_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Exchange:
+    connection: UpstreamConnection
+    answer: Answer
+
+
+@dataclass(slots=True)
+class Calls:
+    """Passes calls on. One for the whole gateway; used from its event loop only."""
+
+    governor: Governor
+    policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1000, max_wait_s=LONGEST_WAIT_S))
+    connections: ConnectionPool = field(default_factory=ConnectionPool)
+    waiting: int = 0
+    waiting_limit: int = WAITING_LIMIT
+    _latency: LatencyTracker = field(default_factory=LatencyTracker)
+
+    async def pass_on(self, request: Request, route: Route, client: Client) -> Refusal | bool:
+        """Carry the call out. A refusal is for the caller to write; else, whether the connection is kept."""
+        deadline = asyncio.get_running_loop().time() + request.wait_s
+        governed = is_model_call(request.method, route.path)
+        gate: Gate = (
+            Pool(self.governor, route.pool, project=route.project, name=route.name) if governed else NoGate()
+        )
+        if governed and self.waiting >= self.waiting_limit:
+            return Refusal(429, f"{self.waiting} calls wait at the gateway, and more do not", 5.0)
+        try:
+            result, hold = await run_async(
+                pursue(
+                    gate,
+                    lambda: self._attempt(request, route, deadline),
+                    policy=self.policy,
+                    hands=IoAdapter(lambda gate, ask: self._take(gate, ask, deadline), asyncio.sleep),
+                    episode=Episode(repeats=request.header(REPEAT_HEADER) not in ("", "0")),
+                    drop=self._drop,
+                )
+            )
+        except RefusedError as error:
+            return Refusal(429, str(error), error.retry_after_s or 5.0)
+        except StoreError as error:
+            return Refusal(503, f"the state of the pool cannot be reached: {error}", 5.0)
+        if result.error is not None:
+            await hold.free(result.error)
+            return Refusal(
+                502, f"{route.upstream.authority}: {str(result.error) or type(result.error).__name__}"
+            )
+        return await self._hand_over(result.unwrap(), hold, route, client)
+
+    async def _take(self, gate: Gate, ask: SlotOptions, deadline: float) -> AsyncHold:
+        """A slot, or the error that ends the wait. A store that is away for a while is waited for, too."""
+        loop = asyncio.get_running_loop()
+        if isinstance(gate, NoGate):
+            return await AsyncHold.of(gate, ask)
+        self.waiting += 1
+        try:
+            while True:
+                try:
+                    return await AsyncHold.of(gate, {"timeout": max(0.0, deadline - loop.time())})
+                except StoreError:
+                    if loop.time() + STORE_RETRY_S >= deadline:
+                        raise
+                await asyncio.sleep(STORE_RETRY_S)
+        finally:
+            self.waiting -= 1
+
+    def _attempt(
+        self, request: Request, route: Route, deadline: float
+    ) -> Generator[Any, Any, AttemptResult[_Exchange]]:
+        loop = asyncio.get_running_loop()
+        sent_at = loop.time()
+        try:
+            exchange: _Exchange = yield self._send(request, route)
+        except AnswerError as error:
+            return AttemptResult(JudgedResponse(broken_signal(error)), error=error, final=True)
+        except OSError as error:  # a time-out of the connection is one, too
+            return AttemptResult(JudgedResponse(no_answer_signal(error)), error=error, final=True)
+        answer = exchange.answer
+        judged = _judge(answer)
+        kind = judged.signal.kind
+        if kind is SignalKind.OK:
+            what = f"{request.method} {route.upstream.host}{route.path.partition('?')[0]}"
+            if self._latency.note(what, loop.time() - sent_at):
+                slow = replace(judged.signal, kind=SignalKind.SLOW, detail=f"{what} is slow")
+                judged = replace(judged, signal=slow)
+        too_late = loop.time() + (judged.signal.retry_after_s or 0.0) >= deadline
+        return AttemptResult(judged, exchange, final=kind not in _REFUSALS or too_late)
+
+    async def _send(self, request: Request, route: Route) -> _Exchange:
+        """Until the head of a good answer, or an error's body, is there."""
+        data, fresh = request.dump(route), False
+        while True:
+            connection = await self.connections.connection(route.upstream, fresh=fresh)
+            try:
+                answer = connection.send(data, head_only=request.method == "HEAD")
+                await answer.ready
+                return _Exchange(connection, answer)
+            except AnswerError as error:
+                if error.started or fresh:
+                    raise
+                fresh = True  # a kept connection that the server had closed meanwhile
+            except BaseException:
+                connection.transport.abort()
+                raise
+
+    def _drop(self, result: AttemptResult[_Exchange]) -> None:
+        if result.value is not None:
+            result.value.connection.transport.abort()
+
+    async def _hand_over(self, exchange: _Exchange, hold: AsyncHold, route: Route, client: Client) -> bool:
+        connection, answer = exchange.connection, exchange.answer
+        tells: list[asyncio.Task[None]] = []
+
+        def tell(signal: object) -> None:
+            if isinstance(signal, Signal):
+                tells.append(asyncio.ensure_future(hold.tell(signal, news=True)))
+
+        answer.on_signal = tell
+        error: BaseException | None = None
+        try:
+            client.follow(connection)
+            answer.relay_to(client)
+            await answer.done
+            hold.settle(answer.listener.used)
+        except AnswerError as broken:
+            error = broken
+        except BaseException as stopped:
+            error = stopped
+            connection.transport.abort()
+            raise
+        finally:
+            client.follow(None)
+            for telling in tells:
+                with suppress(Exception):
+                    await telling
+            await hold.free(error)
+        if error is not None:
+            logging.getLogger("flyball").info("%s: %s", route.upstream.authority, error)
+            return False
+        if answer.keeps_connection:
+            self.connections.give_back(route.upstream, connection)
+        else:
+            connection.transport.close()
+        return answer.keeps_connection
+
+
+def _judge(answer: Answer) -> JudgedResponse:
+    headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers]
+    if answer.status < 400:
+        return judge_http(answer.status, headers)
+    encoding = answer.header_map().get("content-encoding", "").strip().lower()
+    body = bytes(answer.body)
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        with suppress(zlib.error):
+            body = zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(body, 1024 * 1024)
+    return judge_http(answer.status, headers, body)
+
+
+def dump_refusal(refusal: Refusal) -> bytes:
+    """An answer of our own, in the form of an error that every vendor's client understands."""
+    import json
+
+    kinds = {429: ("rate_limit_error", "RESOURCE_EXHAUSTED"), 503: ("overloaded_error", "UNAVAILABLE")}
+    kind, status = kinds.get(refusal.status, ("api_error", "UNAVAILABLE"))
+    error = {"type": kind, "status": status, "code": refusal.status, "message": f"flyball: {refusal.words}"}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    wait = "" if refusal.retry_after_s is None else f"Retry-After: {math.ceil(refusal.retry_after_s)}\r\n"
+    head = (
+        f"HTTP/1.1 {refusal.status} {_REASONS.get(refusal.status, 'Error')}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{wait}X-Flyball: gateway\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+_REASONS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+}

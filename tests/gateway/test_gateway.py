@@ -1,0 +1,319 @@
+"""What a client of the gateway meets, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from flyball.errors import UsageError
+from flyball.gateway.address import base_address, is_model_call, parse_target
+from flyball.gateway.environment import gateway_variables
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Manner, Provider
+from tests.gateway.conftest import CALL, RunningGateway, ScriptedServer
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., ScriptedServer]]:
+    servers: list[ScriptedServer] = []
+
+    def make(*answers: bytes) -> ScriptedServer:
+        servers.append(ScriptedServer(*answers))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.01)
+
+
+# -- the cap ---------------------------------------------------------------------------------------------
+
+
+def test_calls_at_once_are_never_more_than_the_cap_and_all_are_served(running: RunningGateway) -> None:
+    running.governor.set_pool("127.0.0.1", cap=2, adaptive=False)
+    with Provider(Capacity.parse("20"), Manner(tokens_per_s=1000)) as provider:
+        with ThreadPoolExecutor(16) as threads:
+            answers = list(threads.map(lambda _: running.call(provider.url)[0], range(32)))
+        assert answers == [200] * 32
+        assert provider.tally().peak_open == 2
+
+
+def test_a_refused_call_is_tried_again_and_its_client_sees_only_the_good_answer(
+    running: RunningGateway,
+) -> None:
+    with Provider(Capacity.parse("8"), Manner(reject_s=0.0, retry_after_s=0.1), script="429x2") as provider:
+        status, _, body = running.call(provider.url)
+        assert (status, json.loads(body)["type"]) == (200, "message")
+        assert provider.tally().accepted == 1
+    assert running.pool().throttle_count == 1  # a repeat is not news
+
+
+def test_a_refusal_that_lasts_longer_than_its_client_waits_is_handed_over_as_it_came(
+    running: RunningGateway,
+) -> None:
+    with Provider(Capacity.parse("8"), Manner(reject_s=0.0, retry_after_s=60), script="429x*") as provider:
+        status, headers, body = running.call(provider.url, headers={"x-stainless-timeout": "5"})
+    assert (status, headers["retry-after"]) == (429, "60")
+    assert "x-flyball" not in headers
+    assert json.loads(body)["error"]["type"] == "rate_limit_error"
+
+
+def test_a_call_that_finds_no_slot_in_its_clients_time_gets_a_429_with_retry_after(
+    running: RunningGateway,
+) -> None:
+    running.governor.set_pool("127.0.0.1", cap=1, adaptive=False)
+    with running.governor.slot("127.0.0.1", project="other", name="holder"):
+        status, headers, body = running.call("http://127.0.0.1:9", headers={"x-stainless-timeout": "0.5"})
+    assert status == 429
+    assert int(headers["retry-after"]) >= 1
+    error = json.loads(body)["error"]
+    assert error["type"] == "rate_limit_error"
+    assert "other/holder" in error["message"]
+
+
+def test_a_full_line_refuses_at_once(running: RunningGateway) -> None:
+    running.server.calls.waiting_limit = 0
+    status, headers, _ = running.call("http://127.0.0.1:9")
+    assert (status, headers["x-flyball"]) == (429, "gateway")
+
+
+def test_a_client_that_hangs_up_in_line_leaves_the_line(running: RunningGateway) -> None:
+    running.governor.set_pool("127.0.0.1", cap=1, adaptive=False)
+    with running.governor.slot("127.0.0.1"):
+        connection = running.connect()
+        connection.request("POST", running.path("http://127.0.0.1:9", "/v1/messages"), json.dumps(CALL))
+        until(lambda: running.pool().waiting == 1, "the call stands in line")
+        connection.close()
+        until(lambda: running.pool().waiting == 0, "the call left the line")
+
+
+def test_a_client_that_hangs_up_in_an_answer_gives_the_slot_back(running: RunningGateway) -> None:
+    with Provider(Capacity.parse("8"), Manner(tokens_per_s=1)) as provider:
+        connection = running.connect()
+        body = json.dumps({**CALL, "stream": True, "max_tokens": 100})
+        connection.request("POST", running.path(provider.url, "/v1/messages"), body)
+        with connection.getresponse() as answer:
+            assert answer.status == 200
+            assert running.pool().in_use == 1
+        connection.close()
+        until(lambda: running.pool().in_use == 0, "the slot came back")
+
+
+def test_requests_that_no_model_answers_take_no_slot(running: RunningGateway) -> None:
+    running.governor.set_pool("127.0.0.1", cap=1, adaptive=False)
+    with Provider(Capacity.parse("8"), Manner()) as provider, running.governor.slot("127.0.0.1"):
+        status, _, body = running.call(provider.url, rest="/v1/messages/count_tokens")
+    assert (status, json.loads(body)) == (200, {"input_tokens": 1234})
+
+
+# -- bytes -----------------------------------------------------------------------------------------------
+
+
+def test_headers_and_bodies_pass_as_they_are(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    answer = (
+        b"HTTP/1.1 200 Quite OK\r\nX-Odd-CASE:  two  spaces\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
+        b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"3;ext=1\r\nab\n\r\n0\r\nTrailer: x\r\n\r\n"
+    )
+    server = scripted(answer)
+    with socket.create_connection(("127.0.0.1", running.gateway.port)) as client:
+        target = running.path(server.url, "/v1/messages?beta=true")
+        client.sendall(
+            f"POST {target} HTTP/1.1\r\nHost: x\r\nX-API-Key: k\r\nAnthropic-BETA: a,b\r\n"
+            'Content-Length: 9\r\nAccept-Encoding: br\r\n\r\n{ "a": 1}'.encode()
+        )
+        got = b""
+        while len(got) < len(answer):
+            got += client.recv(65536)
+    assert got == answer
+    head, _, body = server.heard[0].partition(b"\r\n\r\n")
+    assert body == b'{ "a": 1}'
+    assert head.split(b"\r\n") == [
+        b"POST /v1/messages?beta=true HTTP/1.1",
+        f"Host: {server.url.removeprefix('http://')}".encode(),
+        b"X-API-Key: k",
+        b"Anthropic-BETA: a,b",
+        b"Content-Length: 9",
+        b"Accept-Encoding: br",
+    ]
+
+
+def test_a_chunked_request_stays_chunked(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(OK)
+    connection = running.connect()
+    connection.request(
+        "POST", running.path(server.url, "/v1/messages"), iter([b"one ", b"two"]), encode_chunked=True
+    )
+    assert connection.getresponse().read() == b"{}"
+    head, _, body = server.heard[0].partition(b"\r\n\r\n")
+    assert b"transfer-encoding: chunked" in head.lower()
+    assert body == b"7\r\none two\r\n0\r\n\r\n"
+
+
+def test_a_connection_serves_several_calls_on_both_sides(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(OK, OK, OK)
+    connection = running.connect()
+    assert [running.call(server.url, connection=connection)[0] for _ in range(3)] == [200] * 3
+    assert server.connections == 1
+
+
+def test_a_kept_connection_that_the_server_closed_is_no_error(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(OK + b"<close>", OK)
+    assert running.call(server.url)[0] == 200
+    assert running.call(server.url)[0] == 200
+
+
+def test_an_answer_that_ends_with_the_connection_is_whole(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nall of it<close>")
+    assert running.call(server.url)[2] == b"all of it"
+
+
+def test_interim_answers_are_passed_over(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK)
+    assert running.call(server.url)[0] == 200
+
+
+def test_an_answer_that_breaks_off_breaks_off_at_the_client(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf<close>")
+    with pytest.raises(Exception, match="IncompleteRead"):
+        running.call(server.url)
+    until(lambda: running.pool().in_use == 0, "the slot came back")
+
+
+def test_a_large_answer_and_a_slow_reader_do_not_fill_the_gateways_memory(running: RunningGateway) -> None:
+    size = 64 * 1024 * 1024
+    sent = threading.Event()
+    place = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        client, _ = place.accept()
+        with client:
+            client.recv(65536)
+            client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
+            client.sendall(bytes(size))
+            sent.set()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with place:
+        connection = running.connect()
+        url = f"http://127.0.0.1:{place.getsockname()[1]}"
+        connection.request("POST", running.path(url, "/v1/messages"), json.dumps(CALL))
+        answer = connection.getresponse()
+        assert not sent.wait(0.5), "the gateway took all of it although the client does not read"
+        assert len(answer.read()) == size
+        assert sent.wait(10)
+
+
+# -- the unhappy paths -----------------------------------------------------------------------------------
+
+
+def test_a_server_that_cannot_be_reached_is_a_502_that_names_it(running: RunningGateway) -> None:
+    status, headers, body = running.call("http://127.0.0.1:9")
+    assert (status, headers["x-flyball"]) == (502, "gateway")
+    assert "127.0.0.1:9" in json.loads(body)["error"]["message"]
+    assert running.pool().in_use == 0
+
+
+def test_an_answer_that_is_not_http_is_a_502(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(b"nonsense\r\n\r\n<close>")
+    assert running.call(server.url)[0] == 502
+
+
+def test_a_wrong_token_is_refused_and_reaches_no_server(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    server = scripted(OK)
+    connection = running.connect()
+    path = running.path(server.url, "/v1/messages").replace(running.gateway.token, "guess")
+    connection.request("POST", path, json.dumps(CALL))
+    assert connection.getresponse().status == 403
+    assert server.heard == []
+
+
+def test_what_is_not_a_request_gets_a_400_and_the_connection_ends(running: RunningGateway) -> None:
+    with socket.create_connection(("127.0.0.1", running.gateway.port)) as client:
+        client.sendall(b"hello there\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 400")
+
+
+def test_the_token_is_in_a_private_file(running: RunningGateway, tmp_path: Path) -> None:
+    assert stat.S_IMODE((tmp_path / "gateway.json").stat().st_mode) == 0o600
+
+
+def test_the_next_gateway_has_the_same_port_and_token(tmp_path: Path) -> None:
+    first = RunningGateway(tmp_path, f"sqlite:///{tmp_path}/governor.db")
+    first.close()
+    second = RunningGateway(tmp_path, f"sqlite:///{tmp_path}/governor.db")
+    second.close()
+    assert second.gateway == first.gateway
+
+
+# -- addresses -------------------------------------------------------------------------------------------
+
+
+def test_an_address_keeps_project_name_and_server_whatever_they_are_made_of() -> None:
+    given = base_address("http://h:1/k", "https://proxy.example:8443/llm", project="a/b ü", name="x?#%")
+    route = parse_target(given.removeprefix("http://h:1") + "/v1/messages", "k")
+    assert not isinstance(route, str)
+    assert (route.project, route.name, route.path) == ("a/b ü", "x?#%", "/llm/v1/messages")
+    assert route.upstream.authority == "proxy.example:8443"
+
+
+def test_an_address_that_leads_through_the_gateway_gets_the_new_name_and_no_second_way() -> None:
+    once = base_address("http://h:1/k", "https://api.openai.com/v1", project="a", name="b")
+    twice = base_address("http://h:1/k", once, project="c", name="d")
+    assert twice == "http://h:1/k/c/d/https/api.openai.com/v1"
+
+
+@pytest.mark.parametrize(
+    "base", ["api.openai.com", "ftp://x/", "https://", "https://user@host", "http://h:x"]
+)
+def test_what_is_not_a_base_address_is_an_error_that_says_so(base: str) -> None:
+    with pytest.raises(UsageError):
+        base_address("http://h:1/k", base, project="a", name="b")
+
+
+def test_calls_that_a_model_answers_are_told_from_others() -> None:
+    models = "/v1/messages", "/v1/chat/completions", "/v1/responses", "/proxy/v1/messages", "/v1/embeddings"
+    assert all(is_model_call("POST", path) for path in models)
+    others = "/v1/models", "/v1/messages/count_tokens", "/v1/files", "/v1/messages/batches", "/"
+    assert not any(is_model_call("POST", path) for path in others)
+    assert not is_model_call("GET", "/v1/messages")
+
+
+def test_a_login_without_a_key_is_not_led_through_the_gateway() -> None:
+    env = {"CLAUDE_CODE_OAUTH_TOKEN": "t", "HOME": "/home/me", "OPENAI_API_KEY": "k"}
+    assert set(gateway_variables(env, "http://h:1/k", project="a", name="b")) == {"OPENAI_BASE_URL"}

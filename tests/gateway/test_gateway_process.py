@@ -1,0 +1,181 @@
+"""The gateway as a process of its own, from the command line, and what happens when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flyball.gateway.server import Gateway, ask_gateway, find_gateway
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Manner, Provider
+
+pytestmark = pytest.mark.faults
+FLYBALL = [sys.executable, "-m", "flyball"]
+CALL = """
+import json, os, sys, time, urllib.error, urllib.request
+body = json.dumps({"max_tokens": int(sys.argv[1]), "model": "m", "messages": []}).encode()
+address = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+for go in range(int(sys.argv[2])):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, body), timeout=60) as answer:
+            answer.read()
+            print(answer.status, flush=True)
+    except OSError as error:
+        print("broken" if not isinstance(error, urllib.error.HTTPError) else error.code, flush=True)
+        time.sleep(2)
+"""
+
+
+class Machine:
+    """A user with a home, a key and a provider."""
+
+    def __init__(self, folder: Path, provider: Provider) -> None:
+        self.folder = folder
+        self.env = {
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.endswith(("_API_KEY", "_BASE_URL"))
+            },
+            "FLYBALL_HOME": str(folder / "flyball"),
+            "ANTHROPIC_API_KEY": "sk-ant-secret-1",
+            "ANTHROPIC_BASE_URL": provider.url,
+        }
+        self.started: list[subprocess.Popen[str]] = []
+
+    def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*FLYBALL, *words],
+            env={**self.env, **more},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        self.started.append(
+            subprocess.Popen(
+                [*FLYBALL, *words], env=self.env, cwd=self.folder, stdout=pipe, stderr=pipe, text=True
+            )
+        )
+        return self.started[-1]
+
+    @property
+    def gateway(self) -> Gateway:
+        found = find_gateway(self.folder / "flyball")
+        assert found is not None
+        return found
+
+    def gateway_pid(self) -> int | None:
+        said = ask_gateway(self.gateway, "status")
+        return None if said is None else int(said["pid"])
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.communicate()
+        self.run("gateway", "stop")
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider(Capacity.parse("20"), Manner(tokens_per_s=100)) as provider:
+        yield provider
+
+
+@pytest.fixture
+def machine(tmp_path: Path, provider: Provider) -> Iterator[Machine]:
+    machine = Machine(tmp_path, provider)
+    yield machine
+    machine.close()
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.02)
+
+
+def test_commands_of_two_terminals_stand_in_one_line(machine: Machine, provider: Provider) -> None:
+    machine.run("pool", "set", "127.0.0.1", "--cap", "2", "--static")
+    runs = [machine.start("env", "--", sys.executable, "-c", CALL, "20", "2") for _ in range(6)]
+    said = [run.communicate(timeout=120) for run in runs]
+    assert [out for out, _ in said] == ["200\n200\n"] * 6, said
+    assert provider.tally().peak_open == 2
+
+
+def test_the_variables_for_a_shell_lead_through_a_gateway_that_stays(machine: Machine) -> None:
+    said = machine.run("env", "--json", "--project", "blog", "--name", "shell")
+    address = json.loads(said.stdout)["ANTHROPIC_BASE_URL"]
+    assert address.startswith(machine.gateway.address + "/blog/shell/http/127.0.0.1:")
+    assert machine.run("env", "--project", "blog", "--name", "shell").stdout == (
+        f"export ANTHROPIC_BASE_URL={address}\n"
+    )
+    status = json.loads(machine.run("gateway", "status", "--json").stdout)
+    assert (status["running"], status["waiting"]) == (True, 0)
+    assert machine.run("gateway", "stop").returncode == 0
+    until(lambda: machine.gateway_pid() is None, "it stopped")
+    assert json.loads(machine.run("gateway", "status", "--json").stdout) == {"running": False}
+
+
+def test_without_a_key_the_way_out_is_named(machine: Machine) -> None:
+    said = machine.run("env", "--", "true", ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="")
+    assert said.returncode == 2
+    assert "ANTHROPIC_API_KEY" in said.stderr
+    assert "flyball exec" in said.stderr
+
+
+def test_the_command_keeps_its_exit_status_and_its_signals(machine: Machine) -> None:
+    assert machine.run("env", "--", "sh", "-c", "exit 7").returncode == 7
+    assert machine.run("env", "--", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
+
+
+def test_a_killed_gateway_breaks_the_call_under_way_loses_no_slot_and_is_followed_by_the_next(
+    machine: Machine, provider: Provider
+) -> None:
+    machine.run("pool", "set", "127.0.0.1", "--cap", "2", "--static")
+    run = machine.start("env", "--", sys.executable, "-c", CALL, "200", "2")
+    until(lambda: provider.tally().open == 1, "a call is under way")
+    pid = machine.gateway_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: machine.gateway_pid() not in (None, pid), "the next gateway runs")
+    assert run.communicate(timeout=60) == ("broken\n200\n", "")
+    both = machine.run("exec", "--pool", "127.0.0.1", "--slots", "2", "--wait", "20s", "--", "true")
+    assert both.returncode == 0, both.stderr
+
+
+def test_the_gateway_stays_while_a_command_lives_whose_starter_was_killed(machine: Machine) -> None:
+    run = machine.start("env", "--", "sh", "-c", "echo $$; exec sleep 60")
+    assert run.stdout is not None
+    pid = int(run.stdout.readline())
+    run.kill()
+    run.wait()
+    said = ask_gateway(machine.gateway, "status")
+    os.kill(pid, signal.SIGKILL)
+    assert said is not None
+    assert said["users"] == 1
+
+
+def test_a_second_gateway_is_refused_while_one_runs(machine: Machine) -> None:
+    machine.run("env")
+    said = machine.run("gateway", "run")
+    assert (said.returncode, "runs already" in said.stderr) == (2, True)
+
+
+def test_no_key_is_left_in_any_file(machine: Machine) -> None:
+    machine.run("env", "--", sys.executable, "-c", CALL, "1", "1")
+    kept = [path for path in (machine.folder / "flyball").rglob("*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if b"secret-1" in path.read_bytes()]
