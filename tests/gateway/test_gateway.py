@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import UsageError
-from flyball.gateway.address import base_address, is_model_call, parse_target
+from flyball.gateway.address import base_address, parse_target
 from flyball.gateway.environment import gateway_variables
+from flyball.gateway.model_call import is_model_call
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Manner, Provider
 from tests.gateway.conftest import CALL, RunningGateway, ScriptedServer
@@ -295,7 +296,7 @@ def test_an_address_keeps_project_name_and_server_whatever_they_are_made_of() ->
 def test_an_address_that_leads_through_the_gateway_gets_the_new_name_and_no_second_way() -> None:
     once = base_address("http://h:1/k", "https://api.openai.com/v1", project="a", name="b")
     twice = base_address("http://h:1/k", once, project="c", name="d")
-    assert twice == "http://h:1/k/c/d/https/api.openai.com/v1"
+    assert twice == "http://h:1/k/+/c/d/https/api.openai.com/v1"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.gateway.server import Gateway, ask_gateway, find_gateway
+from flyball.gateway.presence import Gateway, ask_gateway, find_gateway
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Manner, Provider
 
@@ -118,9 +118,9 @@ def test_commands_of_two_terminals_stand_in_one_line(machine: Machine, provider:
 def test_the_variables_for_a_shell_lead_through_a_gateway_that_stays(machine: Machine) -> None:
     said = machine.run("env", "--json", "--project", "blog", "--name", "shell")
     address = json.loads(said.stdout)["ANTHROPIC_BASE_URL"]
-    assert address.startswith(machine.gateway.address + "/blog/shell/http/127.0.0.1:")
+    assert address.startswith(machine.gateway.address + "/+/blog/shell/http/127.0.0.1:")
     assert machine.run("env", "--project", "blog", "--name", "shell").stdout == (
-        f"export ANTHROPIC_BASE_URL={address}\n"
+        f"export ANTHROPIC_BASE_URL={address}\nexport FLYBALL_GATEWAY=1\n"
     )
     status = json.loads(machine.run("gateway", "status", "--json").stdout)
     assert (status["running"], status["waiting"]) == (True, 0)

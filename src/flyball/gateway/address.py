@@ -1,20 +1,18 @@
 """The addresses of the gateway: who calls, and where the call is going, in the path of a base address.
 
-    http://127.0.0.1:8791/TOKEN/PROJECT/NAME/https/api.anthropic.com/v1/messages
-                          ^     ^       ^    ^     ^                 ^
-                          the   for the      the provider's own      what the client adds
-                          user  queue        base address
+    http://127.0.0.1:8791/TOKEN/POOL/PROJECT/NAME/https/api.anthropic.com/v1/messages
+                          ^     ^    ^       ^    ^     ^                 ^
+                          the   +:   for the      the provider's own      what the client adds
+                          user  by   queue        base address
+                                host
 
 A client is told nothing but a base address, so all that the gateway must know is in it: no header is added
 and no table has to be kept. The token keeps other users of the machine out: it is in a private file and in
 the environment of this user's processes.
-
-Only calls that a model answers take a slot. Lists of models, token counts and the like pass freely.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
@@ -22,14 +20,9 @@ from flyball.errors import UsageError
 from flyball.integrations.gate import pool_of_host
 
 CONTROL = "-"
-"""The segment in place of a project for requests to the gateway itself."""
-
-_MODEL_CALL = re.compile(
-    r"/(?:messages|complete|completions|chat/completions|responses|embeddings)"
-    r"|.*:(?:generateContent|streamGenerateContent|embedContent|batchEmbedContents)"
-)
-"""What follows the version in the path of a call that a model answers."""
-_VERSION = re.compile(r"(?:/[^/]+)*?/v[0-9][a-z0-9]*(?=/)")
+"""The segment in place of a pool for requests to the gateway itself."""
+_BY_HOST = "+"
+"""The segment in place of a pool where the provider's host decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +43,14 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One request's way: for whom, to which server, and the path there."""
+    """One request's way: for whom, under which pool, to which server, and the path there."""
 
+    pool: str
+    """As the address says, or else that of the host; its families are not looked at here."""
     project: str
     name: str
     upstream: Upstream
     path: str
-
-    @property
-    def pool(self) -> str:
-        return pool_of_host(self.upstream.host)
 
 
 def parse_upstream(scheme: str, authority: str) -> Upstream:
@@ -83,9 +74,9 @@ def parse_upstream(scheme: str, authority: str) -> Upstream:
 def parse_target(target: str, token: str) -> Route | str:
     """The way of a request for this path; a plain word is a request to the gateway itself.
 
-    >>> route = parse_target("/secret/blog/t-1/https/api.openai.com/v1/responses?x=1", "secret")
-    >>> route.project, route.upstream.host, route.path
-    ('blog', 'api.openai.com', '/v1/responses?x=1')
+    >>> route = parse_target("/secret/+/blog/t-1/https/api.openai.com/v1/responses?x=1", "secret")
+    >>> route.pool, route.project, route.upstream.host, route.path
+    ('openai', 'blog', 'api.openai.com', '/v1/responses?x=1')
 
     Raises PermissionError for another token, and UsageError for a path that leads nowhere.
     """
@@ -94,9 +85,10 @@ def parse_target(target: str, token: str) -> Route | str:
     given, _, rest = target.removeprefix("/").partition("/")
     if not compare_digest(given.encode(), token.encode()):
         raise PermissionError("this address has not the gateway's token")
-    project, _, rest = rest.partition("/")
-    if project == CONTROL:
+    pool, _, rest = rest.partition("/")
+    if pool == CONTROL:
         return rest
+    project, _, rest = rest.partition("/")
     name, _, rest = rest.partition("/")
     scheme, _, rest = rest.partition("/")
     end = min((rest.find(mark) for mark in "/?" if mark in rest), default=len(rest))
@@ -104,36 +96,25 @@ def parse_target(target: str, token: str) -> Route | str:
     path = rest[end:]
     if not path.startswith("/"):
         path = f"/{path}"
-    return Route(unquote(project), unquote(name), upstream, path)
+    named = pool_of_host(upstream.host) if pool == _BY_HOST else unquote(pool)
+    return Route(named, unquote(project), unquote(name), upstream, path)
 
 
-def base_address(gateway: str, base: str, *, project: str, name: str) -> str:
+def base_address(gateway: str, base: str, *, project: str, name: str, pool: str | None = None) -> str:
     """The base address that leads to ``base`` through the gateway at ``gateway`` (its address with token).
 
     >>> base_address("http://127.0.0.1:1/k", "https://api.openai.com/v1", project="blog", name="t-1")
-    'http://127.0.0.1:1/k/blog/t-1/https/api.openai.com/v1'
+    'http://127.0.0.1:1/k/+/blog/t-1/https/api.openai.com/v1'
 
-    One that leads through it already gets the new project and name.
+    ``pool``: None leaves that to the provider's host. One that leads through it already gets the new names.
     """
     if base.startswith(f"{gateway}/"):
-        _, _, scheme, rest = base.removeprefix(f"{gateway}/").split("/", 3)
+        _, _, _, scheme, rest = base.removeprefix(f"{gateway}/").split("/", 4)
     else:
         scheme, found, rest = base.partition("://")
         authority, _, _ = rest.partition("/")
         if not found:
             raise UsageError(f"{base!r} is not a base address; it begins with http:// or https://")
         parse_upstream(scheme, authority)
-    return f"{gateway}/{quote(project, safe='')}/{quote(name, safe='')}/{scheme}/{rest}"
-
-
-def is_model_call(method: str, path: str) -> bool:
-    """True for a request that a model answers, by any of the APIs that are known here.
-
-    >>> is_model_call("POST", "/v1/messages?beta=true"), is_model_call("POST", "/v1/messages/count_tokens")
-    (True, False)
-    >>> is_model_call("POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse")
-    True
-    """
-    bare = path.partition("?")[0]
-    version = _VERSION.match(bare)
-    return method == "POST" and bool(_MODEL_CALL.fullmatch(bare[version.end() :] if version else bare))
+    under = _BY_HOST if pool is None else "%2D" if pool == CONTROL else quote(pool, safe="")
+    return f"{gateway}/{under}/{quote(project, safe='')}/{quote(name, safe='')}/{scheme}/{rest}"

@@ -22,11 +22,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from flyball.core.pool.settings import NAME_LIMIT
 from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import RefusedError, StoreError
-from flyball.gateway.address import Route, is_model_call
+from flyball.gateway.address import Route
+from flyball.gateway.model_call import called_model, is_model_call
 from flyball.gateway.upstream import Answer, AnswerError, ConnectionPool, UpstreamConnection
+from flyball.governor.family_pools import FamilyPools
 from flyball.governor.governor import Governor
 from flyball.integrations.gate import Gate, Pool, SlotOptions
 from flyball.integrations.held_slot import AsyncHold, NoGate
@@ -118,6 +121,7 @@ class Calls:
     """Passes calls on. One for the whole gateway; used from its event loop only."""
 
     governor: Governor
+    families: FamilyPools
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1000, max_wait_s=LONGEST_WAIT_S))
     connections: ConnectionPool = field(default_factory=ConnectionPool)
     waiting: int = 0
@@ -128,9 +132,7 @@ class Calls:
         """Carry the call out. A refusal is for the caller to write; else, whether the connection is kept."""
         deadline = asyncio.get_running_loop().time() + request.wait_s
         governed = is_model_call(request.method, route.path)
-        gate: Gate = (
-            Pool(self.governor, route.pool, project=route.project, name=route.name) if governed else NoGate()
-        )
+        gate: Gate = self._pool(request, route) if governed else NoGate()
         if governed and self.waiting >= self.waiting_limit:
             return Refusal(429, f"{self.waiting} calls wait at the gateway, and more do not", 5.0)
         try:
@@ -154,6 +156,12 @@ class Calls:
                 502, f"{route.upstream.authority}: {str(result.error) or type(result.error).__name__}"
             )
         return await self._hand_over(result.unwrap(), hold, route, client)
+
+    def _pool(self, request: Request, route: Route) -> Pool:
+        model = called_model(route.path, request.body)[:NAME_LIMIT]
+        model = model if model.isprintable() else ""
+        pool = self.families.pool(route.pool, model)
+        return Pool(self.governor, pool, project=route.project, name=route.name, model=model)
 
     async def _take(self, gate: Gate, ask: SlotOptions, deadline: float) -> AsyncHold:
         """A slot, or the error that ends the wait. A store that is away for a while is waited for, too."""

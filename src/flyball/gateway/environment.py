@@ -1,8 +1,10 @@
 """Which variables lead a program's model calls through the gateway, and to which servers.
 
 A call with a key is led through the gateway. One with a subscription's login is not: its traffic must not go
-anywhere but to its provider, so a vendor's variable is set only where the environment has a key for it, or
-already names a server of its own.
+anywhere but to its provider, so a vendor's variable is set only where the environment has a key for it.
+
+For a program that is not known these variables are all there is. Agents that are known have settings of their
+own that decide where they call: ``agent_route.py``.
 """
 
 from __future__ import annotations
@@ -42,18 +44,22 @@ VENDORS = (
 )
 
 
+def has_key(vendor: Vendor, environment: Mapping[str, str]) -> bool:
+    return any(environment.get(key) for key in vendor.keys)
+
+
 def gateway_variables(
-    environment: Mapping[str, str], gateway: str, *, project: str, name: str
+    environment: Mapping[str, str], gateway: str, *, project: str, name: str, pool: str | None = None
 ) -> dict[str, str]:
     """What to add to an environment so that its calls pass the gateway at this address.
 
     >>> gateway_variables({"OPENAI_API_KEY": "k"}, "http://127.0.0.1:1/t", project="blog", name="t-1")
-    {'OPENAI_BASE_URL': 'http://127.0.0.1:1/t/blog/t-1/https/api.openai.com/v1'}
+    {'OPENAI_BASE_URL': 'http://127.0.0.1:1/t/+/blog/t-1/https/api.openai.com/v1'}
     """
     return {
         vendor.variable: base_address(
-            gateway, environment.get(vendor.variable) or vendor.base, project=project, name=name
+            gateway, environment.get(vendor.variable) or vendor.base, project=project, name=name, pool=pool
         )
         for vendor in VENDORS
-        if environment.get(vendor.variable) or any(environment.get(key) for key in vendor.keys)
+        if has_key(vendor, environment)
     }

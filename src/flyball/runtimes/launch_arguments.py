@@ -42,6 +42,16 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(argv[: len(argv) - len(program)]), program
 
 
+def with_options(argv: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command line with options right behind the program's name.
+
+    >>> with_options(["nice", "codex", "exec", "-"], ["-c", "a=1"])
+    ['nice', 'codex', '-c', 'a=1', 'exec', '-']
+    """
+    launcher, program = split(argv)
+    return [*launcher, *program[:1], *options, *program[1:]]
+
+
 def program_name(words: Sequence[str]) -> str:
     """The name of a program or package, without its folder, version and ending.
 

@@ -20,6 +20,7 @@ subscription logins are never led through it: only calls with a key of your own"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pool", help="the limited resource (default: by the provider's host)")
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
     parser.add_argument("--name", help="the name in status and messages (default: command and pid)")
     parser.add_argument("--json", action="store_true", help="print the variables as JSON")
@@ -27,8 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from flyball.gateway.agent_route import GATEWAY_VARIABLE
     from flyball.gateway.environment import VENDORS, gateway_variables
-    from flyball.gateway.server import Presence, ask_gateway, ensure_gateway
+    from flyball.gateway.presence import Presence, ask_gateway, ensure_gateway
     from flyball.governor.ask import default_name, default_project
 
     argv = args.command[1:] if args.command[:1] == ["--"] else args.command
@@ -37,13 +39,14 @@ def run(args: argparse.Namespace) -> int:
     project = args.project if args.project is not None else default_project()
     name = args.name if args.name is not None else default_name(argv[0] if argv else "shell")
     gateway = ensure_gateway()
-    added = gateway_variables(os.environ, gateway.address, project=project, name=name)
+    added = gateway_variables(os.environ, gateway.address, project=project, name=name, pool=args.pool)
     if not added:
         keys = ", ".join(key for vendor in VENDORS for key in vendor.keys)
         raise UsageError(
             f"the environment has no key to lead through the gateway ({keys}); a subscription's login is "
             "not led through it: use flyball exec for those"
         )
+    added[GATEWAY_VARIABLE] = "1"
     if argv:
         from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on
 
@@ -51,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
         child = GatedChild(argv, {**os.environ, **added})
         with passing_on(child.pid):
             child.open_gate()
+            presence.watch()
             status = child.wait()
         presence.close()
         return die_like(status)

@@ -7,6 +7,8 @@ import os
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import Verdict, span_words
@@ -26,6 +28,9 @@ from flyball.governor.launch.gated_child import (
 )
 from flyball.governor.lease import Lease
 from flyball.runtimes.registry import COMMAND, NAMES, pool_of, runtime_of, tells_refusals
+
+if TYPE_CHECKING:
+    from flyball.gateway.agent_calls import AgentCalls
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
 and exit status are the command's own. An agent whose output goes to a file or a pipe is read on the way:
@@ -116,6 +121,9 @@ def _run_agent(
     from flyball.cli.shared.agent_exec import AgentRun
     from flyball.runtimes.registry import load
 
+    calls = _agent_calls(governor, asking, args, argv, runtime)
+    if calls is not None:
+        asking = replace(asking, pool=calls.pool, unread=True)
     run = AgentRun(
         governor=governor,
         load=lambda: load(runtime),
@@ -127,8 +135,27 @@ def _run_agent(
         retries=args.retry_limited,
         quiet=args.quiet,
         as_json=args.json,
+        change=None if calls is None else calls.change(project=asking.project, name=asking.name),
+        presence=None if calls is None else calls.presence(),
     )
     return run.until_done(argv)
+
+
+def _agent_calls(
+    governor: Governor, asking: AskRequest, args: argparse.Namespace, argv: list[str], runtime: str
+) -> AgentCalls | None:
+    """How its calls are counted; None: it holds a slot of the pool itself, as long as it lives."""
+    from flyball.gateway.agent_calls import NotCounted, open_agent_calls
+
+    calls = open_agent_calls(governor, asking.pool, runtime=runtime, argv=argv, env=os.environ)
+    if not isinstance(calls, NotCounted):
+        return calls
+    if calls.asked_for and not args.quiet:
+        words = (
+            f"the calls of {runtime} are not counted one by one: {calls.why}; it holds a slot while it lives"
+        )
+        _print(args, words, {"counts": "agents", "words": words})
+    return None
 
 
 def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool) -> AskRequest:
@@ -252,25 +279,21 @@ def _say_kept(args: argparse.Namespace, lease: Lease, error: StoreError) -> None
         f"the slot of {lease.project}/{lease.name} on {lease.pool} could not be given back now ({error}); "
         "its command has ended, so the next ask takes it back"
     )
-    if args.json:
-        import json
-
-        words = json.dumps({"release": "kept", "words": words, "pool": lease.pool})
-    else:
-        words = f"flyball: {words}"
     # Whether or not it is read, the exit status stays the command's.
     with suppress(OSError):
-        print(words, file=sys.stderr, flush=True)
+        _print(args, words, {"release": "kept", "words": words, "pool": lease.pool})
 
 
 def _say(args: argparse.Namespace, words: str, verdict: Verdict) -> None:
-    if args.quiet:
-        return
+    if not args.quiet:
+        fields = {"pool": verdict.pool, "reason": verdict.reason.value, "estimate_s": verdict.estimate_s}
+        _print(args, words, {"verdict": verdict.kind.value, "words": words, **fields})
+
+
+def _print(args: argparse.Namespace, words: str, record: dict[str, object]) -> None:
     if args.json:
         import json
 
-        fields = {"pool": verdict.pool, "reason": verdict.reason.value, "estimate_s": verdict.estimate_s}
-        words = json.dumps({"verdict": verdict.kind.value, "words": words, **fields})
-        print(words, file=sys.stderr, flush=True)
+        print(json.dumps(record), file=sys.stderr, flush=True)
     else:
         print(f"flyball: {words}", file=sys.stderr, flush=True)

@@ -30,25 +30,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from flyball.gateway import server
+    from flyball.gateway import presence
 
-    server.check_installed()
     if args.action == "run":
         if args.port is not None and not 0 <= args.port <= 65535:
             raise UsageError(f"--port is between 0 and 65535, not {args.port}")
 
-        def tell(gateway: server.Gateway) -> None:
+        from flyball.gateway import server
+
+        def tell(gateway: presence.Gateway) -> None:
             if args.json:
-                print_json({"port": gateway.port, "host": server.HOST})
+                print_json({"port": gateway.port, "host": presence.HOST})
             else:
-                say(f"gateway on {server.HOST}:{gateway.port}; `flyball env` leads to it; Ctrl-C ends it")
+                say(f"gateway on {presence.HOST}:{gateway.port}; `flyball env` leads to it; Ctrl-C ends it")
             sys.stdout.flush()
 
         if not server.run_gateway(port=args.port, linger_s=None, on_ready=tell):
             raise UsageError("a gateway runs already; flyball gateway status shows it")
         return 0
-    gateway = server.find_gateway()
-    said = None if gateway is None else server.ask_gateway(gateway, args.action)
+    gateway = presence.find_gateway()
+    said = None if gateway is None else presence.ask_gateway(gateway, args.action)
     if args.json:
         print_json({"running": said is not None, **(said or {})})
     elif gateway is None or said is None:
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         say("the gateway stops; calls under way are broken off")
     else:
         say(
-            f"gateway on {server.HOST}:{gateway.port}, pid {said['pid']}: {said['connections']} connections, "
-            f"{said['waiting']} calls waiting, needed by {said['users']} processes"
+            f"gateway on {presence.HOST}:{gateway.port}, pid {said['pid']}: "
+            f"{said['connections']} connections, {said['waiting']} calls waiting, "
+            f"needed by {said['users']} processes"
         )
     return 0

@@ -41,11 +41,14 @@ from flyball.governor.state_url import mail_home
 from flyball.host import exit_status
 from flyball.host.clock import boot_seconds
 from flyball.host.process import identify
-from flyball.runtimes.outcome import report_ending, report_signal
+from flyball.runtimes.launch_arguments import with_options
+from flyball.runtimes.outcome import outcome_of, report_ending, report_signal
 from flyball.runtimes.port import Ending, Reader, Runtime
 from flyball.runtimes.registry import STREAMING
 
 if TYPE_CHECKING:
+    from flyball.gateway.agent_route import LaunchChange
+    from flyball.gateway.presence import Presence
     from flyball.governor.governor import Governor
     from flyball.governor.lease import Lease
 
@@ -68,11 +71,16 @@ class AgentRun:
     retries: int = 0
     quiet: bool = False
     as_json: bool = False
+    change: LaunchChange | None = None
+    """Leads its calls through the gateway, which tells the pool what the provider says."""
+    presence: Presence | None = None
 
     def until_done(self, argv: list[str]) -> int:
         """Run it, again as often as asked while it ends limited; the exit code."""
         stdin_at, tries = _stdin_position(), 0
-        if not self.read:
+        if self.change is not None:
+            argv = with_options(argv, self.change.options)
+        elif not self.read:
             self._say_unread()
         while True:
             tries += 1
@@ -98,6 +106,8 @@ class AgentRun:
         child = self._start(lease, argv, folder)
         with passing_on(child.pid):
             self._let_run(lease, child, folder)
+            if self.presence is not None:
+                self.presence.watch()
             # From here on an error of ours leaves the lease to the child, and its output in the folder.
             # What reads the output is loaded beside the child: the output waits in the folder's files.
             reader = self.load().reader()
@@ -109,7 +119,10 @@ class AgentRun:
                 status = follow(child, folder.tails(looks))
                 folder.remove()
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
-        outcome = report_ending(lease, ending, read=folder is not None, note_answer=note_answer)
+        if self.change is None:
+            outcome = report_ending(lease, ending, read=folder is not None, note_answer=note_answer)
+        else:
+            outcome = outcome_of(ending.end)
         lease.release(outcome, words=ending_words(ending))
         return ending, status
 
@@ -123,6 +136,7 @@ class AgentRun:
     def _start(self, lease: Lease, argv: list[str], folder: OutputFolder | None) -> GatedChild:
         env = {
             **os.environ,
+            **(self.change.variables if self.change is not None else {}),
             inherited_lease.VARIABLE: inherited_lease.variable_value(
                 self.governor.address, lease.pool, lease.id
             ),
@@ -156,6 +170,8 @@ class AgentRun:
     ) -> Callable[[bytes], None]:
         def look(piece: bytes) -> None:
             for signal in feed(piece, wall_s=time.time()):
+                if self.change is not None:
+                    continue
                 report_signal(lease, signal, reader.progress(), note_answer=note_answer)
 
         return look

@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words
-from flyball.cli.ui.units import counted, duration, key_limit, key_rate, key_weight, whole
+from flyball.cli.ui.units import counted, duration, key_limit, key_pattern, key_rate, key_weight, whole
 from flyball.core.pool.control.port import TUNING, cap_for
 from flyball.core.pool.control.registry import controller_for, load_controller
 from flyball.core.pool.plan import first_memory
@@ -41,9 +41,16 @@ def add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
     elif setting.choices:
         group.add_argument(flag, dest=name, choices=setting.choices, help=help_)
     elif setting.named_by is not None:
-        pair = {float: key_weight, int: key_limit, str: key_rate}[setting.value_type]
+        pairs = {float: key_weight, int: key_limit, str: key_rate if name == "windows" else key_pattern}
         help_ += "; 0 removes it; repeatable"
-        group.add_argument(flag, dest=name, type=pair, action="append", metavar=setting.metavar, help=help_)
+        group.add_argument(
+            flag,
+            dest=name,
+            type=pairs[setting.value_type],
+            action="append",
+            metavar=setting.metavar,
+            help=help_,
+        )
     else:
         parse = duration if name.endswith("_s") else whole
         group.add_argument(flag, dest=name, type=parse, metavar=setting.metavar, help=help_)

@@ -90,6 +90,18 @@ def key_weight(text: str) -> tuple[str, float]:
     return key, value
 
 
+def key_pattern(text: str) -> tuple[str, str]:
+    """``opus=claude-opus-*``; ``opus=0`` removes it.
+
+    >>> key_pattern("opus=claude-opus-*")
+    ('opus', 'claude-opus-*')
+    """
+    key, _, pattern = text.partition("=")
+    if not key or not pattern:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MODEL, such as opus=claude-opus-*")
+    return key, pattern
+
+
 def key_rate(text: str) -> tuple[str, str]:
     """``tokens=200k/min``; ``tokens=0`` removes it.
 

@@ -128,6 +128,8 @@ def check_ttl(ttl_s: float) -> None:
 
 
 DEFAULT_POOL = "anthropic"
+AGENTS_POOL = "agents"
+"""Where agents hold a slot whose calls are counted one by one in their providers' pools."""
 RESERVED = "flyball:"
 """Pools whose names begin like this are flyball's own; what is shown to people leaves them out."""
 DEMAND_TTL_S = 600.0
@@ -152,6 +154,15 @@ class Growth(Enum):
 
     QUIET = "quiet"
     SUCCESS = "success"
+
+
+class Counting(Enum):
+    """What holds a slot of a pool: one model call, or an agent's process as long as it lives."""
+
+    AUTO = "auto"
+    """The call where it can be seen, else the process."""
+    CALLS = "calls"
+    AGENTS = "agents"
 
 
 class PoolChanges(TypedDict, total=False):
@@ -191,6 +202,8 @@ class PoolChanges(TypedDict, total=False):
     grace_s: float
     allotment: str
     estimates: str
+    counts: str
+    families: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +245,8 @@ class PoolSettings:
     grace_s: float = 0.0
     allotment: AllotRule = AllotRule.DEMAND
     estimates: FoldRule = FoldRule.MEDIAN
+    counts: Counting = Counting.AUTO
+    families: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def share_terms(self) -> ShareTiming:
@@ -301,6 +316,8 @@ class Setting:
     """What 0 seconds mean."""
     adaptive_only: bool = False
     """It has no effect on a cap that stays where it is."""
+    form: str = ""
+    """Of a text: what it looks like, in the words that follow "must be"."""
 
     @property
     def value_type(self) -> Any:
@@ -314,7 +331,7 @@ class Setting:
             return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
         if self.name.endswith("_s"):
             return "above 0 seconds" if self.above == 0 else f"{self.at_least:g} or more seconds"
-        words = _TYPE_WORDS[self.value_type]
+        words = self.form or _TYPE_WORDS[self.value_type]
         if self.at_most is not None:
             words += f" from {self.at_least:g} to {self.at_most:g}"
         elif self.at_least is not None:
@@ -352,7 +369,7 @@ class Setting:
         )
 
 
-_TYPE_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a rate such as 60/min"}
+_TYPE_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 def _enum_words(rule: type[Enum]) -> tuple[str, ...]:
@@ -462,7 +479,20 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
         Setting(
             "windows", dict[str, str], "--window", "NAME=RATE",
             "a budget over time, such as tokens=200k/min",
-            named_by="window"
+            named_by="window", form="a rate such as 60/min"
+        ),
+    ),
+    "what is counted": (
+        Setting(
+            "counts", str, "--counts", None,
+            "what holds a slot: each model call (calls), the agent's process (agents), or the call wherever "
+            "it can be seen (auto)",
+            choices=_enum_words(Counting)
+        ),
+        Setting(
+            "families", dict[str, str], "--family", "NAME=MODEL",
+            "calls of these models use a pool of their own, such as opus=claude-opus-*",
+            named_by="family", form="a model's name, in which * stands for anything"
         ),
     ),
     "sharing between projects": (

@@ -1,0 +1,56 @@
+"""Which requests are model calls, and of which model.
+
+Only calls that a model answers take a slot. Lists of models, token counts and the like pass freely.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import msgspec
+
+_MODEL_CALL = re.compile(
+    r"/(?:messages|complete|completions|chat/completions|responses|embeddings)"
+    r"|.*:(?:generateContent|streamGenerateContent|embedContent|batchEmbedContents)"
+)
+"""What follows the version in the path of a call that a model answers."""
+_VERSION = re.compile(r"(?:/[^/]+)*?/v[0-9][a-z0-9]*(?=/)")
+_GEMINI_MODEL = re.compile(r"/models/([^/:]+):")
+
+
+class _Call(msgspec.Struct):
+    model: str = ""
+
+
+_read_call = msgspec.json.Decoder(_Call)
+
+
+def called_model(path: str, body: bytes) -> str:
+    """The model that a call names; empty where it names none.
+
+    >>> called_model("/v1/messages", b'{"model": "claude-opus-4-5", "messages": []}')
+    'claude-opus-4-5'
+    >>> called_model("/v1beta/models/gemini-2.5-pro:generateContent", b"{}")
+    'gemini-2.5-pro'
+    """
+    in_path = _GEMINI_MODEL.search(path)
+    if in_path is not None:
+        return unquote(in_path[1])
+    try:
+        return _read_call.decode(body).model
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+
+
+def is_model_call(method: str, path: str) -> bool:
+    """True for a request that a model answers, by any of the APIs that are known here.
+
+    >>> is_model_call("POST", "/v1/messages?beta=true"), is_model_call("POST", "/v1/messages/count_tokens")
+    (True, False)
+    >>> is_model_call("POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse")
+    True
+    """
+    bare = path.partition("?")[0]
+    version = _VERSION.match(bare)
+    return method == "POST" and bool(_MODEL_CALL.fullmatch(bare[version.end() :] if version else bare))

@@ -1,0 +1,168 @@
+"""Where this user's gateway is, starting it, and keeping it there as long as it is needed.
+
+    FLYBALL_HOME/gateway.json    its port and token, kept for the next: addresses given out stay right
+                 gateway.log     why the last one could not start
+
+For a state on a server these are in a folder of their own, ``gateway-HASH``.
+
+A process that needs the gateway holds a connection to it (``Presence``), which its children inherit. While
+one is open the gateway stays; after the last it ends by itself. Where the gateway is killed the connection
+breaks, and the process that held it starts the next one, on the same port with the same token, so that an
+agent's next try succeeds.
+
+Light to import: every ``flyball exec`` of an agent with a key does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flyball.errors import StoreError
+from flyball.governor.state_url import home, mail_home, on_server, resolve
+from flyball.host.background_thread import start_thread
+
+HOST = "127.0.0.1"
+START_S = 15.0
+GATEWAY_FILE = "gateway.json"
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where a gateway is."""
+
+    port: int
+    token: str
+
+    @property
+    def address(self) -> str:
+        """With its token: the start of every base address that leads through it."""
+        return f"http://{HOST}:{self.port}/{self.token}"
+
+
+def gateway_folder() -> Path:
+    """Where the gateway of the state that ``FLYBALL_URL`` names is noted: each state has one of its own."""
+    address = resolve()
+    if not on_server(address):
+        return mail_home(address)
+    from hashlib import sha256
+
+    return home() / f"gateway-{sha256(address.encode()).hexdigest()[:12]}"
+
+
+def find_gateway(folder: Path | None = None) -> Gateway | None:
+    """The gateway that runs, or ran last; None: there was none yet."""
+    try:
+        said = json.loads(((folder or gateway_folder()) / GATEWAY_FILE).read_bytes())
+        return Gateway(int(said["port"]), str(said["token"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def ensure_gateway() -> Gateway:
+    """The gateway of this user, started if there is none."""
+    gateway = find_gateway()
+    if gateway is not None and ask_gateway(gateway, "status") is not None:
+        return gateway
+    import subprocess
+
+    env = {key: value for key, value in os.environ.items() if not key.startswith("FLYBALL_LEASE")}
+    folder = gateway_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(folder / "gateway.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+        # It forks and lets go of us at once.
+        subprocess.run(
+            [sys.executable, "-m", "flyball.gateway.server"],
+            env={**env, "FLYBALL_URL": resolve(), "FLYBALL_HOME": str(home())},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            check=False,
+        )
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        gateway = find_gateway()
+        if gateway is not None and ask_gateway(gateway, "status") is not None:
+            return gateway
+        time.sleep(0.02)
+    raise StoreError(f"the gateway did not start; {folder / 'gateway.log'} says why")
+
+
+def ask_gateway(gateway: Gateway, what: str) -> dict[str, Any] | None:
+    """What the gateway says to ``status``, ``stay`` or ``stop``; None: it does not answer."""
+    try:
+        with _connection(gateway, what) as place, place.makefile("rb") as answer:
+            if not answer.readline().startswith(b"HTTP/1.1 200"):
+                return None
+            length = 0
+            while line := answer.readline().strip():
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            said: dict[str, Any] = json.loads(answer.read(length))
+            return said
+    except (OSError, ValueError):
+        return None
+
+
+def _connection(gateway: Gateway, what: str) -> socket.socket:
+    place = socket.create_connection((HOST, gateway.port), timeout=5.0)
+    try:
+        place.sendall(f"GET /{gateway.token}/-/{what} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+    except OSError:
+        place.close()
+        raise
+    return place
+
+
+class Presence:
+    """Says that this process needs the gateway, and starts the next one when it is gone.
+
+    The connection is inherited by children: a gateway stays as long as an agent that uses it, also where what
+    started the agent was killed.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._place = self._hold(gateway)
+        self._closed = threading.Event()
+        self._watched = False
+
+    def watch(self) -> None:
+        """From now on start the next gateway when this one is gone. Children are forked before."""
+        if self._watched:
+            return
+        self._watched = True
+        start_thread(self._watch, name="flyball-gateway")
+
+    @staticmethod
+    def _hold(gateway: Gateway) -> socket.socket:
+        place = _connection(gateway, "presence")
+        place.settimeout(None)
+        place.set_inheritable(True)
+        return place
+
+    def _watch(self) -> None:
+        while not self._closed.is_set():
+            with contextlib.suppress(OSError):
+                while self._place.recv(4096):
+                    pass
+            if self._closed.is_set():
+                return
+            try:
+                self._place = self._hold(ensure_gateway())
+            except (OSError, StoreError):
+                self._closed.wait(_LOOK_S)
+
+    def close(self) -> None:
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            self._place.shutdown(socket.SHUT_RDWR)
