@@ -189,3 +189,18 @@ def test_a_run_that_waits_out_a_limit_says_until_when(cli: Cli, governor: Govern
     assert "in 45 min" in out
     assert "neither runs nor waits" not in out
     assert asked["matches"][0]["resting"][0]["pool"] == "anthropic"
+
+
+def test_a_fact_that_an_earlier_version_stored_does_not_say_its_kind_twice(
+    cli: Cli, full: int, people: People
+) -> None:
+    people.is_refused("anthropic", "shop", "t-9")
+    now = cli("why", "t-9")
+    edit(cli, "UPDATE fact SET words = 'refused: ' || words WHERE kind = 'refused'")
+    earlier = cli("why", "t-9")
+    assert "refused: " not in earlier.out.replace("last refused", "")
+    [[told]] = [
+        [fact["words"] for fact in match["facts"]] for match in cli("why", "t-9", "--json").json["matches"]
+    ]
+    assert told in now.out
+    assert not told.startswith("refused")

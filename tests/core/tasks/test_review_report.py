@@ -92,7 +92,7 @@ def test_a_block_says_what_is_against_it() -> None:
     review = parse_review(json.dumps(fields), TWO).review
     assert review is not None
     assert review.why() == "its review has 1 of 2 criteria not met and 1 blocking finding"
-    assert review.words() == "- not met: it has a title (no heading)\n- pages/a:1: it is empty"
+    assert review.objections() == ("not met: it has a title (no heading)", "pages/a:1: it is empty")
 
 
 @every("named", [1, "1", "1.", "#1", "criterion 1", "1. The page is there", "The  page is there."])

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flyball.cli.ui.board import denied_words
+from flyball.cli.ui.board import denied_words, wait_words
 from flyball.cli.ui.pool_status import breaker_words
 from flyball.cli.ui.render import Block, Line, Piece, Style, plain_words, print_json, show
 from flyball.cli.ui.tasks import type_way_out
@@ -201,7 +201,8 @@ def _closes(known: TaskLookup) -> str:
 def _under_way_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskReason:
     """In the run that is going on."""
     again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
-    doing = f": {row.why or row.activity}" if row.why or row.activity else ""
+    words = wait_words(row, now=time.time()) or row.activity
+    doing = f": {words}" if words else ""
     if row.state == State.RUNNING.value:
         steps = (f"{command('tail', known.id, '-f')} shows what it does",)
         return _reason(known, row.state, f"runs{again}{doing}", next=steps)

@@ -144,7 +144,11 @@ def _is_meant(query: str, claimed: Claimed) -> bool:
 
 def _past_facts(facts: Iterable[Fact], now: float) -> tuple[PastFact, ...]:
     """Newest last, as a story is told."""
-    past = [PastFact(max(0.0, now - f.at), f.pool, f.kind, f.words, f.pid) for f in facts]
+    past = [
+        # The kind stands in a column of its own; facts that earlier versions stored begin with it too.
+        PastFact(max(0.0, now - f.at), f.pool, f.kind, f.words.removeprefix(f"{f.kind}: "), f.pid)
+        for f in facts
+    ]
     return tuple(reversed(past))
 
 

@@ -13,6 +13,7 @@ from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Tabl
 from flyball.cli.ui.units import amount, command
 from flyball.core.pool.verdict import span_words
 from flyball.factory.run.board import Board, BoardRow
+from flyball.factory.run.waiting import WaitKind
 
 STYLES = {
     "running": Style.GOOD,
@@ -25,6 +26,13 @@ STYLES = {
     "left": Style.WARN,
 }
 WORDS = {"ready": "waits", "claimed": "prepares", "parked": "needs you"}
+_WAIT_WORDS = {
+    WaitKind.WORKTREE.value: "makes its worktree",
+    WaitKind.BASE_GATE.value: "waits for the gate on the base",
+    WaitKind.PLACE.value: "waits for a place in this run's width",
+    WaitKind.SLOT.value: "asks for a slot",
+    WaitKind.COMMIT.value: "keeps what the agent did",
+}
 _ORDER = ("running", "checking", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
 _MERGED_NAMED = 8
 _DENIALS_NAMED = 3
@@ -113,9 +121,17 @@ def _rows_table(rows: Sequence[BoardRow], at: float) -> Table:
         price = f"${row.cost_usd:.2f}" if row.cost_usd is not None else "unknown" if row.tokens else ""
         numbers = [amount(row.tokens) if row.tokens else ""] * tokens + [price] * cost
         silent = [Piece("silent for a while; ", Style.WARN)] if row.stuck else []
-        detail: Words = [*silent, row.why or row.activity or row.back or row.title]
+        detail: Words = [*silent, wait_words(row, now=at) or row.activity or row.back or row.title]
         cells.append([row.task, state, row.agent, age, *numbers, detail])
     return Table([*columns, Column("", wraps=True)], cells)
+
+
+def wait_words(row: BoardRow, *, now: float) -> str:
+    """What it does or waits for beside what its state says, or why it is over; empty if that says it all."""
+    words = row.why or _WAIT_WORDS.get(row.waits_for, "")
+    if row.waits_for == WaitKind.PAUSE.value:
+        words = f"again in {span_words(max(0.0, row.until - now))}: {row.why}"
+    return ": ".join(filter(None, (row.stage, words)))
 
 
 def denied_words(task: str, denials: Sequence[str]) -> str:

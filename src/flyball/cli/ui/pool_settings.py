@@ -92,9 +92,15 @@ def _why_unused(key: str, settings: PoolSettings) -> str:
     if SETTINGS[key].adaptive_only and not settings.adapts and key != "controller":
         return f"unused by the controller {settings.controller}"
     if key in TUNING and key not in controller_for(settings).tuned_by:
-        users = [name for name in CONTROLLERS if key in load_controller(name).tuned_by]
-        return f"unused by the controller {settings.controller}; it is for {', '.join(users)}"
+        return f"unused by the controller {settings.controller}"
     return ""
+
+
+def _users(key: str, settings: PoolSettings) -> str:
+    """The controllers that a setting is for; empty where none would use it while the pool is static."""
+    if key not in TUNING or not settings.adaptive:
+        return ""
+    return ", ".join(name for name in CONTROLLERS if key in load_controller(name).tuned_by)
 
 
 def one_line(view: PoolView) -> str:
@@ -119,9 +125,12 @@ _SAID = ("adaptive", "cap", "cap_floor", "cap_ceiling")
 
 
 def _in_force(view: PoolView, key: str, *, briefly: bool = False) -> str:
-    unused = _why_unused(key, resolve_pool(view.named)) if key in view.unused else ""
-    unused = unused.partition(";")[0] if briefly else unused
-    return value_words(key, view.settings[key]) + (f" ({unused})" if unused else "")
+    value = value_words(key, view.settings[key])
+    if key not in view.unused:
+        return value
+    settings = resolve_pool(view.named)
+    users = "" if briefly else _users(key, settings)
+    return f"{value} ({_why_unused(key, settings)}{f'; it is for {users}' if users else ''})"
 
 
 def window_note(name: str) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flyball.cli.ui.board import WORDS, board_screen, denied_words, room_for
+from flyball.cli.ui.board import WORDS, board_screen, denied_words, room_for, wait_words
 from flyball.cli.ui.render import (
     Block,
     Column,
@@ -26,7 +26,8 @@ from flyball.cli.ui.render import (
 )
 from flyball.cli.ui.units import counted
 from flyball.core.tasks.statistics import SpendTotals
-from flyball.factory.run.board import BoardRow, board_from_run
+from flyball.factory.run.board import Board, BoardRow, board_from_run
+from flyball.factory.run.waiting import WaitKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,28 +94,29 @@ class _Frames:
         self._due = asyncio.get_running_loop().call_later(wait_s, self._draw, run)
 
 
-_MOMENTS = frozenset(
-    {"", "makes its worktree", "asks for a slot", "starts its agent", "waits for a place in this run's width"}
-)
+_MOMENTS = frozenset(each.value for each in (WaitKind.WORKTREE, WaitKind.SLOT, WaitKind.PLACE))
+"""Waits that are over in a moment, or that the width of the run says already."""
 
 
 class ProgressLines:
     """A line for every change of state, for logs and pipes."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, int, str]] = {}
+        self._seen: dict[str, tuple[str, ...]] = {}
         self._noted: set[str] = set()
         self._denied: set[tuple[str, str]] = set()
         allow_any_name(sys.stdout)
 
     def see(self, run: Run) -> None:
-        board = board_from_run(run)
+        self.print_news(board_from_run(run))
+
+    def print_news(self, board: Board) -> None:
         for note in [*board.notes, *([board.ending] if board.ending else [])]:
             if note not in self._noted:
                 self._noted.add(note)
                 self._print(f"note: {note}")
         for row in board.rows:
-            now = (row.state, row.attempt, _news(row))
+            now = (row.state, str(row.attempt), *_news(row))
             if self._seen.get(row.task) != now and _is_news(row):
                 self._seen[row.task] = now
                 self._print(progress_words(row))
@@ -129,24 +131,25 @@ class ProgressLines:
             print(f"{time.strftime('%H:%M:%S')} {safe(words)}", flush=True)
 
 
-def _news(row: BoardRow) -> str:
-    """What of its words makes another line."""
+def _news(row: BoardRow) -> tuple[str, ...]:
+    """What makes another line."""
     if row.state == "checking":
-        return row.why.partition(":")[0]
-    return row.why if row.state in ("ready", "blocked", "parked") else ""
+        return (row.stage,)
+    return (row.waits_for, row.why) if row.state in ("ready", "blocked", "parked") else ()
 
 
 def _is_news(row: BoardRow) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
+    if row.waits_for in _MOMENTS and row.state in ("checking", "ready"):
+        return False
     if row.state == "checking":
-        stage, _, waits = row.why.partition(": ")
-        return bool(stage) and (not waits or waits not in _MOMENTS)
-    return row.state not in ("claimed", "ended") and (row.state != "ready" or row.why not in _MOMENTS)
+        return bool(row.stage)
+    return row.state not in ("claimed", "ended") and (row.state != "ready" or bool(row.waits_for))
 
 
 def progress_words(row: BoardRow) -> str:
     again = f", attempt {row.attempt}" if row.attempt > 1 else ""
-    why = row.why or (row.back if row.state == "running" else "")
+    why = wait_words(row, now=time.time()) or (row.back if row.state == "running" else "")
     why = f": {why}" if why else ""
     return f"{row.task} {WORDS.get(row.state, row.state)}{again}{why}"
 

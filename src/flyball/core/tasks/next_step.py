@@ -41,7 +41,7 @@ After the engine was gone (the agent is what the world says, not what the ledger
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -193,17 +193,19 @@ def after_stage(
 
 
 def after_review(
-    slot: TaskRunState, budgets: Budgets, *, passed: bool | None, why: str, detail: str = ""
+    slot: TaskRunState, budgets: Budgets, *, passed: bool | None, why: str, objections: Sequence[str] = ()
 ) -> Decision:
-    """``passed``: None where no review could be had. ``why`` says what was found, ``detail`` all of it."""
+    """``passed``: None where no review could be had. ``why`` says how much stands against it, ``objections``
+    what."""
     by_hand = f"flyball merge {slot.task} lands it all the same"
     if passed:
         return Decision(move=Action.LAND)
     if passed is None:
         return Decision(move=Action.PARK, why=f"unreviewed: {why}; {by_hand}")
     if slot.review_backs < budgets.review:
+        detail = "\n".join(f"- {each}" for each in objections)
         return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
-    found = "; ".join(line.removeprefix("- ") for line in (detail or why).splitlines())
+    found = "; ".join(objections) or why
     return Decision(move=Action.PARK, why=f"its review blocks it{_so_often(slot)}: {found}; {by_hand}")
 
 

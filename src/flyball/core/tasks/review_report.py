@@ -78,12 +78,18 @@ class Review:
         parts += [f"{blocking} blocking finding{'s' * (blocking != 1)}"] if blocking else []
         return f"its review has {' and '.join(parts)}" if parts else "its review passed it"
 
-    def words(self) -> str:
-        """What stands against it, a line each."""
-        lines = [f"- not met: {each.criterion} ({each.evidence})" for each in self.unmet]
-        lines += [f"- {each.words}" for each in self.blocking]
-        text = "\n".join(lines)
-        return text if len(text) <= _WORDS_LIMIT else f"{text[:_WORDS_LIMIT]} ..."
+    def objections(self) -> tuple[str, ...]:
+        """What stands against it, one by one, up to a bound."""
+        found = [f"not met: {each.criterion} ({each.evidence})" for each in self.unmet]
+        found += [each.words for each in self.blocking]
+        kept: list[str] = []
+        room = _WORDS_LIMIT
+        for each in found:
+            if len(each) > room:
+                return (*kept, f"{each[:room]} ...")
+            kept.append(each)
+            room -= len(each)
+        return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)

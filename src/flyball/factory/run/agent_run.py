@@ -152,10 +152,10 @@ class AgentRuns:
     async def place(self, job: AgentJob) -> AsyncIterator[None]:
         """In the block the job is paid for and has its place in the run's width. AgentError if no waiting
         helps to pay for it."""
-        if overspent := await self.waits.pay(lambda: self._admit(job), purpose=job.label):
+        if overspent := await self.waits.pay(lambda: self._admit(job), stage=job.label):
             raise AgentError(overspent)
         with self._until_over():
-            await self.waits.take_place(purpose=job.label)
+            await self.waits.take_place(stage=job.label)
             yield
 
     @contextmanager
@@ -196,8 +196,8 @@ class AgentRuns:
     async def run(self, job: AgentJob, instruct: Callable[[], Instructions]) -> Completed:
         """Wait for a slot, start the agent, follow it to its end. ``instruct`` is called when it starts:
         messages that came until then go with its prompt."""
-        lease = await self.waits.take_slot(self._ask(job), purpose=job.label)
-        self.waits.say(job.label)
+        lease = await self.waits.take_slot(self._ask(job), stage=job.label)
+        self.waits.show(None, stage=job.label)
         try:
             await self.launcher.wait_turn()
             self.launching = True
@@ -231,7 +231,7 @@ class AgentRuns:
             if again.move is not Action.AGAIN:
                 return Completed(replace(ending, reason=again.why), ran.folder)
             limits += 1
-            await self.waits.until(time.time() + again.wait_s, f"{job.stage}: {again.why}")
+            await self.waits.until(time.time() + again.wait_s, again.why, stage=job.label)
 
     # -- the start --------------------------------------------------------------------------------------
 

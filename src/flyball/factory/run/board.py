@@ -50,7 +50,14 @@ class BoardRow:
     stuck: bool = False
     back: str = ""
     """Why this is not its first attempt."""
+    stage: str = ""
+    """The stage or the review it is in."""
+    waits_for: str = ""
+    """A ``WaitKind``, where it waits beside what its state says."""
+    until: float = 0.0
+    """Wall clock of the end of its pause."""
     why: str = ""
+    """What the pool, the budget or the landing that it waits for said; where it is over or left, why."""
     folder: str = ""
     pr_url: str = ""
     pr_number: int = 0
@@ -94,7 +101,10 @@ def board_from_run(run: Run) -> Board:
     slots = [known[each] for each in over if each not in run.task_runs and each in known]
     rows += [_ended_row(slot, titles.get(slot.task), launcher.runtime.name) for slot in slots]
     left = report.left
-    rows = [replace(row, state=LEFT, why=left[row.task]) if row.task in left else row for row in rows]
+    rows = [
+        replace(row, state=LEFT, stage="", waits_for="", why=left[row.task]) if row.task in left else row
+        for row in rows
+    ]
     shown = {row.task for row in rows}
     deferrals = [each for each in run.choice.deferrals if each.task_id not in shown]
     return Board(
@@ -122,7 +132,7 @@ def board_from_run(run: Run) -> Board:
 
 
 def _running_row(task_run: Any) -> BoardRow:
-    slot, agent = task_run.slot, task_run.agent
+    slot, agent, waits = task_run.slot, task_run.agent, task_run.waits.reason
     progress = agent.progress if agent is not None else None
     tokens = progress.tokens.total if progress is not None and progress.tokens else None
     costs = [slot.cost_usd, progress.cost_usd if progress is not None else None]
@@ -140,7 +150,10 @@ def _running_row(task_run: Any) -> BoardRow:
         activity=progress.activity if progress is not None else "",
         stuck=agent.stuck if agent is not None else False,
         back=f"{slot.cause.value}: {_one_line(slot.reason)}" if slot.cause is not None else "",
-        why=task_run.doing,
+        stage=waits.stage,
+        waits_for=waits.kind.value if waits.kind is not None else "",
+        until=waits.until,
+        why=_one_line(waits.detail),
         folder=slot.folder,
     )
 

@@ -110,7 +110,7 @@ class Finish:
         return None
 
     async def _stage(self, name: str, part: StagePart) -> Decision:
-        self.waits.say(name)
+        self.waits.show(None, stage=name)
         persona = find_persona(self.project.root, part.persona or name)
         self.project.ledger.note(self.task.id, Step.STAGE, RunPhase.BEGUN, stage=name)
         tree = await run_in_thread(self.project.worktrees.ensure, self.task.id)
@@ -172,7 +172,7 @@ class Finish:
             doubt = f"the label {policy.unknown} names no policy, so " if policy.unknown else ""
             why = f"{doubt}finished work waits for you: flyball merge {self.task.id}"
             return Decision(move=Action.PARK, why=why)
-        self.waits.say("")
+        self.waits.show(None)
         return await self._decide_after(self._landing())
 
     async def land_on(self) -> Decision:
@@ -186,7 +186,7 @@ class Finish:
 
     def _landing(self) -> Awaitable[Landed]:
         """As a person said, or the policy does."""
-        task, pulls, say = self.task, self.landings.pulls, self.waits.say
+        task, pulls, say = self.task, self.landings.pulls, self.waits.show_landing
         known = self.slot.folder
         folder = Path(known) if known else run_folders.new_folder(self.project.state, task.id)
         by_pull = self.policy.landing_policy(task, self.project.tasks).name == PR

@@ -63,7 +63,7 @@ class Reviewing:
 
     async def review(self) -> Decision:
         """Have the branch reviewed as it stands now, unless this very commit has passed; what is next."""
-        self.agents.waits.say(REVIEW)
+        self.agents.waits.show(None, stage=REVIEW)
         tip = await self._tip()
         if tip is None:
             return self._next(passed=None, why=f"the branch {BRANCHES}{self.task.id} is gone")
@@ -72,7 +72,7 @@ class Reviewing:
         found = self._earlier_block(tip) or await self._review_anew(tip)
         if isinstance(found, str):
             return self._next(passed=None, why=found)
-        return self._next(passed=found.passed, why=found.why(), detail=found.words())
+        return self._next(passed=found.passed, why=found.why(), objections=found.objections())
 
     async def _review_anew(self, tip: str) -> Review | str:
         """Another review, or why there is none."""
@@ -97,7 +97,7 @@ class Reviewing:
 
     async def review_pull(self, head: str) -> Review | str:
         """Of a pull request, whatever the task run's own review came to; or why there is none."""
-        self.agents.waits.say(REVIEW)
+        self.agents.waits.show(None, stage=REVIEW)
         found = await self._ask_for_review(head)
         if isinstance(found, Review):
             self.project.ledger.note(
@@ -125,9 +125,9 @@ class Reviewing:
             findings=tuple(ReviewFinding(**each) for each in last.fields["findings"]),
         )
 
-    def _next(self, *, passed: bool | None, why: str = "", detail: str = "") -> Decision:
+    def _next(self, *, passed: bool | None, why: str = "", objections: tuple[str, ...] = ()) -> Decision:
         budgets = self.policy.budgets_for(self.task)
-        return after_review(self.slot, budgets, passed=passed, why=why, detail=detail)
+        return after_review(self.slot, budgets, passed=passed, why=why, objections=objections)
 
     # -- asking -----------------------------------------------------------------------------------------
 

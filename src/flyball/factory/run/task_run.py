@@ -36,7 +36,7 @@ from flyball.factory.landing.default_branch import MovedError
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Instructions, Purpose, ending_fields
 from flyball.factory.run.context import RunContext
 from flyball.factory.run.finish import Finish
-from flyball.factory.run.waiting import Waits
+from flyball.factory.run.waiting import WaitKind, Waits
 from flyball.factory.state.blocking_calls import run_in_thread
 from flyball.governor.launch.supervised_child import exit_code, refusal
 from flyball.host.process import alive
@@ -109,10 +109,6 @@ class TaskRun:
     def agent(self) -> AgentWatcher | None:
         """What runs for it now: an attempt, a stage, a reviewer."""
         return self.agents.agent
-
-    @property
-    def doing(self) -> str:
-        return self.waits.doing
 
     @property
     def parked_in_pool(self) -> bool:
@@ -196,7 +192,7 @@ class TaskRun:
             await self._close(Decision(move=Action.BLOCK, why=str(error)))
         finally:
             self.waits.give_place_back()
-            self.waits.say("")
+            self.waits.show(None)
         if self.dropped and may_let_go(self.slot):
             self.notes.append(await self.let_go())
 
@@ -236,7 +232,7 @@ class TaskRun:
         self.waits.wants_place = False
         await self.waits.until(self.slot.until, self.slot.reason)
         if self.landings.base_gate.pending:
-            self.waits.say("waits for the gate on the base")
+            self.waits.show(WaitKind.BASE_GATE)
         if await self.landings.base_gate.is_red():
             return Decision(move=Action.LEAVE)
         job = self._job()
@@ -277,7 +273,7 @@ class TaskRun:
         )
 
     async def _worktree(self) -> Worktree:
-        self.waits.say("makes its worktree")
+        self.waits.show(WaitKind.WORKTREE)
         if not self.slot.launches or self.slot.cause is Cause.REJECTED:
             await self._tell_source(self.project.source.claim)
         self.project.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
@@ -319,7 +315,7 @@ class TaskRun:
 
     async def _next_after(self, ending: Ending) -> Decision:
         """Commit what lies around in a finished worktree, and decide."""
-        self.waits.say("keeps what the agent did")
+        self.waits.show(WaitKind.COMMIT)
         self.project.ledger.note(self.task.id, Step.KEEP, RunPhase.BEGUN)
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED

@@ -1,4 +1,4 @@
-"""What a task run waits for: a pause to end, money, a place in the run's width, a slot of the pool; in words.
+"""What a task run waits for: a pause to end, money, a place in the run's width, a slot of the pool.
 
 Every agent of a task run comes through here, whether it does the task, a stage of it, or its review. While
 only waiting is going on nothing is half done, so a task run that waits can be left at once.
@@ -11,10 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
 
 from flyball.core.budget.limits import TASK, Refusal
 from flyball.core.pool.model import Outcome
-from flyball.core.pool.verdict import CLOSED_REASONS, Verdict, span_words
+from flyball.core.pool.verdict import CLOSED_REASONS, Verdict
 from flyball.factory.budget.guard import BudgetGuard
 from flyball.governor.ask import AskRequest
 from flyball.governor.governor import Governor
@@ -22,6 +24,39 @@ from flyball.governor.internals import internals
 from flyball.governor.lease import Lease
 
 _LOOK_EVERY_S = 30.0
+
+
+class WaitKind(Enum):
+    WORKTREE = "worktree"
+    """Its worktree is being made."""
+    BASE_GATE = "base gate"
+    """The gate is tried on the base first."""
+    PLACE = "place"
+    """In the run's width."""
+    SLOT = "slot"
+    """The pool was asked a moment ago."""
+    POOL = "pool"
+    """The pool has parked its ask."""
+    MONEY = "money"
+    PAUSE = "pause"
+    COMMIT = "commit"
+    """What its agent left is being kept."""
+    LANDING = "landing"
+    """Another landing, or the gate of those that land together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitReason:
+    """What a task run waits for beside what its state says."""
+
+    kind: WaitKind | None = None
+    """None: for nothing; its agent or its landing is under way."""
+    stage: str = ""
+    """The stage or the review it is in."""
+    detail: str = ""
+    """What the pool, the budget, the landing or the provider said."""
+    until: float = 0.0
+    """Wall clock of a pause's end."""
 
 
 class RunSlots:
@@ -89,8 +124,7 @@ class Waits:
         self, governor: Governor, places: RunSlots, budget: BudgetGuard, *, changed: Callable[[], None]
     ) -> None:
         self._governor, self._places, self._budget, self._changed = governor, places, budget, changed
-        self.doing = ""
-        """What it waits for or does beside what its state says, in words."""
+        self.reason = WaitReason()
         self.parked_in_pool = False
         self.shut_out = ""
         """Why the pool admits no ask, while it does not."""
@@ -100,21 +134,24 @@ class Waits:
         """No more agents are started; those that run are ended."""
         self._has_place = False
 
-    def say(self, words: str) -> None:
-        self.doing = words
+    def show(self, kind: WaitKind | None, *, stage: str = "", detail: str = "", until: float = 0.0) -> None:
+        self.reason = WaitReason(kind=kind, stage=stage, detail=detail, until=until)
         self._changed()
 
-    async def until(self, wall: float, why: str) -> None:
+    def show_landing(self, words: str) -> None:
+        self.show(WaitKind.LANDING if words else None, detail=words)
+
+    async def until(self, wall: float, why: str, *, stage: str = "") -> None:
         """A pause, the time of a sleeping machine counted."""
         with self._waiting():
             while (left_s := wall - time.time()) > 0:
-                self.say(f"again in {span_words(left_s)}: {why}")
+                self.show(WaitKind.PAUSE, stage=stage, detail=why, until=wall)
                 await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
 
-    async def take_place(self, *, purpose: str = "") -> None:
+    async def take_place(self, *, stage: str = "") -> None:
         self.wants_place = True
         if not self._has_place:
-            self._say_for(purpose, "waits for a place in this run's width")
+            self.show(WaitKind.PLACE, stage=stage)
             with self._waiting():
                 await self._places.take()
             self._has_place = True
@@ -134,46 +171,46 @@ class Waits:
     def placed(self) -> bool:
         return self._has_place
 
-    async def pay(self, admit: Callable[[], Refusal | None], *, purpose: str = "") -> str:
+    async def pay(self, admit: Callable[[], Refusal | None], *, stage: str = "") -> str:
         """Until the next launch may be paid for; why it never may, where no waiting helps. Cost comes first:
         a task run that waits for money keeps neither a place nor a slot from others."""
         try:
             while (refused := admit()) is not None:
                 if refused.window == TASK:
                     return refused.words
-                await self._wait_for_money(refused, purpose)
+                await self._wait_for_money(refused, stage)
         finally:
             self.shut_out = ""
         return ""
 
-    async def _wait_for_money(self, refused: Refusal, purpose: str) -> None:
-        self._say_for(purpose, refused.words)
+    async def _wait_for_money(self, refused: Refusal, stage: str) -> None:
+        self.show(WaitKind.MONEY, stage=stage, detail=refused.words)
         if not self.shut_out:
             self._places.on_change()
         self.shut_out = refused.words
         with self._waiting():
             await self._budget.wait_for_change(refused)
 
-    async def take_slot(self, asking: AskRequest, *, purpose: str = "") -> Lease:
+    async def take_slot(self, asking: AskRequest, *, stage: str = "") -> Lease:
         """Every launch comes through here, however often the task has been tried. A window may have filled
-        up while the pool was waited for; a stage or a review (``purpose``) is part of what runs."""
+        up while the pool was waited for; a stage or a review (``stage``) is part of what runs."""
         while True:
-            lease = await self._ask_pool(asking, purpose)
-            held = self._budget.hold if not purpose else None
+            lease = await self._ask_pool(asking, stage)
+            held = self._budget.hold if not stage else None
             if held is None:
                 return lease
             await self._governor.release_async(lease, Outcome.ABANDONED)
             try:
-                await self._wait_for_money(held, purpose)
+                await self._wait_for_money(held, stage)
             finally:
                 self.shut_out = ""
 
-    async def _ask_pool(self, asking: AskRequest, purpose: str) -> Lease:
-        self._say_for(purpose, "asks for a slot")
+    async def _ask_pool(self, asking: AskRequest, stage: str) -> Lease:
+        self.show(WaitKind.SLOT, stage=stage)
         try:
             with self._waiting():
                 return await internals(self._governor).acquire_async(
-                    asking, on_wait=lambda verdict: self._show_verdict(verdict, purpose)
+                    asking, on_wait=lambda verdict: self._show_verdict(verdict, stage)
                 )
         finally:
             self.shut_out = ""
@@ -181,15 +218,12 @@ class Waits:
                 self.parked_in_pool = False
                 self._places.on_change()
 
-    def _show_verdict(self, verdict: Verdict, purpose: str) -> None:
+    def _show_verdict(self, verdict: Verdict, stage: str) -> None:
         words = f"{verdict.pool} {verdict.why()}"
         self.parked_in_pool = True
         self.shut_out = words if verdict.reason in CLOSED_REASONS else ""
-        self._say_for(purpose, words)
+        self.show(WaitKind.POOL, stage=stage, detail=words)
         self._places.on_change()
-
-    def _say_for(self, purpose: str, words: str) -> None:
-        self.say(f"{purpose}: {words}" if purpose else words)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

@@ -288,10 +288,11 @@ def _json(fields: dict[str, Any]) -> str:
 
 
 def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    words = str(error)
-    if "full" in words:
+    # Without a code it is Python's own refusal, such as of a closed connection.
+    name, words = getattr(error, "sqlite_errorname", None) or "", str(error)
+    if name == "SQLITE_FULL":
         return StoreFullError(f"no room on the disk for {path}; make some, then run `flyball run` to go on")
-    if "malformed" in words or "not a database" in words:
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         way_out = "move it away to start anew; commits are not touched"
         return StoreUnreadableError(f"{path} is damaged ({words}); {way_out}")
     return StoreError(f"cannot use {path}: {words}")
