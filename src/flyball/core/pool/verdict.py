@@ -37,6 +37,7 @@ class Reason(Enum):
     TOO_LARGE = "too-large"
     FENCED = "fenced"
     KEY_USED = "key-used"
+    LINE_FULL = "line-full"
     OUTAGE = "outage"
     """The store does not answer; asks in line wait for it."""
 
@@ -161,6 +162,7 @@ PHRASES = {
     Reason.RESOURCE: "a resource is fully used",
     Reason.TOO_LARGE: "asks for more slots than the pool can ever grant",
     Reason.FENCED: "the time of its share is up",
+    Reason.LINE_FULL: "as many wait as may wait",
     Reason.KEY_USED: "its key was used for something else",
     Reason.OUTAGE: "the store does not answer",
 }

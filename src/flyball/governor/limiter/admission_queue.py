@@ -23,15 +23,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from random import random
 
 from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.model import Fact, Phase, PoolCounts
 from flyball.core.pool.settings import PoolSettings
-from flyball.core.pool.verdict import Verdict
+from flyball.core.pool.verdict import Reason, Verdict
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.limiter.retry_budget import RetryBudget
-from flyball.governor.limiter.waiters import Waiter, WaitQueue, verdict_of
+from flyball.governor.limiter.waiters import Waiter, WaitQueue, refusal, verdict_of
 
 AHEAD = 256
 """Passes made in advance, at most."""
@@ -62,13 +63,20 @@ class AdmissionQueue:
         "left",
         "line",
         "lock",
+        "max_waiting",
         "maximum",
         "minted",
         "started",
     )
 
-    def __init__(self, gate: LocalPool, clock: Callable[[], float], maximum: int | None) -> None:
-        self.gate, self.clock, self.maximum = gate, clock, maximum
+    def __init__(
+        self,
+        gate: LocalPool,
+        clock: Callable[[], float],
+        maximum: int | None,
+        max_waiting: int | None = None,
+    ) -> None:
+        self.gate, self.clock, self.maximum, self.max_waiting = gate, clock, maximum, max_waiting
         self.lock, self.budget = threading.Lock(), RetryBudget()
         self.line: WaitQueue[Waiter] = WaitQueue()
         self.free: deque[None] = deque()
@@ -114,10 +122,13 @@ class AdmissionQueue:
             return start
 
     def stand(self, waiter: Waiter) -> None:
-        """Get in line. It may be served at once."""
+        """Get in line. It may be served at once. Raises RefusedError where as many wait as may wait."""
         with self.lock:
             self.calm = False
             now = self._look_round()
+            if self.max_waiting is not None and self.line.length >= self.max_waiting:
+                self._settle()
+                raise refusal(self._verdict(waiter.cost, now, line_full=True))
             self.line.join(waiter, waiter.priority, now=now)
             self._serve(now)
 
@@ -325,15 +336,26 @@ class AdmissionQueue:
         """Why a call of this cost cannot start now."""
         with self.lock:
             now = self._look_round()
-            at = self._open_at(now, cost)
+            verdict = self._verdict(cost, now)
             self._settle()
-            return verdict_of(self.gate, cost, now=now, at=at, maximum=self.maximum, waiting=self.line.length)
+            return verdict
 
-    def change(self, settings: PoolSettings, *, maximum: int | None, reseed: bool) -> None:
+    def _verdict(self, cost: Mapping[str, float], now: float, *, line_full: bool = False) -> Verdict:
+        at, waiting = self._open_at(now, cost), self.line.length
+        verdict = verdict_of(self.gate, cost, now=now, at=at, maximum=self.maximum, waiting=waiting)
+        if not line_full:
+            return verdict
+        return replace(
+            verdict, reason=Reason.LINE_FULL, position=0, detail=f"{waiting} wait, and more may not"
+        )
+
+    def change(
+        self, settings: PoolSettings, *, maximum: int | None, max_waiting: int | None, reseed: bool
+    ) -> None:
         """Other limits from now on: waiters that fit are served, calls that are too many finish."""
         with self.lock:
             now = self._look_round()
-            self.maximum = maximum
+            self.maximum, self.max_waiting = maximum, max_waiting
             self.gate.change(settings, now, reseed=reseed)
             self._serve(now)
 
@@ -345,4 +367,4 @@ class AdmissionQueue:
         gate.counts, gate.facts = PoolCounts(), []
         gate.meters = copy(gate.meters)
         gate.meters.trial_id = None
-        return AdmissionQueue(gate, self.clock, self.maximum)
+        return AdmissionQueue(gate, self.clock, self.maximum, self.max_waiting)

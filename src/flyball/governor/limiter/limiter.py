@@ -39,10 +39,14 @@ _OF_POOLS = frozenset(
 
 
 def check_maximum(maximum: int | None) -> int | None:
-    whole: object = maximum
-    if whole is not None and (not isinstance(whole, int) or isinstance(whole, bool) or whole < 1):
-        raise UsageError(f"maximum must be a whole number above 0, or None; not {maximum!r}")
-    return maximum
+    return _check_whole("maximum", maximum, least=1)
+
+
+def _check_whole(what: str, given: int | None, *, least: int) -> int | None:
+    whole: object = given
+    if whole is not None and (not isinstance(whole, int) or isinstance(whole, bool) or whole < least):
+        raise UsageError(f"{what} must be a whole number from {least} up, or None; not {given!r}")
+    return given
 
 
 def check_settings(changes: PoolChanges, settings: PoolSettings) -> None:
@@ -76,6 +80,8 @@ class LimiterStats:
     cap_ceiling: int
     maximum: int | None
     waiting: int
+    max_waiting: int | None
+    """More than these do not wait: they are refused at once. None: the line has no end."""
     phase: str
     """Of the breaker: closed (all is well), open, or trial."""
     closed_for_s: float | None
@@ -103,6 +109,7 @@ class LimiterStats:
                 cap_ceiling=limits.ceiling,
                 maximum=queue.maximum,
                 waiting=queue.line.length,
+                max_waiting=queue.max_waiting,
                 phase=limits.phase.value,
                 closed_for_s=closed_s if closed_s > 0 else None,
                 hold_mean_s=gate.meters.hold_mean_s,
@@ -246,6 +253,7 @@ class Limiter(SlotMethods):
         self,
         *,
         maximum: int | None = None,
+        max_waiting: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         name: str = "limiter",
         **settings: Unpack[PoolChanges],
@@ -255,25 +263,72 @@ class Limiter(SlotMethods):
         The settings are a pool's, of the profile ``calls`` if none is named. ``controller`` chooses how the
         cap moves. ``windows`` are budgets over time that were promised: ``{"requests": "60/min"}``; those
         that a provider's headers name are found without.
+
+        ``max_waiting`` bounds the line: a call that would be one too many to wait is refused at once with a
+        ``RefusedError`` whose ``reason`` is ``line-full``. None: as many wait as come.
         """
         check_maximum(maximum)
+        _check_whole("max_waiting", max_waiting, least=0)
         self._changes: PoolChanges = {"profile": "calls", **settings}
-        if maximum is not None and "cap_ceiling" not in settings:
-            # A person who names the most wants it reached, not the profile's own ceiling.
-            self._changes["cap_ceiling"] = max(maximum, resolve_pool(self._changes).cap)
-        pool, now = resolve_pool(self._changes), clock()
+        pool, now = self._resolve(self._changes, maximum), clock()
         check_settings(settings, pool)
         gate = LocalPool(pool, now, name=check_name("limiter", name))
-        self._queue = AdmissionQueue(gate, clock, check_maximum(maximum))
+        self._queue = AdmissionQueue(gate, clock, maximum, max_waiting)
         survive_forks(self)
+
+    @staticmethod
+    def _resolve(changes: PoolChanges, maximum: int | None) -> PoolSettings:
+        if maximum is not None and "cap_ceiling" not in changes:
+            # A person who names the most wants it reached, not the profile's own ceiling.
+            changes = {**changes, "cap_ceiling": max(maximum, resolve_pool(changes).cap)}
+        return resolve_pool(changes)
 
     def set(self, *, maximum: int | None = None, **changes: Unpack[PoolChanges]) -> None:
         """Change settings while calls run and wait. What is not named stays; running calls go on."""
-        changed = merge_changes(self._changes, changes)
-        check_settings(changes, resolve_pool(changed))
         most = check_maximum(maximum) if maximum is not None else self._queue.maximum
-        self._queue.change(resolve_pool(changed), maximum=most, reseed="cap" in changes)
+        changed = merge_changes(self._changes, changes)
+        settings = self._resolve(changed, most)
+        check_settings(changes, settings)
+        self._queue.change(
+            settings, maximum=most, max_waiting=self._queue.max_waiting, reseed="cap" in changes
+        )
         self._changes = changed
+
+    def tune(
+        self,
+        *,
+        maximum: int | None = None,
+        minimum: int | None = None,
+        max_waiting: int | None = None,
+    ) -> None:
+        """Move the bounds of a limiter while calls run and wait. What is not named stays.
+
+        Where ``maximum`` grows, waiters that fit start at once. Where it shrinks nothing is interrupted:
+        calls that are too many finish, and no other starts until then. ``minimum`` is the least that the cap
+        falls to, and a cap below it rises at once. A shorter line refuses those who come, not those who wait.
+
+        >>> limiter = Limiter(maximum=1, max_waiting=0)
+        >>> limiter.tune(maximum=8, minimum=4)
+        >>> limiter.stats().cap, limiter.stats().maximum, limiter.stats().max_waiting
+        (4, 8, 0)
+        """
+        queue = self._queue
+        most = queue.maximum if maximum is None else check_maximum(maximum)
+        line = queue.max_waiting if max_waiting is None else _check_whole("max_waiting", max_waiting, least=0)
+        changed = self._changes if minimum is None else self._with_floor(minimum, most)
+        queue.change(self._resolve(changed, most), maximum=most, max_waiting=line, reseed=False)
+        self._changes = changed
+
+    def _with_floor(self, minimum: int, maximum: int | None) -> PoolChanges:
+        now = resolve_pool(self._changes)
+        if not now.adapts:
+            raise UsageError("minimum is for a cap that adapts; this one is fixed: limiter.set(cap=...)")
+        if maximum is not None and minimum > maximum:
+            raise UsageError(f"minimum {minimum} is above maximum {maximum}")
+        changes: PoolChanges = {"cap_floor": minimum}
+        if minimum > now.cap:
+            changes["cap"] = minimum  # where a cap would start; the one that was learned goes on
+        return merge_changes(self._changes, changes)
 
     def _look(self) -> None:
         """Look at the clock now. Only tests with a clock of their own, which stands still, need it."""
